@@ -175,12 +175,12 @@ bench-evaluate: setup ## how long a unit test waits for sw.evaluate (options: BE
 	@$(PY) -m benchmarks.evaluate $(BENCH)
 
 .PHONY: bench-freshness
-bench-freshness: setup ## how soon an event is in an answer: tail, fold alone, usual recipe (options: BENCH="--seconds 60 --rates 2000", --away, --hot)
+bench-freshness: setup ## how soon an event is in an answer: real-time lane, micro-batch lane alone, usual recipe (options: BENCH="--seconds 60 --rates 2000", --away, --hot)
 	@$(PY) -m benchmarks.freshness $(BENCH)
 
-.PHONY: bench-tail-reads
-bench-tail-reads: setup ## what a read costs whose entity has a tail of 0 to 10,000 events (options: BENCH="--seconds 5 --json file")
-	@$(PY) -m benchmarks.tail_reads $(BENCH)
+.PHONY: bench-pending-reads
+bench-pending-reads: setup ## what a read costs whose entity has 0 to 10,000 pending events (options: BENCH="--seconds 5 --json file")
+	@$(PY) -m benchmarks.pending_reads $(BENCH)
 
 .PHONY: bench-reader
 bench-reader: setup ## what a record costs whose source had other schemas before (options: BENCH="--records 100000 --json file")
@@ -199,7 +199,7 @@ bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests
 	@$(PY) -m benchmarks.surge $(BENCH)
 
 .PHONY: bench-leaderboard
-bench-leaderboard: setup ## the age of a board under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
+bench-leaderboard: setup ## the age of a leaderboard under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)
 
 .PHONY: bench-emission

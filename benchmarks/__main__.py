@@ -22,7 +22,7 @@ from benchmarks.whole import history, machine, streaming, windows
 from benchmarks.whole.document import render, write_doc
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import say
+from benchmarks.whole.servers import notify
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
@@ -42,19 +42,19 @@ def main(arguments: Sequence[str]) -> int:
             options = replace(options, **{name: getattr(given, name)})
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        say(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
     figures: list[Figure] = []
     details: dict[str, Any] = {}
     begun = time.monotonic()
     for name in given.only or SECTIONS:
-        found, details[name] = SECTIONS[name](options)
-        figures += found
+        section_figures, details[name] = SECTIONS[name](options)
+        figures += section_figures
     took = round(time.monotonic() - begun)
     result = {
         "machine": facts,
         "options": asdict(options),
         "seconds": took,
-        "figures": [each.to_json() for each in figures],
+        "figures": [figure.to_json() for figure in figures],
         "details": details,
     }
     text = json.dumps(result)

@@ -28,7 +28,7 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import write_doc
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Columns, Rows
-from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.codec import Layout
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
@@ -75,8 +75,8 @@ def distinct(n: int, random: Random) -> Measured:
     values = np.repeat(random.integers(-(2**62), 2**62, n), random.integers(1, 4, n))
     aggregate = agg.distinct_count("x").bind({"x": pa.int64()})
     whole, size = combined(aggregate, values, random)
-    (found,) = aggregate.finish_columns(whole).values.to_pylist()
-    return [abs(found - len(np.unique(values))) / n], size
+    (estimate,) = aggregate.finish_columns(whole).values.to_pylist()
+    return [abs(estimate - len(np.unique(values))) / n], size
 
 
 def quantiles(n: int, random: Random) -> Measured:
@@ -84,10 +84,10 @@ def quantiles(n: int, random: Random) -> Measured:
     values = random.lognormal(3, 2, n)
     aggregate = agg.quantiles("x", q=SHARES).bind({"x": pa.float64()})
     whole, size = combined(aggregate, values, random)
-    (found,) = aggregate.finish_columns(whole).values.to_pylist()
+    (estimates,) = aggregate.finish_columns(whole).values.to_pylist()
     ordered = np.sort(values)
     exact = [float(ordered[max(0, math.ceil(Fraction(str(q)) * n) - 1)]) for q in SHARES]
-    return [abs(got / wanted - 1) for got, wanted in zip(found, exact, strict=True)], size
+    return [abs(got / wanted - 1) for got, wanted in zip(estimates, exact, strict=True)], size
 
 
 def _frequent(n: int, random: Random) -> tuple[dict[str, Any], dict[int, int], int]:
@@ -95,23 +95,23 @@ def _frequent(n: int, random: Random) -> tuple[dict[str, Any], dict[int, int], i
     values = random.zipf(1.2, n) % n
     aggregate = agg.top_k_frequent("x", k=10).bind({"x": pa.int64()})
     whole, size = combined(aggregate, values, random)
-    (found,) = aggregate.finish_columns(whole).values.to_pylist()
+    (most_frequent,) = aggregate.finish_columns(whole).values.to_pylist()
     items, counts = np.unique(values, return_counts=True)
-    return found, dict(zip(items.tolist(), counts.tolist(), strict=True)), size
+    return most_frequent, dict(zip(items.tolist(), counts.tolist(), strict=True)), size
 
 
 def counts_of_frequent(n: int, random: Random) -> Measured:
     """The excess of the ten listed counts, as a share of the n events."""
-    found, counts, size = _frequent(n, random)
-    return [(item["count"] - counts[item["value"]]) / n for item in found["items"]], size
+    most_frequent, counts, size = _frequent(n, random)
+    return [(item["count"] - counts[item["value"]]) / n for item in most_frequent["items"]], size
 
 
 def missed_of_frequent(n: int, random: Random) -> Measured:
     """Tells whether one of the ten most frequent is missing, though its count stands out by more than the error."""
-    found, counts, size = _frequent(n, random)
-    listed = {item["value"] for item in found["items"]}
+    most_frequent, counts, size = _frequent(n, random)
+    listed = {item["value"] for item in most_frequent["items"]}
     last = sorted(counts.values(), reverse=True)[: len(listed)][-1]
-    missed = [value for value, count in counts.items() if value not in listed and count > last + found["error"]]
+    missed = [value for value, count in counts.items() if value not in listed and count > last + most_frequent["error"]]
     return [float(bool(missed))], size
 
 
@@ -122,11 +122,11 @@ def members(make: Callable[..., Aggregate]) -> Callable[[int, Random], Measured]
         values = np.unique(random.integers(0, 2**61, n))
         aggregate = make("x", capacity=n).bind({"x": pa.int64()})
         whole, size = combined(aggregate, values, random)
-        filters = asking(aggregate)
+        filters = membership_of(aggregate)
         assert filters is not None
         questions = np.concatenate([values, random.integers(2**61, 2**62, STRANGERS)])
-        asked = filters.asked(aggregate.finish_columns(whole), pa.array([questions.tolist()]))
-        (answers,) = asked.values.to_pylist()
+        answers_of = filters.answered(aggregate.finish_columns(whole), pa.array([questions.tolist()]))
+        (answers,) = answers_of.values.to_pylist()
         if not all(answers[: len(values)]):
             raise SystemExit(f"{aggregate.describe()} denies a member")
         return [sum(answers[len(values) :]) / STRANGERS], size
@@ -162,8 +162,8 @@ def line(case: Case, size: int, trials: int, seed: int) -> Line:
     errors: list[float] = []
     most = 0
     for trial in range(trials):
-        found, partial = case.measure(size, np.random.default_rng([seed, size, trial]))
-        errors += found
+        trial_errors, partial = case.measure(size, np.random.default_rng([seed, size, trial]))
+        errors += trial_errors
         most = max(most, partial)
     mean = float(np.mean(errors))
     measured = mean if case.mean else float(np.sqrt(np.mean(np.square(errors))))
@@ -183,14 +183,14 @@ def table(lines: Sequence[Line]) -> str:
     """A block per aggregate and error."""
     out: list[str] = []
     last = ""
-    for each in lines:
-        head = f"{each.aggregate}: {each.error}, declared {each.declared:.4g}"
+    for entry in lines:
+        head = f"{entry.aggregate}: {entry.error}, declared {entry.declared:.4g}"
         if head != last:
             out += ["", f"{head:<62}{'measured':>10}{'worst':>10}{'partial, bytes':>16}"]
         last = head
-        words = f"  {each.size:>9,} ({each.trials} trials)"
-        verdict = "within" if each.within else "NOT WITHIN"
-        out.append(f"{words:<62}{each.measured:>10.5f}{each.worst:>10.5f}{each.partial_bytes:>16,}  {verdict}")
+        words = f"  {entry.size:>9,} ({entry.trials} trials)"
+        verdict = "within" if entry.within else "NOT WITHIN"
+        out.append(f"{words:<62}{entry.measured:>10.5f}{entry.worst:>10.5f}{entry.partial_bytes:>16,}  {verdict}")
     return "\n".join(out).strip("\n")
 
 
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
     lines = [line(case, size, trials_of(size), given.seed) for case in CASES for size in sizes]
-    result = {"machine": facts, "seed": given.seed, "lines": [asdict(each) for each in lines]}
+    result = {"machine": facts, "seed": given.seed, "lines": [asdict(entry) for entry in lines]}
     text = json.dumps(result)
     if given.json:
         given.json.write_text(text + "\n", encoding="utf-8")
@@ -218,7 +218,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"\n{shown}")
     if given.doc:
         write_doc(given.doc, shown, "make bench-accuracy", arguments)
-    return 0 if all(each.within for each in lines) else 1
+    return 0 if all(entry.within for entry in lines) else 1
 
 
 if __name__ == "__main__":

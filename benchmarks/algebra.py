@@ -41,7 +41,7 @@ def serving() -> dict[str, float]:
     rows, _ = make_rows(PARTIALS * 20, 1)
     slices = np.repeat(np.arange(PARTIALS), 20)
     columns = [p.accumulate_columns(rows, slices, PARTIALS) for p in layout.partials]
-    one_block, each = layout.encode_block(columns), layout.encode_rows(columns)
+    one_block, by_row = layout.encode_block(columns), layout.encode_rows(columns)
     window_rows = np.concatenate([np.arange(PARTIALS - n, PARTIALS) for n in (6, 30, PARTIALS)])
     windows = np.repeat(np.arange(WINDOWS), (6, 30, PARTIALS))
 
@@ -57,7 +57,7 @@ def serving() -> dict[str, float]:
     return {
         "bytes_per_row": round(len(one_block) / PARTIALS, 1),
         "decode_one_block_us": round(best(lambda: layout.decode_blocks([one_block], [PARTIALS]), SECONDS) * 1e6, 1),
-        "decode_100_rows_us": round(best(lambda: layout.decode_blocks(each, [1] * PARTIALS), SECONDS) * 1e6, 1),
+        "decode_100_rows_us": round(best(lambda: layout.decode_blocks(by_row, [1] * PARTIALS), SECONDS) * 1e6, 1),
         "combine_finish_us": round(best(lambda: merge(decoded), SECONDS) * 1e6, 1),
     }
 
@@ -81,12 +81,12 @@ def coding(n: int = 20_000) -> dict[str, float]:
 
 def main() -> None:
     """Measures and prints."""
-    found = {
+    sections = {
         "merge_100_partials_10_aggregates": serving(),
         "codec_thousand_rows_per_s": coding(),
     }
-    lines = [json.dumps(found)]
-    for section, figures in found.items():
+    lines = [json.dumps(sections)]
+    for section, figures in sections.items():
         if isinstance(figures, dict):
             lines += ["", section, *(f"  {name:<28}{figure:>12}" for name, figure in figures.items())]
     sys.stdout.write("\n".join(lines) + "\n")

@@ -26,7 +26,7 @@ import psutil
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import say
+from benchmarks.whole.servers import notify
 from slicewise.local.servers import process
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
@@ -74,15 +74,15 @@ def _again(env: Mapping[str, str]) -> tuple[dict[str, Any], float, float]:
 
 def _run(env: Mapping[str, str]) -> tuple[dict[str, Any], float]:
     """The report of a run, and how long it took, the interpreter's start included."""
-    say("slicewise run")
+    notify("slicewise run")
     begun = time.monotonic()
     done = subprocess.run(
         [_program(), "run", "--json"], env=env, stdout=subprocess.PIPE, text=True, check=False, timeout=_PATIENCE_S
     )
     seconds = time.monotonic() - begun
-    *told, last = done.stdout.splitlines() or [""]
-    for line in told:
-        say(f"  {line}")
+    *lines, last = done.stdout.splitlines() or [""]
+    for line in lines:
+        notify(f"  {line}")
     if done.returncode:
         raise RuntimeError(f"slicewise run ended with {done.returncode}: {last}")
     report: dict[str, Any] = json.loads(last)
@@ -120,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        say(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
     begun = time.monotonic()
     figures, details = measure(given.share)
     publish("make bench-run", arguments, given, facts, round(time.monotonic() - begun), figures, details)

@@ -42,7 +42,7 @@ GROUPS = (100, 10_000)
 LEAST = 2.0
 """Million rows a second that every column form shall reach, grouping included."""
 SUM_GROUPED, SUM = 20.0, 8.0
-"""What the exact sum of doubles shall reach on grouped rows, and with the grouping."""
+"""Ratios that the exact sum of doubles shall reach on grouped rows, and with the grouping."""
 TYPES = {
     "x": pa.float64(),
     "y": pa.float64(),
@@ -208,26 +208,26 @@ class Side:
         return Side(rows, table, groups, engine, table.to_pandas(), frame)
 
     def grouping(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
-        """The groups and their number, as the fold makes them."""
+        """The groups and their number, as the micro-batch lane makes them."""
         values, codes = entities_of(self.table, ["key"])
         return codes, len(values[0])
 
     def others(self, cases: Sequence[Case], seconds: float) -> dict[str, float]:
         """Processor time per baseline that has all of these."""
-        found: dict[str, float] = {}
+        others: dict[str, float] = {}
         if all(case.sql for case in cases):
             text = ", ".join(str(case.sql) for case in cases)
             query = f"SELECT key, {text} FROM held GROUP BY key"
-            found["duckdb"] = best(lambda: self.engine.sql(query).to_arrow_table(), seconds)
+            others["duckdb"] = best(lambda: self.engine.sql(query).to_arrow_table(), seconds)
         if all(case.pandas for case in cases):
-            found["pandas"] = best(
+            others["pandas"] = best(
                 lambda: [case.pandas(self.pandas.groupby("key", sort=False)) for case in cases if case.pandas], seconds
             )
         if all(case.polars for case in cases):
-            found["polars"] = best(
+            others["polars"] = best(
                 lambda: [case.polars(self.polars.group_by("key")) for case in cases if case.polars], seconds
             )
-        return found
+        return others
 
 
 def measure(side: Side, cases: Sequence[Case], seconds: float) -> list[Figure]:
@@ -240,12 +240,12 @@ def measure(side: Side, cases: Sequence[Case], seconds: float) -> list[Figure]:
     for case in cases:
         bound = case.aggregate.bind(TYPES)
         spent = best(lambda bound=bound: bound.accumulate_columns(side.rows, codes, groups), seconds)  # type: ignore[misc]
-        alone = {"grouped": n / spent / 1e6}
+        single = {"grouped": n / spent / 1e6}
         least = LEAST
         if case.name == "sum(double)":
             least = SUM
             figures.append(_figure(section, "sum(double), grouped", n, spent, {}, {}, SUM_GROUPED))
-        figures.append(_figure(section, case.name, n, once + spent, side.others([case], seconds), alone, least))
+        figures.append(_figure(section, case.name, n, once + spent, side.others([case], seconds), single, least))
     together = [case for case in cases if case.name in VIEW]
     if len(together) > 1:
         partials = Layout.of([case.aggregate.bind(TYPES) for case in together]).partials
@@ -264,7 +264,7 @@ def _figure(
     n: int,
     seconds: float,
     others: Mapping[str, float],
-    alone: Mapping[str, float],
+    single: Mapping[str, float],
     least: float | None,
 ) -> Figure:
     speeds = {engine: n / spent / 1e6 for engine, spent in others.items()}
@@ -276,7 +276,7 @@ def _figure(
         max(speeds.values(), default=None),
         better="higher",
         bound=least,
-        others={**alone, **speeds},
+        others={**single, **speeds},
     )
 
 

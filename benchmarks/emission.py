@@ -86,17 +86,17 @@ def measured(running: Stack, entities: int, windows: int) -> dict[str, Any]:
         end_us = first_us + window * HOP_US
         running.wait(lambda end=end_us: None if instant(running) >= end else str(view_of(running)), "a window")  # type: ignore[misc]
         reached.append(time.monotonic())
-        [said] = [each for each in running.status() if each.name == stream.EMIT]
-        memory = max(memory, said.memory_bytes or 0)
+        [status] = [service for service in running.status() if service.name == stream.EMIT]
+        memory = max(memory, status.memory_bytes or 0)
     with KafkaLog(running.settings.kafka_bootstrap) as log:
-        stood = sum(log.latest("windows").offsets.values())
+        published = sum(log.latest("windows").offsets.values())
     seconds = [b - a for a, b in itertools.pairwise(reached)]
     return {
         "entities": entities,
         "windows": windows,
-        "seconds_per_window": [round(each, 2) for each in seconds],
+        "seconds_per_window": [round(duration, 2) for duration in seconds],
         "entities_per_s": round(entities * len(seconds) / sum(seconds)) if seconds else None,
-        "records_published": stood,
+        "records_published": published,
         "memory_mib": round(memory / 2**20),
         "produced_events_per_s": round(entities * windows / produced_s),
     }
@@ -151,9 +151,9 @@ def append(producer: Producer, entity: int, at_us: int) -> None:
 
 def view_of(running: Stack) -> dict[str, Any]:
     """The driver's last word on the view."""
-    said = stream.driver_status(running.settings, stream.EMIT).heartbeat.get("sources", {})
-    found: dict[str, Any] = said.get("plays", {}).get("views", {}).get("listening", {})
-    return found
+    sources = stream.driver_status(running.settings, stream.EMIT).heartbeat.get("sources", {})
+    listening: dict[str, Any] = sources.get("plays", {}).get("views", {}).get("listening", {})
+    return listening
 
 
 def instant(running: Stack) -> int:

@@ -30,7 +30,7 @@ from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
 MOST_MS = 500.0
-"""What "well under a second" is taken for."""
+"""Milliseconds that "well under a second" is taken for."""
 QUERIES, AGAIN = 100, 5
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
 DAYS = 20
@@ -99,18 +99,18 @@ def queries() -> pa.Table:
 
 def measure(n: int) -> list[Figure]:
     """A figure per view and call."""
-    given, asked = events(n), queries()
+    given, queries_given = events(n), queries()
     evaluate = sw.evaluate
     importlib.import_module("slicewise.features.plan.planner")  # what a first call imports is part of the import
     figures = []
-    for each in VIEWS:
+    for measured_view in VIEWS:
         taken = []
         for _ in range(1 + AGAIN):
             begun = time.perf_counter()
-            answered = evaluate(each, given, asked)
+            answered = evaluate(measured_view, given, queries_given)
             taken.append((time.perf_counter() - begun) * 1e3)
         section = f"{n:,} events, {QUERIES} queries"
-        columns = f"{each.name}, {answered.num_columns - 2} columns"
+        columns = f"{measured_view.name}, {answered.num_columns - 2} columns"
         figures.append(Figure(section, f"{columns}, first call", "ms", taken[0], bound=MOST_MS))
         figures.append(Figure(section, f"{columns}, again", "ms", statistics.median(taken[1:]), bound=MOST_MS))
     return figures

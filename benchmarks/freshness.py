@@ -1,6 +1,6 @@
-"""An event's delay until it is in an HTTP answer, at steady loads: tail, fold and usual recipe in one run.
+"""An event's delay until it is in an HTTP answer, at steady loads: real-time lane, micro-batch lane and usual recipe in one run.
 
-    make bench-freshness [BENCH="--rates 2000 --only tail fold --json FILE --doc docs/benchmarks/freshness.md"]
+    make bench-freshness [BENCH="--rates 2000 --only real-time lane micro-batch lane --json FILE --doc docs/benchmarks/freshness.md"]
     make bench-freshness BENCH=--away     the store stands still for half a minute, then dies and comes back
     make bench-freshness BENCH=--hot      one user and a view of all get 20,000 events/s
 
@@ -22,23 +22,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import freshness_away, freshness_hot
-from benchmarks.freshness_sides import FOLD, ONE, RECIPE, TAIL, Asked, Measured, Side, sides
+from benchmarks.freshness_sides import MICROBATCH, ONE, RECIPE, REALTIME, Request, Measured, Side, sides
 from benchmarks.whole import machine
 from benchmarks.whole.document import keep, publish
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import pair, say
+from benchmarks.whole.servers import pair, notify
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 
-SIDES = (RECIPE, FOLD, TAIL)
+SIDES = (RECIPE, MICROBATCH, REALTIME)
 """In this order: the recipe begins where its topic does, and would take longer to catch up with what the others got."""
-OTHERS = {FOLD: "fold alone", ONE: "one driver"}
+OTHERS = {MICROBATCH: "micro-batch lane alone", ONE: "one driver"}
 SECONDS, BESIDE_S = 600.0, 180.0
-"""Of each rate: of the tail, and of what it is compared with."""
+"""Seconds of each rate: of the real-time lane, and of what it is compared with."""
 QUANTILES = ("p50", "p90", "p99", "p999", "worst")
 AIMED_AT = 2_000.0
 BOUNDS: Mapping[str, float] = {"p50": 5.0, "p99": 50.0, "worst": 500.0}
-"""Milliseconds with the tail, at AIMED_AT events a second."""
+"""Milliseconds with the real-time lane, at AIMED_AT events a second."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -47,9 +47,9 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     facts: Mapping[str, Any] = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        say(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
     begun = time.monotonic()
-    overrides = dict(each.split("=", 1) for each in given.set)
+    overrides = dict(override.split("=", 1) for override in given.set)
     lost = seconds = 0
     if given.away:
         rate = given.rates[0] if given.rates else AIMED_AT
@@ -75,14 +75,14 @@ class Steady:
 
     given: argparse.Namespace
     facts: Mapping[str, Any]
-    found: dict[tuple[str, float], Measured] = field(default_factory=dict)
+    measured: dict[tuple[str, float], Measured] = field(default_factory=dict)
     begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if self.given.go_on is not None:
             before = json.loads(self.given.go_on.read_text(encoding="utf-8"))
-            measured = (Measured(**each) for each in before["details"]["measured"])
-            self.found = {(each.side, each.rate): each for each in measured}
+            measured = (Measured(**figures) for figures in before["details"]["measured"])
+            self.measured = {(measured_one.side, measured_one.rate): measured_one for measured_one in measured}
             self.begun -= before["seconds"]
             self.facts = before["machine"]
 
@@ -95,26 +95,26 @@ class Steady:
         try:
             with pair("plays", overrides) as (stack, recipe, logs):
                 for side in sides(self.given.only or SIDES, stack, recipe, logs):
-                    left = [rate for rate in self.rates if (side.name, rate) not in self.found]
+                    left = [rate for rate in self.rates if (side.name, rate) not in self.measured]
                     if not left:
                         continue
-                    say(f"{side.name}: starting")
+                    notify(f"{side.name}: starting")
                     with side.up():
                         for rate in left:
                             self._measure(side, rate)
         except KeyboardInterrupt:
-            if not self.found:
+            if not self.measured:
                 raise
-            say("interrupted: what was measured until then follows")
+            notify("interrupted: what was measured until then follows")
             return False
         return True
 
     def _measure(self, side: Side, rate: float) -> None:
         seconds = self.given.seconds or SECONDS
-        if side.name != TAIL and self.given.only != [side.name]:
+        if side.name != REALTIME and self.given.only != [side.name]:
             seconds = min(seconds, self.given.beside)
-        say(f"{side.name} at {rate:,.0f} events/s: {seconds:.0f} s from {time.strftime('%H:%M:%S')} on")
-        self.found[side.name, rate] = side.run(Asked(rate, seconds, min(15.0, seconds / 2), self.given.probes))
+        notify(f"{side.name} at {rate:,.0f} events/s: {seconds:.0f} s from {time.strftime('%H:%M:%S')} on")
+        self.measured[side.name, rate] = side.run(Request(rate, seconds, min(15.0, seconds / 2), self.given.probes))
         keep(self.given, self.facts, self.seconds(), self.figures(), self.details())
 
     def seconds(self) -> int:
@@ -123,23 +123,23 @@ class Steady:
 
     def figures(self) -> list[Figure]:
         """Figures of the loads under which anything was measured."""
-        measured = {rate for _, rate in self.found}
-        return [figure for rate in self.rates if rate in measured for figure in compared(rate, self.found)]
+        measured = {rate for _, rate in self.measured}
+        return [figure for rate in self.rates if rate in measured for figure in compared(rate, self.measured)]
 
     def details(self) -> dict[str, Any]:
         """All that was measured."""
-        return {"measured": [asdict(each) for each in self.found.values()]}
+        return {"measured": [asdict(measured_one) for measured_one in self.measured.values()]}
 
 
-def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[Figure]:
-    """The tail (or what was measured without it) beside the recipe; the fold, and one driver for both, as others."""
-    ours = next((found[side, rate] for side in (TAIL, FOLD, ONE) if (side, rate) in found), None)
-    theirs = found.get((RECIPE, rate))
+def compared(rate: float, results: Mapping[tuple[str, float], Measured]) -> list[Figure]:
+    """The real-time lane (or what was measured without it) beside the recipe; the micro-batch lane, and one driver for both, as others."""
+    ours = next((results[side, rate] for side in (REALTIME, MICROBATCH, ONE) if (side, rate) in results), None)
+    theirs = results.get((RECIPE, rate))
     if ours is None:
         ours, theirs = theirs, None
     assert ours is not None
-    beside = {OTHERS[side]: found[side, rate] for side in OTHERS if (side, rate) in found and side != ours.side}
-    section = f"{'produce → answer' if ours.side == TAIL else ours.side} at {rate:,.0f} events/s"
+    beside = {OTHERS[side]: results[side, rate] for side in OTHERS if (side, rate) in results and side != ours.side}
+    section = f"{'produce → answer' if ours.side == REALTIME else ours.side} at {rate:,.0f} events/s"
 
     def figure(name: str, unit: str, of: str, key: str, bound: float | None = None) -> Figure:
         def value(side: Measured | None) -> float | None:
@@ -148,14 +148,14 @@ def compared(rate: float, found: Mapping[tuple[str, float], Measured]) -> list[F
             values: Mapping[str, float] = side.seen["freshness"] if of == "freshness" else getattr(side, of)
             return values.get(key)
 
-        others = {name: value(each) or 0.0 for name, each in beside.items()}
+        others = {name: value(side_result) or 0.0 for name, side_result in beside.items()}
         return Figure(section, name, unit, value(ours) or 0.0, value(theirs), bound=bound, others=others)
 
-    each_s = {name: each.seconds for name, each in beside.items()}
+    each_s = {name: side_result.seconds for name, side_result in beside.items()}
     measured = Figure(section, "measured for", "s", ours.seconds, theirs.seconds if theirs else None, others=each_s)
-    bounds = BOUNDS if ours.side == TAIL and rate == AIMED_AT else {}
+    bounds = BOUNDS if ours.side == REALTIME and rate == AIMED_AT else {}
     figures = [measured]
-    figures += [figure(_named(each), "ms", "freshness", each, bounds.get(each)) for each in QUANTILES]
+    figures += [figure(_named(quantile), "ms", "freshness", quantile, bounds.get(quantile)) for quantile in QUANTILES]
     sides = (ours, theirs, *beside.values())
     present = dict.fromkeys(name for side in sides if side is not None for name in side.cores)
     figures += [figure(f"{name}, processor", "cores", "cores", name) for name in present]
@@ -176,7 +176,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--rates", type=float, nargs="+", help="events per second (500 2000 10000)")
     parser.add_argument("--seconds", type=float, help="of each rate (600); of --hot and after --away (60)")
     parser.add_argument("--beside", type=float, default=BESIDE_S, help="at most, of what it is compared with (180)")
-    parser.add_argument("--only", nargs="+", choices=(*SIDES, ONE), help="sides; one: fold and tail in one driver")
+    parser.add_argument("--only", nargs="+", choices=(*SIDES, ONE), help="sides; one: both lanes in one driver")
     parser.add_argument("--probes", type=float, default=10.0, help="probes per second")
     parser.add_argument("--away", action="store_true", help="the store goes away under a load")
     ways = list(freshness_away.WAYS)

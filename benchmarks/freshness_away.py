@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from benchmarks.freshness_sides import TAIL, Asked, listening, our_drivers, tail_is
+from benchmarks.freshness_sides import REALTIME, Request, listening, our_drivers, realtime_is
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
+from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, notify
 from slicewise.local.servers import supervisor
 from tests.support.platform.stack import Stack, stack
 
@@ -28,7 +28,7 @@ WARM_UP_S = 5.0
 FRESH_MS = 100.0
 """All is fresh again once probes in a row are within this."""
 IN_A_ROW = 20
-ASK_AT_ONCE = 250
+REQUEST_AT_ONCE = 250
 QUIET_S = 20.0
 """Between two absences: what the first one held up has settled."""
 
@@ -48,13 +48,13 @@ class Absence:
     never: int
 
 
-def judged(how: str, gone: float, back: float, each: Sequence[tuple[float, float]], lost: int) -> Absence:
+def judged(how: str, gone: float, back: float, freshness: Sequence[tuple[float, float]], lost: int) -> Absence:
     """Judges an absence. each: (when due, seconds; freshness, ms), as they were due. RuntimeError where it never was fresh again."""
-    shown = [(due, due + late / 1000) for due, late in each]
+    shown = [(due, due + late / 1000) for due, late in freshness]
     after = [at for _, at in shown if at >= back]
     during = [at for due, at in shown if gone <= due < back]
-    good = [late <= FRESH_MS for _, late in each]
-    since = [i for i, (due, _) in enumerate(each) if due >= back]
+    good = [late <= FRESH_MS for _, late in freshness]
+    since = [i for i, (due, _) in enumerate(freshness) if due >= back]
     first_good = next((i for i in since if all(good[i : i + IN_A_ROW]) and len(good) >= i + IN_A_ROW), None)
     if first_good is None or not after:
         raise RuntimeError(f"{how}: not fresh again while it was probed after the store was back")
@@ -80,7 +80,7 @@ def dies(stack: Stack) -> Callable[[], None]:
     os.kill(pid_of(stack, "redis"), signal.SIGKILL)
 
     def back() -> None:
-        supervisor.up(stack.settings, say, only=["redis"])
+        supervisor.up(stack.settings, notify, only=["redis"])
 
     return back
 
@@ -92,56 +92,56 @@ def run(
     overrides: Mapping[str, str], rate: float, ways: Sequence[str], after_s: float
 ) -> tuple[list[Figure], dict[str, Any], int]:
     """Figures, details, and how many events were lost or counted twice. after_s: how long it is probed afterwards."""
-    found: list[Absence] = []
+    absences: list[Absence] = []
     with stack(PROJECTS / "plays", overrides) as running:
         running.up("redis", "kafka", "serving")
         running.cli("apply", "--no-wait")
-        with tail_is(running, on=True), our_drivers(running):
+        with realtime_is(running, on=True), our_drivers(running):
             whole = len(ways) * (WARM_UP_S + BEFORE_S + AWAY_S + after_s + probes.PATIENCE_S + QUIET_S)
             logs = running.settings.state_dir / "logs"
             with load(running.settings, rate, whole, logs / "load.log", "--users", str(USERS)):
                 for number, how in enumerate(ways):
-                    found.append(absence(running, how, f"{TAIL}{number}-", after_s))
-                    say(f"the store {how}: {asdict(found[-1])}")
+                    absences.append(absence(running, how, f"{REALTIME}{number}-", after_s))
+                    notify(f"the store {how}: {asdict(absences[-1])}")
             running.wait_applied(TOPIC)
             missing, twice, events = compare(running)
     figures = []
-    for each in found:
-        section = f"the store {each.how} for {each.away_s:.0f} s at {rate:,.0f} events/s"
+    for gone in absences:
+        section = f"the store {gone.how} for {gone.away_s:.0f} s at {rate:,.0f} events/s"
         figures += [
-            Figure(section, "back → first answer", "s", each.first),
-            Figure(section, "back → all that came meanwhile", "s", each.caught_up),
-            Figure(section, f"back → within {FRESH_MS:.0f} ms again", "s", each.fresh),
-            Figure(section, "probes that never showed", "probes", each.never, bound=0),
+            Figure(section, "back → first answer", "s", gone.first),
+            Figure(section, "back → all that came meanwhile", "s", gone.caught_up),
+            Figure(section, f"back → within {FRESH_MS:.0f} ms again", "s", gone.fresh),
+            Figure(section, "probes that never showed", "probes", gone.never, bound=0),
         ]
     figures.append(Figure("afterwards", "events lost", "events", missing, bound=0, others={"of": events}))
     figures.append(Figure("afterwards", "events counted twice", "events", twice, bound=0))
-    return figures, {"absences": [asdict(each) for each in found]}, missing + twice + sum(each.never for each in found)
+    return figures, {"absences": [asdict(gone) for gone in absences]}, missing + twice + sum(gone.never for gone in absences)
 
 
 def absence(running: Stack, how: str, prefix: str, after_s: float) -> Absence:
     """One, with probes before, meanwhile and after."""
     time.sleep(QUIET_S / 2)
-    asked = Asked(0.0, BEFORE_S + AWAY_S + after_s, WARM_UP_S, 10.0, each=True)
-    told: list[dict[str, Any]] = []
+    request = Request(0.0, BEFORE_S + AWAY_S + after_s, WARM_UP_S, 10.0, in_full=True)
+    results: list[dict[str, Any]] = []
 
-    def ask() -> None:
-        spec = replace(listening(running.settings, prefix, asked), each=True)
-        told.append(measure("probes", asdict(spec), asked.warm_up_s + asked.seconds + probes.PATIENCE_S + 30))
+    def probe() -> None:
+        spec = replace(listening(running.settings, prefix, request), in_full=True)
+        results.append(measure("probes", asdict(spec), request.warm_up_s + request.seconds + probes.PATIENCE_S + 30))
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=probe)
     thread.start()
     time.sleep(WARM_UP_S + BEFORE_S)
     gone = time.time()
-    say(f"the store {how}")
+    notify(f"the store {how}")
     come_back = WAYS[how](running)
     time.sleep(AWAY_S)
     come_back()
     back = time.time()
-    say("the store is back")
+    notify("the store is back")
     thread.join()
-    [seen] = told
-    return judged(how, gone, back, [(due, late) for due, late in seen["each"]], seen["lost"])
+    [seen] = results
+    return judged(how, gone, back, [(due, late) for due, late in seen["samples"]], seen["lost"])
 
 
 def compare(running: Stack) -> tuple[int, int, int]:
@@ -149,9 +149,9 @@ def compare(running: Stack) -> tuple[int, int, int]:
     raw = Counter(json.loads(value)["user_id"] for *_, value in running.records(TOPIC))
     users = sorted(raw)
     missing = twice = 0
-    for first in range(0, len(users), ASK_AT_ONCE):
-        some = users[first : first + ASK_AT_ONCE]
-        answer = running.ask(features=["listening:plays_2h"], entities=[{"user_id": user} for user in some])
+    for first in range(0, len(users), REQUEST_AT_ONCE):
+        some = users[first : first + REQUEST_AT_ONCE]
+        answer = running.request(features=["listening:plays_2h"], entities=[{"user_id": user} for user in some])
         for user, result in zip(some, answer["results"], strict=True):
             off = int(result["values"]["listening:plays_2h"] or 0) - raw[user]
             missing, twice = missing + max(0, -off), twice + max(0, off)

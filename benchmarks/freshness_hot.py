@@ -1,4 +1,4 @@
-"""One user gets nearly all events, and a view of everyone all of them: how long tails grow, what it costs others."""
+"""One user gets nearly all events, and a view of everyone all of them: how many pending events there are, what it costs others."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 import httpx
 import redis
 
-from benchmarks.freshness_sides import Asked, listening, memory_mib, offsets, our_drivers, tail_is, used
+from benchmarks.freshness_sides import Request, listening, memory_mib, offsets, our_drivers, realtime_is, used
 from benchmarks.whole import probes
-from benchmarks.whole.figures import Figure, Spread
-from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, say
-from slicewise.local.deploy import standing
-from slicewise.stores.online.keys import TAIL_COUNT, entity_tags, hot_key, status_key
+from benchmarks.whole.figures import Figure, Percentiles
+from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, notify
+from slicewise.local.deploy import current
+from slicewise.stores.online.keys import PENDING_COUNT, entity_tags, hot_key, status_key
 from slicewise.stores.online.redis import open_store
 from tests.support.platform.stack import Stack, stack
 
@@ -30,14 +30,14 @@ WARM_UP_S = 20.0
 
 @dataclass
 class Looks:
-    """At the tails, every LOOK_S, from a thread of its own."""
+    """At the pending events, every LOOK_S, from a thread of its own."""
 
     keys: Mapping[str, Sequence[bytes]]
     """View -> hot keys of the entity that is looked at."""
     lengths: dict[str, list[int]] = field(default_factory=dict)
-    """View -> events in the tail, of all its keys, at each look."""
+    """View -> events among the pending events, of all its keys, at each look."""
     answers_ms: list[float] = field(default_factory=list)
-    """Of both views' features of the hot user, asked now and then."""
+    """Milliseconds of both views' features of the hot user, asked now and then."""
 
     def watch(self, stack: Stack, over: threading.Event) -> None:
         client = redis.Redis.from_url(stack.settings.redis_url)
@@ -45,8 +45,8 @@ class Looks:
             number = 0
             while not over.wait(LOOK_S):
                 for view, keys in self.keys.items():
-                    found = [client.hget(key, TAIL_COUNT) for key in keys]
-                    self.lengths.setdefault(view, []).append(sum(int(each) for each in found if each))
+                    hgets = [client.hget(key, PENDING_COUNT) for key in keys]
+                    self.lengths.setdefault(view, []).append(sum(int(length) for length in hgets if length))
                 number += 1
                 if number % LOOKS_PER_ANSWER == 0:
                     body = {
@@ -63,7 +63,7 @@ def run(overrides: Mapping[str, str], seconds: float) -> tuple[list[Figure], dic
     with stack(PROJECTS / "hot", overrides) as running:
         running.up("redis", "kafka", "serving")
         running.cli("apply", "--no-wait")
-        with tail_is(running, on=True), our_drivers(running) as drivers:
+        with realtime_is(running, on=True), our_drivers(running) as drivers:
             return _measured(running, drivers, seconds)
 
 
@@ -71,7 +71,7 @@ def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tup
     settings, logs = running.settings, running.settings.state_dir / "logs"
     names = {name: pid_of(running, name) for name in ("redis", "serving")}
     pids = {**drivers, **names, "broker": pid_of(running, "kafka")}
-    asked = Asked(OTHERS, seconds, WARM_UP_S, 10.0)
+    request = Request(OTHERS, seconds, WARM_UP_S, 10.0)
     whole = WARM_UP_S + seconds + 20
     looks, over = Looks(hot_keys(running)), threading.Event()
     watching = threading.Thread(target=looks.watch, args=(running, over))
@@ -82,52 +82,52 @@ def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tup
         before, begun, produced = used(pids), time.perf_counter(), offsets(settings)
         watching.start()
         try:
-            seen = measure("probes", asdict(listening(settings, "h-", asked)), whole + probes.PATIENCE_S)
+            seen = measure("probes", asdict(listening(settings, "h-", request)), whole + probes.PATIENCE_S)
         finally:
             over.set()
             watching.join()
         took = time.perf_counter() - begun
         rate = (offsets(settings) - produced) / took
         cores = {name: round((spent - before[name]) / took, 3) for name, spent in used(pids).items()}
-        memory, told = memory_mib(pids), writers(running)
-    say(f"{rate:,.0f} events/s; the others {seen['freshness']}; cores {cores}; writers {told}")
+        memory, by_writer = memory_mib(pids), writers(running)
+    notify(f"{rate:,.0f} events/s; the others {seen['freshness']}; cores {cores}; writers {by_writer}")
     section = f"{HOT:,.0f} events/s of one user, {OTHERS:,.0f} of the others ({rate:,.0f} produced/s)"
     figures = [
         Figure(section, f"the others, produce → answer {q}", "ms", seen["freshness"][q])
         for q in ("p50", "p99", "worst")
     ]
-    bound = settings.tail_fields
+    bound = settings.realtime_fields
     for view, lengths in looks.lengths.items():
-        found = Spread.of([float(each) for each in lengths])
+        found = Percentiles.of([float(length) for length in lengths])
         most = bound * len(looks.keys[view])
-        figures.append(Figure(section, f"tail of {view}, p50", "events", found.p50, others={"p99": found.p99}))
-        figures.append(Figure(section, f"tail of {view}, longest", "events", found.worst, bound=most))
+        figures.append(Figure(section, f"pending events of {view}, p50", "events", found.p50, others={"p99": found.p99}))
+        figures.append(Figure(section, f"pending events of {view}, longest", "events", found.worst, bound=most))
     if looks.answers_ms:
-        found = Spread.of(looks.answers_ms)
+        found = Percentiles.of(looks.answers_ms)
         figures.append(Figure(section, "answer of the hot user, p50", "ms", found.p50, others={"p99": found.p99}))
-    figures.append(Figure(section, "skipped", "events", sum(each.get("skipped", 0) for each in told)))
+    figures.append(Figure(section, "skipped", "events", sum(each.get("skipped", 0) for each in by_writer)))
     figures += [Figure(section, f"{name}, processor", "cores", value) for name, value in cores.items()]
     figures += [Figure(section, f"{name}, memory", "MiB", value) for name, value in memory.items()]
-    return figures, {"lengths": looks.lengths, "seen": seen, "writers": told}
+    return figures, {"lengths": looks.lengths, "seen": seen, "writers": by_writer}
 
 
 def hot_keys(running: Stack) -> dict[str, list[bytes]]:
     """View -> the hot keys of user u0, or of everyone."""
     with closing(open_store(running.settings.redis_url)) as store:
-        found = standing(store)
+        found = current(store)
     assert found.deployment is not None
     keys: dict[str, list[bytes]] = {}
     for unit in found.deployment.units:
-        name = found.marks.name(unit.storage_fingerprint)
+        name = found.metadata.name(unit.storage_fingerprint)
         values = [["u0"]] if unit.entity else []
-        places = range(running.settings.kafka_partitions) if unit.spread else [None]
+        places = range(running.settings.kafka_partitions) if unit.per_partition else [None]
         tags = [entity_tags(unit.entity, values, place)[0] for place in places]
-        keys[unit.view] = [hot_key(found.marks.generation, tag, name) for tag in tags]
+        keys[unit.view] = [hot_key(found.metadata.store_id, tag, name) for tag in tags]
     return keys
 
 
 def writers(running: Stack) -> list[dict[str, Any]]:
-    """Status of the tail's writers, per partition."""
+    """Status of the real-time lane's writers, per partition."""
     with closing(redis.Redis.from_url(running.settings.redis_url)) as client:
         texts = [client.get(status_key(f"tail:{TOPIC}:{p}")) for p in range(running.settings.kafka_partitions)]
     return [json.loads(text) for text in texts if isinstance(text, bytes)]

@@ -1,6 +1,6 @@
 """A side is measured as people run it, with one load at a time, and each process's use is counted.
 
-fold: slicewise without its tail; tail: with it; one: with it, both in one driver (`benchmarks.one_driver`); recipe: the
+microbatch: slicewise without its real-time lane; realtime: with it; one: with it, both in one driver (`benchmarks.one_driver`); recipe: the
 usual recipe. All of them read one topic of one broker.
 """
 
@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 import psutil
 
 from benchmarks.whole import probes
-from benchmarks.whole.servers import PATIENCE_S, TOPIC, Recipe, load, measure, pid_of, say, until
+from benchmarks.whole.servers import PATIENCE_S, TOPIC, Recipe, load, measure, pid_of, notify, until
 from slicewise.local.servers import stream
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
 from tests.support.platform.stack import Stack
 
-FOLD, TAIL, ONE, RECIPE = "fold", "tail", "one", "recipe"
+MICROBATCH, REALTIME, ONE, RECIPE = "fold", "tail", "one", "recipe"
 OVERRUN_S = 20.0
 """The load outlives the probes."""
 SETTLE_S = 3.0
@@ -33,14 +33,14 @@ SETTLE_S = 3.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """Demand while one load runs."""
 
     rate: float
     seconds: float
     warm_up_s: float
     probes_per_s: float
-    each: bool = False
+    in_full: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Measured:
     seen: Mapping[str, Any]
     """`probes.Seen`, as JSON."""
     cores: Mapping[str, float]
-    """Of each process with all below it: processor seconds a second."""
+    """Processor seconds a second of each process with all below it."""
     memory_mib: Mapping[str, float]
     """The same, at the end; shared pages are divided among those that share them (PSS)."""
 
@@ -97,7 +97,7 @@ def offsets(settings: Settings) -> int:
         return sum(log.latest(TOPIC).offsets.values())
 
 
-def listening(settings: Settings, prefix: str, asked: Asked) -> probes.Spec:
+def listening(settings: Settings, prefix: str, request: Request) -> probes.Spec:
     """Probes that ask slicewise's API."""
     return probes.Spec(
         bootstrap=settings.kafka_bootstrap,
@@ -108,11 +108,11 @@ def listening(settings: Settings, prefix: str, asked: Asked) -> probes.Spec:
         path="/v1/features",
         body={"features": ["listening:plays_30m"], "entities": [{"user_id": "{user}"}]},
         value=("results", 0, "values", "listening:plays_30m"),
-        seconds=asked.seconds,
-        rate=asked.probes_per_s,
-        warm_up_s=asked.warm_up_s,
+        seconds=request.seconds,
+        rate=request.probes_per_s,
+        warm_up_s=request.warm_up_s,
         prefix=prefix,
-        each=asked.each,
+        each=request.each,
     )
 
 
@@ -134,22 +134,22 @@ class Side:
                 yield
             return
         begun = one_driver if self.name == ONE else our_drivers
-        with tail_is(self.stack, on=self.name != FOLD), begun(self.stack) as drivers:
+        with realtime_is(self.stack, on=self.name != MICROBATCH), begun(self.stack) as drivers:
             settled = {name: pid_of(self.stack, name) for name in ("serving", "redis")}
             self._pids = {**drivers, **settled}
             self.stack.wait_applied(TOPIC)
             yield
 
-    def run(self, asked: Asked) -> Measured:
+    def run(self, request: Request) -> Measured:
         """Under one load."""
         self._runs += 1
         stack, prefix = self.stack, f"{self.name[0]}{self._runs}-"
-        whole = SETTLE_S + asked.warm_up_s + asked.seconds
-        with load(stack.settings, asked.rate, whole + OVERRUN_S, self.logs / "load.log") as producer:
+        whole = SETTLE_S + request.warm_up_s + request.seconds
+        with load(stack.settings, request.rate, whole + OVERRUN_S, self.logs / "load.log") as producer:
             time.sleep(SETTLE_S)
             pids = {**self._pids, "broker": pid_of(stack, "kafka"), "producer": producer}
             before, begun, produced = used(pids), time.perf_counter(), offsets(stack.settings)
-            spec = listening(stack.settings, prefix, asked)
+            spec = listening(stack.settings, prefix, request)
             if self.name == RECIPE:
                 path, shown = "/features/{user}", ("plays_30m",)
                 spec = replace(spec, port=self._port, path=path, body=None, value=shown)
@@ -161,26 +161,26 @@ class Side:
         cores["probes"] = round(seen["cpu_s"] / seconds, 3)
         if self.name != RECIPE:
             stack.wait_applied(TOPIC)
-        found = Measured(self.name, asked.rate, asked.seconds, round(rate, 1), seen, cores, memory)
-        say(f"{self.name} at {asked.rate:,.0f} events/s: {told(found)}")
-        return found
+        measured = Measured(self.name, request.rate, request.seconds, round(rate, 1), seen, cores, memory)
+        notify(f"{self.name} at {request.rate:,.0f} events/s: {in_a_line(measured)}")
+        return measured
 
 
-def told(found: Measured) -> str:
+def in_a_line(measured: Measured) -> str:
     """In a line."""
-    fresh, step = found.seen["freshness"], found.seen["resolution"]
-    spread = ", ".join(f"{name} {fresh[name]:,.1f}" for name in ("p50", "p90", "p99", "p999", "worst"))
+    fresh, step = measured.seen["freshness"], measured.seen["resolution"]
+    percentiles = ", ".join(f"{name} {fresh[name]:,.1f}" for name in ("p50", "p90", "p99", "p999", "worst"))
     return (
-        f"{spread} ms ({fresh['n']} probes, {found.seen['lost']} lost; resolution {step['p50']:.1f}/{step['p99']:.1f} "
-        f"ms); {found.produced_per_s:,.0f} produced/s; cores {dict(found.cores)}"
+        f"{percentiles} ms ({fresh['n']} probes, {measured.seen['lost']} lost; resolution {step['p50']:.1f}/{step['p99']:.1f} "
+        f"ms); {measured.produced_per_s:,.0f} produced/s; cores {dict(measured.cores)}"
     )
 
 
 @contextmanager
-def tail_is(stack: Stack, *, on: bool) -> Iterator[None]:
-    """Turns the tail on or off for what runs in it; the store keeps what it has."""
+def realtime_is(stack: Stack, *, on: bool) -> Iterator[None]:
+    """Turns the real-time lane on or off for what runs in it; the store keeps what it has."""
     before = stack.settings
-    stack.settings = replace(before, tail="on" if on else "off")
+    stack.settings = replace(before, realtime="on" if on else "off")
     try:
         yield
     finally:
@@ -190,7 +190,7 @@ def tail_is(stack: Stack, *, on: bool) -> Iterator[None]:
 @contextmanager
 def our_drivers(stack: Stack) -> Iterator[dict[str, int]]:
     """The drivers' process ids by name, from the moment at which their queries run; drained at the end."""
-    names = [stream.NAME, *([TAIL] if stack.settings.tail == "on" else [])]
+    names = [stream.NAME, *([REALTIME] if stack.settings.realtime == "on" else [])]
     stack.start_stream()
     try:
         for name in names:
@@ -211,7 +211,7 @@ def one_driver(stack: Stack) -> Iterator[dict[str, int]]:
             [python, "-m", "benchmarks.one_driver"], cwd=settings.home, env=env, stdout=log, stderr=log
         )
     try:
-        for name in (stream.NAME, TAIL):
+        for name in (stream.NAME, REALTIME):
             until(query_runs(settings, name), f"the query of {name} in one driver", PATIENCE_S)
         yield {"one driver": process.pid}
     finally:
@@ -223,8 +223,8 @@ def query_runs(settings: Settings, name: str) -> Callable[[], bool]:
     """Tells whether a driver's query of the topic runs, when it is asked."""
 
     def reached() -> bool:
-        found: dict[str, Any] = stream.driver_status(settings, name).heartbeat.get("sources", {})
-        return bool(found.get(TOPIC, {}).get("state") == "running")
+        sources: dict[str, Any] = stream.driver_status(settings, name).heartbeat.get("sources", {})
+        return bool(sources.get(TOPIC, {}).get("state") == "running")
 
     return reached
 

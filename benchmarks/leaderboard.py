@@ -1,9 +1,9 @@
-"""A board under a steady load of plays: how old it is whenever somebody looks, and that its rows are the raw log's.
+"""A leaderboard under a steady load of plays: how old it is whenever somebody looks, and that its rows are the raw log's.
 
     python -m benchmarks.leaderboard [--rate 20000] [--seconds 30] [--songs 100000] [--late correct] [--json FILE]
 
-Redis, Kafka, the stream, the emission and the load run on this machine as people run them; the board is read over the
-store's own connection every 20 ms. Age is the store's time minus the end of the board's window, at every look.
+Redis, Kafka, the stream, the emission and the load run on this machine as people run them; the leaderboard is read over the
+store's own connection every 20 ms. Age is the store's time minus the end of the leaderboard's window, at every look.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.whole.servers import TOPIC, cpu_by_program, pid_of, process, say, until
+from benchmarks.whole.servers import TOPIC, cpu_by_program, pid_of, process, notify, until
 from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.local.servers import stream
 from slicewise.stores.log.topics import KafkaLog
@@ -37,46 +37,46 @@ S = 1_000_000
 LOOK_S = 0.02
 WANTED_S = 2.0
 CATCH_UP_S = 60.0
-"""How long is waited for a first young board; where there is none, what is measured is a stream that is behind."""
+"""Seconds of waiting for a first young leaderboard; where there is none, what is measured is a stream that is behind."""
 HOME = Path(__file__).resolve().parents[1]
 
 
 @dataclass
 class Looks:
-    """Every look at the board. ages in seconds; first_seen: of each board when it was seen first."""
+    """Every look at the leaderboard. ages in seconds; first_seen: of each leaderboard when it was seen first."""
 
     ages: list[float] = field(default_factory=list)
     first_seen: list[float] = field(default_factory=list)
     missing: int = 0
     ends: set[int] = field(default_factory=set)
-    boards: dict[int, StoredLeaderboard] = field(default_factory=dict)
+    leaderboards: dict[int, StoredLeaderboard] = field(default_factory=dict)
 
     def look(self, store: OnlineStore) -> None:
-        found = store.run(ReadLeaderboard("top_songs"))
-        if found.board is None:
+        board_read = store.run(ReadLeaderboard("top_songs"))
+        if board_read.leaderboard is None:
             self.missing += 1
             return
-        board = StoredLeaderboard.unpack(found.board)
-        age = (found.time_us - board.end_us) / S
+        leaderboard = StoredLeaderboard.unpack(board_read.leaderboard)
+        age = (board_read.time_us - leaderboard.end_us) / S
         self.ages.append(age)
-        if board.end_us not in self.ends:
-            self.ends.add(board.end_us)
+        if leaderboard.end_us not in self.ends:
+            self.ends.add(leaderboard.end_us)
             self.first_seen.append(age)
-        self.boards[board.end_us] = board
+        self.leaderboards[leaderboard.end_us] = leaderboard
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float]:
     """p50, p90, p99 and the worst."""
     if not values:
         return {}
-    found = np.quantile(np.array(values), (0.5, 0.9, 0.99, 1.0))
-    return {name: round(float(value), 3) for name, value in zip(("p50", "p90", "p99", "worst"), found, strict=True)}
+    at_quantiles = np.quantile(np.array(values), (0.5, 0.9, 0.99, 1.0))
+    return {name: round(float(value), 3) for name, value in zip(("p50", "p90", "p99", "worst"), at_quantiles, strict=True)}
 
 
 @contextmanager
 def project(late: str) -> Iterator[Path]:
     """The songs project, with late= as asked."""
-    with TemporaryDirectory(prefix="slicewise-board-") as folder:
+    with TemporaryDirectory(prefix="slicewise-leaderboard-") as folder:
         text = (HOME / "examples" / "songs" / "features.py").read_text()
         declared = 'every="1s", owner="music")'
         assert declared in text
@@ -86,23 +86,23 @@ def project(late: str) -> Iterator[Path]:
         yield target
 
 
-def differences(stack: Stack, boards: Mapping[int, StoredLeaderboard], most: int = 20) -> tuple[int, int]:
-    """Boards compared with a count of the raw log below their cover, and how many differ; the last ones."""
+def differences(stack: Stack, leaderboards: Mapping[int, StoredLeaderboard], most: int = 20) -> tuple[int, int]:
+    """Leaderboards compared with a count of the raw log below their offset vector, and how many differ; the last ones."""
     raw = stack.records(TOPIC)
     places = np.array([partition for _, partition, *_ in raw], np.int64)
     offsets = np.array([offset for _, _, offset, *_ in raw], np.int64)
     plays = [json.loads(value) for *_, value in raw]
     times = np.array([play["played_at"] for play in plays], np.int64)
     compared = wrong = 0
-    for end_us in sorted(boards)[-most:]:
-        board = boards[end_us]
-        below = {partition: offset for (_, partition), offset in board.cover.offsets.items()}
+    for end_us in sorted(leaderboards)[-most:]:
+        leaderboard = leaderboards[end_us]
+        below = {partition: offset for (_, partition), offset in leaderboard.offset_vector.offsets.items()}
         bound = np.array([below.get(p, 0) for p in range(int(places.max()) + 1)], np.int64)[places]
-        inside = np.flatnonzero((offsets < bound) & (times >= board.start_us) & (times < end_us))
+        inside = np.flatnonzero((offsets < bound) & (times >= leaderboard.start_us) & (times < end_us))
         counts = Counter(plays[i]["song_id"] for i in inside)
-        best = sorted(counts.items(), key=lambda each: (-each[1], entity_tags(board.columns, [[each[0]]])[0]))
+        best = sorted(counts.items(), key=lambda item: (-item[1], entity_tags(leaderboard.columns, [[item[0]]])[0]))
         compared += 1
-        wrong += [(row.key[0], row.value) for row in board.rows] != best[: len(board.rows)]
+        wrong += [(row.key[0], row.value) for row in leaderboard.rows] != best[: len(leaderboard.rows)]
     return compared, wrong
 
 
@@ -120,18 +120,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         # outlives the looks: it is ended with them
         argv += ["--seconds", str(options.warm_up + options.seconds + CATCH_UP_S + 60)]
         looks, store = Looks(), open_store(settings.redis_url)
-        say("waiting for stream and emission")
+        notify("waiting for stream and emission")
         for name in (stream.NAME, stream.EMIT):
             until(lambda name=name: _reads(running, name), f"the query of {name}", 180)  # type: ignore[misc]
         with process(argv, settings.to_env(), logs / "load.log"):
-            say("waiting for the first board")
-            until(lambda: store.run(ReadLeaderboard("top_songs")).board is not None, "the first board", 120)
+            notify("waiting for the first leaderboard")
+            until(lambda: store.run(ReadLeaderboard("top_songs")).leaderboard is not None, "the first leaderboard", 120)
             caught_up = _caught_up(store)
             time.sleep(options.warm_up)
             pids = [pid_of(running, name) for name in ("redis", "stream", stream.EMIT)]
             before, begun = cpu_by_program(pids), time.perf_counter()
             produced = _offsets(running)
-            say(f"looking for {options.seconds} s")
+            notify(f"looking for {options.seconds} s")
             while time.perf_counter() - begun < options.seconds:
                 looks.look(store)
                 time.sleep(LOOK_S)
@@ -141,8 +141,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             lag = _lag(running)
         store.close()
         running.stop_stream()
-        say("comparing boards with the raw log")
-        compared, wrong = differences(running, looks.boards) if options.compare else (0, 0)
+        notify("comparing leaderboards with the raw log")
+        compared, wrong = differences(running, looks.leaderboards) if options.compare else (0, 0)
     ends = sorted(looks.ends)
     whole = (ends[-1] - ends[0]) // S + 1 if ends else 0
     return {
@@ -151,34 +151,34 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "songs": options.songs,
         "late": options.late,
-        "boards": len(ends),
-        "boards_left_out": whole - len(ends),
+        "leaderboards": len(ends),
+        "leaderboards_left_out": whole - len(ends),
         "looks": len(looks.ages),
-        "looks_without_a_board": looks.missing,
+        "looks_without_a_leaderboard": looks.missing,
         "age_s": quantiles(looks.ages),
         "age_when_first_seen_s": quantiles(looks.first_seen),
         "within_two_seconds": round(sum(age <= WANTED_S for age in looks.ages) / max(1, len(looks.ages)), 4),
         "caught_up_before": caught_up,
-        "load_of_the_machine": [round(each, 2) for each in os.getloadavg()],
+        "load_of_the_machine": [round(load, 2) for load in os.getloadavg()],
         "events_not_applied_at_the_end": lag,
         "cores": cores,
-        "boards_compared": compared,
-        "boards_that_differ": wrong,
+        "leaderboards_compared": compared,
+        "leaderboards_that_differ": wrong,
     }
 
 
 def _reads(running: Stack, name: str) -> bool:
     """Tells whether a driver's query over the plays runs."""
-    found: dict[str, Any] = stream.driver_status(running.settings, name).heartbeat.get("sources", {})
-    return bool(found.get(TOPIC, {}).get("state") == "running")
+    sources: dict[str, Any] = stream.driver_status(running.settings, name).heartbeat.get("sources", {})
+    return bool(sources.get(TOPIC, {}).get("state") == "running")
 
 
 def _caught_up(store: OnlineStore) -> bool:
-    """Tells whether boards became young: what came while processes warmed up is behind them."""
+    """Tells whether leaderboards became young: what came while processes warmed up is behind them."""
     deadline = time.monotonic() + CATCH_UP_S
     while time.monotonic() < deadline:
-        found = store.run(ReadLeaderboard("top_songs"))
-        if found.board is not None and found.time_us - StoredLeaderboard.unpack(found.board).end_us <= WANTED_S * S:
+        board_read = store.run(ReadLeaderboard("top_songs"))
+        if board_read.leaderboard is not None and board_read.time_us - StoredLeaderboard.unpack(board_read.leaderboard).end_us <= WANTED_S * S:
             return True
         time.sleep(LOOK_S)
     return False
@@ -197,22 +197,22 @@ def _lag(running: Stack) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=float, default=20_000, help="plays a second")
-    parser.add_argument("--seconds", type=float, default=30, help="how long the board is looked at")
-    parser.add_argument("--warm-up", type=float, default=10, help="seconds after the first board that are not counted")
+    parser.add_argument("--seconds", type=float, default=30, help="how long the leaderboard is looked at")
+    parser.add_argument("--warm-up", type=float, default=10, help="seconds after the first leaderboard that are not counted")
     parser.add_argument("--songs", type=int, default=100_000)
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--late", choices=("ignore", "correct"), default="ignore")
     parser.add_argument("--no-compare", dest="compare", action="store_false", help="do not count the raw log")
     parser.add_argument("--json", type=Path, default=None, help="write the figures here too")
     options = parser.parse_args()
-    found = measure(options)
-    text = json.dumps(found, indent=2)
+    outcome = measure(options)
+    text = json.dumps(outcome, indent=2)
     print(text)
     if options.json is not None:
         options.json.write_text(text + "\n")
-    met = found["age_s"] and found["age_s"]["p99"] <= WANTED_S and found["rate_produced"] >= 0.98 * options.rate
-    print(f"a board at most {WANTED_S:.0f} s old at {options.rate:,.0f} plays/s: {'met' if met else 'NOT MET'} (p99)")
-    return 1 if found["boards_that_differ"] else 0
+    met = outcome["age_s"] and outcome["age_s"]["p99"] <= WANTED_S and outcome["rate_produced"] >= 0.98 * options.rate
+    print(f"a leaderboard at most {WANTED_S:.0f} s old at {options.rate:,.0f} plays/s: {'met' if met else 'NOT MET'} (p99)")
+    return 1 if outcome["leaderboards_that_differ"] else 0
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.clock import ManualClock
 from slicewise.local.servers import redis as redis_server
-from slicewise.reading.cache import KNOWN_BYTES, PartialCache, ReadCache
+from slicewise.reading.cache import CACHE_BYTES, PartialCache, ReadCache
 from slicewise.serving.answering.requests import FeaturesRequest, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import blocking
@@ -60,9 +60,9 @@ class Reads:
     """One request, again and again, over a connection of its own."""
 
     def __init__(
-        self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, known: PartialCache
+        self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, partial_cache: PartialCache
     ) -> None:
-        self._service = FeatureService(ManualClock(now_us), cache=ReadCache(known))
+        self._service = FeatureService(ManualClock(now_us), cache=ReadCache(partial_cache))
         self._connection = blocking(url)
         self._server, self._request, self._block = server, request, 1
         self.blocks: list[Spent] = []
@@ -85,8 +85,8 @@ class Reads:
 
     def median(self) -> Spent:
         return Spent(
-            statistics.median(each.reader for each in self.blocks),
-            statistics.median(each.store for each in self.blocks),
+            statistics.median(block.reader for block in self.blocks),
+            statistics.median(block.store for block in self.blocks),
         )
 
     def _store_s(self) -> float:
@@ -117,19 +117,19 @@ def measure(url: str, operator_url: str, now_us: int, views: Sequence[str], roun
                     (how, window): Reads(
                         url, server, now_us, checked(names, None, [{"user": entity}]), PartialCache(limit)
                     )
-                    for how, limit in (("first", 0), ("again", KNOWN_BYTES))
+                    for how, limit in (("first", 0), ("again", CACHE_BYTES))
                     for window, names in refs.items()
                 }
                 for _ in range(rounds):
-                    for each in reads.values():
-                        each.block()
+                    for reading in reads.values():
+                        reading.block()
                 if profile:
-                    for (how, window), each in reads.items():
-                        _profile(f"{view} {entity} {how} {window}", each.once)
+                    for (how, window), reading in reads.items():
+                        _profile(f"{view} {entity} {how} {window}", reading.once)
                 for how in ("first", "again"):
                     figures.append(_figure(entity, f"{view}, {how}", *(reads[how, window].median() for window in refs)))
-                for each in reads.values():
-                    each.close()
+                for reading in reads.values():
+                    reading.close()
     return figures
 
 

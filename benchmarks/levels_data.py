@@ -1,4 +1,4 @@
-"""A month of one view per kind of aggregate in a real store, as fold and compaction leave it.
+"""A month of one view per kind of aggregate in a real store, as micro-batch lane and compaction leave it.
 
 Every view has the windows 10m, 1d and 30d. Two entities: `light` has 12 events an hour, `heavy` 600, so that its hours
 and days hold registers, bins and sketches where the light one's hold values.
@@ -108,32 +108,32 @@ class Month:
 
 
 def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
-    """Compacts the hours of these views that are over at now_us, totals their days, and folds the open one."""
+    """Compacts the hours of these views that are over at now_us, totals their days, and applies the open one."""
     months = [Month.of(entity, partition, now_us) for partition, entity in enumerate(PER_HOUR)]
     last = now_us // HOUR_US
-    seqs = range(1, DAYS * 24 + int(last % 24) + 1)
-    first = last - len(seqs)
+    archive_versions = range(1, DAYS * 24 + int(last % 24) + 1)
+    first = last - len(archive_versions)
     ends = {m.partition: np.searchsorted(m.rows.time, np.arange(first + 1, last + 1) * HOUR_US) for m in months}
-    for seq in seqs:
-        cover = OffsetVector({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
-        served.store.run(PutArchiveVersion(events.name, seq, cover))
+    for archive_version in archive_versions:
+        offset_vector = OffsetVector({(TOPIC, p): int(partition_ends[archive_version - 1]) for p, partition_ends in ends.items()})
+        served.store.run(PutArchiveVersion(events.name, archive_version, offset_vector))
     for unit in [unit for unit in served.deployment.units if unit.view in views]:
         entries = [_entries(unit, month, first, last) for month in months]
-        for seq in seqs:
-            cover = OffsetVector({(TOPIC, p): int(each[seq - 1]) for p, each in ends.items()})
-            hour = first + seq - 1
-            mine = [each[hour] for each in entries if hour in each]
-            outcome = served.store.run(PublishHour(unit, hour, seq, cover, mine))
+        for archive_version in archive_versions:
+            offset_vector = OffsetVector({(TOPIC, p): int(partition_ends[archive_version - 1]) for p, partition_ends in ends.items()})
+            hour = first + archive_version - 1
+            own = [entry[hour] for entry in entries if hour in entry]
+            outcome = served.store.run(PublishHour(unit, hour, archive_version, offset_vector, own))
             assert not outcome.left_over
-            served.store.run(MarkHour(unit, hour, seq))
+            served.store.run(MarkHour(unit, hour, archive_version))
         tags = [_tag(unit, month.entity) for month in months]
         for day in range(first // 24, last // 24):
             served.store.run(WriteDayTotals(unit, tags, day))
         for month in months:
             served.store.run(ApplyBatch(_open_hour(unit, month, int(ends[month.partition][-1]))))
-    marks = served.store.run(ReadMetadata())
+    metadata = served.store.run(ReadMetadata())
     end = OffsetVector({(TOPIC, m.partition): len(m.rows.time) for m in months})
-    served.store.run(AdvanceCommitted(OffsetVector(), end, marks.epoch, marks.units))
+    served.store.run(AdvanceCommitted(OffsetVector(), end, metadata.deployment_version, metadata.units))
 
 
 def _tag(unit: StorageUnit, entity: str) -> bytes:
@@ -141,13 +141,13 @@ def _tag(unit: StorageUnit, entity: str) -> bytes:
 
 
 def _entries(unit: StorageUnit, month: Month, first: int, last: int) -> dict[int, HourEntry]:
-    """Hour -> what compaction swaps in."""
+    """Hour -> what compaction publishes in."""
     hours = month.rows.time // HOUR_US
     rows = month.rows.take(np.flatnonzero(hours < last))
     hours = hours[: len(rows.time)]
-    found, groups = np.unique(hours, return_inverse=True)
-    whole = accumulated(unit, rows, groups.astype(np.int64), len(found))
-    totals = dict(zip(found.tolist(), unit.layout.encode_rows(whole), strict=True))
+    distinct_hours, groups = np.unique(hours, return_inverse=True)
+    whole = accumulated(unit, rows, groups.astype(np.int64), len(distinct_hours))
+    totals = dict(zip(distinct_hours.tolist(), unit.layout.encode_rows(whole), strict=True))
     slices = _levelled(unit, rows, unit.slice_us, first)
     minutes = _levelled(unit, rows, MINUTE_US, first) if MINUTE_US in unit.levels else {}
     tag = _tag(unit, month.entity)
@@ -177,7 +177,7 @@ def _open_hour(unit: StorageUnit, month: Month, start: int) -> MicroBatch:
 
     return MicroBatch(
         unit=unit,
-        place=(TOPIC, month.partition),
+        topic_partition=(TOPIC, month.partition),
         tags=[_tag(unit, month.entity)],
         entity=np.zeros(len(rows.time), np.int64),
         offset=rows.offset,

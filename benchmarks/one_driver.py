@@ -1,8 +1,8 @@
-"""Fold and tail in one process and one session of Spark: what that would save, beside the two that slicewise has.
+"""Both lanes in one process and one session of Spark: what that would save, beside the two that slicewise has.
 
     python -m benchmarks.one_driver          by Spark's Python; settings from the environment
 
-Nobody runs it so: a failed task of the tail must be its query's failure, and one of the fold is tried four times.
+Nobody runs it so: a failed task of the real-time lane must be its query's failure, and one of the micro-batch lane is tried four times.
 `make bench-freshness BENCH="--only tail one"` compares them (docs/adr/0056).
 """
 
@@ -19,26 +19,26 @@ from slicewise.spark.runtime.log import to_stderr
 from slicewise.spark.runtime.session import stream_session
 
 SLOTS = 34
-"""Two of the fold, and what the tail's own session has at least."""
+"""Two of the micro-batch lane, and what the real-time lane's own session has at least."""
 
 
-class _Tail(RealtimeDriver):
-    """In a thread of its own, and in the fold's session."""
+class _Realtime(RealtimeDriver):
+    """In a thread of its own, and in the micro-batch lane's session."""
 
     def _obey_signals(self) -> None:
         """Only a main thread can."""
 
     def _close(self) -> None:
-        """The session is the fold's."""
+        """The session is the micro-batch lane's."""
 
 
 class _Both(Driver):
-    """The fold, which starts the tail as soon as there is a session, and ends it before the session."""
+    """The micro-batch lane, which starts the real-time lane as soon as there is a session, and ends it before the session."""
 
     def _open(self) -> None:
         self._session = stream_session(self.settings, SLOTS)
-        self._tail = _Tail(self.settings, self.clock, self.stop)
-        self._thread = threading.Thread(target=self._tail.run, name="tail")
+        self._realtime = _Realtime(self.settings, self.clock, self.stop)
+        self._thread = threading.Thread(target=self._realtime.run, name="tail")
         self._thread.start()
 
     def _close(self) -> None:

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.features.plan.schema_change import placed, succeeded
+from slicewise.features.plan.schema_change import with_until, succeeded
 from slicewise.features.plan.unit import Source
 from slicewise.local.servers import redis as redis_server
 from slicewise.offsets.vector import OffsetVector
@@ -62,11 +62,11 @@ SOURCE = Source(
 
 def source(earlier: int, until: int) -> Source:
     """A source of the columns above, with so many schemas before it, all of which end at `until`: each was another limit."""
-    found = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + earlier)
+    widened = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + earlier)
     for left in reversed(range(earlier)):
         now = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + left)
-        found = placed(succeeded(now, found), OffsetVector({(TOPIC_ID, 0): until}))
-    return found
+        widened = with_until(succeeded(now, widened), OffsetVector({(TOPIC_ID, 0): until}))
+    return widened
 
 
 def write(session: SparkSession, file: Path, n: int) -> DataFrame:
@@ -101,10 +101,10 @@ def measure(session: SparkSession, rows: DataFrame, n: int, count: int) -> list[
             if turn >= _WARM:
                 spent[name].append((cpu() - before) / n)
     scan = statistics.median(spent.pop("scan"))
-    costs = {name: statistics.median(each) - scan for name, each in spent.items()}
+    costs = {name: statistics.median(times) - scan for name, times in spent.items()}
     one = next(iter(costs.values()))
     section = "a record of six columns, beside one of a source whose schema never changed"
-    return [Figure(section, name, "ns", each, one, others={"records/s": 1e9 / each}) for name, each in costs.items()]
+    return [Figure(section, name, "ns", cost, one, others={"records/s": 1e9 / cost}) for name, cost in costs.items()]
 
 
 def _processor_clock(session: SparkSession) -> Callable[[], int]:

@@ -26,7 +26,7 @@ from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.history import HOURS, SEED, STEPS, produce
-from benchmarks.whole.servers import PROJECTS, TOPIC, say, until
+from benchmarks.whole.servers import PROJECTS, TOPIC, notify, until
 from benchmarks.whole.streaming import our_stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.state import StateFolder
@@ -38,7 +38,7 @@ from tests.support.platform.stack import Stack
 COMPARED = 50
 """Users whose answers of before are asked for again."""
 BATCHES = 5
-"""Of the replay, at least: the first, in which processes are started, is not in its rate."""
+"""Least batches of the replay: the first, in which processes are started, is not in its rate."""
 
 
 def measure(users: int) -> tuple[list[Figure], dict[str, Any]]:
@@ -55,19 +55,19 @@ def measure(users: int) -> tuple[list[Figure], dict[str, Any]]:
 
 
 def _measured(stack: Stack, users: int) -> tuple[list[Figure], dict[str, Any]]:
-    say(f"{HOURS} hours of plays of {users} users into the log")
+    notify(f"{HOURS} hours of plays of {users} users into the log")
     total = produce(stack, users)
-    say(f"{total:,} events through the stream")
+    notify(f"{total:,} events through the stream")
     with our_stream(stack):
         begun = until(lambda: _applied(stack) > 0, "the first batch")
         ahead = _applied(stack)
         replayed_s = until(lambda: _applied(stack) >= total, "the log to be replayed") - begun
     replay = (total - ahead) / replayed_s
-    say("compacting every hour that is over")
+    notify("compacting every hour that is over")
     stack.job("compact", "--max-hours", str(HOURS + 2), timeout_s=900)
     at = time.time_ns() // 1000 // HOUR_US * HOUR_US
-    asked = random.Random(SEED).sample(range(users), min(COMPARED, users))
-    before = [_ask(stack, user, at) for user in asked]
+    sampled = random.Random(SEED).sample(range(users), min(COMPARED, users))
+    before = [_values_of(stack, user, at) for user in sampled]
 
     state = StateFolder(stack.settings.state_dir)
     operator = redis.Redis.from_url(redis_server.operator_url(state, state.ports()["redis"]))
@@ -75,22 +75,22 @@ def _measured(stack: Stack, users: int) -> tuple[list[Figure], dict[str, Any]]:
     operator.close()
     # There is no Airflow here that could be asked for the history: the job is run by hand.
     deployed = stack.cli("apply", "--no-wait", check=False)
-    if "deployed: epoch" not in deployed.stdout:
+    if "deployed: version" not in deployed.stdout:
         raise RuntimeError(deployed.stdout + deployed.stderr)
-    say("the job builds what was emptied")
+    notify("the job builds what was emptied")
     wall = time.perf_counter()
     report = stack.job("backfill", timeout_s=900)
     wall_s = time.perf_counter() - wall
     if not report["ready"]:
         raise RuntimeError(f"not ready: {report}")
-    after = [_ask(stack, user, at) for user in asked]
+    after = [_values_of(stack, user, at) for user in sampled]
     if before != after:
         raise AssertionError("an answer at the same instant is another than before")
-    say(f"{len(asked)} users' answers compared with those of before: equal")
+    notify(f"{len(sampled)} users' answers compared with those of before: equal")
 
-    built_s = sum(each["took_ms"] for each in report["units"]) / 1000
-    entities = sum(each["entities"] for each in report["units"])
-    size = sum(each["bytes"] for each in report["units"])
+    built_s = sum(unit["took_ms"] for unit in report["units"]) / 1000
+    entities = sum(unit["entities"] for unit in report["units"])
+    size = sum(unit["bytes"] for unit in report["units"])
     section = f"an emptied store of {total:,} events in six views, {HOURS} hours (baseline: the stream, from the log)"
     figures = [
         Figure(section, "events, while it builds", "events/s", round(total / built_s), round(replay), "higher"),
@@ -105,15 +105,15 @@ def _measured(stack: Stack, users: int) -> tuple[list[Figure], dict[str, Any]]:
 
 def _applied(stack: Stack) -> int:
     with stack.store() as store:
-        marks = store.run(ReadMetadata())
-    topic = marks.topics[TOPIC]
-    return sum(offset for place, offset in marks.ledger.offsets.items() if place[0] == topic)
+        metadata = store.run(ReadMetadata())
+    topic = metadata.topics[TOPIC]
+    return sum(offset for topic_partition, offset in metadata.committed.offsets.items() if topic_partition[0] == topic)
 
 
-def _ask(stack: Stack, user: int, at: int) -> str:
+def _values_of(stack: Stack, user: int, at: int) -> str:
     """The values of all views at an instant, as text."""
-    found = stack.ask(feature_set="five_v1", entities=[{"user_id": f"h{user}"}], at=at)
-    return json.dumps([result["values"] for result in found["results"]], sort_keys=True)
+    request = stack.request(feature_set="five_v1", entities=[{"user_id": f"h{user}"}], at=at)
+    return json.dumps([result["values"] for result in request["results"]], sort_keys=True)
 
 
 def main(arguments: Sequence[str]) -> int:

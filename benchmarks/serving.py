@@ -52,7 +52,7 @@ def _length(head: bytes) -> int:
     return next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
 
 
-def _alone(host: str, port: int, requests: list[bytes], until: float, took: list[float]) -> None:
+def _one_connection(host: str, port: int, requests: list[bytes], until: float, took: list[float]) -> None:
     """One connection needs no loop of events: its own turns would be part of every figure."""
     turn = 0
     with socket.create_connection((host, port)) as connection:
@@ -72,15 +72,15 @@ def _alone(host: str, port: int, requests: list[bytes], until: float, took: list
 
 
 def _some(connection: socket.socket, most: int) -> bytes:
-    found = connection.recv(most)
-    if not found:
+    data = connection.recv(most)
+    if not data:
         raise RuntimeError("the connection was closed within an answer")
-    return found
+    return data
 
 
 async def _together(host: str, port: int, requests: list[bytes], until: float, took: list[float], count: int) -> None:
     turned = (requests[i:] + requests[:i] for i in range(count))
-    await asyncio.gather(*(_connection(host, port, each, until, took) for each in turned))
+    await asyncio.gather(*(_connection(host, port, request, until, took) for request in turned))
 
 
 def _measure(plan: dict[str, Any]) -> dict[str, float]:
@@ -90,7 +90,7 @@ def _measure(plan: dict[str, Any]) -> dict[str, float]:
         took: list[float] = []
         start = time.perf_counter()
         if plan["connections"] == 1:
-            _alone(*address, requests, start + seconds, took)
+            _one_connection(*address, requests, start + seconds, took)
         else:
             asyncio.run(_together(*address, requests, start + seconds, took, plan["connections"]))
         spent = time.perf_counter() - start
@@ -202,14 +202,14 @@ def in_process(url: str, refs: list[str], seconds: float) -> dict[str, float]:
 def measure(seconds: float) -> dict[str, Any]:
     """All cases."""
     users = [{"user_id": f"user{u}"} for u in range(serving_data.USERS)]
-    found: dict[str, Any] = {"load_average": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
+    results: dict[str, Any] = {"load_average": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
     with running(RedisServer) as server, running(RedisServer) as other:
         serving_data.fill(server.url)
         fill_recipe(other.operator_url)
         names = {"one": "1 view x 3 windows", "five": "5 views x 10 features"}
         for case, name in names.items():
             refs = serving_data.refs(case)
-            found[f"in process, {name}"] = in_process(server.url, refs, seconds)
+            results[f"in process, {name}"] = in_process(server.url, refs, seconds)
         with serving(server.url) as url:
             port = int(url.rpartition(":")[2])
             for case, name in names.items():
@@ -217,7 +217,7 @@ def measure(seconds: float) -> dict[str, Any]:
                 bodies = [{"features": refs, "entities": [user]} for user in users]
                 for connections in (1, 8):
                     key = f"HTTP, {name}, {connections} connection(s)"
-                    found[key] = over_http(port, "/v1/features", bodies, connections, seconds)
+                    results[key] = over_http(port, "/v1/features", bodies, connections, seconds)
         with recipe(other.operator_url) as port:
             for path, name in (
                 ("/features", "recipe, sum of 24 buckets x 3 windows"),
@@ -225,8 +225,8 @@ def measure(seconds: float) -> dict[str, Any]:
             ):
                 for connections in (1, 8):
                     key = f"{name}, {connections} connection(s)"
-                    found[key] = over_http(port, path, users, connections, seconds)
-    return found
+                    results[key] = over_http(port, path, users, connections, seconds)
+    return results
 
 
 def main() -> None:
@@ -237,11 +237,11 @@ def main() -> None:
     if arguments.client:
         sys.stdout.write(json.dumps(_measure(json.load(sys.stdin))))
         return
-    found = measure(arguments.seconds)
-    lines = [json.dumps(found), "", f"{'case':<52}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}"]
-    for name, each in found.items():
-        if isinstance(each, dict):
-            lines.append(f"{name:<52}{each['requests_per_s']:>12}{each['p50_ms']:>10}{each['p99_ms']:>10}")
+    results = measure(arguments.seconds)
+    lines = [json.dumps(results), "", f"{'case':<52}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}"]
+    for name, case_figures in results.items():
+        if isinstance(case_figures, dict):
+            lines.append(f"{name:<52}{case_figures['requests_per_s']:>12}{case_figures['p50_ms']:>10}{case_figures['p99_ms']:>10}")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

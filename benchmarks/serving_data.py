@@ -76,14 +76,14 @@ def events(now_us: int) -> list[Event]:
 
 
 def fill(url: str) -> None:
-    """Deploys, folds, and compacts all hours that are over."""
+    """Deploys, applies, and compacts all hours that are over."""
     now_us = time.time_ns() // 1_000
     made = events(now_us)
     with Served.on(url, deployment()) as served:
-        served.fold(made)
-        cover = OffsetVector({(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)})
+        served.apply(made)
+        offset_vector = OffsetVector({(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)})
         last = now_us // HOUR_US
         for hour in range(last - HOURS, last):
-            served.compact(hour, cover)
+            served.compact(hour, offset_vector)
         for day in range((last - HOURS) // 24, last // 24):
             served.total(day)

@@ -1,7 +1,7 @@
 """Operations of the online store per second on this machine, against a real server: JSON and a table.
 
-Folds: distinct entities of one batch, one script each, whole path (read, combine, write). Reads:
-one entity with 24 compacted hours, marks and time included, one request at a time.
+Micro-batches: distinct entities of one batch, one script each, whole path (read, combine, write). Reads:
+one entity with 24 compacted hours, metadata and time included, one request at a time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from slicewise.stores.online.steps import Change
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
-from tests.support.stores.stored import Event, StoreDeployment, StoreUnit, cover, fold_batch, hour_entry, tag
+from tests.support.stores.stored import Event, StoreDeployment, StoreUnit, offset_vector, micro_batch, hour_entry, tag
 
 ENTITIES = 4_096
 ROUNDS = 10
 
 
-def folds(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], float]) -> dict[str, float]:
+def applies(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], float]) -> dict[str, float]:
     """New entities, then the same ones again, each with a running partial to combine with; also the
     processor time of both sides, which a busy machine does not change."""
     out = {}
@@ -44,7 +44,7 @@ def folds(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], flo
         for i in range(ROUNDS):
             offsets = (i + (ROUNDS if kind == "running" else 0)) * ENTITIES
             events = [Event(e, hour * HOUR_US, 0, offsets + e) for e in range(ENTITIES)]
-            batches.append(fold_batch(unit, events, name=f"u{i}"))
+            batches.append(micro_batch(unit, events, name=f"u{i}"))
         begun, ours, theirs = time.perf_counter(), time.process_time(), server_cpu()
         applied = sum(store.run(ApplyBatch(batch)).applied for batch in batches)
         out[f"fold_{kind}_per_s"] = applied / (time.perf_counter() - begun)
@@ -57,7 +57,7 @@ def folds(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], flo
 def scripts(store: Store, unit: StoreUnit, hour: int, name: str) -> float:
     """Scripts per second alone: the changes of one batch, ready made, in one pipeline."""
     events = [Event(e, hour * HOUR_US, 0, e) for e in range(ENTITIES)]
-    steps = store.steps(ApplyBatch(fold_batch(unit, events, name=name)))
+    steps = store.steps(ApplyBatch(micro_batch(unit, events, name=name)))
     commands = next(steps)
     while not isinstance(commands[0], Change):
         commands = steps.send(store.node.run(commands))
@@ -70,22 +70,22 @@ def scripts(store: Store, unit: StoreUnit, hour: int, name: str) -> float:
 
 def reads(store: Store, unit: StoreUnit, hour: int) -> dict[str, float]:
     hours = range(hour - 24, hour)
-    store.run(PutArchiveVersion(unit.source, 1, cover(10**9)))
+    store.run(PutArchiveVersion(unit.source, 1, offset_vector(10**9)))
     for h in hours:
         store.run(
-            PublishHour(unit, h, 1, cover(10**9), [hour_entry(unit, 1, 1, [Event(1, h * HOUR_US, 0, h - hour + 24)])])
+            PublishHour(unit, h, 1, offset_vector(10**9), [hour_entry(unit, 1, 1, [Event(1, h * HOUR_US, 0, h - hour + 24)])])
         )
     for slot in range(6):
-        store.run(ApplyBatch(fold_batch(unit, [Event(1, hour * HOUR_US + slot * unit.slice_us, 0, 10**9 + slot)])))
+        store.run(ApplyBatch(micro_batch(unit, [Event(1, hour * HOUR_US + slot * unit.slice_us, 0, 10**9 + slot)])))
     days = sorted({h // 24 for h in hours})
     name = unit.storage_fingerprint
     read = EntityRead(
         (
             UnitRead(
-                keys.hot_key(store.generation, tag(1), name),
+                keys.hot_key(store.store_id, tag(1), name),
                 tuple(
                     (
-                        keys.day_key(store.generation, tag(1), name, day),
+                        keys.day_key(store.store_id, tag(1), name, day),
                         (keys.HOURS, *[keys.hour_fields(h)[0] for h in hours if h // 24 == day]),
                     )
                     for day in days
@@ -104,7 +104,7 @@ def reads(store: Store, unit: StoreUnit, hour: int) -> dict[str, float]:
 
 
 def main() -> None:
-    gc.freeze()  # as the workers that fold do: what is imported is not searched again
+    gc.freeze()  # as the workers that apply batches do: what is imported is not searched again
     with tempfile.TemporaryDirectory() as folder:
         server = RedisServer(Path(folder))
         server.start()
@@ -112,15 +112,15 @@ def main() -> None:
             with open_store(server.url) as store, redis.Redis.from_url(server.operator_url) as client:
 
                 def server_cpu() -> float:
-                    found = client.info("cpu")
-                    return float(found["used_cpu_user"] + found["used_cpu_sys"])
+                    info = client.info("cpu")
+                    return float(info["used_cpu_user"] + info["used_cpu_sys"])
 
                 store.run(Initialise())
                 unit = StoreUnit()
                 store.run(Deploy(StoreDeployment("bench", (unit,)), 0))
                 hour = store.run(ReadTime()) // HOUR_US
                 found = {
-                    **folds(store, unit, hour, server_cpu),
+                    **applies(store, unit, hour, server_cpu),
                     "scripts_alone_per_s": max(scripts(store, unit, hour, f"s{i}") for i in range(5)),
                     **reads(store, unit, hour),
                     "machine_load": os.getloadavg()[0],

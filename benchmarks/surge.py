@@ -3,7 +3,7 @@
     make bench-surge [BENCH="--json FILE --doc docs/benchmarks/operation.md"]
     make bench-surge BENCH=--quick        small, in two minutes: that it works, not how fast
 
-Fold and tail, broker, store, API, producers and readers share this machine. Lag, memory and batches are watched all the
+Both lanes, broker, store, API, producers and readers share this machine. Lag, memory and batches are watched all the
 time, and reads are asked at a steady rate; each figure of a surge stands beside that of before. What an hour takes to
 drain stands beside a backlog of which nothing else is asked.
 """
@@ -22,13 +22,13 @@ from typing import Any
 
 import psutil
 
-from benchmarks.freshness_sides import TAIL, query_runs, tail_is
+from benchmarks.freshness_sides import REALTIME, query_runs, realtime_is
 from benchmarks.surge_overload import CLIENT, overload
 from benchmarks.surge_watch import Drain, Phase, Reads, Watch, batches, beside, drain_of, largest
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import PROJECTS, TOPIC, load, pid_of, say, until
+from benchmarks.whole.servers import PROJECTS, TOPIC, load, pid_of, notify, until
 from benchmarks.whole.streaming import our_stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
@@ -78,24 +78,24 @@ class Run:
     def all(self) -> None:
         """Backlog, surge, outage, overload."""
         sizes = self.sizes
-        say(f"a backlog of {sizes.backlog:,} events, with nothing else to do")
+        notify(f"a backlog of {sizes.backlog:,} events, with nothing else to do")
         self._produced_at_once(sizes.backlog)
         with self._stream() as drivers:
             watch = self._watch(drivers)
             begun = time.time()
             with beside(watch):
                 self._applied()
-            alone = drain_of(watch.looks, begun, self._end())
-            say(f"applied {alone.steady_events_per_s:,.0f} events/s")
-            until(query_runs(self.stack.settings, TAIL), "the tail's query")
+            undisturbed = drain_of(watch.looks, begun, self._end())
+            notify(f"applied {undisturbed.steady_events_per_s:,.0f} events/s")
+            until(query_runs(self.stack.settings, REALTIME), "the real-time lane's query")
             self._surge(self._watch(drivers))
-        self._outage(alone)
+        self._outage(undisturbed)
 
     @contextmanager
     def _stream(self) -> Iterator[dict[str, int]]:
-        """The drivers' process ids by name, from the moment at which the fold's query runs; drained at the end."""
+        """The drivers' process ids by name, from the moment at which the micro-batch lane's query runs; drained at the end."""
         with our_stream(self.stack) as pid:
-            yield {"stream": pid, TAIL: pid_of(self.stack, TAIL)}
+            yield {"stream": pid, REALTIME: pid_of(self.stack, REALTIME)}
 
     def _watch(self, pids: Mapping[str, int]) -> Watch:
         return Watch(self.stack.settings, {**pids, **self._kept})
@@ -127,7 +127,7 @@ class Run:
     # ------------------------------------------------------------------ ten times the usual rate
     def _surge(self, watch: Watch) -> None:
         sizes, reads = self.sizes, self._reads()
-        say(f"{sizes.rate:,.0f} events/s, then {sizes.times:.0f} times as many for {sizes.surge_s:.0f} s")
+        notify(f"{sizes.rate:,.0f} events/s, then {sizes.times:.0f} times as many for {sizes.surge_s:.0f} s")
         with self._usual(), beside(watch, reads):
             before = phase(sizes.around_s)
             calm = max(float(watch.most_lag(before)), sizes.rate)
@@ -141,23 +141,23 @@ class Run:
             after = phase(sizes.around_s)
         during = Phase(begun, over)
         section = f"{sizes.times:.0f} × {sizes.rate:,.0f} events/s for {sizes.surge_s:.0f} s"
-        rates = [watch.rates(each) for each in (before, during, after)]
-        named = f"{section}, fold and tail (baseline: before)"
+        rates = [watch.rates(when) for when in (before, during, after)]
+        named = f"{section}, both lanes (baseline: before)"
         for number, name in enumerate(("produced", "applied")):
             ours, theirs, later = rates[1][number], rates[0][number], rates[2][number]
             self._add(named, name, "events/s", ours, theirs, better="higher", others={"after": later})
         worst = Phase(begun, drained)
-        lags = [float(watch.most_lag(each)) for each in (worst, before, after)]
+        lags = [float(watch.most_lag(when)) for when in (worst, before, after)]
         self._add(named, "largest lag", "events", lags[0], lags[1], others={"after": lags[2]})
         self._add(named, "its end → lag as before", "s", drained - over)
-        self._held(named, watch, before, worst, after)
+        self._bounded(named, watch, before, worst, after)
         self._answered(f"{section}, reads at {sizes.reads:.0f}/s (baseline: before)", reads, before, worst, after)
 
     # ------------------------------------------------------------------ a stream that was down
-    def _outage(self, alone: Drain) -> None:
+    def _outage(self, undisturbed: Drain) -> None:
         sizes, reads = self.sizes, self._reads()
         events = round(sizes.rate * sizes.outage_s)
-        say(f"{events:,} events while the stream is down")
+        notify(f"{events:,} events while the stream is down")
         self._produced_at_once(events)
         with self._usual(), ExitStack() as up:
             with beside(reads):
@@ -165,37 +165,37 @@ class Run:
                 watch = self._watch(up.enter_context(self._stream()))
                 with beside(watch):
                     begun, end = time.time(), self._end()
-                    say("the stream is back")
+                    notify("the stream is back")
                     self.stack.wait(lambda: _missing(watch, end), "the outage to drain", DRAIN_PATIENCE_S)
                     during = Phase(begun, time.time())
                     until(lambda: watch.looks[-1].lag <= 3 * sizes.rate, "the lag of a stream that is up", 300, 0.1)
                     after = phase(sizes.around_s)
-            found = drain_of(watch.looks, begun, end)
-            say(f"drained {found.events:,} events in {found.seconds:.0f} s")
-            self._add_drain(found, alone, watch, during, after)
+            drain = drain_of(watch.looks, begun, end)
+            notify(f"drained {drain.events:,} events in {drain.seconds:.0f} s")
+            self._add_drain(drain, undisturbed, watch, during, after)
             section = f"reads at {sizes.reads:.0f}/s while it drains (baseline: while it was down)"
             self._answered(section, reads, down, during, after)
-            found_out = overload(self.stack, sizes.overload_s, sizes.users, self._watch(watch.pids))
-        self.figures += found_out.figures()
-        self.details["overload"] = found_out.details()
+            overloading = overload(self.stack, sizes.overload_s, sizes.users, self._watch(watch.pids))
+        self.figures += overloading.figures()
+        self.details["overload"] = overloading.details()
 
-    def _add_drain(self, found: Drain, alone: Drain, watch: Watch, during: Phase, after: Phase) -> None:
+    def _add_drain(self, drain: Drain, undisturbed: Drain, watch: Watch, during: Phase, after: Phase) -> None:
         sizes = self.sizes
         hours = f"{sizes.outage_s / 3600:.3g} h of {sizes.rate:,.0f} events/s"
         section = f"a stream that was down for {hours} (baseline: a backlog alone)"
-        rates = float(found.steady_events_per_s), float(alone.steady_events_per_s)
+        rates = float(drain.steady_events_per_s), float(undisturbed.steady_events_per_s)
         self._add(section, "drained", "events/s", *rates, better="higher")
-        self._add(section, "query runs → all applied", "s", found.seconds)
+        self._add(section, "query runs → all applied", "s", drain.seconds)
         looks = watch.within(during)
-        told = {}
+        lag_by_time = {}
         for part in MILESTONES:
             at = during.start + part * (during.end - during.start)
-            look = next((each for each in looks if each.at >= at), looks[-1])
-            told[f"+{look.at - during.start:.0f} s"] = float(look.lag)
-        first, *later = told.items()
+            look = next((candidate for candidate in looks if candidate.at >= at), looks[-1])
+            lag_by_time[f"+{look.at - during.start:.0f} s"] = float(look.lag)
+        first, *later = lag_by_time.items()
         self._add(section, f"lag at {first[0]}", "events", first[1], others=dict(later))
-        self._held("memory and batches while it drains (baseline: afterwards)", watch, after, during, None)
-        self.details["drain"] = {"alone": asdict(alone), "found": asdict(found), "looks": watch.looks}
+        self._bounded("memory and batches while it drains (baseline: afterwards)", watch, after, during, None)
+        self.details["drain"] = {"alone": asdict(undisturbed), "found": asdict(drain), "looks": watch.looks}
 
     # ------------------------------------------------------------------ figures
     def _add(
@@ -210,11 +210,11 @@ class Run:
         bound: float | None = None,
         others: Mapping[str, float] | None = None,
     ) -> None:
-        rounded = {each: round(value, 1) for each, value in (others or {}).items()}
+        rounded = {rate_name: round(value, 1) for rate_name, value in (others or {}).items()}
         baseline = None if theirs is None else round(theirs, 3)
         self.figures.append(Figure(section, name, unit, round(ours, 3), baseline, better, bound=bound, others=rounded))
 
-    def _held(self, section: str, watch: Watch, before: Phase, during: Phase, after: Phase | None) -> None:
+    def _bounded(self, section: str, watch: Watch, before: Phase, during: Phase, after: Phase | None) -> None:
         """Batches and memory, which are bounded."""
         some = batches(self.logs / "stream.log")
         whole = Phase(during.start - LOOKED_BACK_S, during.end + LOOKED_BACK_S)
@@ -222,17 +222,17 @@ class Run:
         self._add(section, "largest batch", "events", largest(some, whole), largest(some, before), bound=most)
         for name in watch.pids:
             others = {} if after is None else {"after": watch.most_memory(name, after)}
-            held = watch.most_memory(name, during), watch.most_memory(name, before)
-            self._add(section, f"{name}, memory", "MiB", *held, others=others)
+            memory = watch.most_memory(name, during), watch.most_memory(name, before)
+            self._add(section, f"{name}, memory", "MiB", *memory, others=others)
 
     def _answered(self, section: str, reads: Reads, before: Phase, during: Phase, after: Phase) -> None:
-        first, meanwhile, later = (reads.seen(each) for each in (before, during, after))
+        first, meanwhile, later = (reads.seen(when) for when in (before, during, after))
         for name in ("p50", "p99", "worst"):
-            values = [float(getattr(each.latency, name)) for each in (meanwhile, first, later)]
+            values = [float(getattr(part.latency, name)) for part in (meanwhile, first, later)]
             self._add(section, name, "ms", values[0], values[1], others={"after": values[2]})
-        refused = [float(sum(each.refused.values())) for each in (meanwhile, first, later)]
+        refused = [float(sum(part.refused.values())) for part in (meanwhile, first, later)]
         self._add(section, "not answered with 200", "reads", *refused[:2], others={"of": float(meanwhile.requests)})
-        self.details[section] = [asdict(each) for each in (first, meanwhile, later)]
+        self.details[section] = [asdict(part) for part in (first, meanwhile, later)]
 
 
 def phase(seconds: float) -> Phase:
@@ -258,10 +258,10 @@ def measure(sizes: Sizes, overrides: Mapping[str, str]) -> tuple[list[Figure], d
     with stack(PROJECTS / "plays", {**given, **overrides}) as running:
         running.up()
         running.cli("apply", "--no-wait")
-        with tail_is(running, on=True):
-            found = Run(running, sizes)
-            found.all()
-    return found.figures, found.details
+        with realtime_is(running, on=True):
+            run = Run(running, sizes)
+            run.all()
+    return run.figures, run.details
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -270,13 +270,13 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        say(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
     sizes = Sizes.quick() if given.quick else Sizes()
     for name in ("rate", "surge_s", "outage_s"):
         if getattr(given, name) is not None:
             sizes = replace(sizes, **{name: getattr(given, name)})
     begun = time.monotonic()
-    figures, details = measure(sizes, dict(each.split("=", 1) for each in given.set))
+    figures, details = measure(sizes, dict(override.split("=", 1) for override in given.set))
     publish("make bench-surge", arguments, given, facts, round(time.monotonic() - begun), figures, details)
     return 0
 

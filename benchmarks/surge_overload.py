@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 import httpx
 
 from benchmarks.surge_watch import Phase, Seen, Watch, beside, seen
-from benchmarks.whole.figures import Figure, Spread
+from benchmarks.whole.figures import Figure, Percentiles
 from benchmarks.whole.http_load import CLOSED, OPEN, Sample, Spec, post
-from benchmarks.whole.servers import measure, say
+from benchmarks.whole.servers import measure, notify
 from slicewise.settings import Settings
 from tests.support.platform.stack import Stack
 
 CLIENT = "x-client"
 """The header that names a client, as a gateway would set it."""
 TIMES = 3.0
-"""What the greedy client asks for, in requests that can be answered."""
+"""Requests of the greedy client, as a multiple of those that can be answered."""
 ENTITIES = 20
 CLOSED_CONNECTIONS, OPEN_CONNECTIONS = 8, 384
 MODEST_PER_S = 10.0
@@ -61,28 +61,28 @@ class Overloading:
     bound_ms: float
     """Longest wait for work and longest work, by the settings."""
     capacity: float
-    asked: float
+    requested: float
     """Requests/s of the greedy client."""
     seconds: float
     greedy: Seen
-    alone: Seen
+    undisturbed: Seen
     """The modest client before, meanwhile and after."""
     modest: Seen
     after: Seen
-    health: Spread
+    health: Percentiles
     retry_after: Mapping[str, int]
     shed: Mapping[str, float]
     """By the API's own count, by why."""
     lag: int
     memory_mib: tuple[float, float]
-    """Of the API, before and the largest meanwhile."""
+    """MiB of the API, before and the largest meanwhile."""
 
     def details(self) -> dict[str, Any]:
         return asdict(self)
 
     def figures(self) -> list[Figure]:
         """The greedy client's, then the modest one's."""
-        section = f"{self.asked:,.0f} requests/s of {ENTITIES} users, where {self.capacity:,.0f} can be answered"
+        section = f"{self.requested:,.0f} requests/s of {ENTITIES} users, where {self.capacity:,.0f} can be answered"
         right = (self.greedy.requests - sum(self.greedy.refused.values())) / self.seconds
         named = f"{section} (baseline: as many as can be)"
         figures = [Figure(named, "answered", "requests/s", round(right, 1), self.capacity, "higher")]
@@ -102,9 +102,9 @@ class Overloading:
         figures.append(Figure(named, "stream, largest lag meanwhile", "events", self.lag))
         modest = f"another client meanwhile, {MODEST_PER_S:.0f} requests/s (baseline: before)"
         for name in ("p50", "p99", "worst"):
-            now, calm, later = (float(getattr(each.latency, name)) for each in (self.modest, self.alone, self.after))
+            now, calm, later = (float(getattr(each.latency, name)) for each in (self.modest, self.undisturbed, self.after))
             figures.append(Figure(modest, name, "ms", now, calm, others={"after": later}))
-        now, calm = (float(sum(each.refused.values())) for each in (self.modest, self.alone))
+        now, calm = (float(sum(each.refused.values())) for each in (self.modest, self.undisturbed))
         others = {"of": float(self.modest.requests)}
         figures.append(Figure(modest, "refused", "requests", now, calm, others=others))
         return figures
@@ -113,13 +113,13 @@ class Overloading:
 def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overloading:
     """With whatever else runs."""
     settings = stack.settings
-    greedy, modest = _asked(settings, users, "greedy"), _asked(settings, users, "modest")
+    greedy, modest = _requests(settings, users, "greedy"), _requests(settings, users, "modest")
     short = max(5.0, seconds / 3)
-    say("what can be answered, and what another client gets of it")
+    notify("what can be answered, and what another client gets of it")
     capacity = float(_load(greedy, CLOSED, CLOSED_CONNECTIONS, short)["requests_per_s"])
-    alone = _seen(_load(modest, OPEN, 4, short, MODEST_PER_S))
-    asked = round(TIMES * capacity)
-    say(f"{capacity:,.0f} requests/s can be answered: {asked:,} are asked for")
+    undisturbed = _seen(_load(modest, OPEN, 4, short, MODEST_PER_S))
+    rate = round(TIMES * capacity)
+    notify(f"{capacity:,.0f} requests/s can be answered: {rate:,} are asked for")
     entities = [{"user_id": f"u{user}"} for user in range(ENTITIES)]
     looks, over = Looks(settings.serving_url, {"feature_set": "listening_v1", "entities": entities}), threading.Event()
     before = _shed(settings)
@@ -129,8 +129,8 @@ def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overload
         try:
             looking = pool.submit(looks.watch, over)
             other = pool.submit(_load, modest, OPEN, 4, seconds, MODEST_PER_S)
-            found = _load(greedy, OPEN, OPEN_CONNECTIONS, seconds, asked)
-            told = other.result()
+            found = _load(greedy, OPEN, OPEN_CONNECTIONS, seconds, rate)
+            modest_load = other.result()
         finally:
             over.set()
         looking.result()
@@ -141,13 +141,13 @@ def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overload
     return Overloading(
         bound_ms=float(settings.serving_wait_ms + settings.serving_timeout_ms),
         capacity=capacity,
-        asked=asked,
+        requested=rate,
         seconds=seconds,
         greedy=_seen(found),
-        alone=alone,
-        modest=_seen(told),
+        undisturbed=undisturbed,
+        modest=_seen(modest_load),
         after=after,
-        health=Spread.of(looks.health),
+        health=Percentiles.of(looks.health),
         retry_after=dict(looks.after_s),
         shed=shed,
         lag=watch.most_lag(during),
@@ -155,7 +155,7 @@ def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overload
     )
 
 
-def _asked(settings: Settings, users: int, client: str) -> tuple[str, int, tuple[str, ...]]:
+def _requests(settings: Settings, users: int, client: str) -> tuple[str, int, tuple[str, ...]]:
     """Host, port and requests of a client; the modest one asks for a single user each time."""
     address = urlsplit(settings.serving_url)
     many = ENTITIES if client == "greedy" else 1
@@ -168,23 +168,23 @@ def _asked(settings: Settings, users: int, client: str) -> tuple[str, int, tuple
 
 
 def _load(
-    asked: tuple[str, int, tuple[str, ...]], mode: str, connections: int, seconds: float, rate: float = 0.0
+    requests: tuple[str, int, tuple[str, ...]], mode: str, connections: int, seconds: float, rate: float = 0.0
 ) -> dict[str, Any]:
-    spec = Spec(*asked, mode, connections, seconds, rate, 1.0, each=True)
+    spec = Spec(*requests, mode, connections, seconds, rate, 1.0, in_full=True)
     return measure("http_load", asdict(spec), seconds + PATIENCE_S)
 
 
-def _seen(found: Mapping[str, Any]) -> Seen:
-    return seen([Sample(*each) for each in found["each"]])
+def _seen(load: Mapping[str, Any]) -> Seen:
+    return seen([Sample(*sample) for sample in load["samples"]])
 
 
 def _shed(settings: Settings) -> dict[str, float]:
     """Refused so far, by why."""
     with httpx.Client(base_url=settings.serving_url, trust_env=False, verify=False, timeout=30) as client:
         text = client.get("/metrics").text
-    found = {}
+    shed = {}
     for line in text.splitlines():
         if line.startswith("slicewise_shed_total{"):
             name, _, value = line.rpartition(" ")
-            found[name.partition('why="')[2].partition('"')[0]] = float(value)
-    return found
+            shed[name.partition('why="')[2].partition('"')[0]] = float(value)
+    return shed

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from benchmarks.freshness_sides import memory_mib
-from benchmarks.whole.figures import Spread
+from benchmarks.whole.figures import Percentiles
 from benchmarks.whole.http_load import OPEN, Sample, Spec, post
 from benchmarks.whole.servers import TOPIC, measure
 from slicewise.settings import Settings
@@ -56,20 +56,20 @@ class Phase(NamedTuple):
 
 @dataclass
 class Watch:
-    """Looks at log and ledger every LOOK_S, and at the processes' memory."""
+    """Looks at log and committed offsets every LOOK_S, and at the processes' memory."""
 
     settings: Settings
     pids: Mapping[str, int]
     looks: list[Look] = field(default_factory=list)
     memory: list[tuple[float, Mapping[str, float]]] = field(default_factory=list)
-    """When, and MiB of each process with all below it."""
+    """Times, and MiB of each process with all below it."""
 
     def run(self, over: threading.Event) -> None:
         with KafkaLog(self.settings.kafka_bootstrap) as log, open_store(self.settings.redis_url) as store:
             topic = store.run(ReadMetadata()).topics[TOPIC]
             while not over.wait(LOOK_S):
-                ledger = store.run(ReadMetadata()).ledger  # before the log's end: lag is never told too small
-                applied = sum(offset for place, offset in ledger.offsets.items() if place[0] == topic)
+                committed = store.run(ReadMetadata()).committed  # before the log's end: lag is never told too small
+                applied = sum(offset for topic_partition, offset in committed.offsets.items() if topic_partition[0] == topic)
                 produced = sum(log.latest(TOPIC).offsets.values())
                 if len(self.looks) % MEMORY_EVERY == 0:
                     self.memory.append((time.time(), memory_mib(self.pids)))
@@ -77,14 +77,14 @@ class Watch:
 
     def within(self, phase: Phase) -> list[Look]:
         """At least one look."""
-        found = [each for each in self.looks if phase.holds(each.at)]
-        if not found:
+        looks = [look for look in self.looks if phase.holds(look.at)]
+        if not looks:
             raise RuntimeError(f"nobody looked for {phase.end - phase.start:.1f} s: the machine is too busy")
-        return found
+        return looks
 
     def most_lag(self, phase: Phase) -> int:
         """The largest of a phase."""
-        return max(each.lag for each in self.within(phase))
+        return max(look.lag for look in self.within(phase))
 
     def rates(self, phase: Phase) -> tuple[float, float]:
         """Events produced and applied per second."""
@@ -94,9 +94,9 @@ class Watch:
 
     def most_memory(self, name: str, phase: Phase) -> float:
         """The largest that was seen of a process; of a phase without a look at it, the next one."""
-        found = [each[name] for at, each in self.memory if phase.holds(at)]
-        later = [each[name] for at, each in self.memory if at >= phase.end]
-        return max(found or later[:1] or [self.memory[-1][1][name]])
+        sizes = [memory[name] for at, memory in self.memory if phase.holds(at)]
+        later = [memory[name] for at, memory in self.memory if at >= phase.end]
+        return max(sizes or later[:1] or [self.memory[-1][1][name]])
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,12 @@ class Drain:
 
 def drain_of(looks: Sequence[Look], since: float, target: int) -> Drain:
     """From `since` until `target` events were applied; RuntimeError where they never were."""
-    after = [each for each in looks if each.at >= since]
-    end = next((each for each in after if each.applied >= target), None)
+    after = [look for look in looks if look.at >= since]
+    end = next((look for look in after if look.applied >= target), None)
     if end is None:
         raise RuntimeError(f"{target:,} events were not applied while anybody looked")
     start = after[0]
-    first = next(each for each in after if each.applied > start.applied or each is end)
+    first = next(look for look in after if look.applied > start.applied or look is end)
     whole = max(end.at - start.at, LOOK_S)
     if end.applied - first.applied >= (end.applied - start.applied) / 2 and end.at > first.at:
         steady = (end.applied - first.applied) / (end.at - first.at)
@@ -143,14 +143,14 @@ class Reads:
         while not over.is_set():
             number += 1
             spec = Spec(
-                "127.0.0.1", address.port or 0, requests, OPEN, CONNECTIONS, CHUNK_S, self.rate, 0.0, number, each=True
+                "127.0.0.1", address.port or 0, requests, OPEN, CONNECTIONS, CHUNK_S, self.rate, 0.0, number, in_full=True
             )
-            found = measure("http_load", asdict(spec), CHUNK_S + PATIENCE_S)
-            self.samples += [Sample(*each) for each in found["each"]]
+            load = measure("http_load", asdict(spec), CHUNK_S + PATIENCE_S)
+            self.samples += [Sample(*sample) for sample in load["samples"]]
 
     def seen(self, phase: Phase) -> Seen:
         """The requests that were due in a phase."""
-        return seen([each for each in self.samples if phase.holds(each.due)])
+        return seen([sample for sample in self.samples if phase.holds(sample.due)])
 
 
 @dataclass(frozen=True)
@@ -158,23 +158,23 @@ class Seen:
     """Requests of a phase. latency: of those that were answered with 200; refused: by status (0: no answer came)."""
 
     requests: int
-    latency: Spread
+    latency: Percentiles
     refused: Mapping[int, int]
-    refusal: Spread | None
-    """How long refusals took; None without any."""
+    refusal: Percentiles | None
+    """Durations of refusals; None without any."""
 
 
 def seen(samples: Sequence[Sample]) -> Seen:
     """RuntimeError where nothing was answered."""
-    right = [each.seconds * 1000 for each in samples if each.status == 200]
+    right = [sample.seconds * 1000 for sample in samples if sample.status == 200]
     if not right:
         raise RuntimeError(f"none of {len(samples)} requests was answered")
-    other = [each for each in samples if each.status != 200]
+    other = [sample for sample in samples if sample.status != 200]
     refused: dict[int, int] = {}
-    for each in other:
-        refused[each.status] = refused.get(each.status, 0) + 1
-    slow = Spread.of([each.seconds * 1000 for each in other]) if other else None
-    return Seen(len(samples), Spread.of(right), dict(sorted(refused.items())), slow)
+    for sample in other:
+        refused[sample.status] = refused.get(sample.status, 0) + 1
+    slow = Percentiles.of([sample.seconds * 1000 for sample in other]) if other else None
+    return Seen(len(samples), Percentiles.of(right), dict(sorted(refused.items())), slow)
 
 
 @contextmanager
@@ -183,17 +183,17 @@ def beside(*watchers: Watch | Reads) -> Iterator[None]:
     over = threading.Event()
     failed: list[BaseException] = []
 
-    def run(each: Watch | Reads) -> None:
+    def run(watcher: Watch | Reads) -> None:
         try:
-            each.run(over)
+            watcher.run(over)
         except BaseException as error:  # noqa: BLE001 - it is another thread's to raise
             failed.append(error)
 
-    threads = [threading.Thread(target=run, args=(each,)) for each in watchers]
+    threads = [threading.Thread(target=run, args=(watcher,)) for watcher in watchers]
     with ExitStack() as stack:
-        for each in threads:
-            each.start()
-            stack.callback(each.join)
+        for thread in threads:
+            thread.start()
+            stack.callback(thread.join)
         stack.callback(over.set)
         yield
     if failed:
@@ -213,14 +213,14 @@ class Batch(NamedTuple):
 
 def batches(log: Path) -> list[Batch]:
     """Batches of the topic, as the stream's driver logged them."""
-    found = []
+    logged = []
     for at, source, records, seconds in _BATCH.findall(log.read_text(encoding="utf-8")):
         if source == TOPIC:
             when = calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%S"))
-            found.append(Batch(float(when), int(records), float(seconds)))
-    return found
+            logged.append(Batch(float(when), int(records), float(seconds)))
+    return logged
 
 
 def largest(some: Sequence[Batch], phase: Phase) -> int:
     """Records of the largest that ended in a phase; 0 where none did."""
-    return max((each.records for each in some if phase.holds(each.at)), default=0)
+    return max((batch.records for batch in some if phase.holds(batch.at)), default=0)

@@ -2,7 +2,7 @@
 
 Looks every two minutes whether a view is not ready: one that was just deployed, that somebody builds again
 (`slicewise rebuild`), or all of them after the store lost what it held. Then it compacts or reads, for every hour that
-the archive holds, exactly the events below the view's start cover, writes them to Redis and marks the view ready. Until
+the archive holds, exactly the events below the view's start offsets, writes them to Redis and marks the view ready. Until
 then it is answered with "building, x %". What was written is not written again: a run goes on where another stopped.
 [Runbook](docs/runbook.md#a-view-stays-in-building)
 """
@@ -33,7 +33,7 @@ with DAG(
 
     @task.short_circuit(retries=2, retry_delay=timedelta(seconds=5))  # type: ignore[untyped-decorator]
     def wanted() -> bool:
-        """Is any view not ready? A look at the store's marks."""
+        """Is any view not ready? A look at the store's metadata."""
         from slicewise.lifecycle.health.overview import unready
         from slicewise.settings import Settings
         from slicewise.stores.online.redis.status import read_status

@@ -3,8 +3,8 @@
 Runs for ever. Each run makes sure that a stream driver is up (a process of its own, which outlives
 Airflow's workers; nothing happens if it is), then watches it for an hour without holding a worker:
 heartbeat and lag. A driver that is lost makes the run red and pages; the next run starts it again,
-from the store's ledger, so that nothing is lost or counted twice. The same for what runs beside it,
-the tail and the emission; a lost tail pages and makes nothing red: answers are right without it.
+from the store's committed offsets, so that nothing is lost or counted twice. The same for what runs beside it,
+the real-time lane and the emission; a lost real-time lane pages and makes nothing red: answers are right without it.
 
 Pause this DAG, or run `stop_stream`, before stopping the stream on purpose.
 [Runbook](docs/runbook.md#the-stream-is-not-well)
@@ -21,7 +21,7 @@ from slicewise_airflow.stream import StreamHealth
 
 with DAG(
     dag_id="ingest_stream",
-    description="Keeps the drivers of the stream, the tail and the emission running, and pages when one is not well",
+    description="Keeps the drivers of the stream, the real-time lane and the emission running, and pages when one is not well",
     doc_md=page_of(__doc__),
     # without one the second run would get the first one's logical date and never be made
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
@@ -35,7 +35,7 @@ with DAG(
 
     @task(retries=3, retry_delay=timedelta(seconds=15), execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]
     def ensure_running() -> dict[str, object]:
-        """Start the drivers of stream, tail and emission unless they run."""
+        """Start the drivers of stream, real-time lane and emission unless they run."""
         from slicewise_airflow.commands import run_command
 
         return run_command("stream", "ensure")

@@ -1,7 +1,7 @@
 """### Keep the tables small
 
 Daily: rewrites small files and manifests, expires old snapshots, removes files that no snapshot
-names. Data sets and covers that are still needed keep theirs.
+names. Data sets and offset vectors that are still needed keep theirs.
 [Runbook](docs/runbook.md#maintenance-fails)
 """
 

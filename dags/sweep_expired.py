@@ -1,7 +1,7 @@
 """### Sweep keys that would stay for ever
 
 Every six hours: looks at every key of the online store for one that has no expiry, or one longer
-than any read can need, sets it right, deletes keys of earlier generations, and reports what it
+than any read can need, sets it right, deletes keys of earlier store ids, and reports what it
 found. In a healthy store it finds nothing.
 [Runbook](docs/runbook.md#the-sweep-finds-keys)
 """

@@ -67,13 +67,13 @@ def records() -> list[Record]:
     return [parse(path.name, path.read_text(encoding="utf-8")) for path in files]
 
 
-def page(found: Sequence[Record]) -> str:
+def page(listed: Sequence[Record]) -> str:
     """The index of these records."""
     rows = [
-        f"| [{each.number:04d}]({each.file}) | {each.claim} | {each.status} | "
-        + ", ".join(f"[{number:04d}]({file})" for number, file in each.superseded_by)
+        f"| [{record.number:04d}]({record.file}) | {record.claim} | {record.status} | "
+        + ", ".join(f"[{number:04d}]({file})" for number, file in record.superseded_by)
         + " |"
-        for each in found
+        for record in listed
     ]
     table = ["| number | claim | status | superseded by |", "|---|---|---|---|", *rows]
     return f"{ABOUT}\n" + "\n".join(line.replace("|  |", "| |") for line in table) + "\n"

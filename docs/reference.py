@@ -25,7 +25,7 @@ import pyarrow as pa
 
 import slicewise as sw
 from slicewise import aggregates as agg
-from slicewise.aggregates.sketches.membership import answer_type, asking
+from slicewise.aggregates.sketches.membership import answer_type, membership_of
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
 from slicewise.windows.bounds import EARLIEST_US
@@ -54,7 +54,7 @@ EVENTS = [
     ("u1", "aria", 240.0, 5, Decimal("0.99"), True, "10:08"),
 ]
 DAY = "2026-03-02T"
-TRIED = {
+COLUMN_TYPES = {
     "integer": pa.int64(),
     "double": pa.float64(),
     "decimal": pa.decimal128(8, 2),
@@ -63,7 +63,7 @@ TRIED = {
     "instant": pa.timestamp("us", "UTC"),
     "date": pa.date32(),
 }
-ASKED = ["aria", "ballad"]
+QUESTIONS = ["aria", "ballad"]
 SEVERAL = 3
 SIZES = (1, 100, 10_000)
 WINDOWS = (
@@ -97,7 +97,7 @@ def rises(state: Any) -> Any:
     return state[1]
 
 
-FOLD: dict[str, Callable[..., Any]] = {"nothing": nothing, "rise": rise, "rises": rises}
+ORDERED: dict[str, Callable[..., Any]] = {"nothing": nothing, "rise": rise, "rises": rises}
 """The functions of the ordered fold's example: how often the stars rose."""
 
 
@@ -143,9 +143,9 @@ def _wrapped(part: str) -> str:
 def makers() -> Iterator[tuple[str, Callable[..., Any]]]:
     """The functions of the algebra that make an aggregate, by name."""
     for name in agg.__all__:
-        found = getattr(agg, name)
-        if inspect.isfunction(found) and "Example: " in (found.__doc__ or ""):
-            yield name, found
+        maker = getattr(agg, name)
+        if inspect.isfunction(maker) and "Example: " in (maker.__doc__ or ""):
+            yield name, maker
 
 
 def undocumented() -> list[str]:
@@ -153,9 +153,9 @@ def undocumented() -> list[str]:
     shown = dict(makers())
     missing = []
     for name in agg.__all__:
-        found = getattr(agg, name)
-        if inspect.isfunction(found) and name not in shown:
-            returned = getattr(agg, str(inspect.signature(found).return_annotation), None)
+        maker = getattr(agg, name)
+        if inspect.isfunction(maker) and name not in shown:
+            returned = getattr(agg, str(inspect.signature(maker).return_annotation), None)
             if name != "from_spec" and isinstance(returned, type) and issubclass(returned, agg.Aggregate):
                 missing.append(name)
     return missing
@@ -168,32 +168,32 @@ def _events() -> str:
 
 
 def _aggregate(name: str, maker: Callable[..., Any]) -> str:
-    text, code = _said(maker)
+    text, code = _docstring(maker)
     made = _made(code)
     whole = inspect.getdoc(type(made)) or ""
-    said = [whole] if whole.startswith(text.rstrip(".")) else [text, whole]
+    texts = [whole] if whole.startswith(text.rstrip(".")) else [text, whole]
     about = _table(["", ""], [*_reads(made), *_partial(made)])
-    return "\n\n".join([f"### sw.{name}{_signature(maker)}", *filter(None, said), about, _shown(code)])
+    return "\n\n".join([f"### sw.{name}{_signature(maker)}", *filter(None, texts), about, _shown(code)])
 
 
 def example(maker: Callable[..., Any]) -> agg.Aggregate:
     """The aggregate of its example."""
-    return _made(_said(maker)[1])
+    return _made(_docstring(maker)[1])
 
 
-def _said(maker: Callable[..., Any]) -> tuple[str, str]:
+def _docstring(maker: Callable[..., Any]) -> tuple[str, str]:
     """The text of its docstring, and the code of its example."""
     text, _, code = str(inspect.getdoc(maker)).partition("Example: ")
     return text.strip(), code.strip().strip("`")
 
 
 def _made(code: str) -> agg.Aggregate:
-    found: agg.Aggregate = eval(code, {"sw": sw, **FOLD})
-    return found
+    aggregate: agg.Aggregate = eval(code, {"sw": sw, **ORDERED})
+    return aggregate
 
 
 def _shown(code: str) -> str:
-    functions = "".join(f"{inspect.getsource(each)}\n\n" for name, each in FOLD.items() if f"{name}," in code)
+    functions = "".join(f"{inspect.getsource(each)}\n\n" for name, each in ORDERED.items() if f"{name}," in code)
     return f"```python\n{functions}>>> {code}\n{_answer(_made(code))}\n```"
 
 
@@ -205,24 +205,24 @@ def _signature(maker: Callable[..., Any]) -> str:
 def _reads(made: agg.Aggregate) -> list[list[str]]:
     """Rows on what each of its columns may be, and what it answers for each type of the first."""
     rows = [
-        [f"reads `{column}`", ", ".join(name for name, kind in TRIED.items() if made.accepts(column, kind) is None)]
+        [f"reads `{column}`", ", ".join(name for name, kind in COLUMN_TYPES.items() if made.accepts(column, kind) is None)]
         for column in made.inputs
     ]
     answers: dict[str, list[str]] = {}
     types = _types()
     if not made.inputs:
         answers[str(answer_type(made.bind({})))] = []
-    for name, kind in TRIED.items():
+    for name, kind in COLUMN_TYPES.items():
         if made.inputs and made.accepts(made.inputs[0], kind) is None:
             try:
                 bound = made.bind({**types, made.inputs[0]: kind})
             except DefinitionError:
                 continue
             answers.setdefault(str(answer_type(bound)), []).append(name)
-    said = [f"`{kind}`" + (f" of {', '.join(names)}" if names else "") for kind, names in answers.items()]
-    if len(said) > SEVERAL:
-        said = [said[0], "likewise of the others"]
-    return [*rows, ["answers", "; ".join(said)]]
+    kinds = [f"`{kind}`" + (f" of {', '.join(names)}" if names else "") for kind, names in answers.items()]
+    if len(kinds) > SEVERAL:
+        kinds = [kinds[0], "likewise of the others"]
+    return [*rows, ["answers", "; ".join(kinds)]]
 
 
 def _partial(made: agg.Aggregate) -> list[list[str]]:
@@ -232,15 +232,15 @@ def _partial(made: agg.Aggregate) -> list[list[str]]:
     for n in SIZES:
         columns = layout.partials[0].accumulate_columns(_many(n), np.zeros(n, np.int64), 1)
         sizes.append(f"{len(layout.encode_rows([columns])[0]):,} after {n:,} event{'s' if n > 1 else ''}")
-    stored = ", ".join(f"`{each.name}`" for each in bound.fields)
+    stored = ", ".join(f"`{field.name}`" for field in bound.fields)
     undone = "yes" if isinstance(bound, agg.Invertible) else "no"
     return [["partial", stored], ["bytes of a partial", "; ".join(sizes)], ["can be deducted", undone]]
 
 
 def _types() -> dict[str, pa.DataType]:
-    held = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64(), "boolean": pa.bool_()}
-    held |= {"timestamp_us": pa.timestamp("us", "UTC"), "decimal(8,2)": pa.decimal128(8, 2)}
-    return {name: held[kind] for name, kind in SCHEMA.items()}
+    known = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64(), "boolean": pa.bool_()}
+    known |= {"timestamp_us": pa.timestamp("us", "UTC"), "decimal(8,2)": pa.decimal128(8, 2)}
+    return {name: known[kind] for name, kind in SCHEMA.items()}
 
 
 def _many(n: int) -> agg.Rows:
@@ -250,7 +250,7 @@ def _many(n: int) -> agg.Rows:
     times = pa.array(numbers * 1_000_000).cast(pa.timestamp("us", "UTC"))
     columns = {
         "user": pa.array(["u1"] * n),
-        "song": pa.array([f"song-{each}" for each in random.integers(0, 5_000, n)]),
+        "song": pa.array([f"song-{integer}" for integer in random.integers(0, 5_000, n)]),
         "seconds": pa.array(random.normal(180, 60, n)),
         "stars": pa.array(random.integers(1, 6, n)),
         "price": pa.array(random.integers(50, 500, n)).cast(pa.decimal128(21, 2)).cast(pa.decimal128(8, 2)),
@@ -268,14 +268,14 @@ def _answer(made: agg.Aggregate) -> str:
     )
     events = [dict(zip(SCHEMA, [*event[:-1], _at(event[-1])], strict=True)) for event in EVENTS]
     query = {"user": "u1", "at": datetime.fromisoformat(f"{DAY}10:10:00+00:00")}
-    found = sw.evaluate(view, events, [query | _question(made)])
-    return _printed(found["value_1h"].to_pylist()[0])
+    table = sw.evaluate(view, events, [query | _question(made)])
+    return _printed(table["value_1h"].to_pylist()[0])
 
 
 def _question(made: agg.Aggregate) -> dict[str, list[str]]:
     """The question that the example's reader asks a filter."""
-    asked = asking(made)
-    return {} if asked is None else {asked.question: ASKED}
+    membership = membership_of(made)
+    return {} if membership is None else {membership.question: QUESTIONS}
 
 
 def _at(clock: object) -> int:
@@ -299,11 +299,11 @@ def _windows() -> str:
     head = ["column", "", "live", "at", "event_time"]
     kinds: list[Callable[..., Window]] = [sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime]
     kinds += [sw.exact_range, sw.rows]
-    said = [
-        f"- `sw.{each.__name__}{_signature(each)}`: {' '.join(str(inspect.getdoc(each)).split())}" for each in kinds
+    lines = [
+        f"- `sw.{kind.__name__}{_signature(kind)}`: {' '.join(str(inspect.getdoc(kind)).split())}" for kind in kinds
     ]
     shown = f"What they contain when they are read at {T:%H:%M:%S}, with slices of {format_duration(60_000_000)}:"
-    return "\n\n".join(["\n".join(said), shown, _table(head, rows)])
+    return "\n\n".join(["\n".join(lines), shown, _table(head, rows)])
 
 
 def _line(maker: Callable[..., Any]) -> str:

@@ -51,7 +51,7 @@ def rendered(page: str) -> str:
 
 def commands(page: str) -> list[tuple[str, str]]:
     """The commands whose output, or error, a page shows, and which of the two."""
-    return [(found["command"], found["kind"]) for found in BLOCK.finditer(page)]
+    return [(match["command"], match["kind"]) for match in BLOCK.finditer(page)]
 
 
 def main() -> int:

@@ -52,9 +52,9 @@ def _table(name: str, value: str, rows: Iterable[tuple[str, str]]) -> str:
 def page(text: str) -> str:
     """The page with its tables made anew; KeyError for a region that no table is for."""
     made = tables()
-    found = [match[2] for match in REGION.finditer(text)]
-    if sorted(found) != sorted(made):
-        raise KeyError(f"regions of {PAGE.name}: {sorted(found)}, tables: {sorted(made)}")
+    regions = [match[2] for match in REGION.finditer(text)]
+    if sorted(regions) != sorted(made):
+        raise KeyError(f"regions of {PAGE.name}: {sorted(regions)}, tables: {sorted(made)}")
     return REGION.sub(lambda match: match[1] + made[match[2]] + match[3], text)
 
 

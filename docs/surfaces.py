@@ -39,9 +39,9 @@ def settings_page() -> str:
     kept = Settings.load({"SLICEWISE_HOME": str(NOWHERE)}, cwd=NOWHERE)
     about = _field_docstrings()
     rows = []
-    for each in fields(Settings):
-        default = str(getattr(kept, each.name)).replace(str(NOWHERE), "<home>")
-        rows.append([f"`{settings._variable(each.name)}`", f"`{default}`" if default else "", about.get(each.name, "")])
+    for field in fields(Settings):
+        default = str(getattr(kept, field.name)).replace(str(NOWHERE), "<home>")
+        rows.append([f"`{settings._variable(field.name)}`", f"`{default}`" if default else "", about.get(field.name, "")])
     return _page(
         "Settings",
         "`include/slicewise/settings.py`",
@@ -53,12 +53,12 @@ def settings_page() -> str:
 
 
 def _field_docstrings() -> dict[str, str]:
-    found: dict[str, str] = {}
+    field_docstrings: dict[str, str] = {}
     (body,) = (node.body for node in ast.parse(inspect.getsource(Settings)).body if isinstance(node, ast.ClassDef))
     for node, then in pairwise(body):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(then, ast.Expr):
-            found[node.target.id] = " ".join(str(ast.literal_eval(then.value)).split())
-    return found
+            field_docstrings[node.target.id] = " ".join(str(ast.literal_eval(then.value)).split())
+    return field_docstrings
 
 
 def metrics_page() -> str:
@@ -67,7 +67,7 @@ def metrics_page() -> str:
     for title, where, make in (
         ("The prediction API", "`GET /metrics` of each process of the API", ServingMetrics),
         ("The stream", "the address in `SLICEWISE_STREAM_METRICS`", StreamMetrics),
-        ("The real-time lane", "the address in `SLICEWISE_TAIL_METRICS`", RealtimeMetrics),
+        ("The real-time lane", "the address in `SLICEWISE_REALTIME_METRICS`", RealtimeMetrics),
         ("Emission", "the address in `SLICEWISE_EMIT_METRICS`", EmissionMetrics),
         ("Probes", "the address in `SLICEWISE_PROBES_METRICS`", ProbeMetrics),
     ):
@@ -87,7 +87,7 @@ def _metrics(make: Callable[[], Any]) -> Iterator[list[str]]:
         described = collector.describe() if hasattr(collector, "describe") else collector.collect()
         for family in described:
             name = family.name + ("_total" if family.type == "counter" else "")
-            shown = ", ".join(f"`{each}`" for each in labels) if isinstance(labels, tuple) else ""
+            shown = ", ".join(f"`{label}`" for label in labels) if isinstance(labels, tuple) else ""
             yield [f"`{name}`", family.type, shown, family.documentation]
 
 
@@ -96,15 +96,15 @@ def http_page() -> str:
     api = document()
     rows = []
     for path, methods in api["paths"].items():
-        for method, said in methods.items():
+        for method, operation in methods.items():
             if method != "parameters":
-                statuses = ", ".join(sorted(said["responses"]))
-                rows.append([f"`{method.upper()} {path}`", said["summary"], statuses])
+                statuses = ", ".join(sorted(operation["responses"]))
+                rows.append([f"`{method.upper()} {path}`", operation["summary"], statuses])
     errors: dict[str, str] = {}
     for methods in api["paths"].values():
-        for method, said in methods.items():
+        for method, operation in methods.items():
             if method != "parameters":
-                errors |= {k: v["description"] for k, v in said["responses"].items() if k != "200"}
+                errors |= {k: v["description"] for k, v in operation["responses"].items() if k != "200"}
     parts = [_table(["request", "answer", "statuses"], rows), "## Statuses"]
     parts.append(_table(["status", "meaning"], [[key, errors[key]] for key in sorted(errors)]))
     for name, schema in api["components"]["schemas"].items():
@@ -118,29 +118,29 @@ def http_page() -> str:
 
 
 def _members(schema: Mapping[str, Any], top: Mapping[str, Any], prefix: str = "") -> Iterator[list[str]]:
-    for name, said in schema.get("properties", {}).items():
+    for name, member in schema.get("properties", {}).items():
         optional = "" if name in schema.get("required", ()) else ", optional"
-        yield [f"`{prefix}{name}`", _kind(said) + optional, said.get("description", "")]
-        inner = said.get("items", said)
-        mark = f"{prefix}{name}[]." if "items" in said else f"{prefix}{name}."
+        yield [f"`{prefix}{name}`", _kind(member) + optional, member.get("description", "")]
+        inner = member.get("items", member)
+        mark = f"{prefix}{name}[]." if "items" in member else f"{prefix}{name}."
         more = inner.get("additionalProperties")
         if isinstance(more, Mapping) and "properties" in more:
             inner, mark = more, f"{prefix}{name}.*."
         yield from _members(inner, top, mark)
 
 
-def _kind(said: Mapping[str, Any]) -> str:
-    if "$ref" in said:
-        return str(said["$ref"]).rpartition("/")[2]
-    if "enum" in said:
-        return " or ".join(f"`{each}`" for each in said["enum"])
-    if "anyOf" in said:
-        return " or ".join(_kind(each) for each in said["anyOf"])
-    kind = said.get("type", "any")
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "enum" in schema:
+        return " or ".join(f"`{each}`" for each in schema["enum"])
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    kind = schema.get("type", "any")
     text = " or ".join(kind) if isinstance(kind, list) else str(kind)
-    if said.get("items"):
-        text += f" of {_kind(said['items'])}"
-    return text + (f" ({said['format']})" if "format" in said else "")
+    if schema.get("items"):
+        text += f" of {_kind(schema['items'])}"
+    return text + (f" ({schema['format']})" if "format" in schema else "")
 
 
 def cli_page() -> str:
@@ -155,9 +155,10 @@ def cli_page() -> str:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(parser)
-        rows.append([f"[`slicewise {name}`](#slicewise-{name})", str(module.__doc__).strip().partition("\n")[0]])
+        claim = " ".join(str(module.__doc__).strip().partition("\n\n")[0].split())
+        rows.append([f"[`slicewise {name}`](#slicewise-{name})", claim])
         parts.append(f"## slicewise {name}")
-        parts += [f"```text\n{each.format_help().rstrip()}\n```" for each in (parser, *_nested(parser))]
+        parts += [f"```text\n{command.format_help().rstrip()}\n```" for command in (parser, *_nested(parser))]
     about = (
         "The exit status is 0 for success, 1 for an error that the text explains, 2 for wrong usage,\n"
         "130 where a command was interrupted; `slicewise status` has 3 too."

@@ -38,20 +38,20 @@ class Step:
     commands: str = ""
     output: str | None = None
     is_exact: bool = True
-    """Else what it prints depends on the platform."""
+    """False where what it prints depends on the platform."""
     file: str = ""
     text: str = ""
     span: tuple[int, int] = (0, 0)
-    """Of `output` in the page."""
+    """Place of `output` in the page."""
 
 
 def steps(page: str) -> Iterator[Step]:
     """Steps of a reader, in the page's order."""
-    for found in PART.finditer(page):
-        if found["name"]:
-            yield Step(file=found["name"], text=found["text"])
+    for match in PART.finditer(page):
+        if match["name"]:
+            yield Step(file=match["name"], text=match["text"])
         else:
-            yield Step(found["commands"], found["output"], not found["such"], span=found.span("output"))
+            yield Step(match["commands"], match["output"], not match["such"], span=match.span("output"))
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Shell:
         self.kept.write_text("", encoding="utf-8")
 
     def type(self, commands: str) -> str:
-        """Runs the commands; gives what they print, on both streams, as it comes. Raises CalledProcessError where one of them fails."""
+        """Runs the commands; gives what both streams print, as it comes. Raises CalledProcessError where one fails."""
         keep = f'{{ declare -px; echo "cd \\"$PWD\\""; }} > "{self.kept}"'
         script = f'. "{self.kept}"\nset -euo pipefail\n{commands}\n{keep}\n'
         done = subprocess.run(
@@ -104,10 +104,10 @@ def walked(page: str, folder: Path) -> str:
             shell.write(step.file, step.text)
             continue
         print(step.commands, end="", flush=True)
-        said = shell.type(step.commands)
+        output = shell.type(step.commands)
         if step.output is not None:
             begin, end = step.span
-            shown = scrubbed(said, folder)
+            shown = scrubbed(output, folder)
             pieces += [page[done:begin], shown if step.is_exact else shortened(shown)]
             done = end
     return "".join([*pieces, page[done:]])
@@ -125,7 +125,7 @@ def masked(text: str) -> str:
     """The values in an answer of the API, without tokens and times; every other text as it is."""
     try:
         answer = json.loads(text)
-        results = [{"entity": each["entity"], "values": each["values"]} for each in answer["results"]]
+        results = [{"entity": result["entity"], "values": result["values"]} for result in answer["results"]]
         return json.dumps({"results": results, "flags": answer["flags"]})
     except (ValueError, TypeError, KeyError):
         return text

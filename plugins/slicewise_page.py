@@ -32,10 +32,10 @@ def _app() -> FastAPI:
         """A page of the documentation: public text, which whoever is paged can read before signing in."""
         from slicewise_airflow.docs import rendered
 
-        found = rendered(DOCS, name)
-        if found is None:
+        document = rendered(DOCS, name)
+        if document is None:
             raise HTTPException(404, f"no page {name} in docs/")
-        return HTMLResponse(found)
+        return HTMLResponse(document)
 
     @app.get("/status.json", dependencies=signed_in)
     async def status() -> JSONResponse:
@@ -60,8 +60,8 @@ def _status() -> tuple[dict[str, Any], int]:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
         return {"error": {"what": error.what, "next_step": error.next_step}}, 503
-    told = [asdict(each) for each in findings(status, limits)]
-    return overview(status, limits).to_json() | {"findings": told, "serving_url": settings.serving_url}, 200
+    findings_now = [asdict(finding) for finding in findings(status, limits)]
+    return overview(status, limits).to_json() | {"findings": findings_now, "serving_url": settings.serving_url}, 200
 
 
 class SlicewisePage(AirflowPlugin):  # type: ignore[misc]  # Airflow is opaque to the type checker here

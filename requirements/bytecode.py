@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     # an edit within the second, or a checkout of the same size, is seen by the text alone
     hashed = PycInvalidationMode.CHECKED_HASH
-    done = [compileall.compile_dir(each, quiet=1, force=True, invalidation_mode=hashed) for each in folders]
+    done = [compileall.compile_dir(folder, quiet=1, force=True, invalidation_mode=hashed) for folder in folders]
     return 0 if all(done) else 1
 
 

@@ -29,7 +29,7 @@ def main() -> int:
         from slicewise.spark.lake.report import Report
 
         report = Report("archive")
-        for source in given.source or [each.name for each in context.deployment.declared.sources]:
+        for source in given.source or [declared.name for declared in context.deployment.declared.sources]:
             report.add_archive(context.archive(source))
         return report
 

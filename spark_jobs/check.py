@@ -67,9 +67,9 @@ def main() -> int:
         log.warning("job_failed", job="check", error=str(error) if isinstance(error, SlicewiseError) else what)
         if not isinstance(error, SlicewiseError):
             traceback.print_exc()
-        _say(not_made(name, started_us, clock.now_us(), what, given.report), given.json)
+        _write(not_made(name, started_us, clock.now_us(), what, given.report), given.json)
         return FAILED
-    _say(report, given.json)
+    _write(report, given.json)
     return GREEN if gate.green else RED
 
 
@@ -98,7 +98,7 @@ def _checked(
         deployment = patience.through("deployment", archives.deployment)
 
         def archived(source: str) -> OffsetVector:
-            return patience.through("archive", lambda: archives.cover(source))
+            return patience.through("archive", lambda: archives.offset_vector(source))
 
         def table(source: str) -> str:
             ensure(catalog, log_table(deployment.source(source)))
@@ -122,14 +122,14 @@ def _checked(
             report["report"] = str(write_report(outcome, gate, given.report))
 
     for keep in (lambda: append(catalog, CHECKS, rows_of(outcome, gate)), written):
-        if said := kept(outcome, keep):
-            report["notes"].append(said)
+        if note := kept(outcome, keep):
+            report["notes"].append(note)
     return gate, report
 
 
 @dataclass
 class _Archives:
-    """Answers to the check from store and archive, through a connection that is bound to one life of the
+    """Answers to the check from store and archive, through a connection that is bound to one server run of the
     store: after a failure the next question opens another."""
 
     session: SparkSession
@@ -141,9 +141,9 @@ class _Archives:
     def deployment(self) -> Deployment:
         return self._open().deployment
 
-    def cover(self, source: str) -> OffsetVector:
+    def offset_vector(self, source: str) -> OffsetVector:
         try:
-            return self._open().archive(source).state.cover
+            return self._open().archive(source).state.offset_vector
         except StoreUnavailable:
             self.close()
             raise
@@ -172,7 +172,7 @@ def not_made(name: str, started_us: int, now_us: int, why: str, folder: Path | N
     return report
 
 
-def _say(report: dict[str, Any], as_json: bool) -> None:
+def _write(report: dict[str, Any], as_json: bool) -> None:
     sys.stdout.write(json.dumps(report, indent=None if as_json else 1) + "\n")
     sys.stdout.flush()
 

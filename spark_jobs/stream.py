@@ -1,8 +1,8 @@
-"""The stream's driver: folds every deployed source into the online store until it is told to stop.
+"""The stream's driver: applies every deployed source's events to the online store until it is told to stop.
 
     python spark_jobs/stream.py
 
-SIGTERM drains: the batch that runs is finished, the ledger advanced, exit code 0. Exit code 3:
+SIGTERM drains: the batch that runs is finished, the committed offsets advanced, exit code 0. Exit code 3:
 records that were never applied are gone from the log. Settings come from the environment.
 """
 

@@ -1,8 +1,8 @@
-"""The tail's driver: makes events visible as they come, until it is told to stop.
+"""The real-time lane's driver: makes events visible as they come, until it is told to stop.
 
     python spark_jobs/tail.py
 
-SIGTERM ends it at once, exit code 0: what it had not brought, the fold brings. Settings come from the environment.
+SIGTERM ends it at once, exit code 0: what it had not brought, the micro-batch lane brings. Settings come from the environment.
 """
 
 from __future__ import annotations

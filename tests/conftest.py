@@ -84,7 +84,7 @@ def starts_unmarked(item: pytest.Item) -> bool:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if collection_path == CLUSTER:
         named = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
-        return None if any(each.is_relative_to(CLUSTER) for each in named) else True
+        return None if any(path.is_relative_to(CLUSTER) for path in named) else True
     if collection_path.is_dir():
         # a folder's conftest imports as its tests do
         of_airflow = collection_path == TESTS / "dags"

@@ -39,15 +39,15 @@ async def features(user_id: str) -> JSONResponse:
     pipeline = _client.pipeline(transaction=False)
     for bucket in range(first, last + 1):
         pipeline.hmget(f"plays:{user_id}:{bucket}", "plays", "seconds")
-    found = await pipeline.execute()
+    sums_stored = await pipeline.execute()
     values: dict[str, float] = {}
     for name, length in WINDOWS.items():
         begin = int(now - length) // BUCKET_SECONDS - first
         plays, seconds = 0, 0.0
-        for each in found[begin:]:
-            if each[0] is not None:
-                plays += int(each[0])
-                seconds += float(each[1])
+        for value in sums_stored[begin:]:
+            if value[0] is not None:
+                plays += int(value[0])
+                seconds += float(value[1])
         values[f"plays_{name}"] = plays
         values[f"seconds_{name}"] = seconds
     return JSONResponse(values)

@@ -37,13 +37,13 @@ def create(url: str, bucket_s: int, windows: dict[str, int]) -> FastAPI:
         pipeline = client.pipeline(transaction=False)
         for bucket in range(now - longest + 1, now + 1):
             pipeline.hget(f"plays:{query.user_id}:{bucket}", "seconds")
-        found = [float(value) if value else 0.0 for value in await pipeline.execute()]
-        return {name: sum(found[longest - length :]) for name, length in windows.items()}
+        seconds = [float(value) if value else 0.0 for value in await pipeline.execute()]
+        return {name: sum(seconds[longest - length :]) for name, length in windows.items()}
 
     @app.post("/ready")
     async def ready(query: Query) -> dict[str, Any]:
-        found = await client.hgetall(f"ready:{query.user_id}")
-        return {str(name): float(value) for name, value in found.items()}
+        fields = await client.hgetall(f"ready:{query.user_id}")
+        return {str(name): float(value) for name, value in fields.items()}
 
     return app
 

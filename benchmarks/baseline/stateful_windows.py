@@ -82,11 +82,11 @@ def run(spark: SparkSession, given: argparse.Namespace, windows: int, topic: str
             .start()
         )
         query.awaitTermination()
-        progress = [json.loads(each.json) for each in query.recentProgress]
-        on_disk = sum(each.stat().st_size for each in Path(checkpoint).rglob("*") if each.is_file())
-    n = sum(each["numInputRows"] for each in progress)
-    state = [each["stateOperators"][0] for each in progress if each["stateOperators"]]
-    commands, received, held = (b - a for a, b in zip(before, store_figures(client), strict=True))
+        progress = [json.loads(report.json) for report in query.recentProgress]
+        on_disk = sum(path.stat().st_size for path in Path(checkpoint).rglob("*") if path.is_file())
+    n = sum(report["numInputRows"] for report in progress)
+    state = [report["stateOperators"][0] for report in progress if report["stateOperators"]]
+    commands, received, grown = (b - a for a, b in zip(before, store_figures(client), strict=True))
     return {
         "events": n,
         "state_rows": round(state[-1]["numRowsTotal"] / n, 3),
@@ -94,7 +94,7 @@ def run(spark: SparkSession, given: argparse.Namespace, windows: int, topic: str
         "checkpoint_bytes": round(on_disk / n, 1),
         "commands": round(commands / n, 3),
         "bytes_in": round(received / n, 1),
-        "bytes_held": round(held / n, 1),
+        "bytes_grown": round(grown / n, 1),
     }
 
 
@@ -107,12 +107,12 @@ def main() -> None:
     parser.add_argument("jobs", nargs="+", metavar="WINDOWS:TOPIC")
     given = parser.parse_args()
     spark = session(given.jars)
-    found = {}
+    by_windows = {}
     for job in given.jobs:
         windows, _, topic = job.partition(":")
-        found[windows] = run(spark, given, int(windows), topic)
+        by_windows[windows] = run(spark, given, int(windows), topic)
     spark.stop()
-    print(json.dumps(found))
+    print(json.dumps(by_windows))
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ def publish(
 ) -> None:
     """Prints the figures as one JSON object and as a table. Writes either where --json and --doc ask for it. doc:
     whether the measurement is whole, as a document must have it."""
-    found = keep(given, facts, seconds, figures, details)
+    document = keep(given, facts, seconds, figures, details)
     shown = render(facts, seconds, figures)
-    sys.stdout.write(f"{json.dumps(found)}\n\n{shown}\n")
+    sys.stdout.write(f"{json.dumps(document)}\n\n{shown}\n")
     if given.doc and doc:
         write_doc(given.doc, shown, command, arguments)
 
@@ -54,14 +54,14 @@ def keep(
     details: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes the figures as JSON where --json asks for it, in one step; them."""
-    found = {"machine": facts, "seconds": seconds, "figures": [each.to_json() for each in figures]}
+    document = {"machine": facts, "seconds": seconds, "figures": [figure.to_json() for figure in figures]}
     if details is not None:
-        found["details"] = dict(details)
+        document["details"] = dict(details)
     if given.json:
         part = given.json.with_suffix(".part")
-        part.write_text(json.dumps(found) + "\n", encoding="utf-8")
+        part.write_text(json.dumps(document) + "\n", encoding="utf-8")
         part.replace(given.json)
-    return found
+    return document
 
 
 def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = ()) -> None:
@@ -71,8 +71,8 @@ def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = (
     end = text.find(END, begin.end()) if begin else -1
     if begin is None or end < 0:
         raise SystemExit(f"{file}: no marks to write between: <!-- begin: written by `{command}` --> and {END}")
-    told = _without_json(arguments)
-    options = f' BENCH="{" ".join(told)}"' if told else ""
+    options_given = _without_json(arguments)
+    options = f' BENCH="{" ".join(options_given)}"' if options_given else ""
     block = f"<!-- begin: written by `{command}{options}` -->\n```\n{shown}\n```\n{END}"
     file.write_text(text[: begin.start()] + block + text[end + len(END) :], encoding="utf-8")
 
@@ -81,8 +81,8 @@ def _without_json(arguments: Sequence[str]) -> list[str]:
     """The arguments for another machine: where the JSON went or came from here is nobody's concern."""
     kept: list[str] = []
     skip = False
-    for each in arguments:
-        if not skip and not each.startswith(_FILES):
-            kept.append(each)
-        skip = each in _FILES
+    for argument in arguments:
+        if not skip and not argument.startswith(_FILES):
+            kept.append(argument)
+        skip = argument in _FILES
     return kept

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Spread:
+class Percentiles:
     """Quantiles of a sample, by nearest rank, in milliseconds."""
 
     n: int
@@ -20,7 +20,7 @@ class Spread:
     worst: float
 
     @staticmethod
-    def of(milliseconds: Sequence[float]) -> Spread:
+    def of(milliseconds: Sequence[float]) -> Percentiles:
         """The spread of at least one value."""
         ascending = sorted(milliseconds)
         n = len(ascending)
@@ -28,7 +28,7 @@ class Spread:
         def at(q: float) -> float:
             return round(ascending[max(0, math.ceil(q * n) - 1)], 3)
 
-        return Spread(n, at(0.5), at(0.9), at(0.99), at(0.999), round(ascending[-1], 3))
+        return Percentiles(n, at(0.5), at(0.9), at(0.99), at(0.999), round(ascending[-1], 3))
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Figure:
     better: str = "lower"
     """lower or higher."""
     aim: float | None = None
-    """How many times better than the baseline it shall be."""
+    """Factor by which it shall be better than the baseline."""
     bound: float | None = None
-    """What it must not exceed (or fall below, where higher is better)."""
+    """Figure that it must not exceed (or fall below, where higher is better)."""
     others: Mapping[str, float] = field(default_factory=dict)
     """The same quantity of further baselines, by name."""
 
@@ -89,11 +89,11 @@ def table(figures: Sequence[Figure]) -> str:
     """The figures as text, a block per section."""
     rows: list[tuple[str, ...]] = []
     section = ""
-    for each in figures:
-        if each.section != section:
-            section = each.section
+    for figure in figures:
+        if figure.section != section:
+            section = figure.section
             rows.append((section, *HEAD[1:]))
-        rows.append(_row(each))
+        rows.append(_row(figure))
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
     lines = []
     for row in rows:
@@ -115,15 +115,15 @@ def _row(figure: Figure) -> tuple[str, ...]:
     if figure.bound is not None:
         wanted.append(f"{'≤' if figure.better == 'lower' else '≥'} {figure.bound:g}")
     met = figure.met
-    said = ["" if met is None else "met" if met else "NOT MET"]
-    said += [f"{name} {_number(value)}" for name, value in figure.others.items()]
+    words = ["" if met is None else "met" if met else "NOT MET"]
+    words += [f"{name} {_number(value)}" for name, value in figure.others.items()]
     return (
         f"  {figure.name}, {figure.unit}",
         _number(figure.ours),
         "" if figure.theirs is None else _number(figure.theirs),
         "" if ratio is None else f"{ratio:.2f}",
         ", ".join(wanted),
-        "  ".join(text for text in said if text),
+        "  ".join(text for text in words if text),
     )
 
 

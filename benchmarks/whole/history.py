@@ -21,7 +21,7 @@ import redis
 from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, measure, pair, per_unit, pid_of, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, measure, pair, per_unit, pid_of, notify, until
 from benchmarks.whole.streaming import our_stream
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.windows.durations import HOUR_US, MINUTE_US
@@ -59,7 +59,7 @@ def produce(stack: Stack, users: int) -> int:
     return n
 
 
-class Asked:
+class BothSides:
     """Questions to both sides, per user."""
 
     def __init__(self, users: int, ours: str, theirs: int, pids: Mapping[str, Sequence[int]]) -> None:
@@ -83,26 +83,26 @@ class Asked:
         port = self._theirs if what == "recipe" else self._ours
         spec = Spec(self._host, port, tuple(self._requests[what]), mode, connections, seconds, rate)
         before = cpu_by_program(self._pids[what])
-        found = measure("http_load", asdict(spec), seconds + 120)
-        by_program = per_unit(before, cpu_by_program(self._pids[what]), found["sent"])
-        found["cpu_us_per_request"] = round(sum(by_program.values()), 1)
-        found["cpu_us_by_program"] = by_program
-        if found["failed"]:
-            raise RuntimeError(f"{found['failed']} requests of {what} were refused")
-        return found
+        load = measure("http_load", asdict(spec), seconds + 120)
+        by_program = per_unit(before, cpu_by_program(self._pids[what]), load["sent"])
+        load["cpu_us_per_request"] = round(sum(by_program.values()), 1)
+        load["cpu_us_by_program"] = by_program
+        if load["failed"]:
+            raise RuntimeError(f"{load['failed']} requests of {what} were refused")
+        return load
 
     def compare(self) -> int:
         """Both sides give the same values; how many were compared."""
         ours, theirs = Connection(self._host, self._ours), Connection(self._host, self._theirs)
         compared = 0
-        for mine, other in zip(self._requests["listening"], self._requests["recipe"], strict=True):
-            asked = theirs.ask(other.encode()), ours.ask(mine.encode())
-            given, answer = (json.loads(body) for _, body in asked)
+        for own, other in zip(self._requests["listening"], self._requests["recipe"], strict=True):
+            replies = theirs.request(other.encode()), ours.request(own.encode())
+            given, answer = (json.loads(body) for _, body in replies)
             values = answer["results"][0]["values"]
             for feature in FEATURES:
                 a, b = values[f"listening:{feature}"] or 0, given[feature]
                 if abs(a - b) > 1e-6 * max(1.0, abs(b)):
-                    raise AssertionError(f"{feature} of {mine[-80:]}: {a} here, {b} of the recipe")
+                    raise AssertionError(f"{feature} of {own[-80:]}: {a} here, {b} of the recipe")
                 compared += 1
         return compared
 
@@ -110,7 +110,7 @@ class Asked:
 def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
     with pair("history") as (stack, recipe, _):
-        say("a day and two hours of plays, through the log into both stores")
+        notify("a day and two hours of plays, through the log into both stores")
         total = produce(stack, options.users)
         with our_stream(stack):
             stack.wait_applied(TOPIC)
@@ -119,29 +119,29 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
         with recipe.api() as (port, api):
             ours = pid_of(stack, "serving"), pid_of(stack, "redis")
             pids = {"listening": ours, "five": ours, "recipe": (api, recipe.redis_pid)}
-            asked = Asked(options.users, stack.settings.serving_url, port, pids)
-            return _measured(stack, recipe, asked, options, total)
+            sides = BothSides(options.users, stack.settings.serving_url, port, pids)
+            return _measured(stack, recipe, sides, options, total)
 
 
 def _measured(
-    stack: Stack, recipe: Recipe, asked: Asked, options: Options, total: int
+    stack: Stack, recipe: Recipe, sides: BothSides, options: Options, total: int
 ) -> tuple[list[Figure], dict[str, Any]]:
-    compared = asked.compare()
-    say(f"{compared} values compared with the recipe's: equal")
+    compared = sides.compare()
+    notify(f"{compared} values compared with the recipe's: equal")
     seconds = options.seconds / 2
 
-    before = _reads(asked, seconds, "before compaction")
+    before = _reads(sides, seconds, "before compaction")
     stored = Stored(stack)
     bytes_before = stored.bytes()
     now_hour = time.time_ns() // 1000 // HOUR_US
-    say("compacting every hour that is over")
+    notify("compacting every hour that is over")
     report = stack.job("compact", "--hour", hour_text(now_hour - 1), "--max-hours", str(HOURS + 2), timeout_s=900)
-    after = _reads(asked, seconds, "after compaction")
+    after = _reads(sides, seconds, "after compaction")
     bytes_after = stored.bytes()
-    asked.compare()
-    say("one view × 6 features, and the recipe")
-    one, one_recipe = _both(asked, 1, seconds)
-    eight, eight_recipe = _both(asked, 8, seconds)
+    sides.compare()
+    notify("one view × 6 features, and the recipe")
+    one, one_recipe = _both(sides, 1, seconds)
+    eight, eight_recipe = _both(sides, 8, seconds)
 
     served = "serving one view × 6 features, 24 slices"
     figures = [
@@ -172,11 +172,11 @@ def _measured(
         )
     )
     five = f"serving 5 views × 10 features at {CONDITION_RATE:.0f} requests/s"
-    for when, found in (("before compaction", before), ("after compaction", after)):
+    for when, load in (("before compaction", before), ("after compaction", after)):
         for q, bound in (("p50", None), ("p99", 10.0)):
-            figures.append(Figure(five, f"{q} {when}", "ms", found["open"]["latency"][q], bound=bound))
-        figures.append(Figure(five, f"CPU {when}", "µs/request", found["closed"]["cpu_us_per_request"]))
-        figures += shares(five, "µs/request", found["closed"]["cpu_us_by_program"])
+            figures.append(Figure(five, f"{q} {when}", "ms", load["open"]["latency"][q], bound=bound))
+        figures.append(Figure(five, f"CPU {when}", "µs/request", load["closed"]["cpu_us_per_request"]))
+        figures += shares(five, "µs/request", load["closed"]["cpu_us_by_program"])
     about = f"compaction of {HOURS} hours, {options.users} users (baseline: before)"
     figures.append(Figure(about, "Redis bytes", "bytes", bytes_after, bytes_before))
     for q in ("p50", "p99"):
@@ -204,29 +204,29 @@ def _measured(
     return figures, details
 
 
-def _both(asked: Asked, connections: int, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+def _both(sides: BothSides, connections: int, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
     return (
-        asked.load("listening", CLOSED, connections, seconds),
-        asked.load("recipe", CLOSED, connections, seconds),
+        sides.load("listening", CLOSED, connections, seconds),
+        sides.load("recipe", CLOSED, connections, seconds),
     )
 
 
-def _reads(asked: Asked, seconds: float, when: str) -> dict[str, Any]:
-    say(f"5 views × 10 features {when}")
+def _reads(sides: BothSides, seconds: float, when: str) -> dict[str, Any]:
+    notify(f"5 views × 10 features {when}")
     return {
-        "open": asked.load("five", OPEN, 16, seconds, CONDITION_RATE),
-        "closed": asked.load("five", CLOSED, 1, seconds),
-        "listening": asked.load("listening", CLOSED, 8, seconds),
+        "open": sides.load("five", OPEN, 16, seconds, CONDITION_RATE),
+        "closed": sides.load("five", CLOSED, 1, seconds),
+        "listening": sides.load("listening", CLOSED, 8, seconds),
     }
 
 
 class Stored:
-    """Room of the online store's data, without its marks and manifest."""
+    """Room of the online store's data, without its metadata and manifest."""
 
     def __init__(self, stack: Stack) -> None:
         self._client = redis.Redis.from_url(stack.settings.redis_url)
         with stack.store() as store:
-            self._pattern = f"sw:{store.run(ReadMetadata()).generation}:{{user_id*"
+            self._pattern = f"sw:{store.run(ReadMetadata()).store_id}:{{user_id*"
 
     def bytes(self) -> int:
         """MEMORY USAGE of every key of an entity."""

@@ -4,7 +4,7 @@
 
 closed: each connection sends its next request when it has the answer to the last.
 open: requests are due at Poisson times, whatever the server does; latency counts from the time at which a request
-was due, also where it had to wait for a free connection; they are opened as they are wanted. each: every request by
+was due, also where it had to wait for a free connection; they are opened as they are wanted. in_full: every request by
 itself is told too.
 """
 
@@ -22,11 +22,11 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from benchmarks.whole.figures import Spread
+from benchmarks.whole.figures import Percentiles
 
 CLOSED, OPEN = "closed", "open"
 PATIENCE_S = 10.0
-"""How long answers are awaited after the last request was due."""
+"""Seconds for which answers are awaited after the last request was due."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Spec:
     rate: float = 0.0
     warm_up_s: float = 2.0
     seed: int = 7
-    each: bool = False
+    in_full: bool = False
 
 
 class Sample(NamedTuple):
@@ -59,11 +59,11 @@ class Load:
     due and had no answer when the patience ended, or whose connection was closed: their age then is their latency."""
 
     requests_per_s: float
-    latency: Spread
+    latency: Percentiles
     sent: int
     failed: int
     unanswered: int = 0
-    each: tuple[Sample, ...] = ()
+    samples: tuple[Sample, ...] = ()
 
 
 def get(path: str, host: str = "bench") -> str:
@@ -85,7 +85,7 @@ class Connection:
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.due, self.asked = 0.0, 0
+        self.due, self.sent = 0.0, 0
         self._got = b""
 
     def fileno(self) -> int:
@@ -93,7 +93,7 @@ class Connection:
 
     def send(self, request: bytes, due: float) -> None:
         self.due, self._got = due, b""
-        self.asked += 1
+        self.sent += 1
         self.socket.sendall(request)
 
     def closed(self) -> bool:
@@ -115,7 +115,7 @@ class Connection:
             return None
         return int(self._got[9:12]), self._got[end + 4 :]
 
-    def ask(self, request: bytes) -> tuple[int, bytes]:
+    def request(self, request: bytes) -> tuple[int, bytes]:
         """Sends and waits."""
         self.send(request, 0.0)
         while (answer := self.receive()) is None:
@@ -125,7 +125,7 @@ class Connection:
 
 def run(spec: Spec) -> Load:
     """Sends the load; answers of the warm-up are not counted."""
-    requests = [each.encode() for each in spec.requests]
+    requests = [request.encode() for request in spec.requests]
     with ExitStack() as stack:
 
         def connect() -> Connection:
@@ -140,20 +140,20 @@ def run(spec: Spec) -> Load:
             samples, sent = _closed(requests, connections, measured_from, end)
         else:
             samples, sent = _open(spec, requests, connect, measured_from, end)
-    answered = [each for each in samples if each.status]
+    answered = [sample for sample in samples if sample.status]
     return Load(
         requests_per_s=round(len(answered) / spec.seconds, 1),
-        latency=Spread.of([each.seconds * 1000 for each in samples]),
+        latency=Percentiles.of([sample.seconds * 1000 for sample in samples]),
         sent=sent,
-        failed=sum(each.status != 200 for each in answered),
+        failed=sum(sample.status != 200 for sample in answered),
         unanswered=len(samples) - len(answered),
-        each=tuple(_by_the_wall(samples)) if spec.each else (),
+        samples=tuple(_by_the_wall(samples)) if spec.in_full else (),
     )
 
 
 def _by_the_wall(samples: list[Sample]) -> list[Sample]:
     ahead = time.time() - time.perf_counter()
-    return [each._replace(due=each.due + ahead) for each in samples]
+    return [sample._replace(due=sample.due + ahead) for sample in samples]
 
 
 def _closed(
@@ -161,21 +161,21 @@ def _closed(
 ) -> tuple[list[Sample], int]:
     sent, n = 0, len(requests)
     samples: list[Sample] = []
-    for each in connections:
-        each.send(requests[sent % n], time.perf_counter())
+    for connection in connections:
+        connection.send(requests[sent % n], time.perf_counter())
         sent += 1
     while True:
         ready = select.select(connections, (), (), 30)[0]
-        for each in ready:
-            answer = each.receive()
+        for connection in ready:
+            answer = connection.receive()
             if answer is None:
                 continue
             now = time.perf_counter()
             if now >= end:
                 return samples, sent
             if now >= measured_from:
-                samples.append(Sample(each.due, now - each.due, answer[0]))
-            each.send(requests[sent % n], time.perf_counter())
+                samples.append(Sample(connection.due, now - connection.due, answer[0]))
+            connection.send(requests[sent % n], time.perf_counter())
             sent += 1
         if not ready:
             raise TimeoutError("no answer for 30 s")
@@ -197,36 +197,36 @@ def _open(
             waiting.append(due)
             due += chance.expovariate(spec.rate)
         while waiting and (idle or len(busy) < spec.connections):
-            each = idle.popleft() if idle else connect()
-            if each.closed():
-                each.socket.close()
+            connection = idle.popleft() if idle else connect()
+            if connection.closed():
+                connection.socket.close()
                 continue
-            each.send(requests[sent % n], waiting.popleft())
-            busy.add(each)
+            connection.send(requests[sent % n], waiting.popleft())
+            busy.add(connection)
             sent += 1
         pause = max(0.0, due - time.perf_counter()) if due < end else 1.0
-        for each in select.select(list(busy), (), (), pause)[0]:
+        for connection in select.select(list(busy), (), (), pause)[0]:
             try:
-                answer = each.receive()
+                answer = connection.receive()
             except ConnectionError:
                 if (
-                    each.asked > 1
+                    connection.sent > 1
                 ):  # it may have been closed before the request came: another one is asked, as clients do
-                    waiting.appendleft(each.due)
-                    busy.discard(each)
-                    each.socket.close()
+                    waiting.appendleft(connection.due)
+                    busy.discard(connection)
+                    connection.socket.close()
                     continue
                 answer = 0, b""
             if answer is None:
                 continue
-            if each.due >= measured_from:
-                samples.append(Sample(each.due, time.perf_counter() - each.due, answer[0]))
-            busy.discard(each)
-            idle.append(each)
+            if connection.due >= measured_from:
+                samples.append(Sample(connection.due, time.perf_counter() - connection.due, answer[0]))
+            busy.discard(connection)
+            idle.append(connection)
         if time.perf_counter() > end + PATIENCE_S:
             break
     now = time.perf_counter()
-    left = [Sample(due, now - due, 0) for due in (*waiting, *(each.due for each in busy)) if due >= measured_from]
+    left = [Sample(due, now - due, 0) for due in (*waiting, *(waiting_connection.due for waiting_connection in busy)) if due >= measured_from]
     return [*samples, *left], sent
 
 

@@ -25,7 +25,7 @@ def facts(redis_binary: Path) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "redis": _redis(redis_binary),
-        "load_1m_5m_15m": [round(each, 2) for each in load],
+        "load_1m_5m_15m": [round(minutes, 2) for minutes in load],
         "noisy": load[0] / cores > BUSY,
     }
 
@@ -38,5 +38,5 @@ def _processor() -> str:
 
 
 def _redis(binary: Path) -> str:
-    told = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
-    return " ".join(told.split()[:3])
+    output = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
+    return " ".join(output.split()[:3])

@@ -10,7 +10,7 @@ class Options:
     """Options of one run."""
 
     seconds: float = 60.0
-    """Of each timed measurement."""
+    """Seconds of each timed measurement."""
     events: int = 1_000_000
     """In the backlog."""
     rate: float = 2_000.0
@@ -19,7 +19,7 @@ class Options:
     users: int = 200
     """With a history, of whom is asked."""
     windows_events: int = 3_000
-    """Folded per number of windows."""
+    """Applied per number of windows."""
 
     @staticmethod
     def quick() -> Options:

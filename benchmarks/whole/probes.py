@@ -25,22 +25,22 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks.whole.figures import Spread
+from benchmarks.whole.figures import Percentiles
 from benchmarks.whole.http_load import Connection, get, post
 
 POLL_S = 0.001
 AGED = 0.05
-"""Of its age: how long a probe that is old already is not asked for."""
+"""Share of its age for which a probe that is old already is not asked for."""
 PATIENCE_S = 60.0
 IDLE_S = 0.05
-"""How long at most answers are waited for before it is looked what is due."""
+"""Seconds for which answers are waited for at most before it is looked what is due."""
 CONNECTIONS = 8
 """Questions under way at once, at most."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """Places where probes are produced and where they show. body None: a GET of path; `{user}` stands for the entity."""
+    """Partitions where probes are produced and where they show. body None: a GET of path; `{user}` stands for the entity."""
 
     bootstrap: str
     topic: str
@@ -56,8 +56,8 @@ class Spec:
     warm_up_s: float = 5.0
     prefix: str = "probe"
     seed: int = 7
-    each: bool = False
-    """Whether every probe is told, not only their quantiles."""
+    in_full: bool = False
+    """Tells whether every probe is told, not only their quantiles."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ class Seen:
     was produced.
     """
 
-    freshness: Spread
+    freshness: Percentiles
     lost: int
     polls: int
     refused: int
-    resolution: Spread
-    answer: Spread
-    late: Spread
+    resolution: Percentiles
+    answer: Percentiles
+    late: Percentiles
     cpu_s: float
     """Processor time of this process."""
-    each: tuple[tuple[float, float], ...] = ()
-    """(when it was due, seconds since the epoch; freshness in milliseconds), as they were due."""
+    samples: tuple[tuple[float, float], ...] = ()
+    """Probes as they were due: (when, in seconds since the epoch; freshness in milliseconds)."""
 
 
 @dataclass
@@ -89,14 +89,14 @@ class Waiting:
 
     user: str
     since: float
-    ask_at: float
+    request_at: float
     request: bytes
     without: float
-    """When it was last asked for in vain; before the first time, when it was due."""
+    """Time at which it was last asked for in vain; before the first time, when it was due."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Shown:
     """A probe that is in an answer. Times of perf_counter; seconds."""
 
     since: float
@@ -105,7 +105,7 @@ class Found:
     answer: float
 
 
-class Asker:
+class Requester:
     """Several connections, with a question each at a time: asked in turn, so that no server finds one idle for long."""
 
     def __init__(self, spec: Spec) -> None:
@@ -121,10 +121,10 @@ class Asker:
 
     def close(self) -> None:
         """Closes its connections."""
-        for each in (*self._idle, *self._under_way):
-            each.socket.close()
+        for connection in (*self._idle, *self._under_way):
+            connection.socket.close()
 
-    def ask(self, probe: Waiting, now: float) -> None:
+    def request(self, probe: Waiting, now: float) -> None:
         """Asks for it, while `free`."""
         connection = self._idle.popleft()
         if connection.closed():
@@ -137,7 +137,7 @@ class Asker:
     def answers(self, seconds: float) -> list[tuple[Waiting, float, bool]]:
         """(probe, when it was asked for, whether the answer counts it) of what comes within so many seconds: the first
         that come. Raises ConnectionError where the API refuses the question."""
-        found = []
+        answers = []
         for connection in select.select(list(self._under_way), (), (), seconds)[0]:
             answer = connection.receive()
             if answer is None:
@@ -148,13 +148,13 @@ class Asker:
             self.refused += busy
             if status != 200 and not busy:
                 raise ConnectionError(f"{status}: {body[:300]!r}")
-            found.append((probe, connection.due, status == 200 and count_in(self._spec, body) > 0))
-        return found
+            answers.append((probe, connection.due, status == 200 and count_in(self._spec, body) > 0))
+        return answers
 
 
-def next_ask(since: float, asked: float) -> float:
-    """The time of the next question about a probe of `since` that the answer to the question of `asked` lacks."""
-    return asked + max(POLL_S, AGED * (asked - since))
+def next_request(since: float, requested: float) -> float:
+    """The time of the next question about a probe of `since` that the answer to the question of `requested` lacks."""
+    return requested + max(POLL_S, AGED * (requested - since))
 
 
 def request_for(spec: Spec, user: str) -> bytes:
@@ -167,10 +167,10 @@ def request_for(spec: Spec, user: str) -> bytes:
 
 def count_in(spec: Spec, body: bytes) -> int:
     """The count in an answer; 0 where it is null."""
-    found: Any = json.loads(body)
+    value: Any = json.loads(body)
     for step in spec.value:
-        found = found[step]
-    return int(found or 0)
+        value = value[step]
+    return int(value or 0)
 
 
 def event(user: str) -> bytes:
@@ -186,9 +186,9 @@ class Prober:
 
     spec: Spec
     producer: Producer
-    asker: Asker
+    requester: Requester
     waiting: dict[str, Waiting] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
+    shown: list[Shown] = field(default_factory=list)
     lates: list[float] = field(default_factory=list)
 
     def produce(self, due: float) -> None:
@@ -200,35 +200,35 @@ class Prober:
         self.waiting[user] = Waiting(user, due, due + POLL_S, request_for(self.spec, user), due)
         self.lates.append(time.perf_counter() - due)
 
-    def ask(self) -> float:
+    def request(self) -> float:
         """Asks for what is due to be asked for, the longest due first; when the next is."""
-        soon = sorted(self.waiting.values(), key=lambda each: each.ask_at)
+        soon = sorted(self.waiting.values(), key=lambda each: each.request_at)
         for probe in soon:
             now = time.perf_counter()
-            if not self.asker.free:
+            if not self.requester.free:
                 return now + POLL_S
-            if probe.ask_at > now:
-                return probe.ask_at
-            self.asker.ask(probe, now)
-            probe.ask_at = math.inf  # until it is answered
-        return min((each.ask_at for each in soon), default=math.inf)
+            if probe.request_at > now:
+                return probe.request_at
+            self.requester.request(probe, now)
+            probe.request_at = math.inf  # until it is answered
+        return min((each.request_at for each in soon), default=math.inf)
 
-    def hear(self, seconds: float) -> None:
+    def receive(self, seconds: float) -> None:
         """Takes the answers that come within so many seconds."""
-        for probe, asked, shown in self.asker.answers(seconds):
+        for probe, requested, shown in self.requester.answers(seconds):
             now = time.perf_counter()
             if not shown:
-                probe.without, probe.ask_at = asked, next_ask(probe.since, asked)
+                probe.without, probe.request_at = requested, next_request(probe.since, requested)
             elif self.waiting.pop(probe.user, None) is not None:
-                step = max(0.0, asked - probe.without)
-                self.found.append(Found(probe.since, now - probe.since, step, now - asked))
+                step = max(0.0, requested - probe.without)
+                self.shown.append(Shown(probe.since, now - probe.since, step, now - requested))
 
 
 def run(spec: Spec) -> Seen:
     """Produces and asks; raises ConnectionError where the API refuses the question."""
     config = {"bootstrap.servers": spec.bootstrap, "linger.ms": 0, "enable.idempotence": True}
-    with closing(Asker(spec)) as asker:
-        return _probed(spec, Prober(spec, Producer(config), asker))
+    with closing(Requester(spec)) as requester:
+        return _probed(spec, Prober(spec, Producer(config), requester))
 
 
 def _probed(spec: Spec, prober: Prober) -> Seen:
@@ -240,27 +240,27 @@ def _probed(spec: Spec, prober: Prober) -> Seen:
         while due <= now and due < end:
             prober.produce(due)
             due += chance.expovariate(spec.rate)
-        next_at = min(prober.ask(), time.perf_counter() + IDLE_S)
+        next_at = min(prober.request(), time.perf_counter() + IDLE_S)
         if due < end:
             next_at = min(due, next_at)
-        prober.hear(max(0.0, next_at - time.perf_counter()))
+        prober.receive(max(0.0, next_at - time.perf_counter()))
     prober.producer.flush(10)
-    found = sorted((each for each in prober.found if each.since >= measured_from), key=lambda each: each.since)
+    seen = sorted((probe for probe in prober.shown if probe.since >= measured_from), key=lambda probe: probe.since)
     return Seen(
-        _spread([each.late for each in found]),
+        _percentiles([probe.late for probe in seen]),
         len(prober.waiting),
-        prober.asker.polls,
-        prober.asker.refused,
-        _spread([each.step for each in found]),
-        _spread([each.answer for each in found]),
-        _spread(prober.lates),
+        prober.requester.polls,
+        prober.requester.refused,
+        _percentiles([probe.step for probe in seen]),
+        _percentiles([probe.answer for probe in seen]),
+        _percentiles(prober.lates),
         round(time.process_time() - cpu, 3),
-        tuple((round(wall + e.since - begin, 3), round(e.late * 1000, 3)) for e in found if spec.each),
+        tuple((round(wall + e.since - begin, 3), round(e.late * 1000, 3)) for e in seen if spec.in_full),
     )
 
 
-def _spread(seconds: list[float]) -> Spread:
-    return Spread.of([each * 1000 for each in seconds])
+def _percentiles(seconds: list[float]) -> Percentiles:
+    return Percentiles.of([duration * 1000 for duration in seconds])
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ TOPIC = "plays"
 PATIENCE_S = 300.0
 
 
-def say(line: str) -> None:
+def notify(line: str) -> None:
     """Progress, apart from the results."""
     print(f"bench: {line}", file=sys.stderr, flush=True)
 
@@ -64,8 +64,8 @@ def process(argv: Sequence[str], env: Mapping[str, str], log: Path, **options: A
             except subprocess.TimeoutExpired:
                 started.kill()
                 started.wait(10)
-            for each in wait_gone(tree, 10.0):
-                os.kill(each.pid, 9)
+            for remaining in wait_gone(tree, 10.0):
+                os.kill(remaining.pid, 9)
 
 
 def measure(module: str, spec: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -81,8 +81,8 @@ def measure(module: str, spec: Mapping[str, Any], timeout_s: float) -> dict[str,
     )
     if done.returncode:
         raise RuntimeError(f"{module} ended with {done.returncode}: {done.stderr[-3000:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 @contextmanager
@@ -99,10 +99,10 @@ def cpu_by_program(pids: Iterable[int]) -> dict[str, float]:
     spent: dict[str, float] = {}
     for pid in pids:
         root = psutil.Process(pid)
-        for each in (root, *root.children(recursive=True)):
+        for child in (root, *root.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                name = each.name().rstrip("0123456789.")
-                spent[name] = spent.get(name, 0.0) + sum(each.cpu_times()[:4])
+                name = child.name().rstrip("0123456789.")
+                spent[name] = spent.get(name, 0.0) + sum(child.cpu_times()[:4])
     return spent
 
 
@@ -113,7 +113,7 @@ def per_unit(before: Mapping[str, float], after: Mapping[str, float], units: int
 
 def pid_of(stack: Stack, service: str) -> int:
     """The process id of a service that runs."""
-    [pid] = [each.pid for each in stack.status() if each.name == service]
+    [pid] = [running.pid for running in stack.status() if running.name == service]
     assert pid is not None, f"{service} does not run"
     return pid
 
@@ -179,8 +179,8 @@ def wait_line(stream: IO[str] | None, wanted: str, log: Path) -> None:
 def calls(client: redis.Redis, command: str) -> int:
     """The number of times that the server has run a command."""
     stats: Mapping[str, Any] = client.info("commandstats")
-    found = stats.get(f"cmdstat_{command}")
-    return int(found["calls"]) if found else 0
+    stats_of_command = stats.get(f"cmdstat_{command}")
+    return int(stats_of_command["calls"]) if stats_of_command else 0
 
 
 @contextmanager

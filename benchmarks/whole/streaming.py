@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, per_unit, pid_of, say, until
+from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, per_unit, pid_of, notify, until
 from slicewise.local.servers.stream import stream_status
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -37,7 +37,7 @@ class Ingest:
     events_per_s: float
     steady_events_per_s: float
     cpu_us_per_event: float
-    """Of driver, workers and store, over the steady part."""
+    """Processor time of driver, workers and store, over the steady part."""
     cpu_us_by_program: Mapping[str, float]
 
 
@@ -88,12 +88,12 @@ def freshness(stack: Stack, recipe: Recipe | None, options: Options, logs: Path,
     """Probes under the load; of the recipe, or of slicewise where there is none. pids: of driver and store, whose use
     of cores is told."""
     before, begun = cpu_by_program(pids), time.perf_counter()
-    found = _probed(stack, recipe, options, logs)
+    probed = _probed(stack, recipe, options, logs)
     seconds = time.perf_counter() - begun
-    found["cores"] = {
+    probed["cores"] = {
         name: round((spent - before.get(name, 0.0)) / seconds, 3) for name, spent in cpu_by_program(pids).items()
     }
-    return found
+    return probed
 
 
 def _probed(stack: Stack, recipe: Recipe | None, options: Options, logs: Path) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
     batch = max(1, min(200_000, options.events // 5))
     with pair("plays", {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(batch)}) as (stack, recipe, logs):
-        say(f"filling the topic with {options.events:,} events")
+        notify(f"filling the topic with {options.events:,} events")
         total = backlog(stack, options.events)
 
-        say("slicewise: from the backlog, then under the load")
+        notify("slicewise: from the backlog, then under the load")
         with open_store(stack.settings.redis_url) as store:
             begun = 0.0
 
@@ -141,13 +141,13 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
 
             with our_stream(stack, started=note) as driver:
                 pids = driver, pid_of(stack, "redis")
-                ours = follow(lambda: sum(store.run(ReadMetadata()).ledger.offsets.values()), total, batch, begun, pids)
+                ours = follow(lambda: sum(store.run(ReadMetadata()).committed.offsets.values()), total, batch, begun, pids)
                 our_freshness = freshness(stack, None, options, logs, pids)
                 beat = stream_status(stack.settings).heartbeat
 
         with KafkaLog(stack.settings.kafka_bootstrap) as log:
             total = sum(log.latest(TOPIC).offsets.values())
-        say("the recipe: the same")
+        notify("the recipe: the same")
         with recipe.stream(batch) as made:
             pids = made.pid, recipe.redis_pid
             theirs = follow(recipe.events, total, batch, time.perf_counter(), pids)
@@ -174,8 +174,8 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     ]
     named = f"freshness at {options.rate:,.0f} events/s"
     for q, aim, bound in (("p50", 3.0, None), ("p90", None, None), ("p99", 3.0, 1000.0), ("worst", None, None)):
-        mine, other = our_freshness["freshness"][q], their_freshness["freshness"][q]
-        figures.append(Figure(named, f"produce → answer {q}", "ms", mine, other, aim=aim, bound=bound))
+        own, other = our_freshness["freshness"][q], their_freshness["freshness"][q]
+        figures.append(Figure(named, f"produce → answer {q}", "ms", own, other, aim=aim, bound=bound))
     cores = sum(our_freshness["cores"].values()), sum(their_freshness["cores"].values())
     figures.append(Figure(named, "used by stream and store", "cores", *cores))
     details = {

@@ -1,6 +1,6 @@
 """Cost of an event to the store where it lies in 1, 10, 60 or 1,440 overlapping windows.
 
-Three ways over the same plays: slicewise's fold (the code that its executors run, in batches as small as the stream
+Three ways over the same plays: slicewise's micro-batch lane (the code that its executors run, in batches as small as the stream
 makes them at 2,000 events/s), a write per window, and Spark's own stateful windows. Each counts what its server
 executed, commands inside scripts included. What the streams keep on disk is that of the running drivers.
 """
@@ -20,7 +20,7 @@ import redis
 import slicewise as sw
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import HOME, Recipe, pair, say, spark_env
+from benchmarks.whole.servers import HOME, Recipe, pair, notify, spark_env
 from benchmarks.whole.streaming import our_stream
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
@@ -75,8 +75,8 @@ class Cost:
 
     commands: float
     bytes_in: float
-    """That the store received."""
-    bytes_held: float
+    """Bytes that the store received."""
+    bytes_grown: float
     """By which its data grew."""
 
 
@@ -94,7 +94,7 @@ class Meter:
     def cost(self, events: int) -> Cost:
         """Since the start, per event."""
         spent = [(b - a) / events for a, b in zip(self._begin, self._now(), strict=True)]
-        return Cost(*(round(max(0.0, each), 3) for each in spent))
+        return Cost(*(round(max(0.0, figure), 3) for figure in spent))
 
 
 def made(events: int, now_us: int, users: int = 20_000) -> pa.Table:
@@ -113,15 +113,15 @@ def made(events: int, now_us: int, users: int = 20_000) -> pa.Table:
     )
 
 
-def fold(store: OnlineStore, topic_id: str, unit: StorageUnit, table: pa.Table) -> None:
+def apply(store: OnlineStore, topic_id: str, unit: StorageUnit, table: pa.Table) -> None:
     """The events into one unit, in the stream's small batches, as its tasks do it."""
     placed = Placed(unit.storage_fingerprint, "keep", ("user_id",), {"seconds": "seconds"})
     for partition in range(PARTITIONS):
-        mine = table.filter(pa.compute.equal(table["partition"], partition))
-        mine = mine.append_column("offset", pa.array(np.arange(mine.num_rows)))
-        mine = mine.append_column("keep", pa.array(np.zeros(mine.num_rows, np.int32)))
-        for begin in range(0, mine.num_rows, BATCH):
-            some = mine.slice(begin, BATCH).combine_chunks()
+        own = table.filter(pa.compute.equal(table["partition"], partition))
+        own = own.append_column("offset", pa.array(np.arange(own.num_rows)))
+        own = own.append_column("keep", pa.array(np.zeros(own.num_rows, np.int32)))
+        for begin in range(0, own.num_rows, BATCH):
+            some = own.slice(begin, BATCH).combine_chunks()
             batch = batch_of(unit, placed, SourceRows.of(some, topic_id, partition))
             assert batch is not None
             outcome = store.run(ApplyBatch(batch))
@@ -158,16 +158,16 @@ def kept_by_stream(stack: Stack, table: pa.Table) -> Kept:
     stack.produce("windowed", records)
     with our_stream(stack):
         stack.wait_applied("windowed")
-        files = [each for each in (stack.settings.state_dir / "stream" / "checkpoints").rglob("*") if each.is_file()]
-        state = sum(each.stat().st_size for each in files if "state" in each.parts[-5:-1])
-        whole = sum(each.stat().st_size for each in files)
+        files = [path for path in (stack.settings.state_dir / "stream" / "checkpoints").rglob("*") if path.is_file()]
+        state = sum(file.stat().st_size for file in files if "state" in file.parts[-5:-1])
+        whole = sum(file.stat().st_size for file in files)
     assert files, "the driver keeps a checkpoint while it runs"
     return Kept(round(state / len(records), 1), round(whole / len(records), 1))
 
 
-def stateful(stack: Stack, recipe: Recipe, table: pa.Table, few: int, log: Any) -> dict[int, dict[str, float]]:
+def stateful(stack: Stack, recipe: Recipe, table: pa.Table, part: int, log: Any) -> dict[int, dict[str, float]]:
     """Spark's windows over the same plays from topics of the same log."""
-    topics = {"windows-all": table, "windows-few": table.slice(0, few)}
+    topics = {"windows-all": table, "windows-few": table.slice(0, part)}
     with KafkaLog(stack.settings.kafka_bootstrap) as kafka:
         for topic, rows in topics.items():
             kafka.create(topic, PARTITIONS)
@@ -185,8 +185,8 @@ def stateful(stack: Stack, recipe: Recipe, table: pa.Table, few: int, log: Any) 
         raise RuntimeError(
             f"the stateful job ended with {done.returncode}: {(log / 'stateful.log').read_text()[-3000:]}"
         )
-    found: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
-    return {int(count): each for count, each in found.items()}
+    document: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return {int(count): costs for count, costs in document.items()}
 
 
 def _record(row: dict[str, Any]) -> tuple[int, bytes, int]:
@@ -199,39 +199,39 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     with pair("plays", {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(BATCH * PARTITIONS)}) as (stack, recipe, logs):
         planned = definitions()
         with deploy.connected(stack.settings) as store:
-            deploy.deploy(stack.settings, store, planned, deploy.standing(store).marks.epoch)
+            deploy.deploy(stack.settings, store, planned, deploy.current(store).metadata.deployment_version)
             topic_id = store.run(ReadMetadata()).topics["windowed"]
             table = made(options.windows_events, store.run(ReadTime()))
-            few = max(50, options.windows_events // 15)
+            part = max(50, options.windows_events // 15)
             ours: dict[int, Cost] = {}
             theirs: dict[int, Cost] = {}
             client = redis.Redis.from_url(stack.settings.redis_url)
             for count in COUNTS:
-                say(f"an event in {count} windows: folded, and written per window")
+                notify(f"an event in {count} windows: applied, and written per window")
                 meter = Meter(client)
-                fold(store, topic_id, planned.view(f"w{count}")[0], table)
+                apply(store, topic_id, planned.view(f"w{count}")[0], table)
                 ours[count] = meter.cost(table.num_rows)
-                some = table.slice(0, few) if count > MANY else table
+                some = table.slice(0, part) if count > MANY else table
                 meter = Meter(recipe.redis)
                 write_windows(recipe.redis, some, count)
                 theirs[count] = meter.cost(some.num_rows)
                 recipe.redis.close()
-        say("what slicewise's stream keeps on disk")
+        notify("what slicewise's stream keeps on disk")
         kept = kept_by_stream(stack, table)
-        say("an event in Spark's stateful windows")
-        spark = stateful(stack, recipe, table, few, logs)
+        notify("an event in Spark's stateful windows")
+        spark = stateful(stack, recipe, table, part, logs)
     figures = []
-    for name, unit in (("commands", "per event"), ("bytes_in", "per event"), ("bytes_held", "per event")):
+    for name, unit in (("commands", "per event"), ("bytes_in", "per event"), ("bytes_grown", "per event")):
         for count in COUNTS:
             others = {"stateful job": spark[count][name]} if name in spark[count] else {}
-            mine, other = getattr(ours[count], name), getattr(theirs[count], name)
-            label = {"commands": "commands", "bytes_in": "bytes to Redis", "bytes_held": "bytes held"}[name]
+            own, other = getattr(ours[count], name), getattr(theirs[count], name)
+            label = {"commands": "commands", "bytes_in": "bytes to Redis", "bytes_grown": "bytes held"}[name]
             figures.append(
                 Figure(
                     f"{label} per event (baseline: a write per window)",
                     f"{count} windows",
                     unit,
-                    mine,
+                    own,
                     other,
                     others=others,
                 )
@@ -249,9 +249,9 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             )
     details = {
         "events": table.num_rows,
-        "events_of_1440": few,
-        "fold": {count: vars(each) for count, each in ours.items()},
-        "write_per_window": {count: vars(each) for count, each in theirs.items()},
+        "events_of_1440": part,
+        "fold": {count: vars(cost) for count, cost in ours.items()},
+        "write_per_window": {count: vars(cost) for count, cost in theirs.items()},
         "stateful": spark,
         "kept_by_stream": vars(kept),
     }

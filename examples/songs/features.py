@@ -40,6 +40,6 @@ songs = sw.FeatureView(
     ],
 )
 
-# The ten songs with the most plays of the last ten seconds, every second. A play that comes late changes no board that
+# The ten songs with the most plays of the last ten seconds, every second. A play that comes late changes no leaderboard that
 # was published: with late="correct" it would, and old and new rows would go to a topic.
 top_songs = sw.Leaderboard("top_songs", view=songs, by="plays_10s", k=10, every="1s", owner="music")

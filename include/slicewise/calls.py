@@ -36,19 +36,19 @@ def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
     return made
 
 
-def checked_arguments(ask: Callable[Given, Made]) -> Callable[Given, Made]:
+def checked_arguments(function: Callable[Given, Made]) -> Callable[Given, Made]:
     """The same function; a call that it cannot take is refused at its line. What else it refuses has its own place."""
 
-    @functools.wraps(ask)
-    def asked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+    @functools.wraps(function)
+    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         try:
-            return ask(*args, **kwargs)
+            return function(*args, **kwargs)
         except TypeError as error:
-            if isinstance(error, WrongCall) or (refused := _refused(ask, f"sw.{ask.__name__}", args, kwargs)) is None:
+            if isinstance(error, WrongCall) or (refused := _refused(function, f"sw.{function.__name__}", args, kwargs)) is None:
                 raise
             raise refused from None
 
-    return asked
+    return checked
 
 
 def checked_class(kind: Kind) -> Kind:
@@ -126,8 +126,8 @@ def _refused(
         pass
     else:
         return None
-    parameters = {key: each for key, each in signature.parameters.items() if each.kind is not each.VAR_POSITIONAL}
-    plain = [key for key, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
+    parameters = {key: parameter for key, parameter in signature.parameters.items() if parameter.kind is not parameter.VAR_POSITIONAL}
+    plain = [key for key, parameter in parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     shown = [key for key in parameters if key not in _HIDDEN]
     for given in kwargs:
         if given not in parameters:
@@ -147,8 +147,8 @@ def _refused(
             return _wrong(name, f"{name} is given {given} twice", parameters, f"leave {given}= out, or the first")
     missing = [
         key
-        for key, each in parameters.items()
-        if each.default is each.empty and key not in kwargs and key not in plain[: len(args)]
+        for key, parameter in parameters.items()
+        if parameter.default is parameter.empty and key not in kwargs and key not in plain[: len(args)]
     ]
     examples = {key: hints.EXAMPLES_OF.get((plain_name, key)) or hints.EXAMPLES.get(key) for key in missing}
     wanted = "; ".join(text or f"{key}=…" for key, text in examples.items())
@@ -158,9 +158,9 @@ def _refused(
 def _wrong(name: str, what: str, parameters: Mapping[str, inspect.Parameter], next_step: str) -> WrongCall:
     at = written_at()
     texts = []
-    for key, each in parameters.items():
+    for key, parameter in parameters.items():
         if key not in _HIDDEN:
-            text = f"{key}=…" if each.kind is each.KEYWORD_ONLY else key
-            texts.append(text if each.default is each.empty else f"[{text}]")
+            text = f"{key}=…" if parameter.kind is parameter.KEYWORD_ONLY else key
+            texts.append(text if parameter.default is parameter.empty else f"[{text}]")
     where = f"{name}(…)" + (f" ({at})" if at else "")
     return WrongCall(what, where=where, expected=f"{name}({', '.join(texts)})", next_step=next_step)

@@ -134,10 +134,10 @@ class StoreUnavailable(SlicewiseError):
     """A store did not answer: try again, or use the declared behaviour on failure."""
 
 
-class IncarnationChanged(StoreUnavailable):
-    """The store restarted or failed over: what was read or written belongs to another life of it.
+class ServerRunChanged(StoreUnavailable):
+    """The store restarted or failed over: what was read or written belongs to another server run of it.
 
-    Start again from the store's own marks.
+    Start again from the store's own metadata.
     """
 
 
@@ -146,10 +146,10 @@ class TopicGone(StoreUnavailable):
 
 
 class GapRefused(SlicewiseError):
-    """A write would leave out the events between the ledger and the batch: start at the ledger."""
+    """A write would leave out the events between the committed offsets and the batch: start at the committed offsets."""
 
 
-class EpochSuperseded(SlicewiseError):
+class DeploymentSuperseded(SlicewiseError):
     """A newer deployment stands: read it and plan again."""
 
 
@@ -191,7 +191,7 @@ class BeyondRetention(SlicewiseError):
         self.earliest_at_us = earliest_at_us
 
 
-class AskAgain(SlicewiseError):
+class RetryLater(SlicewiseError):
     """Request that cannot be answered now, and can be soon."""
 
     def __init__(
@@ -208,11 +208,11 @@ class AskAgain(SlicewiseError):
         self.retry_after_s = retry_after_s
 
 
-class BehindToken(AskAgain):
+class BehindToken(RetryLater):
     """The store does not yet contain all that the given token contains: ask again."""
 
 
-class Overloaded(AskAgain):
+class Overloaded(RetryLater):
     """More is asked than can be answered in time: ask less, or ask again later; nothing was done."""
 
 

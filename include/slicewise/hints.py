@@ -224,20 +224,20 @@ EXAMPLES: Mapping[str, str] = {
     "columns": 'columns=["seconds"], what an event has for the functions',
     "output": 'output="double", the type of the answer',
 }
-"""What a missing parameter looks like."""
+"""Examples of a missing parameter."""
 
 EXAMPLES_OF: Mapping[tuple[str, str], str] = {
     (function, "features"): 'features="churn_v1", a feature set, or refs: features=["listening:plays_7d"]'
     for function in ("training_set", "snapshot")
 }
-"""What it looks like where the same word means something else, by the function and the parameter."""
+"""Examples where the same word means something else, by the function and the parameter."""
 
 
 def close_to(name: str, known: Iterable[str], n: int = 3) -> list[str]:
     """The names that a mistyped one is nearest to, at most `n`; those that differ in case alone before all."""
-    by_case = {each.lower(): each for each in sorted(known)}
-    found = difflib.get_close_matches(name.lower(), by_case, n=n, cutoff=0.6)
-    return [by_case[each] for each in found]
+    by_case = {candidate.lower(): candidate for candidate in sorted(known)}
+    closest = difflib.get_close_matches(name.lower(), by_case, n=n, cutoff=0.6)
+    return [by_case[lower_name] for lower_name in closest]
 
 
 def either(names: Iterable[str]) -> str:
@@ -248,16 +248,16 @@ def either(names: Iterable[str]) -> str:
 
 def attribute_instead(name: str, known: Iterable[str]) -> str | None:
     """Text to write instead of `sw.<name>`; None where nothing is like it."""
-    found = ATTRIBUTES.get(name) or ATTRIBUTES.get(name.lower())
-    if found is not None:
-        return f"write {found}"
+    attribute = ATTRIBUTES.get(name) or ATTRIBUTES.get(name.lower())
+    if attribute is not None:
+        return f"write {attribute}"
     close = close_to(name, known)
-    return f"did you mean {either(f'sw.{each}' for each in close)}?" if close else None
+    return f"did you mean {either(f'sw.{candidate}' for candidate in close)}?" if close else None
 
 
 def parameter_instead(name: str, known: Iterable[str]) -> str | None:
     """The parameter that is meant by another system's name, or by a mistyped one; None where there is none."""
     known = list(known)
-    by_case = [each for each in known if each.lower() == name.lower()]
-    elsewhere = [each for each in known if name.lower() in PARAMETERS.get(each, ())]
+    by_case = [candidate for candidate in known if candidate.lower() == name.lower()]
+    elsewhere = [candidate for candidate in known if name.lower() in PARAMETERS.get(candidate, ())]
     return next(iter([*by_case, *elsewhere, *close_to(name, known, 1)]), None)

@@ -25,7 +25,7 @@ DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9a-z-]*")
 MOST_NODES = 64
-"""Of the online store."""
+"""Most nodes of the online store."""
 _BETWEEN_URLS = re.compile(r",(?![^/]*@)")  # a password may have commas
 
 
@@ -44,12 +44,12 @@ class Settings:
     """The Python file with the project's definitions (slicewise.toml: `definitions`)."""
 
     redis_url: str
-    """Of the online store; of several nodes their addresses, separated by commas, always in the same order."""
+    """Address of the online store; of several nodes their addresses, separated by commas, always in the same order."""
     kafka_bootstrap: str
     catalog_name: str
     """The same for the JVM and PyIceberg, else they do not see each other's tables."""
     catalog_uri: str
-    """As SQLAlchemy writes it; catalog_jdbc_uri is the same for the JVM."""
+    """Address as SQLAlchemy writes it; catalog_jdbc_uri is the same for the JVM."""
     warehouse: str
     serving_url: str
     airflow_url: str
@@ -67,7 +67,7 @@ class Settings:
     serving_client_header: str
     """Header in which a gateway names the client; without one a client is its address."""
 
-    fold_interval_ms: int
+    microbatch_interval_ms: int
     """Least time between the starts of two micro-batches of the stream."""
     max_events_per_batch: int
     """Bound of one micro-batch over all partitions of a source, for surges and catching up."""
@@ -77,22 +77,22 @@ class Settings:
     emit_metrics: str
     """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is free."""
 
-    tail: str
-    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the fold alone does,
+    realtime: str
+    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the micro-batch lane alone does,
     as over several nodes of the store."""
-    tail_fields: int
-    """Most events of one entity and view that wait in the tail for the fold; beyond it they are skipped, never lost."""
-    tail_ahead: int
-    """Most offsets that the tail runs ahead of what is folded, per partition; there it waits."""
-    tail_start_lag: int
-    """The tail begins once the fold is within so many events of the end of a source's log."""
-    tail_batch_s: int
-    """For how long a query of the tail runs until the next one relieves it, in seconds: no event waits for that. Where
+    realtime_fields: int
+    """Most events of one entity and view that wait among the pending events for the micro-batch lane; beyond it they are skipped, never lost."""
+    realtime_ahead: int
+    """Most offsets that the real-time lane runs ahead of what is applied, per partition; there it waits."""
+    realtime_start_lag: int
+    """The real-time lane begins once the micro-batch lane is within so many events of the end of a source's log."""
+    realtime_batch_s: int
+    """For how long a query of the real-time lane runs until the next one relieves it, in seconds: no event waits for that. Where
     a cluster has no slots for two at a time, the length of its batches; between those events wait for a moment."""
-    tail_fold_interval_ms: int
-    """fold_interval_ms while the tail is on: nobody waits for the fold then, and larger batches cost less."""
-    tail_metrics: str
-    """host:port where the tail's driver serves its metrics to Prometheus; port 0: any that is free."""
+    realtime_microbatch_interval_ms: int
+    """microbatch_interval_ms while the real-time lane is on: nobody waits for the micro-batch lane then, and larger batches cost less."""
+    realtime_metrics: str
+    """host:port where the real-time lane's driver serves its metrics to Prometheus; port 0: any that is free."""
 
     probes: str
     """on: events of the platform's own go all the way to an HTTP answer, one a second (docs/adr/0052); off: none do."""
@@ -108,11 +108,11 @@ class Settings:
     """on: a small process starts embedded servers again that die (docs/adr/0071); off: `slicewise up` does."""
 
     redis_maxmemory: str
-    """As Redis writes it: 2gb; of each node."""
+    """Memory as Redis writes it: 2gb; of each node."""
     store_nodes: int
     """Embedded servers that are the nodes of the online store (docs/adr/0068)."""
     kafka_retention_ms: int
-    """How long the broker keeps the log, by its records' timestamps; -1 keeps all. It must exceed the longest stop of
+    """Time for which the broker keeps the log, by its records' timestamps; -1 keeps all. It must exceed the longest stop of
     stream and archive together: what it drops before the archive has it is lost."""
     kafka_partitions: int
     """Partitions of a topic that slicewise creates."""
@@ -123,7 +123,7 @@ class Settings:
     """Plays of the example's songs a second, which the main job begins beside the flights; 0: neither."""
 
     spark_master: str
-    """Where bounded jobs and the stream run: local[2], or spark://host:port."""
+    """Master on which bounded jobs and the stream run: local[2], or spark://host:port."""
 
     platform_python: Path
     spark_python: Path
@@ -171,16 +171,16 @@ class Settings:
                 next_step="use fewer nodes",
             )
         several = len(nodes) > 1 or (store_nodes > 1 and "SLICEWISE_REDIS_URL" not in env)
-        tail = _choice("SLICEWISE_TAIL", text("tail", "off" if several else "on"), ("on", "off"))
-        if several and tail == "on":
+        realtime = _choice("SLICEWISE_REALTIME", text("realtime", "off" if several else "on"), ("on", "off"))
+        if several and realtime == "on":
             raise SettingsError(
-                f"the tail does not write to a store of {max(len(nodes), store_nodes)} nodes yet",
-                where="SLICEWISE_TAIL",
+                f"the real-time lane does not write to a store of {max(len(nodes), store_nodes)} nodes yet",
+                where="SLICEWISE_REALTIME",
                 expected="off, or a store of one node",
-                next_step="the fold alone brings events to all nodes, within a second",
+                next_step="the micro-batch lane alone brings events to all nodes, within a second",
             )
         for name, value, schemes in (
-            *(("redis_url", each, ("redis", "rediss", "unix")) for each in nodes),
+            *(("redis_url", node, ("redis", "rediss", "unix")) for node in nodes),
             ("serving_url", serving_url, ("http", "https")),
             ("airflow_url", airflow_url, ("http", "https")),
             *((("runbook_base", runbook_base, ("http", "https")),) if runbook_base else ()),
@@ -205,17 +205,17 @@ class Settings:
             serving_waiting=number("serving_waiting", 1_000),
             serving_timeout_ms=number("serving_timeout_ms", 4_000),
             serving_client_header=_header("SLICEWISE_SERVING_CLIENT_HEADER", text("serving_client_header", "").lower()),
-            fold_interval_ms=number("fold_interval_ms", 100, 0),
+            microbatch_interval_ms=number("microbatch_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 200_000),
             stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
             emit_metrics=_checked_address("SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")),
-            tail=tail,
-            tail_fields=number("tail_fields", 1_000),
-            tail_ahead=number("tail_ahead", 1_000_000),
-            tail_start_lag=number("tail_start_lag", 100_000),
-            tail_batch_s=number("tail_batch_s", 300, 5),
-            tail_fold_interval_ms=number("tail_fold_interval_ms", 1_000, 0),
-            tail_metrics=_checked_address("SLICEWISE_TAIL_METRICS", text("tail_metrics", "127.0.0.1:0")),
+            realtime=realtime,
+            realtime_fields=number("realtime_fields", 1_000),
+            realtime_ahead=number("realtime_ahead", 1_000_000),
+            realtime_start_lag=number("realtime_start_lag", 100_000),
+            realtime_batch_s=number("realtime_batch_s", 300, 5),
+            realtime_microbatch_interval_ms=number("realtime_microbatch_interval_ms", 1_000, 0),
+            realtime_metrics=_checked_address("SLICEWISE_REALTIME_METRICS", text("realtime_metrics", "127.0.0.1:0")),
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
             probe_limit_ms=number("probe_limit_ms", 30_000),
             probes_metrics=_checked_address("SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")),
@@ -258,16 +258,16 @@ class Settings:
 
     def to_env(self) -> dict[str, str]:
         """The variables that make a child process load these very settings."""
-        return {_variable(each.name): str(getattr(self, each.name)) for each in fields(self)}
+        return {_variable(field.name): str(getattr(self, field.name)) for field in fields(self)}
 
     def __repr__(self) -> str:
-        shown = (f"{each.name}={redacted(str(getattr(self, each.name)))}" for each in fields(self))
+        shown = (f"{field.name}={redacted(str(getattr(self, field.name)))}" for field in fields(self))
         return f"Settings({', '.join(shown)})"
 
 
 def urls_of(redis_url: str) -> tuple[str, ...]:
     """The addresses of the store's nodes."""
-    return tuple(each.strip() for each in _BETWEEN_URLS.split(redis_url))
+    return tuple(part.strip() for part in _BETWEEN_URLS.split(redis_url))
 
 
 def redacted(text: str) -> str:

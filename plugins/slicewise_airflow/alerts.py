@@ -18,7 +18,7 @@ from slicewise.lifecycle.checking import CheckRed
 from slicewise.lifecycle.health.alerts import Alert, Matter, alert, channels, deadline_alert, matter_alert
 from slicewise.lifecycle.health.judge import Part
 from slicewise.log import warning
-from slicewise_airflow.channels import tell
+from slicewise_airflow.channels import send
 from slicewise_airflow.docs import base
 from slicewise_airflow.record import remember
 
@@ -41,8 +41,8 @@ def page(context: Mapping[str, Any]) -> None:
     elif isinstance(error, CheckRed):
         _page_matter(context, "check_red", [str(error).removeprefix("the check is red: ")])
     elif context["task_instance"].dag_id == CHECK:
-        said = "" if error is None else str(error)
-        _page_matter(context, "check_not_made", [said.removeprefix("the check could not be made: ")])
+        message = "" if error is None else str(error)
+        _page_matter(context, "check_not_made", [message.removeprefix("the check could not be made: ")])
     else:
         instance = context["task_instance"]
         task = instance.dag_id, instance.task_id, instance.run_id
@@ -62,7 +62,7 @@ def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
 
 def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[str]) -> None:
     instance = context["task_instance"]
-    told = matter_alert(
+    sent = matter_alert(
         matter,
         instance.dag_id,
         instance.task_id,
@@ -71,7 +71,7 @@ def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[s
         url=_url(instance),
         runbook_base=base(),
     )
-    _page(told)
+    _page(sent)
 
 
 def _url(instance: Any) -> str:
@@ -81,13 +81,13 @@ def _url(instance: Any) -> str:
 async def page_deadline(context: Mapping[str, Any]) -> None:
     """Called by Airflow's triggerer when a run is not over by its deadline."""
     run = context["dag_run"]
-    told = deadline_alert(
+    sent = deadline_alert(
         run["dag_id"],
         run["dag_run_id"],
         str(context["deadline"]["deadline_time"]),
         runbook_base=base(),
     )
-    await asyncio.to_thread(_page, told)
+    await asyncio.to_thread(_page, sent)
 
 
 def over_within(limit: timedelta) -> DeadlineAlert:
@@ -100,12 +100,12 @@ def over_within(limit: timedelta) -> DeadlineAlert:
     )
 
 
-def _page(told: Alert) -> None:
-    warning(told.event, **{name: value for name, value in told.fields().items() if name != "event"})
-    remember(told.fields())
+def _page(sent: Alert) -> None:
+    warning(sent.event, **{name: value for name, value in sent.fields().items() if name != "event"})
+    remember(sent.fields())
     for channel in channels(os.environ):
         try:
-            tell(channel, told)
+            send(channel, sent)
         except Exception as error:  # noqa: BLE001 - whatever a channel raises, the failure stands
             # its own text may carry the address, which is a secret
             warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)

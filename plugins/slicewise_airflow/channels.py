@@ -21,40 +21,40 @@ _ADDRESS = re.compile(r"\w+://\S+")
 _LONGEST = 300
 
 
-def tell(channel: Channel, told: Alert) -> str:
+def send(channel: Channel, alert: Alert) -> str:
     """Sends an alert; what came back, in a few words. Raises whatever the channel raises."""
     if channel.kind == "webhook":
         import httpx
 
-        answer = httpx.post(channel.target, json=told.fields(), timeout=10).raise_for_status()
+        answer = httpx.post(channel.target, json=alert.fields(), timeout=10).raise_for_status()
         return f"{answer.status_code} {answer.reason_phrase}"
     if channel.kind == "slack":
         from airflow.providers.slack.hooks.slack_webhook import SlackWebhookHook
 
-        said: Any = SlackWebhookHook(slack_webhook_conn_id=channel.target).send(text=told.text())
-        return f"{said.status_code} {said.body}"
+        reply: Any = SlackWebhookHook(slack_webhook_conn_id=channel.target).send(text=alert.text())
+        return f"{reply.status_code} {reply.body}"
     if channel.kind == "smtp":
         from airflow.providers.smtp.notifications.smtp import SmtpNotifier
 
         to = [address.strip() for address in channel.target.split(",")]
-        SmtpNotifier(to=to, subject=told.subject, html_content=told.text()).notify({})
+        SmtpNotifier(to=to, subject=alert.subject, html_content=alert.text()).notify({})
         return f"the mail server took it for {len(to)} addresses"
     from airflow.providers.pagerduty.hooks.pagerduty_events import PagerdutyEventsHook
 
     hook = PagerdutyEventsHook(pagerduty_events_conn_id=channel.target)
-    answered: Any = hook.send_event(summary=told.text(), severity="error", source="slicewise", dedup_key=told.key)
+    answered: Any = hook.send_event(summary=alert.text(), severity="error", source="slicewise", dedup_key=alert.key)
     return str(answered)
 
 
-def tried(channel: Channel, told: Alert) -> Delivery:
+def send_test(channel: Channel, alert: Alert) -> Delivery:
     """Sends a test alert, and tells what came back or why nothing did, without any address."""
     try:
-        said = tell(channel, told)
+        reply = send(channel, alert)
     except Exception as error:  # noqa: BLE001 - whatever a channel raises is what the test is to show
         return Delivery(
             channel.kind, channel.variable, delivered=False, said=_masked(f"{type(error).__name__}: {error}")
         )
-    return Delivery(channel.kind, channel.variable, delivered=True, said=_masked(said))
+    return Delivery(channel.kind, channel.variable, delivered=True, said=_masked(reply))
 
 
 def _masked(text: str) -> str:
@@ -64,7 +64,7 @@ def _masked(text: str) -> str:
 
 def main() -> int:
     """Exit code 0 where every channel took its alert."""
-    told = matter_alert(
+    alert = matter_alert(
         "alerts",
         "slicewise alerts test",
         "",
@@ -72,9 +72,9 @@ def main() -> int:
         ["this alert was sent to see whether it arrives"],
         runbook_base=Settings.load().runbook_url,
     )
-    found = [tried(channel, told) for channel in channels(os.environ)]
-    sys.stdout.write(json.dumps({"text": told.text(), "channels": [each.to_json() for each in found]}) + "\n")
-    return 0 if all(each.delivered for each in found) else 1
+    send_tests = [send_test(channel, alert) for channel in channels(os.environ)]
+    sys.stdout.write(json.dumps({"text": alert.text(), "channels": [report.to_json() for report in send_tests]}) + "\n")
+    return 0 if all(report.delivered for report in send_tests) else 1
 
 
 if __name__ == "__main__":

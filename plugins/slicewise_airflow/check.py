@@ -29,5 +29,5 @@ class CheckJob(SparkJob):
         super().__init__(job="check", arguments=check_run_arguments, **kwargs)
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:
-        found = judged(reader.report, reader.why)
-        return Failure(failure(found, str(reports(settings))), {**(reader.report or {}), **found.to_json()})
+        verdict = judged(reader.report, reader.why)
+        return Failure(failure(verdict, str(reports(settings))), {**(reader.report or {}), **verdict.to_json()})

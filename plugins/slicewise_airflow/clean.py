@@ -17,12 +17,12 @@ def clean_report(settings: Settings, context: Any, hour: str) -> dict[str, objec
     run = context["dag_run"]
     try:
         with AirflowApi(settings.airflow_url) as api:
-            asked = api.run(run.dag_id, run.run_id).queued_at
-        if asked is None:
+            queued_at = api.run(run.dag_id, run.run_id).queued_at
+        if queued_at is None:
             return None
-        report = run_command("hour", hour, "--asked", asked, "--record", "--json")
+        report = run_command("hour", hour, "--asked", queued_at, "--record", "--json")
     except (SlicewiseError, OSError) as error:  # also a program that is not there: the job needs none of it
-        warning("hour_not_told", hour=hour, error=error.what if isinstance(error, SlicewiseError) else str(error))
+        warning("hour_not_judged", hour=hour, error=error.what if isinstance(error, SlicewiseError) else str(error))
         return None
-    event("hour_told", hour=hour, outcome=report["outcome"], why=report.get("why", ""))
+    event("hour_judged", hour=hour, outcome=report["outcome"], why=report.get("why", ""))
     return report if report["outcome"] == "clean" else None

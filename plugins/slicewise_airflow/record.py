@@ -23,12 +23,12 @@ def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bo
         warning("job_not_recorded", job=job, reason=error.what)
 
 
-def remember(told: Mapping[str, str]) -> None:
+def remember(sent: Mapping[str, str]) -> None:
     """Leaves an alert (its fields) among those of the last day."""
     now_us = SystemClock().now_us()
     try:
         url = Settings.load().redis_url
-        amend_part(url, alerted.PART, lambda text: alerted.remembered(text, told, now_us))
+        amend_part(url, alerted.PART, lambda text: alerted.remembered(text, sent, now_us))
     except SlicewiseError as error:
         warning("alert_not_remembered", reason=error.what)
 

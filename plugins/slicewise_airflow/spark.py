@@ -93,8 +93,8 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         if hour := self.unless_clean(run_of(context)):
             from slicewise_airflow.clean import clean_report
 
-            if found := clean_report(settings, context, hour):
-                return found
+            if told_report := clean_report(settings, context, hour):
+                return told_report
         self.application = str(settings.home / "spark_jobs" / f"{self.job}.py")
         self.application_args = list(self.arguments(run_of(context)))
         self.env_vars = settings.to_env() | {
@@ -124,8 +124,8 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
             raise
         record(settings, self.job, report, ok=True)
         event("job_reported", **(summary(report) | {"job": self.job}))
-        if told := bad_shares(report, settings.bad_percent):
-            page_records(context, told)
+        if shares := bad_shares(report, settings.bad_percent):
+            page_records(context, shares)
         rows = slice_rows(report)
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)
@@ -133,8 +133,8 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002 (other jobs need it)
         """The failure that a job raises and leaves on the page when it ended badly."""
-        told = JobFailed(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
-        return Failure(told, reader.report or {})
+        failed = JobFailed(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
+        return Failure(failed, reader.report or {})
 
     def _classes(self, settings: Settings, context: Any) -> AbstractContextManager[str]:
         """The JVM's option about the archive of classes: the job of every hour leaves it, all others map it.

@@ -75,8 +75,8 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             left = max(0.0, self.deadline_s - time.time())
             await asyncio.sleep(min(self.every_s, left))
         reasons = {"aging": health.aging, "wanting": (*health.starting, *health.warming)}
-        said = {"outcome": watch.outcome, "reasons": list(reasons.get(watch.outcome, health.reasons)), "looks": looks}
-        yield TriggerEvent(said | {"parts": {part: list(each) for part, each in watch.told(health).items()}})
+        outcome = {"outcome": watch.outcome, "reasons": list(reasons.get(watch.outcome, health.reasons)), "looks": looks}
+        yield TriggerEvent(outcome | {"parts": {part: list(each) for part, each in watch.reported(health).items()}})
 
 
 def look(limits: Limits) -> Health:
@@ -93,7 +93,7 @@ def look(limits: Limits) -> Health:
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where its tail alone is
+    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where its real-time lane alone is
     lost, or answers are late, it pages and succeeds at once: answers are right, and the next run ensures all again.
     Where a deployment wants a driver that nobody has started yet it succeeds at once too: the next run starts it."""
 

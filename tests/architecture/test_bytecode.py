@@ -47,10 +47,10 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
     python, env = str(ROOT / ".venvs/platform/bin/python"), {"PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere")}
     script = str(ROOT / "requirements" / "bytecode.py")
     subprocess.run([python, script, "ours", str(module.parent)], env=env, check=True, timeout=60)
-    assert [each.name for each in (module.parent / "__pycache__").iterdir()] == ["edited.cpython-311.pyc"]
+    assert [path.name for path in (module.parent / "__pycache__").iterdir()] == ["edited.cpython-311.pyc"]
     module.write_text("print('new')\n")
     os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
-    told = subprocess.run(
+    done = subprocess.run(
         [python, "-c", "import edited"],
         cwd=module.parent,
         env={},
@@ -59,7 +59,7 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
         check=True,
         timeout=60,
     )
-    assert told.stdout == "new\n"
+    assert done.stdout == "new\n"
 
 
 @pytest.mark.parametrize("place", ["home/me/slicewise", "home/test/mypy/slicewise"])
@@ -76,7 +76,7 @@ def test_where_the_project_stands_leaves_no_package_out(place: str, tmp_path: Pa
     )
     python = str(ROOT / ".venvs/platform/bin/python")
     subprocess.run([python, "-c", text], check=True, timeout=60)
-    compiled = sorted(each.name.partition(".")[0] for each in site.rglob("*.pyc"))
+    compiled = sorted(path.name.partition(".")[0] for path in site.rglob("*.pyc"))
     assert compiled == ["_plr", "core"]
 
 

@@ -26,7 +26,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 }
 """Below include/slicewise: the rooms that an extra makes run."""
 AIRFLOW = ("dags", "plugins", "include/slicewise/local/servers", f"include/slicewise/{STORE}/status.py")
-"""What Airflow imports; of the store its state alone, which redis-py reads without hiredis."""
+"""Folders that Airflow imports; of the store its state alone, which redis-py reads without hiredis."""
 JUDGED = ("checks/report/page.py", "checks/report/unmade.py")
 """The check's pages, which the platform shows too."""
 CARRIED = {"py4j": "pyspark"}
@@ -48,19 +48,19 @@ LOCKS = {
 
 def requirements(extra: str) -> list[Requirement]:
     """Requirements of an extra, with those of the extras that it includes; "": of the base."""
-    found = []
+    results = []
     for text in OPTIONAL[extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(text)
         if requirement.name == PROJECT["name"]:
-            found += [each for name in sorted(requirement.extras) for each in requirements(name)]
+            results += [needed for name in sorted(requirement.extras) for needed in requirements(name)]
         else:
-            found.append(requirement)
-    return found
+            results.append(requirement)
+    return results
 
 
 def modules(extra: str) -> set[str]:
     """Modules as which the distributions of an extra are imported."""
-    names = {each.name for each in requirements(extra)} - NOT_IMPORTED.keys()
+    names = {requirement.name for requirement in requirements(extra)} - NOT_IMPORTED.keys()
     return {"airflow" if name.startswith("apache-airflow") else MODULES.get(name, name) for name in names}
 
 
@@ -68,21 +68,21 @@ def imported(*places: Path) -> set[str]:
     """Third-party packages that files and folders import at any time."""
     files = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
     assert all(place.exists() for place in places)
-    names = {each.name.partition(".")[0] for path in files for each in imports_of(path)}
+    names = {statement.name.partition(".")[0] for path in files for statement in imports_of(path)}
     return names - sys.stdlib_module_names - {"slicewise", "slicewise_airflow"}
 
 
 def places(extra: str) -> list[Path]:
     if extra == "airflow":
-        return [ROOT / each for each in AIRFLOW]
-    own = [PACKAGE / each for each in ROOMS[extra]]
-    return own + [PACKAGE / each for each in JUDGED] if extra == "platform" else own
+        return [ROOT / path for path in AIRFLOW]
+    own = [PACKAGE / path for path in ROOMS[extra]]
+    return own + [PACKAGE / path for path in JUDGED] if extra == "platform" else own
 
 
 def pins(lock: str) -> dict[str, str]:
     text = (ROOT / lock).read_text(encoding="utf-8")
-    found = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([^\s\\;]+)", text, re.MULTILINE)
-    return {canonicalize_name(name): version for name, version in found}
+    result = re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([^\s\\;]+)", text, re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in result}
 
 
 def test_the_base_names_what_no_extra_brings() -> None:
@@ -93,8 +93,8 @@ def test_the_base_names_what_no_extra_brings() -> None:
 
 def test_the_base_evaluates_and_checks() -> None:
     """The rooms of `sw.evaluate` and `slicewise check` within those of extras: what they import is of the base."""
-    evaluate = [PACKAGE / "training" / each for each in ("evaluate.py", "answering", "tables", "archive.py")]
-    commands = [PACKAGE / "cli" / each for each in ("__init__.py", "cases.py", "define/check.py", "define/init.py")]
+    evaluate = [PACKAGE / "training" / name for name in ("evaluate.py", "answering", "tables", "archive.py")]
+    commands = [PACKAGE / "cli" / name for name in ("__init__.py", "cases.py", "define/check.py", "define/init.py")]
     assert imported(*evaluate, *commands) <= extras.BASE
 
 
@@ -102,7 +102,7 @@ def test_the_base_evaluates_and_checks() -> None:
 def test_an_extra_names_what_its_rooms_import(extra: str) -> None:
     wanted = imported(*places(extra)) - extras.BASE
     named = modules(extra) - extras.BASE
-    assert {CARRIED.get(each, each) for each in wanted} == named
+    assert {CARRIED.get(package, package) for package in wanted} == named
 
 
 @pytest.mark.parametrize("extra", sorted(OPTIONAL))
@@ -115,16 +115,16 @@ def test_a_missing_package_is_told_by_its_extra(extra: str) -> None:
 def test_a_lock_lies_within_the_bounds_of_its_extras(lock: str, extra: str) -> None:
     locked = pins(lock)
     outside = [
-        f"{each} is {locked.get(canonicalize_name(each.name), 'not there')}"
-        for each in requirements(extra)
-        if not each.specifier.contains(locked.get(canonicalize_name(each.name), "0"))
+        f"{requirement} is {locked.get(canonicalize_name(requirement.name), 'not there')}"
+        for requirement in requirements(extra)
+        if not requirement.specifier.contains(locked.get(canonicalize_name(requirement.name), "0"))
     ]
     assert not outside
-    assert {each for names in LOCKS.values() for each in names} == {"", *OPTIONAL}
+    assert {name for names in LOCKS.values() for name in names} == {"", *OPTIONAL}
 
 
 def test_every_bound_has_two_ends() -> None:
     for extra in ("", *OPTIONAL):
-        for each in requirements(extra):
-            kinds = {part.operator for part in each.specifier}
-            assert kinds in ({">=", "<"}, {"=="}), str(each)
+        for requirement in requirements(extra):
+            kinds = {part.operator for part in requirement.specifier}
+            assert kinds in ({">=", "<"}, {"=="}), str(requirement)

@@ -46,11 +46,11 @@ def test_every_part_of_the_package_stands_in_the_table() -> None:
 
 def test_left_is_imported_by_right_and_never_back() -> None:
     broken = [
-        f"{found.path.relative_to(ROOT)}:{found.line} imports {found.name}"
+        f"{imported.path.relative_to(ROOT)}:{imported.line} imports {imported.name}"
         for path in python_files("include/slicewise")
         if (own := _own_part(path)) is not None
-        for found in imports_of(path)
-        if (other := part_of(found.name)) is not None and breaks_table(own, other)
+        for imported in imports_of(path)
+        if (other := part_of(imported.name)) is not None and breaks_table(own, other)
     ]
     assert not broken, "\n".join(broken)
 
@@ -59,21 +59,21 @@ def test_left_is_imported_by_right_and_never_back() -> None:
 def test_a_package_is_imported_only_where_the_table_says(package: str) -> None:
     allowed = tuple(ROOT / place for place in ONLY_IN[package])
     broken = [
-        f"{found.path.relative_to(ROOT)}:{found.line} imports {found.name}"
+        f"{imported.path.relative_to(ROOT)}:{imported.line} imports {imported.name}"
         for path in python_files("include", "dags", "plugins", "spark_jobs", "benchmarks", "examples")
         if not any(path.is_relative_to(place) for place in allowed)
-        for found in imports_of(path)
-        if found.name.split(".")[0] == package
+        for imported in imports_of(path)
+        if imported.name.split(".")[0] == package
     ]
     assert not broken, "\n".join(broken)
 
 
 def test_dag_files_import_nothing_heavy_at_module_level() -> None:
     broken = [
-        f"{found.path.relative_to(ROOT)}:{found.line} imports {found.name}"
+        f"{imported.path.relative_to(ROOT)}:{imported.line} imports {imported.name}"
         for path in python_files("dags", "plugins")
-        for found in imports_of(path)
-        if found.at_module_level and found.name.split(".")[0] in HEAVY
+        for imported in imports_of(path)
+        if imported.at_module_level and imported.name.split(".")[0] in HEAVY
     ]
     assert not broken, "\n".join(broken)
 

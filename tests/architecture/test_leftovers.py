@@ -14,8 +14,8 @@ from tests.support.platform import leftovers
 def orphan(run: str) -> psutil.Process:
     """A process that outlived the one that started it."""
     env = {**os.environ, leftovers.VARIABLE: run}
-    said = subprocess.run(["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], env=env, capture_output=True, check=True)
-    return psutil.Process(int(said.stdout))
+    done = subprocess.run(["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], env=env, capture_output=True, check=True)
+    return psutil.Process(int(done.stdout))
 
 
 def test_what_a_run_left_is_ended_and_what_another_left_is_not() -> None:

@@ -65,8 +65,8 @@ def test_this_machine_has_all() -> None:
 
 
 def test_who_may_not_install_packages_is_told_which_and_how(bare: dict[str, str]) -> None:
-    for name, told in (("id", "1000"), ("apt-get", "")):
-        (Path(bare["PATH"]) / name).write_text(f"#!/bin/sh\necho {told}\n")
+    for name, output in (("id", "1000"), ("apt-get", "")):
+        (Path(bare["PATH"]) / name).write_text(f"#!/bin/sh\necho {output}\n")
         (Path(bare["PATH"]) / name).chmod(0o755)
     command = ["/bin/bash", str(ROOT / "requirements" / "packages.sh"), "make:make", "promtool:prometheus", "sh:dash"]
     done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False, timeout=30)
@@ -76,9 +76,9 @@ def test_who_may_not_install_packages_is_told_which_and_how(bare: dict[str, str]
 
 
 def test_help_lists_every_target_that_people_call() -> None:
-    told = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
     for target in ("run", "down", "status", "clean", "setup", "test", "test-fast", "test-cluster", "lint", "lock"):
-        assert f"make {target} " in told
+        assert f"make {target} " in output
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ def readers_alone(tmp_path: Path) -> tuple[Path, str]:
     (folder / site).mkdir(parents=True)
     (folder / site / "pyspark").symlink_to(ROOT / site / "pyspark")
     (folder / "told.mk").write_text("told:\n\t@echo $(SPARK_STAMP) $(SPARK_JARS) $(TOOLS_STAMP) $(READER_JAR)\n")
-    told = subprocess.run(
+    done = subprocess.run(
         ["make", "-s", "-C", str(folder), "-f", "Makefile", "-f", "told.mk", "told"],
         capture_output=True,
         text=True,
         check=True,
     )
-    *made, target = told.stdout.split()
+    *made, target = done.stdout.split()
     for stamp in reversed(made):  # the tools first: all others are made of them
         (folder / stamp).parent.mkdir(parents=True, exist_ok=True)
         (folder / stamp).touch()
@@ -144,7 +144,7 @@ def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_
         check=True,
     )
     assert "io/slicewise/records/" in listed.stdout
-    assert sorted(each.name for each in (folder / ".jars").iterdir()) == ["spark"]
+    assert sorted(path.name for path in (folder / ".jars").iterdir()) == ["spark"]
 
 
 @pytest.fixture
@@ -170,9 +170,9 @@ def test_tests_that_fail_in_one_environment_do_not_hide_those_of_the_next(three_
         check=False,
         timeout=30,
     )
-    asked = {each: (three_environments / each).read_text() for each in ("airflow", "platform", "spark")}
-    assert all(words.split()[-1] == "tests" for words in asked.values()), asked
-    assert "-n 2" in asked["platform"]
+    words_of = {environment: (three_environments / environment).read_text() for environment in ("airflow", "platform", "spark")}
+    assert all(words.split()[-1] == "tests" for words in words_of.values()), words_of
+    assert "-n 2" in words_of["platform"]
     assert done.returncode != 0
     assert "failed of: platform (" in done.stdout
 

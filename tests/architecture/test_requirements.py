@@ -44,13 +44,13 @@ def test_a_promised_package_is_pinned_with_hashes_where_it_runs(name: str) -> No
 @pytest.mark.parametrize("name", sorted(USED))
 def test_a_promised_package_is_imported(name: str) -> None:
     _, module, folders = USED[name]
-    found = [
-        f"{each.path.relative_to(ROOT)}:{each.line}"
+    results = [
+        f"{imported.path.relative_to(ROOT)}:{imported.line}"
         for path in python_files(*folders)
-        for each in imports_of(path)
-        if each.name == module or each.name.startswith(f"{module}.")
+        for imported in imports_of(path)
+        if imported.name == module or imported.name.startswith(f"{module}.")
     ]
-    assert found, f"nothing below {folders} imports {module}"
+    assert results, f"nothing below {folders} imports {module}"
 
 
 def test_pyspark_and_the_spark_provider_never_share_an_environment() -> None:

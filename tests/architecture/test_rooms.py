@@ -51,30 +51,30 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     """The members of one circle, the first of them twice; none if there is none."""
     try:
         TopologicalSorter(graph).prepare()
-    except CycleError as found:
-        members: list[str] = found.args[1]
+    except CycleError as error:
+        members: list[str] = error.args[1]
         return members
     return []
 
 
 def reached(graph: dict[str, set[str]], start: str) -> set[str]:
     """All that is imported from here on, by whatever way."""
-    found: set[str] = set()
+    result: set[str] = set()
     ahead = [*graph[start]]
     while ahead:
         module = ahead.pop()
-        if module not in found:
-            found.add(module)
+        if module not in result:
+            result.add(module)
             ahead.extend(graph.get(module, ()))
-    return found
+    return result
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     """Files that import each other, by whatever way: the members of each circle."""
     ways = {module: reached(graph, module) for module in graph}
     members = {module: {other for other in ways[module] if module in ways.get(other, ())} for module in graph}
-    found = {frozenset(some) for some in members.values() if some}
-    return sorted(map(set, found), key=sorted)
+    results = {frozenset(some) for some in members.values() if some}
+    return sorted(map(set, results), key=sorted)
 
 
 def test_a_circle_is_found() -> None:
@@ -87,17 +87,17 @@ def test_a_circle_is_found() -> None:
 def test_an_import_for_type_checkers_alone_is_an_arrow_too(tmp_path: Path) -> None:
     file = tmp_path / "some.py"
     file.write_text("import json\nif TYPE_CHECKING:\n    from slicewise import clock\nelse:\n    import csv\n")
-    assert [found.name for found in imports_of(file)] == ["json"]
-    assert [found.name for found in imports_of(file, for_types=True)] == ["json", "slicewise.clock", "csv"]
+    assert [imported.name for imported in imports_of(file)] == ["json"]
+    assert [imported.name for imported in imports_of(file, for_types=True)] == ["json", "slicewise.clock", "csv"]
 
 
 def test_no_files_need_each_other_for_their_types_either() -> None:
     graph = arrows(for_types=True)
     graph["slicewise"] = set()  # the door of all doors, which shows type checkers everything
-    found = circles(graph)
-    left = [members for members in found if not any(members <= known for known in CIRCLES_OF_TYPES)]
+    result = circles(graph)
+    left = [members for members in result if not any(members <= known for known in CIRCLES_OF_TYPES)]
     assert not left, "\n".join(", ".join(sorted(members)) for members in left)
-    gone = [known for known in CIRCLES_OF_TYPES if not any(members <= known for members in found)]
+    gone = [known for known in CIRCLES_OF_TYPES if not any(members <= known for members in result)]
     assert not gone, f"these are cut, and leave the list: {gone}"
 
 
@@ -115,18 +115,18 @@ def test_no_rooms_import_each_other_in_a_circle(depth: int) -> None:
     graph: dict[str, set[str]] = {}
     for module, targets in arrows().items():
         if module != "slicewise":  # the door of all doors
-            graph.setdefault(room(module), set()).update({room(each) for each in targets} - {room(module)})
+            graph.setdefault(room(module), set()).update({room(target) for target in targets} - {room(module)})
     assert not circle(graph)
 
 
 def test_every_room_within_a_room_stands_in_the_table() -> None:
-    found: dict[str, set[str]] = {}
+    results: dict[str, set[str]] = {}
     for folder in FOLDERS:
         name = folder.relative_to(PACKAGE).as_posix()
         if "/" in name:
             above, _, own = name.rpartition("/")
-            found.setdefault(above, set()).add(own)
-    assert found == {above: set(rooms) for above, rooms in ROOMS.items()}
+            results.setdefault(above, set()).add(own)
+    assert results == {above: set(rooms) for above, rooms in ROOMS.items()}
 
 
 @pytest.mark.parametrize("above", sorted(ROOMS))
@@ -146,7 +146,7 @@ def test_within_a_room_left_is_imported_by_right_and_never_back(above: str) -> N
     assert not broken, "\n".join(broken)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda each: each.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_folder_says_what_it_is_for_and_holds_few_modules(folder: Path) -> None:
     door = folder / "__init__.py"
     assert door.is_file(), "a room without a door"
@@ -155,10 +155,10 @@ def test_a_folder_says_what_it_is_for_and_holds_few_modules(folder: Path) -> Non
     assert len(modules) <= MOST_MODULES, modules
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda each: each.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_four_siblings_share_a_prefix(folder: Path) -> None:
-    found = Counter(path.stem.partition("_")[0] for path in folder.glob("*_*.py") if path.stem != "__init__")
-    assert not [prefix for prefix, count in found.items() if count >= 4 and prefix]
+    counts = Counter(path.stem.partition("_")[0] for path in folder.glob("*_*.py") if path.stem != "__init__")
+    assert not [prefix for prefix, count in counts.items() if count >= 4 and prefix]
 
 
 def test_folders_of_tests_hold_few_modules_too() -> None:
@@ -167,7 +167,7 @@ def test_folders_of_tests_hold_few_modules_too() -> None:
 
 
 def test_only_windows_and_the_planner_ask_what_kind_a_window_is() -> None:
-    asked = []
+    branches = []
     for path in python_files("include/slicewise"):
         if path.parent in (PACKAGE / "windows", PACKAGE / "features" / "plan"):
             continue
@@ -183,8 +183,26 @@ def test_only_windows_and_the_planner_ask_what_kind_a_window_is() -> None:
                 if isinstance(subject, ast.Attribute) and subject.attr == "kind":
                     text = ast.unparse(subject)
                     if text.endswith(("window.kind", "w.kind")):
-                        asked.append(f"{path.relative_to(ROOT)}:{subject.lineno} {text}")
-    assert not asked, "a window answers by a method: " + "; ".join(asked)
+                        branches.append(f"{path.relative_to(ROOT)}:{subject.lineno} {text}")
+    assert not branches, "a window answers by a method: " + "; ".join(branches)
+
+
+def test_only_the_planner_asks_a_unit_by_its_event_list() -> None:
+    asked = []
+    for path in python_files("include/slicewise"):
+        if path.parent == PACKAGE / "features" / "plan":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            subjects: list[ast.expr] = []
+            if isinstance(node, ast.Compare):
+                subjects = [node.left, *node.comparators]
+            elif isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+                subjects = [node.test]
+            elif isinstance(node, ast.BoolOp):
+                subjects = node.values
+            results = [subject for subject in subjects if isinstance(subject, ast.Attribute) and subject.attr == "event_list"]
+            asked += [f"{path.relative_to(ROOT)}:{each.lineno}" for each in results]
+    assert not asked, "isinstance of SliceUnit or ListUnit tells them apart: " + "; ".join(asked)
 
 
 def doors_of(folder: Path) -> tuple[str, ...]:

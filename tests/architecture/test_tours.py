@@ -94,9 +94,9 @@ def test_a_read_enters_few_files(tour: Tour) -> None:
 
 
 def test_a_read_climbs_seldom(tour: Tour) -> None:
-    found = tour.climbs()
-    print("\n".join(found))
-    assert len(found) <= MOST_CLIMBS, found
+    climbs = tour.climbs()
+    print("\n".join(climbs))
+    assert len(climbs) <= MOST_CLIMBS, climbs
 
 
 def test_a_call_of_what_imports_the_caller_is_a_climb() -> None:

@@ -32,16 +32,16 @@ VERSIONS = kept.versions()
 Kept = Mapping[str, Any]
 
 
-@pytest.fixture(params=VERSIONS, ids=[each.name for each in VERSIONS])
+@pytest.fixture(params=VERSIONS, ids=[version.name for version in VERSIONS])
 def folder(request: pytest.FixtureRequest) -> Path:
-    found: Path = request.param
-    return found
+    path: Path = request.param
+    return path
 
 
 @pytest.fixture
 def answers(folder: Path) -> Kept:
-    found: Kept = kept.read_json(folder / kept.ANSWERS)
-    return found
+    result: Kept = kept.read_json(folder / kept.ANSWERS)
+    return result
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def test_a_deployment_is_read_written_and_planned_again_as_it_was(folder: Path, 
     text = (folder / kept.DEPLOYMENT).read_text().rstrip("\n")
     assert deployment.to_json() == text
     again = deployment_of(folder / kept.DEFINITIONS)
-    stands = {each.storage_fingerprint: each.definition_fingerprint for each in deployment.units}
-    assert {each.storage_fingerprint: each.definition_fingerprint for each in again.units} == stands
-    assert [each.fingerprint for each in again.leaderboards] == [each.fingerprint for each in deployment.leaderboards]
+    definitions = {unit.storage_fingerprint: unit.definition_fingerprint for unit in deployment.units}
+    assert {unit.storage_fingerprint: unit.definition_fingerprint for unit in again.units} == definitions
+    assert [leaderboard.fingerprint for leaderboard in again.leaderboards] == [leaderboard.fingerprint for leaderboard in deployment.leaderboards]
     assert (again.to_json(), again.digest) == (text, deployment.digest)
 
 
@@ -76,35 +76,35 @@ def test_every_kind_of_key_field_and_claim_is_kept(folder: Path) -> None:
     hashes = {key: dict(contents) for key, kind, contents in entries if kind == "hash"}
     hot = {name.split(b":")[0] for key, fields in hashes.items() if key.endswith(b":hot") for name in fields}
     days = {name.split(b":")[0] for key, fields in hashes.items() if b":day:" in key for name in fields}
-    marks = {name.split(b":")[0] for name in hashes[b"sw:marks:{0}"]}
+    metadata = {name.split(b":")[0] for name in hashes[b"sw:marks:{0}"]}
     assert hot >= {b"l", b"r", b"q", b"m", b"t"}
     assert days >= {b"c", b"d", b"h", b"p"}
-    assert marks >= {b"generation", b"epoch", b"units", b"g", b"s", b"y", b"a", b"t", b"e", b"h", b"k"}
+    assert metadata >= {b"generation", b"epoch", b"units", b"g", b"s", b"y", b"a", b"t", b"e", b"h", b"k"}
 
 
 def test_a_store_answers_as_it_did(folder: Path, answers: Kept, deployment: Deployment, own_redis: RedisServer) -> None:
     assert kept.restore(own_redis.operator_url, (folder / kept.STORE).read_bytes()) > 0
     with open_store(own_redis.url) as store:
-        marks = store.run(ReadMetadata())
-        assert store.run(ReadManifest(marks.units)) == deployment.to_json()
+        metadata = store.run(ReadMetadata())
+        assert store.run(ReadManifest(metadata.units)) == deployment.to_json()
     compared = 0
-    for each in answers["answers"]:
-        found = ask(own_redis.url, each["refs"], each["entities"], each["clock_us"], each["at_us"])
-        assert json.loads(json.dumps(found)) == each["results"], (each["refs"][0], each["clock_us"], each["at_us"])
-        compared += len(found) * len(each["refs"])
+    for reply in answers["answers"]:
+        answer = ask(own_redis.url, reply["refs"], reply["entities"], reply["clock_us"], reply["at_us"])
+        assert json.loads(json.dumps(answer)) == reply["results"], (reply["refs"][0], reply["clock_us"], reply["at_us"])
+        compared += len(answer) * len(reply["refs"])
     assert board(own_redis.url, "top_songs") == answers["board"]
     print(f"{compared} values of {folder.name}")
     # all that was known is asked for, of views that stand in the definitions
-    assert {ref for each in answers["answers"] for ref in each["refs"]} == {
+    assert {ref for reply in answers["answers"] for ref in reply["refs"]} == {
         ref for view in deployment.views for ref in refs_of(deployment, view)
     }
-    past = [each for each in answers["answers"] if each["at_us"] and each["refs"][0].startswith("listening:")]
+    past = [reply for reply in answers["answers"] if reply["at_us"] and reply["refs"][0].startswith("listening:")]
     with serving(own_redis.url) as address, HttpClient(address, timeout_s=60) as client:
-        for each in past:
+        for earlier_answer in past:
             # what was served then names events that the store holds
-            token = each["results"][0]["token"]
-            served = client.get(each["refs"], each["entities"], each["at_us"], min_token=token)
-            for result, then in zip(served.results, each["results"], strict=True):
+            token = earlier_answer["results"][0]["token"]
+            served = client.get(earlier_answer["refs"], earlier_answer["entities"], earlier_answer["at_us"], min_token=token)
+            for result, then in zip(served.results, earlier_answer["results"], strict=True):
                 assert kept.bits(result.values) == then["values"]
                 assert result.token == then["token"]
 
@@ -115,31 +115,31 @@ def test_totals_of_days_and_of_five_days_are_read(
 ) -> None:
     """A total that is not known is passed over in favour of hours: here there are none."""
     kept.restore(own_redis.operator_url, (folder / kept.STORE).read_bytes())
-    removed, stands = 0, False
+    removed, left_any = 0, False
     with redis.Redis.from_url(own_redis.operator_url) as client:
         for key in client.scan_iter(b"*:day:202405*"):
             names = list(client.hkeys(key))
             if key[-2:] >= b"20":
                 continue  # days that shorter windows share
-            stands |= left in names
+            left_any |= left in names
             old = [name for name in names if name.startswith(gone)]
             removed += client.hdel(key, *old) if old else 0
     assert removed
-    assert stands
+    assert left_any
     compared = 0
-    for each in answers["answers"]:
-        asked = [(i, ref) for i, ref in enumerate(each["refs"]) if ref.endswith("_20d")]
-        if asked:
-            found = ask(own_redis.url, [ref for _, ref in asked], each["entities"], each["clock_us"], each["at_us"])
-            then = [[result["values"][i] for i, _ in asked] for result in each["results"]]
-            assert [result["values"] for result in found] == then
-            compared += len(found)
+    for reply in answers["answers"]:
+        fields_20d = [(i, ref) for i, ref in enumerate(reply["refs"]) if ref.endswith("_20d")]
+        if fields_20d:
+            answer = ask(own_redis.url, [ref for _, ref in fields_20d], reply["entities"], reply["clock_us"], reply["at_us"])
+            then = [[result["values"][i] for i, _ in fields_20d] for result in reply["results"]]
+            assert [result["values"] for result in answer] == then
+            compared += len(answer)
     assert compared
 
 
 def test_tokens_say_what_they_said(answers: Kept) -> None:
-    for each in answers["answers"]:
-        for result in each["results"]:
+    for answer in answers["answers"]:
+        for result in answer["results"]:
             assert parsed(result["token"]) == result["says"]
 
 
@@ -148,9 +148,9 @@ def test_training_sets_are_built_again_to_the_same_bytes(
 ) -> None:
     catalog = kept.open_archive(folder / kept.ARCHIVE, tmp_path, answers["catalog"])
     archive = IcebergArchive(catalog, "", ManualClock(0))
-    found = sorted(training.glob(f"*{SUFFIX}"))
-    assert len(found) == 10
-    for path in found:
+    result = sorted(training.glob(f"*{SUFFIX}"))
+    assert len(result) == 10
+    for path in result:
         table = path.with_name(path.name.removesuffix(SUFFIX) + ".parquet")
         manifest, spine = Manifest.read(path), beside(table, SPINE_SUFFIX)
         assert manifest.to_json() == path.read_text()
@@ -179,8 +179,8 @@ def test_what_was_served_is_what_is_trained_on(training: Path, answers: Kept) ->
     """The fixtures agree with each other: the values by a token are those that were answered with it."""
     for view in ("listening", "sketches", "exact", "once", "ever"):
         rows = pq.read_table(training / f"{view}_token.parquet").to_pylist()
-        own = [each for each in answers["answers"] if each["refs"][0].startswith(f"{view}:")]
-        served = [(each["refs"], result["values"]) for each in own for result in each["results"]]
+        own = [answer for answer in answers["answers"] if answer["refs"][0].startswith(f"{view}:")]
+        served = [(answer["refs"], result["values"]) for answer in own for result in answer["results"]]
         assert len(rows) == len(served)
         for row, (refs, values) in zip(rows, served, strict=True):
             assert [_plain(kept.bits(row[ref])) for ref in refs] == [_plain(value) for value in values]
@@ -190,4 +190,4 @@ def _plain(value: Any) -> Any:
     """A struct's fields as the API orders them."""
     if isinstance(value, dict) and "object" in value:
         return {"object": sorted(_plain(value["object"]))}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+    return [_plain(item) for item in value] if isinstance(value, list) else value

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Bench:
-    """A store with its marks, one deployed unit, and a way to open further connections."""
+    """A store with its metadata, one deployed unit, and a way to open further connections."""
 
     connect: Callable[[], Store]
     store: Store
@@ -47,7 +47,7 @@ class Bench:
     def deploy(self, store: Store, *units: StoreUnit, **known: object) -> StoreDeployment:
         """Deploys these units beside nothing else; its digest is new."""
         deployment = StoreDeployment(uuid.uuid4().hex, units)
-        store.run(Deploy(deployment, store.run(ReadMetadata()).epoch, **known))  # type: ignore[arg-type]
+        store.run(Deploy(deployment, store.run(ReadMetadata()).deployment_version, **known))  # type: ignore[arg-type]
         return deployment
 
 
@@ -56,7 +56,7 @@ def racing(store: Store, steps: Steps[T], race: Callable[[Sequence[Command]], No
 
     def run(commands: Sequence[Command]) -> list[Any]:
         replies = store.node.run(commands)
-        race([each.command if isinstance(each, On) else each for each in commands])
+        race([command.command if isinstance(command, On) else command for command in commands])
         return replies
 
     return drive(steps, run)
@@ -66,7 +66,7 @@ class AnyNodes(Nodes):
     """Two nodes whose keys a test may also read and write by themselves: their tags say where they are."""
 
     def run(self, commands: Sequence[Any]) -> list[Any]:
-        return super().run([each if isinstance(each, On) else On(self._of(each), each) for each in commands])
+        return super().run([command if isinstance(command, On) else On(self._of(command), command) for command in commands])
 
     def _of(self, command: Command) -> int:
         key = command.keys[0].key if isinstance(command, Change) else getattr(command, "key", b"{}")
@@ -119,8 +119,8 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         servers = [MemoryServer(SystemClock(), name=f"memory {n}") for n in (1, 2)]
 
         def empty() -> None:
-            for each in servers:
-                each.flush()
+            for node in servers:
+                node.flush()
 
         def open_one() -> Store:
             return two_in_memory(servers)
@@ -129,12 +129,12 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
         both: Sequence[RedisServer] = request.getfixturevalue("contract_two_redis")
 
         def empty() -> None:
-            for each in both:
-                with redis.Redis.from_url(each.operator_url) as client:
+            for node in both:
+                with redis.Redis.from_url(node.operator_url) as client:
                     client.flushall()
 
         def open_one() -> Store:
-            store = open_store(",".join(each.url for each in both))
+            store = open_store(",".join(node.url for node in both))
             assert isinstance(store.node, Nodes)
             return Store(AnyNodes(store.node.nodes))
 

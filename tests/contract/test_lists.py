@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from slicewise.errors import EpochSuperseded, GapRefused, StoreUnavailable
+from slicewise.errors import DeploymentSuperseded, GapRefused, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.committed import AdvanceCommitted
@@ -21,8 +21,8 @@ from tests.contract.conftest import Bench, node_with, racing
 from tests.support.stores.stored import (
     Event,
     StoreUnit,
-    cover,
-    guards_of,
+    offset_vector,
+    applied_offsets_of,
     list_batch,
     list_unit,
     listed,
@@ -72,7 +72,7 @@ def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -
             reached = max(reached, end)
     for entity in range(5):
         assert seen(bench, unit, entity) == of(events, entity)
-        assert guards_of(read_list(bench.store, unit, entity)[1]) == {0: of(events, entity)[-1][1]}
+        assert applied_offsets_of(read_list(bench.store, unit, entity)[1]) == {0: of(events, entity)[-1][1]}
 
 
 def test_members_stand_in_the_total_order_and_a_range_has_both_its_ends(bench: Bench) -> None:
@@ -92,12 +92,12 @@ def test_members_stand_in_the_total_order_and_a_range_has_both_its_ends(bench: B
     ]
 
 
-def test_the_backfill_brings_what_lies_below_the_start_cover_and_moves_no_guard(bench: Bench) -> None:
-    #  offsets  0 1 2 | 3 4      ledger at 3 when the list is deployed
+def test_the_backfill_brings_what_lies_below_the_start_offsets_and_moves_no_applied_offset(bench: Bench) -> None:
+    #  offsets  0 1 2 | 3 4      committed offsets at 3 when the list is deployed
     events = [Event(1, bench.hour_us + o, 0, o) for o in range(5)]
     bench.store.run(
         AdvanceCommitted(
-            cover(), cover(3), bench.store.run(ReadMetadata()).epoch, bench.store.run(ReadMetadata()).units
+            offset_vector(), offset_vector(3), bench.store.run(ReadMetadata()).deployment_version, bench.store.run(ReadMetadata()).units
         )
     )
     unit = list_unit(RANGE)
@@ -106,11 +106,11 @@ def test_the_backfill_brings_what_lies_below_the_start_cover_and_moves_no_guard(
     outcome = bench.store.run(AddToList(list_batch(unit, events)))
     assert (outcome.applied, outcome.compacted) == (2, 3)
     for _ in range(2):
-        bench.store.run(AddToList(list_batch(unit, events[:3], fill=cover(3))))
+        bench.store.run(AddToList(list_batch(unit, events[:3], fill=offset_vector(3))))
     with pytest.raises(GapRefused):
-        bench.store.run(AddToList(list_batch(unit, events[:4], fill=cover(4))))
+        bench.store.run(AddToList(list_batch(unit, events[:4], fill=offset_vector(4))))
     assert seen(bench, unit) == of(events, 1)
-    assert guards_of(read_list(bench.store, unit, 1)[1]) == {0: 4}
+    assert applied_offsets_of(read_list(bench.store, unit, 1)[1]) == {0: 4}
 
 
 def test_what_is_too_old_for_every_window_is_trimmed_and_the_mark_says_so(bench: Bench) -> None:
@@ -119,7 +119,7 @@ def test_what_is_too_old_for_every_window_is_trimmed_and_the_mark_says_so(bench:
     bench.store.run(AddToList(list_batch(unit, [Event(1, young, 0, 0)])))
     bench.store.run(AddToList(list_batch(unit, [Event(1, old, 0, 1)])))
     reply = read_list(bench.store, unit, 1)[1]
-    assert (listed(reply), low_of(reply), guards_of(reply)) == ([(0, 0)], (old, 1), {0: 1})
+    assert (listed(reply), low_of(reply), applied_offsets_of(reply)) == ([(0, 0)], (old, 1), {0: 1})
 
 
 def test_a_list_that_nothing_can_reach_is_not_made(bench: Bench) -> None:
@@ -151,14 +151,14 @@ def test_a_member_goes_only_when_neither_time_nor_rows_need_it(bench: Bench) -> 
     assert (sorted(listed(reply)), low_of(reply)) == ([(0, 2), (0, 3), (0, 4)], (times[1], 1))
 
 
-def test_a_late_event_below_the_low_water_mark_is_not_added_and_is_known(bench: Bench) -> None:
+def test_a_late_event_below_the_low_water_mark_is_not_added_and_is_already_applied(bench: Bench) -> None:
     unit, now = deployed(bench, ROWS), bench.store.run(ReadTime())
     bench.store.run(AddToList(list_batch(unit, [Event(1, now - d * DAY_US, 0, 9 - d) for d in (5, 4, 3, 2)])))
     mark = low_of(read_list(bench.store, unit, 1)[1])
     outcome = bench.store.run(AddToList(list_batch(unit, [Event(1, now - 6 * DAY_US, 0, 20)])))
     reply = read_list(bench.store, unit, 1)[1]
     assert (outcome.applied, outcome.expired) == (0, 1)
-    assert (low_of(reply), guards_of(reply), len(listed(reply))) == (mark, {0: 20}, 3)
+    assert (low_of(reply), applied_offsets_of(reply), len(listed(reply))) == (mark, {0: 20}, 3)
 
 
 def test_a_full_list_loses_its_oldest_and_says_how_many(bench: Bench) -> None:
@@ -189,7 +189,7 @@ def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
             other.run(AddToList(list_batch(unit, events[:4])))
 
     outcome = racing(bench.store, bench.store.steps(AddToList(list_batch(unit, events))), race)
-    assert (outcome.misses, outcome.known, outcome.applied) == (1, 4, 2)
+    assert (outcome.misses, outcome.already_applied, outcome.applied) == (1, 4, 2)
     assert seen(bench, unit) == of(events, 1)
 
 
@@ -214,9 +214,9 @@ def test_lists_expire_by_their_newest_event_and_those_of_rows_never(bench: Bench
     bench.deploy(bench.store, ranges, last)
     for unit in (ranges, last):
         bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 0)])))
-    found = {unit.storage_fingerprint: expiries(bench, unit) for unit in (ranges, last)}
+    results = {unit.storage_fingerprint: expiries(bench, unit) for unit in (ranges, last)}
     reached = -((bench.hour_us + 1 + RANGE.range_us) // -1_000_000) + LIST_SLACK_S
-    assert found == {"00000000000000e1": (reached, reached), "00000000000000e2": (None, None)}
+    assert results == {"00000000000000e1": (reached, reached), "00000000000000e2": (None, None)}
 
 
 def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
@@ -225,7 +225,7 @@ def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
     from slicewise.stores.online.redis.adapter import RedisNode
     from tests.support.stores.stored import tag
 
-    names = (unit.storage_fingerprint, bench.store.generation)
+    names = (unit.storage_fingerprint, bench.store.store_id)
     both = (
         keys.list_key(names[1], tag(1), names[0]),
         keys.members_key(names[1], tag(1), names[0]),
@@ -236,39 +236,39 @@ def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
     else:
         assert isinstance(node, MemoryNode)
         at = [node.server.hashes[both[0]].expiry or -1, node.server.lists[both[1]].expiry or -1]
-    return tuple(None if each == -1 else each for each in at)  # type: ignore[return-value]
+    return tuple(None if expiry == -1 else expiry for expiry in at)  # type: ignore[return-value]
 
 
 def test_a_list_that_must_keep_more_is_built_again_under_another_name(bench: Bench) -> None:
     # What the longer window needs was trimmed, or has expired with its key and its mark: never answered short.
     unit = deployed(bench, RANGE)
     bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 0)])))
-    epoch, digest = bench.store.run(ReadMetadata()).epoch, bench.store.run(ReadMetadata()).units
-    bench.store.run(AdvanceCommitted(cover(), cover(1), epoch, digest))
+    deployment_version, digest = bench.store.run(ReadMetadata()).deployment_version, bench.store.run(ReadMetadata()).units
+    bench.store.run(AdvanceCommitted(offset_vector(), offset_vector(1), deployment_version, digest))
     assert unit.storage_fingerprint in bench.store.run(ReadMetadata()).ready
     less = list_unit(EventList(HOUR_US, 0, HOUR_US, 1_000))
     bench.deploy(bench.store, less)
     assert bench.store.run(ReadMetadata()).name(unit.storage_fingerprint) == unit.storage_fingerprint
     bench.deploy(bench.store, unit)  # as at first, but less was kept meanwhile
-    marks = bench.store.run(ReadMetadata())
-    assert unit.storage_fingerprint not in marks.ready
-    assert marks.starts[unit.storage_fingerprint] == cover(1)
-    assert marks.name(unit.storage_fingerprint) == f"{unit.storage_fingerprint}.{marks.epoch}"
-    assert marks.retired == marks.epoch
+    metadata = bench.store.run(ReadMetadata())
+    assert unit.storage_fingerprint not in metadata.ready
+    assert metadata.starts[unit.storage_fingerprint] == offset_vector(1)
+    assert metadata.name(unit.storage_fingerprint) == f"{unit.storage_fingerprint}.{metadata.deployment_version}"
+    assert metadata.retired == metadata.deployment_version
     assert seen(bench, unit) == []
-    bench.store.run(MarkReady(unit, cover(1)))
+    bench.store.run(MarkReady(unit, offset_vector(1)))
     assert unit.storage_fingerprint in bench.store.run(ReadMetadata()).ready
 
 
 def test_a_list_of_two_views_is_one_unit_of_both(bench: Bench) -> None:
     one, other = list_unit(RANGE, view="one"), list_unit(RANGE, view="other")
     bench.deploy(bench.store, one, other)
-    marks = bench.store.run(ReadMetadata())
-    assert dict(marks.aliases) == {"one": ("00000000000000ee",), "other": ("00000000000000ee",)}
+    metadata = bench.store.run(ReadMetadata())
+    assert dict(metadata.aliases) == {"one": ("00000000000000ee",), "other": ("00000000000000ee",)}
 
 
 def test_a_list_that_is_not_deployed_is_refused(bench: Bench) -> None:
-    with pytest.raises(EpochSuperseded):
+    with pytest.raises(DeploymentSuperseded):
         bench.store.run(AddToList(list_batch(list_unit(RANGE), [Event(1, bench.hour_us, 0, 0)])))
 
 

@@ -37,13 +37,13 @@ MEASURE = """
 import importlib.util, json, sys, time
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit, airflow.providers.standard.decorators.python
 import airflow.sdk.definitions.decorators
-found = {}
+seconds = {}
 for path in sys.argv[1:]:
     begun = time.process_time()
     spec = importlib.util.spec_from_file_location("dag_under_test", path)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    found[path] = time.process_time() - begun
-print("RESULT " + json.dumps({"seconds": found, "modules": sorted(sys.modules)}))
+    seconds[path] = time.process_time() - begun
+print("RESULT " + json.dumps({"seconds": seconds, "modules": sorted(sys.modules)}))
 """
 
 
@@ -76,8 +76,8 @@ def measured() -> dict[str, dict[str, float] | list[str]]:
     )
     assert done.returncode == 0, done.stderr
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    found: dict[str, dict[str, float] | list[str]] = json.loads(line.removeprefix("RESULT "))
-    return found
+    document: dict[str, dict[str, float] | list[str]] = json.loads(line.removeprefix("RESULT "))
+    return document
 
 
 def test_a_dag_file_takes_little_time_to_parse(measured: dict[str, dict[str, float]]) -> None:

@@ -119,24 +119,24 @@ def archive(tmp_path: Path, program: Any, monkeypatch: pytest.MonkeyPatch) -> Pa
     return kept
 
 
-def tried(number: int) -> dict[str, Any]:
+def attempt(number: int) -> dict[str, Any]:
     return context() | {"ti": SimpleNamespace(try_number=number)}
 
 
 def test_the_first_compaction_leaves_its_classes_and_the_next_job_maps_them(program: Any, archive: Path) -> None:
     given = program("submit", "{}")
-    job().execute(tried(1))
+    job().execute(attempt(1))
     assert f"-XX:SharedArchiveFile={archive}" in given.read_text()
     assert "ArchiveClassesAtExit" not in given.read_text()
     archive.unlink()
-    job().execute(tried(1))
+    job().execute(attempt(1))
     assert "-XX:ArchiveClassesAtExit=" in given.read_text()
     assert "SharedArchiveFile" not in given.read_text()
 
 
 def test_a_task_that_is_tried_again_maps_no_classes_and_makes_new_ones_due(program: Any, archive: Path) -> None:
     given = program("submit", "{}")
-    job().execute(tried(2))
+    job().execute(attempt(2))
     assert "-Dderby.system.home=" in given.read_text()
     assert "SharedArchiveFile" not in given.read_text()
     assert "ArchiveClassesAtExit" not in given.read_text()
@@ -164,9 +164,9 @@ def test_the_trigger_survives_its_serialisation() -> None:
 
 def test_a_batch_that_hangs_under_a_live_heartbeat_fails_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_700_000_000_000_000
-    said = {"state": "running", "heartbeat_us": now, "lag": {"0": 7}, "progress_us": now - 200_000_000}
+    status_json = {"state": "running", "heartbeat_us": now, "lag": {"0": 7}, "progress_us": now - 200_000_000}
     manifest = {"sources": [{"name": "flights"}]}
-    status = StoreStatus(now, manifest=manifest, parts={"stream:flights": json.dumps(said)})
+    status = StoreStatus(now, manifest=manifest, parts={"stream:flights": json.dumps(status_json)})
     monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status)
     task = StreamHealth(task_id="watch", for_s=60, every_s=0.001)
     with pytest.raises(TaskDeferred) as deferred:
@@ -191,14 +191,14 @@ def test_a_lost_stream_fails_the_watch_with_its_reasons() -> None:
     assert watch.done({}, event | {"outcome": "well"})["looks"] == 9
 
 
-def test_a_lost_tail_pages_and_fails_no_task(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lost_real_time_lane_pages_and_fails_no_task(caplog: pytest.LogCaptureFixture) -> None:
     watch = StreamHealth(task_id="watch", for_s=5)
     instance = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", log_url="")
     event = {"outcome": "aging", "reasons": ["tail: flights: no heartbeat for 61 s"], "looks": 9}
     assert watch.done({"task_instance": instance}, event) == event
-    assert "tail_lost dag=ingest_stream" in caplog.text
+    assert "realtime_lost dag=ingest_stream" in caplog.text
     assert "no heartbeat for 61 s" in caplog.text
-    assert "docs/runbook.md#the-tail-is-lost" in caplog.text
+    assert "docs/runbook.md#the-real-time-lane-is-lost" in caplog.text
 
 
 INSTANCE = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", log_url="")
@@ -227,7 +227,7 @@ def alerts_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     return alerts
 
 
-def test_late_probes_and_a_lost_tail_are_two_alerts_with_a_section_each(
+def test_late_probes_and_a_lost_real_time_lane_are_two_alerts_with_a_section_each(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1_700_000_000_000_000
@@ -235,16 +235,16 @@ def test_late_probes_and_a_lost_tail_are_two_alerts_with_a_section_each(
     late = {"state": "running", "heartbeat_us": now, "shown": 1, "lost": 0, "waiting_ms": 90_000}
     manifest = {"sources": [{"name": "plays"}, {"name": own.SOURCE}], "units": [{"view": "v", "source": "plays"}]}
     parts = {"stream:plays": stream, f"stream:{own.SOURCE}": stream | {"tail": "off"}, "probes": late}
-    status = StoreStatus(now, {}, manifest, {part: json.dumps(said) for part, said in parts.items()})
+    status = StoreStatus(now, {}, manifest, {part: json.dumps(text) for part, text in parts.items()})
     event = looked(monkeypatch, lambda: status, for_s=60)
     assert event["outcome"] == "aging"
     StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
-    told = alerts_in(caplog)
-    assert [line.split()[0] for line in told] == ["tail_lost", "answers_late"]
-    assert "#the-tail-is-lost" in told[0]
-    assert "probe is in no answer" not in told[0]
-    assert "a probe is in no answer for 90 s" in told[1]
-    assert "#answers-are-not-fresh" in told[1]
+    alerts = alerts_in(caplog)
+    assert [line.split()[0] for line in alerts] == ["realtime_lost", "answers_late"]
+    assert "#the-real-time-lane-is-lost" in alerts[0]
+    assert "probe is in no answer" not in alerts[0]
+    assert "a probe is in no answer for 90 s" in alerts[1]
+    assert "#answers-are-not-fresh" in alerts[1]
 
 
 def test_a_watch_that_fails_pages_each_part_by_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -253,10 +253,10 @@ def test_a_watch_that_fails_pages_each_part_by_itself(caplog: pytest.LogCaptureF
     with pytest.raises(StreamNotWell) as failed:
         StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
     page({"task_instance": INSTANCE, "exception": failed.value})
-    told = alerts_in(caplog)
-    assert [line.split()[0] for line in told] == ["task_failed", "emission_lost", "answers_late"]
+    alerts = alerts_in(caplog)
+    assert [line.split()[0] for line in alerts] == ["task_failed", "emission_lost", "answers_late"]
     sections = ["#the-stream-is-not-well", "#nothing-is-published", "#answers-are-not-fresh"]
-    assert all(section in line for section, line in zip(sections, told, strict=True))
+    assert all(section in line for section, line in zip(sections, alerts, strict=True))
 
 
 def test_a_first_leaderboard_ends_no_watch_badly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_a_first_leaderboard_ends_no_watch_badly(monkeypatch: pytest.MonkeyPatch
     looks = iter(range(1_000_000))
 
     def status() -> StoreStatus:
-        """A look every five seconds of the store's clock; the board comes before the fourth, and no driver of it."""
+        """A look every five seconds of the store's clock; the leaderboard comes before the fourth, and no driver of it."""
         look = next(looks)
         now = begun + look * 5_000_000
         parts = {"stream:plays": json.dumps({"state": "running", "heartbeat_us": now, "lag": 0})}
@@ -314,24 +314,24 @@ def test_a_check_that_could_not_be_made_is_not_red(
     caplog.clear()
     instance = SimpleNamespace(dag_id="check_consistency", task_id="check", run_id="r", log_url="")
     page({"task_instance": instance, "exception": failed.value})
-    [told] = alerts_in(caplog)
+    [line] = alerts_in(caplog)
     event, anchor = (
         ("check_red", "the-check-is-red") if kind is CheckRed else ("check_not_made", "the-check-could-not-be-made")
     )
-    assert told.startswith(f"{event} ")
-    assert told.count(words.partition(":")[0]) == 1
-    assert f"#{anchor}" in told
+    assert line.startswith(f"{event} ")
+    assert line.count(words.partition(":")[0]) == 1
+    assert f"#{anchor}" in line
 
 
 def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(
     program: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Asked:
+    class FakeSession:
         """Airflow that tells since when the run was asked for; the program that looks is not there."""
 
         def __init__(self, _url: str) -> None: ...
 
-        def __enter__(self) -> Asked:
+        def __enter__(self) -> FakeSession:
             return self
 
         def __exit__(self, *_: object) -> None: ...
@@ -339,13 +339,13 @@ def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(
         def run(self, *_: str) -> SimpleNamespace:
             return SimpleNamespace(queued_at="2026-11-21T09:00:00Z")
 
-    monkeypatch.setattr("slicewise_airflow.clean.AirflowApi", Asked)
+    monkeypatch.setattr("slicewise_airflow.clean.AirflowApi", FakeSession)
     program("submit", '{"hours": 1}')
-    told = context()
-    told["dag_run"].dag_id, told["dag_run"].run_id = "compact_slices", "r"
-    asking = SparkJob(task_id="compact", job="compact", arguments=compact_arguments, unless_clean=may_be_clean)
-    assert asking.execute(told) == {"hours": 1}
-    assert "hour_not_told" in caplog.text
+    given = context()
+    given["dag_run"].dag_id, given["dag_run"].run_id = "compact_slices", "r"
+    operator = SparkJob(task_id="compact", job="compact", arguments=compact_arguments, unless_clean=may_be_clean)
+    assert operator.execute(given) == {"hours": 1}
+    assert "hour_not_judged" in caplog.text
 
 
 def test_many_bad_records_page_and_fail_no_task(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,7 @@ const answer = JSON.parse(process.argv[1]);
 const fetch = async () => ({ ok: answer.status === 200, status: answer.status, json: async () => answer.body });
 const setInterval = () => 0;
 """
-FOUND: dict[str, Any] = {
+OVERVIEW: dict[str, Any] = {
     "now_us": 1_700_000_000_000_000,
     "generation": 3,
     "epoch": 2,
@@ -65,13 +65,13 @@ def shown(body: dict[str, Any], status: int = 200) -> dict[str, str]:
     """Element id -> the text that the page shows there."""
     page = (ROOT / "plugins" / "slicewise_page.html").read_text(encoding="utf-8")
     [script] = re.findall(r"<script>(.*)</script>", page, re.DOTALL)
-    tail = """
+    ending = """
       const texts = () => Object.fromEntries(Object.entries(byId).map(([id, e]) => [id, e.textContent]));
       setTimeout(() => console.log(JSON.stringify(texts())), 50);
     """
     node = shutil.which("node")
     assert node, "Node runs the page's script; make check says how to get it"
-    program = DOCUMENT + script.replace('"use strict";', "") + tail
+    program = DOCUMENT + script.replace('"use strict";', "") + ending
     done = subprocess.run(
         [node, "-e", program, json.dumps({"status": status, "body": body})],
         capture_output=True,
@@ -80,39 +80,39 @@ def shown(body: dict[str, Any], status: int = 200) -> dict[str, str]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    document: dict[str, str] = json.loads(done.stdout)
+    return document
 
 
 def test_figures_are_shown_as_text() -> None:
-    page = shown(FOUND)
+    page = shown(OVERVIEW)
     assert page["said"] == "The stream is well."
     assert "<b>flights</b> | running | 12,345 | 2,000 | 128 ms | – | 0 s ago" in page["streams"]
     assert "carrier | aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb | building, 25 % | 19 | 2026-11-21T08Z" in page["views"]
     assert "check | failed | 2.0 h ago | mismatches 1" in page["jobs"]
-    assert "epoch 2, generation 3; as of 2023-11-14T22:13:20.000Z" in page["foot"]
+    assert "deployment version 2, store id 3; as of 2023-11-14T22:13:20.000Z" in page["foot"]
 
 
 def test_reasons_stand_at_the_top() -> None:
-    ill = FOUND | {"health": {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}}
+    ill = OVERVIEW | {"health": {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}}
     assert shown(ill)["said"] == "The stream is not well: flights: no heartbeat for 31 s"
-    stopped = FOUND | {"health": {"reasons": [], "stopped": True, "well": True}}
+    stopped = OVERVIEW | {"health": {"reasons": [], "stopped": True, "well": True}}
     assert shown(stopped)["said"] == "The stream is stopped on purpose."
 
 
 def test_a_platform_that_starts_is_neither_well_nor_ill() -> None:
     starting = ["emission: plays: its driver was started 4 s ago"]
     health = {"reasons": [], "stopped": False, "well": False, "starting": starting}
-    said = shown(FOUND | {"health": health})["said"]
-    assert said.startswith("The stream is starting.")
-    assert "Starting: emission: plays: its driver was started 4 s ago" in said
+    text = shown(OVERVIEW | {"health": health})["said"]
+    assert text.startswith("The stream is starting.")
+    assert "Starting: emission: plays: its driver was started 4 s ago" in text
 
 
 @pytest.mark.parametrize(("result", "words"), [("red", "red: values differ"), ("not_made", "could not be made")])
 def test_a_check_that_could_not_be_made_is_shown_as_that(result: str, words: str) -> None:
     report = {"result": result, "why": "because"}
     job = {"job": "check", "ok": False, "age_s": 7200.0, "report": report}
-    assert f"check | {words} | 2.0 h ago | result {result}, why because" in shown(FOUND | {"jobs": [job]})["jobs"]
+    assert f"check | {words} | 2.0 h ago | result {result}, why because" in shown(OVERVIEW | {"jobs": [job]})["jobs"]
 
 
 def test_what_is_wrong_stands_with_where_to_look_and_well_means_all_of_it() -> None:
@@ -128,24 +128,24 @@ def test_what_is_wrong_stands_with_where_to_look_and_well_means_all_of_it() -> N
         "look": "docs/runbook.md#the-check-is-red",
         "now": False,
     }
-    page = shown(FOUND | {"findings": [now, past]})
+    page = shown(OVERVIEW | {"findings": [now, past]})
     assert page["said"] == "The stream is well."
     assert "Not well now" in page["found"]
     assert "view carrier | answers 503 | docs/runbook.md#a-view-stays-in-building" in page["found"]
     assert "Of the last day, accepted, or starting" in page["found"]
     assert "alert <b>x</b> | a check was red" in page["found"]
-    assert shown(FOUND | {"findings": [past]})["said"] == "All is well."
+    assert shown(OVERVIEW | {"findings": [past]})["said"] == "All is well."
     ill = {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}
-    assert "not well" in shown(FOUND | {"findings": [], "health": ill})["said"]
+    assert "not well" in shown(OVERVIEW | {"findings": [], "health": ill})["said"]
 
 
 def test_a_view_that_is_built_says_what_it_waits_for() -> None:
-    views = [FOUND["views"][0] | {"waits": "0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"}]
-    assert "building, 25 %: 0 of 24 hours; Spark computes" in shown(FOUND | {"views": views})["views"]
+    views = [OVERVIEW["views"][0] | {"waits": "0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"}]
+    assert "building, 25 %: 0 of 24 hours; Spark computes" in shown(OVERVIEW | {"views": views})["views"]
 
 
 def test_an_empty_platform_says_what_to_do_next() -> None:
-    page = shown(FOUND | {"streams": [], "views": [], "jobs": []})
+    page = shown(OVERVIEW | {"streams": [], "views": [], "jobs": []})
     assert "Unpause the DAG ingest_stream" in page["streams"]
     assert "slicewise apply" in page["views"]
 

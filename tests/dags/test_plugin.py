@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def app() -> FastAPI:
     apps, _ = plugins_manager.get_fastapi_plugins()
-    found: FastAPI = next(each["app"] for each in apps if each["url_prefix"] == "/slicewise")
-    return found
+    application: FastAPI = next(entry["app"] for entry in apps if entry["url_prefix"] == "/slicewise")
+    return application
 
 
 def test_the_plugin_is_registered_with_its_place_in_the_navigation() -> None:

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "faults.md"
 RECORDS = ROOT / "docs" / "drills.jsonl"
 _QUICK_RECORDS = ROOT / ".drills.jsonl"
-"""Of drills that kill less than the page says."""
+"""Records of drills that kill less than the page says."""
 _SHOWN = 20
 
 
@@ -57,7 +57,7 @@ def main() -> int:
     passed = True
     for drilled in play(names, seed, once=given.quick, seconds=given.time):
         records.keep(file, drilled)
-        print("\n".join((str(drilled), *(f"  {each}" for each in drilled.wrong[:_SHOWN]))), flush=True)
+        print("\n".join((str(drilled), *(f"  {fault}" for fault in drilled.wrong[:_SHOWN]))), flush=True)
         passed &= drilled.passed
     return 0 if passed else 1
 

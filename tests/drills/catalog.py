@@ -36,7 +36,7 @@ class Drill:
     times: int = 1
     """Kills in the whole set; among the quick ones, one."""
     quick: bool = False
-    """Whether it is one of those that say the most in the least time."""
+    """Tells whether it is one of those that say the most in the least time."""
 
 
 _RUNS = ("I1", "I2", "I3", "I4", "I5", "I6")
@@ -57,16 +57,16 @@ STAGES = (
         (
             Drill(
                 "kill-tail",
-                "SIGKILL of the tail's driver: its open batch comes again",
-                drills.kill_tail,
+                "SIGKILL of the real-time lane's driver: its open batch comes again",
+                drills.kill_realtime,
                 times=2,
                 quick=True,
             ),
-            Drill("kill-fold", "SIGKILL of the fold's driver", drills.kill_fold, times=2, quick=True),
-            Drill("zombie-tail", "a tail that wakes beside its successor", drills.zombie_tail, quick=True),
+            Drill("kill-fold", "SIGKILL of the micro-batch lane's driver", drills.kill_microbatch, times=2, quick=True),
+            Drill("zombie-tail", "a real-time lane that wakes beside its successor", drills.zombie_realtime, quick=True),
             Drill(
                 "kill-store",
-                "SIGKILL of Redis, which comes back with all it had, while the fold stands still",
+                "SIGKILL of Redis, which comes back with all it had, while the micro-batch lane stands still",
                 drills.store_killed,
                 _LOSS,
                 quick=True,
@@ -78,17 +78,17 @@ STAGES = (
                 _LOSS,
             ),
             Drill("kill-both", "SIGKILL of both drivers at once", drills.kill_both),
-            Drill("zombie-fold", "a fold that wakes beside its successor", drills.zombie_fold),
+            Drill("zombie-fold", "a micro-batch lane that wakes beside its successor", drills.zombie_microbatch),
             Drill("checkpoints", "all checkpoints deleted under the drivers", drills.checkpoints_deleted),
             Drill("old-checkpoints", "older copies of all checkpoints put back", drills.checkpoints_old),
             Drill("torn-checkpoints", "all files of checkpoints cut in half", drills.checkpoints_torn),
-            Drill("twins", "a second fold, and a second tail, in the state folder of the first", drills.twins),
+            Drill("twins", "a second micro-batch lane, and a second real-time lane, in the state folder of the first", drills.twins),
             Drill("hot-card", "90 % of 1,000 events/s are of one card", loads.hot_card),
             Drill("aborted", "Kafka transactions, half of them aborted", drills.aborted),
-            Drill("off-and-on", "the tail switched off beside a zombie of it, and on again", drills.tail_off_and_on),
-            Drill("fold-behind", "the fold stands still for an hour of events", loads.fold_behind),
-            Drill("tail-behind", "the tail stands still for an hour of events", loads.tail_behind),
-            Drill("clock-off", "the clock of tail, fold or serving is off by 90 minutes", clocks.clock_off),
+            Drill("off-and-on", "the real-time lane switched off beside a zombie of it, and on again", drills.realtime_off_and_on),
+            Drill("fold-behind", "the micro-batch lane stands still for an hour of events", loads.microbatch_behind),
+            Drill("tail-behind", "the real-time lane stands still for an hour of events", loads.realtime_behind),
+            Drill("clock-off", "the clock of real-time lane, micro-batch lane or serving is off by 90 minutes", clocks.clock_off),
             Drill("checkpoint-disk", "the disk of all checkpoints is full", disks.checkpoint_disk, _LOSS),
             Drill("redefined", "features changed and a view added (`slicewise apply`), and back", changes.redefined),
             Drill(
@@ -124,8 +124,8 @@ STAGES = (
                 times=2,
                 quick=True,
             ),
-            Drill("kill-worker", "SIGKILL of the Python workers of the fold's tasks", drills.kill_worker, times=2),
-            Drill("kill-executor", "SIGKILL of an executor of the fold, on a cluster", cluster.kill_executor, times=2),
+            Drill("kill-worker", "SIGKILL of the Python workers of the micro-batch lane's tasks", drills.kill_worker, times=2),
+            Drill("kill-executor", "SIGKILL of an executor of the micro-batch lane, on a cluster", cluster.kill_executor, times=2),
             Drill("partition-added", "a partition is added to the topic", drills.partition_added),
             Drill("topic-again", "the topic deleted and made again under load", changes.topic_made_anew, _LOSS),
         ),

@@ -21,7 +21,7 @@ from tests.e2e.compare import Count
 _LAST_KEYS = 6
 """Entities that each question is asked about at the end of a drill."""
 _TRIES, _PAUSE_S = 10, 0.5
-_TOLD = 2_000
+_MAX_TEXT = 2_000
 """Characters of why a drill broke."""
 
 
@@ -52,7 +52,7 @@ def _on_one(
         made = stack.enter_context(stage.scene(random.Random(f"{seed}/scene/{first.name}")))
     except Exception as error:  # noqa: BLE001 - whatever it is that does not come up
         traceback.print_exc()
-        yield _drilled(first, seed, broke=f"the platform did not come up: {error}"[:_TOLD])
+        yield _drilled(first, seed, broke=f"the platform did not come up: {error}"[:_MAX_TEXT])
         return
     for drill in drills:
         if end is not None and drill is not first and time.monotonic() > end:
@@ -82,7 +82,7 @@ def played(made: Scene, drill: Drill, seed: int, once: bool) -> Drilled:
         count = judged(made.deployments, records, answers)
         wrong += count.wrong
     except Exception as error:  # noqa: BLE001 - whatever a drill breaks by is what it found
-        broke = "".join(traceback.format_exception_only(error)).strip()[:_TOLD]
+        broke = "".join(traceback.format_exception_only(error)).strip()[:_MAX_TEXT]
         traceback.print_exc()
         made.watch.pause()
         wrong += made.watch.wrong
@@ -103,19 +103,19 @@ def played(made: Scene, drill: Drill, seed: int, once: bool) -> Drilled:
 
 
 def _at_rest(made: Scene, run: Run) -> list[str]:
-    """Nothing is produced any more: all is applied and folded, and answers have all of the log."""
+    """Nothing is produced any more: all is applied and applied, and answers have all of the log."""
     made.await_applied()
-    made.await_folded()
+    made.await_none_pending()
     made.watch.pause()
     with made.platform.store() as store:
-        ledger = store.run(ReadMetadata()).ledger
+        committed = store.run(ReadMetadata()).committed
     wrong = []
     for question in made.watch.questions:
         for key in sorted({question.key(run.rng) for _ in range(_LAST_KEYS)}):
             answer = _insisting(made, question, key)
             if answer is None:
                 wrong.append(f"at rest: {question.unit.view} {key} was refused {_TRIES} times")
-            elif not answer.base.dominates(ledger):
+            elif not answer.base.dominates(committed):
                 wrong.append(f"at rest: {question.unit.view} {key} lacks events: {dict(answer.base.offsets)}")
     return wrong
 
@@ -123,7 +123,7 @@ def _at_rest(made: Scene, run: Run) -> list[str]:
 def _insisting(made: Scene, question: Question, key: tuple[str, ...]) -> Answer | None:
     """A single refusal may be for load."""
     for _ in range(_TRIES):
-        if (answer := made.watch.ask(question, key)) is not None:
+        if (answer := made.watch.request(question, key)) is not None:
             return answer
         time.sleep(_PAUSE_S)
     return None

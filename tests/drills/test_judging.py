@@ -20,7 +20,7 @@ from slicewise.checks.model import Cause
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import placed, succeeded
+from slicewise.features.plan.schema_change import with_until, succeeded
 from slicewise.features.project import load_project
 from slicewise.offsets import token
 from slicewise.offsets.token import decode_all
@@ -55,11 +55,11 @@ def deployment() -> Deployment:
 @pytest.fixture(scope="module")
 def records() -> list[Record]:
     ends = [0, 0]
-    found = []
-    for each in payments(SEED, 400, NOW, NOW - HOUR, NOW, bad=5):
-        found.append((TOPIC_ID, each.partition, ends[each.partition], each.time_ms, each.value))
-        ends[each.partition] += 1
-    return found
+    results = []
+    for payment in payments(SEED, 400, NOW, NOW - HOUR, NOW, bad=5):
+        results.append((TOPIC_ID, payment.partition, ends[payment.partition], payment.time_ms, payment.value))
+        ends[payment.partition] += 1
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -71,23 +71,23 @@ def answers(deployment: Deployment, records: list[Record]) -> list[Answer]:
 def answered(
     deployment: Deployment, records: list[Record], base: OffsetVector, history: Deployment | None = None
 ) -> Iterator[Answer]:
-    """history: which has the places of all schemas."""
-    found = (read(source_of(history or deployment), record) for record in records)
-    archive = logged_archive(source_of(deployment), records, [e for e in found if not isinstance(e, str)])
+    """history: which has the offsets of all schemas."""
+    results = (read(source_of(history or deployment), record) for record in records)
+    archive = logged_archive(source_of(deployment), records, [e for e in results if not isinstance(e, str)])
     rng = random.Random(SEED)
     for question in questions(deployment):
         features = tuple(f for f in question.features if not f.window.session_gap_us)  # bounds of those need the store
         if not features:
             continue
-        asked = Question(question.unit, features)
-        unit, at = asked.unit, "2026-09-21T14:13:20Z"
+        narrowed = Question(question.unit, features)
+        unit, at = narrowed.unit, "2026-09-21T14:13:20Z"
         bounds = {f.column: f.window.bounds("live", NOW, unit.slice_us) for f in features}
         text = token.encode(unit.storage_fingerprint, unit.definition_fingerprint, base, {}, "live", bounds)
-        key = asked.key(rng) if "card" not in dict(unit.entity) else tuple(CARDS[0] for _ in unit.entity)
+        key = narrowed.key(rng) if "card" not in dict(unit.entity) else tuple(CARDS[0] for _ in unit.entity)
         row = {"unit": unit, "key": key, "at": at, "token": text}
-        built = build_training_set(deployment, archive, spine(unit, [row]), asked.refs, "token").table
-        values = {ref: json.loads(json.dumps(built.column(ref).to_pylist()[0])) for ref in asked.refs}
-        yield Answer(asked, key, at, {"token": text, "values": values})
+        built = build_training_set(deployment, archive, spine(unit, [row]), narrowed.refs, "token").table
+        values = {ref: json.loads(json.dumps(built.column(ref).to_pylist()[0])) for ref in narrowed.refs}
+        yield Answer(narrowed, key, at, {"token": text, "values": values})
 
 
 def test_what_is_right_is_found_right_by_oracle_and_training(
@@ -105,10 +105,10 @@ def test_a_value_that_is_off_is_found_twice(
         ref = f"{answer.question.unit.view}:payments_10m"
         if ref in answer.result["values"]:
             answer.result["values"][ref] += 1
-            found = judged([deployment], records, [answer]).wrong
-            assert len(found) == 2, found
-            assert found[0].startswith(ref.replace(":", f" {answer.key} "))
-            assert found[1].startswith(f"training {ref}")
+            wrong = judged([deployment], records, [answer]).wrong
+            assert len(wrong) == 2, wrong
+            assert wrong[0].startswith(ref.replace(":", f" {answer.key} "))
+            assert wrong[1].startswith(f"training {ref}")
             return
     pytest.fail("nothing to change")
 
@@ -117,9 +117,9 @@ def test_an_answer_that_has_an_event_more_than_its_token_says_is_found(
     deployment: Deployment, records: list[Record], answers: list[Answer]
 ) -> None:
     one = next(a for a in answers if a.question.unit.view == "everything")
-    (said,) = decode_all(one.result["token"])
-    less = OffsetVector({place: offset - 1 for place, offset in said.base.offsets.items()})
-    text = token.encode(said.unit, said.definition, less, {}, "live", said.bounds)
+    (decoded,) = decode_all(one.result["token"])
+    less = OffsetVector({topic_partition: offset - 1 for topic_partition, offset in decoded.base.offsets.items()})
+    text = token.encode(decoded.unit, decoded.definition, less, {}, "live", decoded.bounds)
     assert judged([deployment], records, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]).wrong
 
 
@@ -133,9 +133,9 @@ def test_events_of_a_topic_that_was_made_anew_are_others_whatever_their_offsets(
     answers = list(answered(deployment, both, base))
     assert not judged([deployment], both, copy.deepcopy(answers)).wrong
     one = next(a for a in answers if a.question.unit.view == "everything")
-    (said,) = decode_all(one.result["token"])
-    less = OffsetVector({place: offset for place, offset in said.base.offsets.items() if place[0] == TOPIC_ID})
-    text = token.encode(said.unit, said.definition, less, {}, "live", said.bounds)
+    (decoded,) = decode_all(one.result["token"])
+    less = OffsetVector({topic_partition: offset for topic_partition, offset in decoded.base.offsets.items() if topic_partition[0] == TOPIC_ID})
+    text = token.encode(decoded.unit, decoded.definition, less, {}, "live", decoded.bounds)
     assert judged([deployment], both, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]).wrong
 
 
@@ -147,12 +147,12 @@ def test_an_answer_is_judged_by_the_definition_that_made_it_and_by_none_that_doe
     before, after = (
         next(
             Question(unit, (f,))
-            for unit in each.units
+            for unit in version.units
             if unit.view == view
             for f in unit.features
             if f.column == column
         )
-        for each in (deployment, changed)
+        for version in (deployment, changed)
     )
     assert before.unit.storage_fingerprint == after.unit.storage_fingerprint
     assert before.unit.definition_fingerprint != after.unit.definition_fingerprint
@@ -169,12 +169,12 @@ def test_an_answer_is_judged_by_the_definition_that_made_it_and_by_none_that_doe
         watch = Watch(url, [by_new[0].question], random.Random(SEED))
         try:
             watch.defined(deployment)
-            assert watch.ask(by_new[0].question, by_new[0].key) is None
+            assert watch.request(by_new[0].question, by_new[0].key) is None
             watch.defined(deployment, changed)
-            kept = watch.ask(by_new[0].question, by_new[0].key)
+            kept = watch.request(by_new[0].question, by_new[0].key)
         finally:
             watch.stop()
-    assert [each for each in watch.wrong if "does not stand" in each] == watch.wrong
+    assert [fault for fault in watch.wrong if "does not stand" in fault] == watch.wrong
     assert len(watch.wrong) == 1
     assert kept is not None
     assert kept.question.unit.definition_fingerprint == after.unit.definition_fingerprint
@@ -207,53 +207,53 @@ def serving(at: str, result: dict[str, object]) -> Iterator[str]:
         server.server_close()
 
 
-def test_a_record_is_what_the_schema_of_its_place_says(tmp_path: Path, deployment: Deployment) -> None:
+def test_a_record_is_what_the_schema_of_its_offset_says(tmp_path: Path, deployment: Deployment) -> None:
     plain, added, wider = (
-        source_of(each)
-        for each in (
+        source_of(planned)
+        for planned in (
             deployment,
             *(plan(load_project(changed_schema(tmp_path, schema) / "features.py")) for schema in (ADDED, WIDER)),
         )
     )
-    history = placed(succeeded(wider, placed(succeeded(added, plain), cover(10, 20))), cover(15, 20))
+    history = with_until(succeeded(wider, with_until(succeeded(added, plain), offset_vector(10, 20))), offset_vector(15, 20))
 
     def judged_at(offset: int, **changed: object) -> object:
         event = json.loads(payments(SEED, 1, NOW, NOW - HOUR, NOW)[0].value) | {"born": None, "fee": None} | changed
-        found = read(history, (TOPIC_ID, 0, offset, NOW // 1000, json.dumps(event).encode()))
-        return found if isinstance(found, str) else (found.columns["fee"], found.columns["born"])
+        result = read(history, (TOPIC_ID, 0, offset, NOW // 1000, json.dumps(event).encode()))
+        return result if isinstance(result, str) else (result.columns["fee"], result.columns["born"])
 
     # partition 0: no column below 10, a float below 15, a double from there on
     offsets = (9, 10, 14, 15)
     as_float = 0.10000000149011612
-    assert [judged_at(each, fee=0.1) for each in offsets] == [(None, None), *[(as_float, None)] * 2, (0.1, None)]
-    assert [judged_at(each, fee="0.1") for each in offsets] == [(None, None), *["wrong_type:fee"] * 3]
-    assert [judged_at(each, fee=1e300) for each in offsets] == [
+    assert [judged_at(offset, fee=0.1) for offset in offsets] == [(None, None), *[(as_float, None)] * 2, (0.1, None)]
+    assert [judged_at(offset, fee="0.1") for offset in offsets] == [(None, None), *["wrong_type:fee"] * 3]
+    assert [judged_at(offset, fee=1e300) for offset in offsets] == [
         (None, None),
         *["out_of_range:fee"] * 2,
         (1e300, None),
     ]
-    assert [judged_at(each, born="soon") for each in offsets] == [(None, None), *["bad_date:born"] * 2, (None, None)]
-    assert [judged_at(each, born=7) for each in offsets] == [(None, None), *["wrong_type:born"] * 2, (None, None)]
+    assert [judged_at(offset, born="soon") for offset in offsets] == [(None, None), *["bad_date:born"] * 2, (None, None)]
+    assert [judged_at(offset, born=7) for offset in offsets] == [(None, None), *["wrong_type:born"] * 2, (None, None)]
     assert judged_at(10, born="1970-01-02") == (None, "1970-01-02")
-    assert schema_at(history, OTHER_ID, 0, 9) == history, "the places of another topic say nothing"
+    assert schema_at(history, OTHER_ID, 0, 9) == history, "the offsets of another topic say nothing"
 
 
-def test_answers_are_judged_by_the_schemas_of_the_places(
+def test_answers_are_judged_by_the_schemas_of_their_offsets(
     tmp_path: Path, deployment: Deployment, records: list[Record]
 ) -> None:
     rng = random.Random(SEED)
     sent = [Produced(record[1], record[4], record[3]) for record in records]
     shapes = [(*record[:4], shaped(rng, each).value) for record, each in zip(records, sent, strict=True)]
     added, wider = (plan(load_project(changed_schema(tmp_path, schema) / "features.py")) for schema in (ADDED, WIDER))
-    second = joined(added, deployment).placed({"payments": cover(40, 40)})
-    third = joined(wider, second).placed({"payments": cover(120, 120)})
-    answers = [*answered(second, shapes, cover(110, 115), third), *answered(third, shapes, cover(170, 180))]
-    of_fees = [each for each in answers if each.question.unit.view == "fees_by_card"]
+    second = joined(added, deployment).with_until({"payments": offset_vector(40, 40)})
+    third = joined(wider, second).with_until({"payments": offset_vector(120, 120)})
+    answers = [*answered(second, shapes, offset_vector(110, 115), third), *answered(third, shapes, offset_vector(170, 180))]
+    of_fees = [answer for answer in answers if answer.question.unit.view == "fees_by_card"]
     assert len(of_fees) == 2
-    stood = [deployment, second, third]
-    assert not judged(stood, shapes, copy.deepcopy(answers)).wrong
-    for places in (cover(120, 120), cover(40, 40)):  # all of it floats' until there, or doubles' from there on
-        other = joined(wider, joined(added, deployment).placed({"payments": places})).placed({"payments": places})
+    deployments = [deployment, second, third]
+    assert not judged(deployments, shapes, copy.deepcopy(answers)).wrong
+    for until in (offset_vector(120, 120), offset_vector(40, 40)):  # all of it floats' until there, or doubles' from there on
+        other = joined(wider, joined(added, deployment).with_until({"payments": until})).with_until({"payments": until})
         wrong = judged([deployment, second, other], shapes, copy.deepcopy(of_fees)).wrong
         assert any("fees_by_card" in each for each in wrong)
 
@@ -261,29 +261,29 @@ def test_answers_are_judged_by_the_schemas_of_the_places(
 def test_producers_send_every_shape_and_none_is_wrong_in_two_things(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     added = source_of(plan(load_project(changed_schema(tmp_path, ADDED) / "features.py")))
-    sent = [shaped(rng, each) for each in payments(SEED, 2_000, NOW, NOW - HOUR, NOW)]
-    found = [read(added, (TOPIC_ID, 0, i, NOW // 1000, each.value)) for i, each in enumerate(sent)]
-    assert {each for each in found if isinstance(each, str)} == REASONS
-    assert any("fee" not in json.loads(each.value) for each in sent)
+    sent = [shaped(rng, payment) for payment in payments(SEED, 2_000, NOW, NOW - HOUR, NOW)]
+    results = [read(added, (TOPIC_ID, 0, i, NOW // 1000, payment.value)) for i, payment in enumerate(sent)]
+    assert {outcome for outcome in results if isinstance(outcome, str)} == REASONS
+    assert any("fee" not in json.loads(payment.value) for payment in sent)
 
 
 def test_nothing_is_judged_of_nothing(deployment: Deployment) -> None:
     assert judged([deployment], [], []) == Count()
 
 
-def cover(*offsets: int) -> OffsetVector:
+def offset_vector(*offsets: int) -> OffsetVector:
     return OffsetVector({(TOPIC_ID, partition): offset for partition, offset in enumerate(offsets)})
 
 
 def test_a_token_that_goes_back_is_told_whatever_the_store_lost() -> None:
     bases = Bases()
-    assert bases.after("unit", ("ada",), cover(5, 7)) is None
-    assert bases.after("unit", ("eve",), cover(4, 7)) is None, "of another entity"
-    assert bases.after("other", ("ada",), cover(4, 7)) is None, "of another unit"
-    assert "went back" in str(bases.after("unit", ("ada",), cover(4, 8)))
-    assert "went back" in str(bases.after("unit", ("ada",), cover(5)))
-    assert bases.after("unit", ("ada",), cover(5, 7)) is None, "what is not served again was not lost"
-    assert bases.after("unit", ("ada",), cover(6, 7)) is None
+    assert bases.after("unit", ("ada",), offset_vector(5, 7)) is None
+    assert bases.after("unit", ("eve",), offset_vector(4, 7)) is None, "of another entity"
+    assert bases.after("other", ("ada",), offset_vector(4, 7)) is None, "of another unit"
+    assert "went back" in str(bases.after("unit", ("ada",), offset_vector(4, 8)))
+    assert "went back" in str(bases.after("unit", ("ada",), offset_vector(5)))
+    assert bases.after("unit", ("ada",), offset_vector(5, 7)) is None, "what is not served again was not lost"
+    assert bases.after("unit", ("ada",), offset_vector(6, 7)) is None
 
 
 def drilled(drill: str, **changes: object) -> Drilled:
@@ -312,15 +312,15 @@ def test_the_page_shows_what_all_drills_of_a_file_came_to(tmp_path: Path) -> Non
         drilled("stop", broke="no end", wrong=("é: expected 1, found 2",)),
         drilled("kill", seed=2, when="2026-11-23T10:00:00Z", detect_s=0.5, recover_s=9.0),
     ]
-    for each in kept:
-        keep(file, each)
+    for drill in kept:
+        keep(file, drill)
     assert read_records(file) == kept
-    assert [each.passed for each in kept] == [True, False, True]
+    assert [drill.passed for drill in kept] == [True, False, True]
     page = written(f"above\n{BEGIN}\nold\n{END}\nbelow\n", kept, ["stop", "kill", "never"])
-    said = (
+    summary = (
         "3 plays, 4,500 values compared, 1 mismatches, 1 did not end; 2026-11-22 to 2026-11-23. Not recorded: `never`."
     )
-    assert page.startswith(f"above\n{BEGIN}\n{said}\n")
+    assert page.startswith(f"above\n{BEGIN}\n{summary}\n")
     assert page.endswith(f"{END}\nbelow\n")
     rows = [line for line in page.splitlines() if line.startswith("| the fault")]
     assert rows == [
@@ -337,17 +337,17 @@ def test_the_page_shows_each_defect_that_was_planted_at_once_by_its_longest(tmp_
     one, other = Part("one off", "rounding", 70.5, 150.0), Part("gone", "dropped", 71.0, 151.0)
     again = Part("one off", "rounding", 80.25, 140.0)
     kept = [drilled("plant", parts=(one, other)), drilled("plant", seed=2, parts=(again,)), drilled("kill")]
-    for each in kept:
-        keep(file, each)
+    for drill in kept:
+        keep(file, drill)
     assert read_records(file) == kept
     rows = [row for row in table(kept, ["plant", "kill"]).splitlines() if row.startswith("| –")]
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    assert [(each[0], each[9], each[10]) for each in cells] == [
+    assert [(cell[0], cell[9], cell[10]) for cell in cells] == [
         ("– one off: told as `rounding`", "80.2", "150.0"),
         ("– gone: told as `dropped`", "71.0", "151.0"),
     ]
-    assert {len(each) for each in cells} == {12}
-    assert {cell for each in cells for cell in (*each[1:9], each[11])} == {""}
+    assert {len(cell) for cell in cells} == {12}
+    assert {cell for text in cells for cell in (*text[1:9], text[11])} == {""}
 
 
 def test_a_check_that_names_too_few_too_many_or_by_another_cause_is_misjudged() -> None:
@@ -368,8 +368,8 @@ def test_a_check_that_names_too_few_too_many_or_by_another_cause_is_misjudged() 
     only_unclassified = [difference("ada", Cause.UNCLASSIFIED), right[2]]
     assert misjudged(only_unclassified, wanted) == ["ada is told as {'unclassified': 1}, and dropped was planted"]
     for other in (difference("bob", Cause.DROPPED), difference("ada", Cause.DROPPED, "ever_by_card")):
-        (said,) = misjudged([*right, other], wanted)
-        assert "nothing was planted there" in said
+        (misjudgement,) = misjudged([*right, other], wanted)
+        assert "nothing was planted there" in misjudgement
     whole = {"view": "everything", "entity": "{}", "kind": "logic"}
     assert misjudged([*right, whole], wanted) == ["everything {} is named, 1 times, and nothing was planted there"]
 
@@ -401,8 +401,8 @@ def wait_for(seen: Callable[[], bool]) -> None:
 
 def test_a_drill_that_is_played_again_by_its_seed_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
     file = tmp_path / "drills.jsonl"
-    for each in (drilled("stop", broke="no end"), drilled("stop", seed=2), drilled("kill"), drilled("stop")):
-        keep(file, each)
+    for drill in (drilled("stop", broke="no end"), drilled("stop", seed=2), drilled("kill"), drilled("stop")):
+        keep(file, drill)
     assert read_records(file) == [drilled("stop", seed=2), drilled("kill"), drilled("stop")]
 
 

@@ -36,10 +36,10 @@ class Count:
     compared: int = 0
     wrong: list[str] = field(default_factory=list)
 
-    def check(self, what: str, expected: Any, found: Any) -> None:
+    def check(self, what: str, expected: Any, actual: Any) -> None:
         self.compared += 1
-        if as_bytes(expected) != as_bytes(found):
-            self.wrong.append(f"{what}: expected {expected!r}, found {found!r}")
+        if as_bytes(expected) != as_bytes(actual):
+            self.wrong.append(f"{what}: expected {expected!r}, found {actual!r}")
 
 
 def as_bytes(value: Any) -> bytes:
@@ -49,7 +49,7 @@ def as_bytes(value: Any) -> bytes:
     if isinstance(value, Mapping):
         return as_bytes(list(value.values()))
     if isinstance(value, list | tuple):
-        return b"[" + b",".join(as_bytes(each) for each in value) + b"]"
+        return b"[" + b",".join(as_bytes(item) for item in value) + b"]"
     if type(value) is date:  # JSON has no dates: answers write them so
         return repr(value.isoformat()).encode()
     return repr(value).encode()
@@ -60,7 +60,7 @@ CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "dear": lambda columns: (columns["amount"] or 0) >= 100,
     "items >= 2 OR dear": lambda columns: (columns["items"] or 0) >= 2 or (columns["amount"] or 0) >= 100,
 }
-"""What the conditions of the project's features mean; a null is not true."""
+"""Conditions of the project's features; a null is not true."""
 
 
 def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
@@ -99,19 +99,19 @@ def _edge(edge: int | str) -> float:
 
 
 APPROXIMATE = frozenset(["quantiles", "top_k_frequent", "bloom_fill"])
-"""Their bits have a definition beyond the exact answer: the laws' brute force says it."""
+"""Kinds whose bits have a definition beyond the exact answer: the laws' brute force says it."""
 
 
-ASKED = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
-"""What is asked of the views whose features are asked."""
+QUESTIONS = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
+"""Questions to the views whose features are asked."""
 
 
-def members(spec: Mapping[str, Any], asked: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
+def members(spec: Mapping[str, Any], values: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
     """Tells which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
     seen = {e.columns[spec["column"]] for e in events} - {None}
     full = spec["kind"] == "cuckoo" and len(seen) > spec["capacity"]
     # of no filter at all, as of one that is not full, a stranger is one
-    return [None if value is None or full else value in seen for value in asked]
+    return [None if value is None or full else value in seen for value in values]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ _ANSWERED: dict[tuple[Any, ...], Any] = {}
 
 
 @cache
-def _said(aggregate: Aggregate) -> str:
+def _spec_text(aggregate: Aggregate) -> str:
     return json.dumps(aggregate.spec(), sort_keys=True)
 
 
@@ -145,8 +145,8 @@ def value_of(aggregate: Aggregate, inside: Inside) -> Any:
     Most windows hold the same events at one step as at the next: those that were counted out once are remembered, by
     what the log says of each event and by the window's end where the aggregate looks at it.
     """
-    said = _said(aggregate)
-    key = (said, inside.end if "half_life" in said else None, *inside.log)
+    spec_text = _spec_text(aggregate)
+    key = (spec_text, inside.end if "half_life" in spec_text else None, *inside.log)
     if key not in _ANSWERED:
         _ANSWERED[key] = _counted_out(aggregate, inside.events, inside.end)
     return _ANSWERED[key]
@@ -154,7 +154,7 @@ def value_of(aggregate: Aggregate, inside: Inside) -> Any:
 
 def _counted_out(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) -> Any:
     if aggregate.kind in ("bloom", "cuckoo"):
-        return members(aggregate.spec(), ASKED["by_card"]["shop"], events)
+        return members(aggregate.spec(), QUESTIONS["by_card"]["shop"], events)
     if aggregate.kind not in APPROXIMATE:
         return oracle_value(aggregate.spec(), events, end)
     topic = [(int(e.topic[:16], 16), int(e.topic[16:], 16)) for e in events]
@@ -168,14 +168,14 @@ ONLY_PAID = frozenset(["by_card_and_shop", "ever_by_card"])
 
 def by_entity(unit: StorageUnit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
     """Events of each entity of a unit; those without a whole key, or that the view leaves out, are in none."""
-    found: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
+    result: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
     names = [name for name, _ in unit.entity]
     for event in events:
         key = tuple(event.columns[name] for name in names)
         amount = event.columns["amount"]
         if None not in key and (unit.view not in ONLY_PAID or (amount is not None and amount > 0)):
-            found[key].append(event)
-    return found
+            result[key].append(event)
+    return result
 
 
 def compare(
@@ -193,9 +193,9 @@ def compare(
             part = keys[first : first + 50]
             body: dict[str, Any] = {
                 "features": [f"{unit.view}:{f.column}" for f in unit.features],
-                "entities": [{**dict(zip(names, key, strict=True)), **ASKED.get(unit.view, {})} for key in part],
+                "entities": [{**dict(zip(names, key, strict=True)), **QUESTIONS.get(unit.view, {})} for key in part],
             }
-            answer = stack.ask(**body, **({"at": at} if at else {}))
+            answer = stack.request(**body, **({"at": at} if at else {}))
             for key, result in zip(part, answer["results"], strict=True):
                 check_result(unit, unit.features, f"{key}", f"at {at}", result, groups.get(key, ()), count)
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
@@ -213,7 +213,7 @@ def check_result(
 ) -> None:
     """Compares what was answered for an entity with the oracle over its events, at the answer's own token."""
     (token,) = decode_all(result["token"])
-    known = oracle.covered(events, token.base.offsets, {hour: cover.offsets for hour, cover in token.ahead.items()})
+    known = oracle.contained(events, token.base.offsets, {hour: offset_vector.offsets for hour, offset_vector in token.compacted_beyond.items()})
     windows: dict[tuple[int, int, int | None], Inside] = {}
     for feature in features:
         start, end = token.bounds[feature.column]
@@ -230,11 +230,11 @@ def check_result(
                 within = sorted(within, key=lambda e: e.order)[-feature.window.most_rows :]
             windows[window] = Inside.of(within, end)
         expected = value_of(feature.aggregate, windows[window])
-        found = result["values"][f"{unit.view}:{feature.column}"]
-        if isinstance(found, str) and pa.types.is_float64(feature.aggregate.output_type):
-            found = float(found)  # JSON has no numbers for NaN and infinities
-            result["values"][f"{unit.view}:{feature.column}"] = found
-        count.check(f"{unit.view} {key} {feature.column} {when}", expected, found)
+        answer = result["values"][f"{unit.view}:{feature.column}"]
+        if isinstance(answer, str) and pa.types.is_float64(feature.aggregate.output_type):
+            answer = float(answer)  # JSON has no numbers for NaN and infinities
+            result["values"][f"{unit.view}:{feature.column}"] = answer
+        count.check(f"{unit.view} {key} {feature.column} {when}", expected, answer)
 
 
 def spine(unit: StorageUnit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -244,7 +244,7 @@ def spine(unit: StorageUnit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     columns: dict[str, Any] = {
         name: pa.array([row["key"][i] for row in chosen], pa.string()) for i, name in enumerate(names)
     }
-    for column, values in ASKED.get(unit.view, {}).items():
+    for column, values in QUESTIONS.get(unit.view, {}).items():
         columns[column] = pa.array([values] * len(chosen), pa.list_(pa.string()))
     columns["at"] = pa.array([row["at"] for row in chosen]).cast(pa.timestamp("us", "UTC"))
     columns["token"] = pa.array([row["token"] for row in chosen], pa.string())

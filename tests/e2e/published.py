@@ -28,9 +28,9 @@ def check_published(platform: Stack, deployment: Deployment, source: str, folder
     windows = {feature.window.column_suffix() for feature in unit.features}
     assert {where["window"] for where, _ in newest} == windows
 
-    asked = sorted({(where["entity"]["shop"], where["entity"]["card"], where["end"]) for where, _ in newest})
+    published = sorted({(where["entity"]["shop"], where["entity"]["card"], where["end"]) for where, _ in newest})
     given, out = folder / "published.spine.parquet", folder / "published.parquet"
-    shops, cards, ends = (list(column) for column in zip(*asked, strict=True))
+    shops, cards, ends = (list(column) for column in zip(*published, strict=True))
     at = pa.array(ends, pa.int64()).cast(pa.timestamp("us", "UTC"))
     pq.write_table(pa.table({"shop": shops, "card": cards, "at": at}), given)
     refs = [f"{VIEW}:{feature.column}" for feature in unit.features]
@@ -40,7 +40,7 @@ def check_published(platform: Stack, deployment: Deployment, source: str, folder
         ref.partition(":")[2]: built.column(ref if ref in built.column_names else ref.partition(":")[2]).to_pylist()
         for ref in refs
     }
-    place = {key: row for row, key in enumerate(asked)}
+    place = {key: row for row, key in enumerate(published)}
     count = Count()
     for where, record in newest:
         row = place[where["entity"]["shop"], where["entity"]["card"], where["end"]]
@@ -53,18 +53,18 @@ def check_published(platform: Stack, deployment: Deployment, source: str, folder
 
 def _newest(platform: Stack) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], Counter[str]]:
     """Key and value of the record of the largest version of each key; how many there are of each kind."""
-    found: dict[bytes, dict[str, Any]] = {}
+    results: dict[bytes, dict[str, Any]] = {}
     texts: dict[tuple[bytes, int], bytes] = {}
     kinds: Counter[str] = Counter()
     for key, text in platform.keyed(TOPIC):
         record = json.loads(text)
         kinds[record["kind"]] += 1
-        assert texts.setdefault((key, record["version"]), text) == text, "equal covers, equal bytes"
-        if key not in found or found[key]["version"] < record["version"]:
-            found[key] = record
-    return [(json.loads(key), record) for key, record in found.items()], kinds
+        assert texts.setdefault((key, record["version"]), text) == text, "equal offset vectors, equal bytes"
+        if key not in results or results[key]["version"] < record["version"]:
+            results[key] = record
+    return [(json.loads(key), record) for key, record in results.items()], kinds
 
 
 def _instant(platform: Stack, source: str) -> int:
-    said = stream.driver_status(platform.settings, stream.EMIT).heartbeat.get("sources", {}).get(source, {})
-    return int(said.get("views", {}).get(VIEW, {}).get("instant_us", 0))
+    heartbeat = stream.driver_status(platform.settings, stream.EMIT).heartbeat.get("sources", {}).get(source, {})
+    return int(heartbeat.get("views", {}).get(VIEW, {}).get("instant_us", 0))

@@ -36,9 +36,9 @@ HOME = Path(__file__).resolve().parents[2]
 EXAMPLE = HOME / "examples" / "flights"
 walk = page_script("walk")
 SHARE = 0.06
-"""Of the year, before the start. Compressed into a day that is almost an hour and a half: one or two
+"""Share of the year, before the start. Compressed into a day that is almost an hour and a half: one or two
 full hours to compact, by the time of the day."""
-SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE), "SLICEWISE_PROBES": "on", "SLICEWISE_TAIL": "on"}
+SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE), "SLICEWISE_PROBES": "on", "SLICEWISE_REALTIME": "on"}
 OWN_VIEW = """
 my_first = sw.FeatureView(
     "my_first",
@@ -68,7 +68,7 @@ def run(platform: Stack) -> dict[str, Any]:
 
 
 def pids(platform: Stack) -> dict[str, int | None]:
-    return {each.name: each.pid for each in platform.status()}
+    return {service.name: service.pid for service in platform.status()}
 
 
 def test_run_brings_everything_up_and_its_figures_are_true(platform: Stack) -> None:
@@ -81,18 +81,18 @@ def test_run_brings_everything_up_and_its_figures_are_true(platform: Stack) -> N
     assert report["values_checked"] > 0
     assert report["mismatches"] == 0
     assert report["example"]["status"] == 200
-    states = {each.name: each.state for each in platform.status()}
-    assert states == dict.fromkeys(pids(platform), "up") | ({"tail": "idle"} if platform.settings.tail == "off" else {})
+    states = {service.name: service.state for service in platform.status()}
+    assert states == dict.fromkeys(pids(platform), "up") | ({"tail": "idle"} if platform.settings.realtime == "off" else {})
 
 
-def test_the_songs_that_are_played_most_stand_on_a_live_board(platform: Stack) -> None:
-    board = run(platform)["board"]
+def test_the_songs_that_are_played_most_stand_on_a_live_leaderboard(platform: Stack) -> None:
+    leaderboard = run(platform)["board"]
     windows: set[str] = set()
-    assert board == sorted(board, key=lambda row: -row[1])
+    assert leaderboard == sorted(leaderboard, key=lambda row: -row[1])
     deadline = time.monotonic() + 60
     while len(windows) < 3:
         answer = httpx.get(f"{platform.settings.serving_url}/v1/leaderboards/top_songs", timeout=30).json()
-        assert time.monotonic() < deadline, f"the board stands still: {answer}"
+        assert time.monotonic() < deadline, f"the leaderboard stands still: {answer}"
         if answer["rows"]:
             windows.add(answer["end"])
             assert len(answer["rows"]) == 10
@@ -117,7 +117,7 @@ def test_a_feature_of_ones_own_answers_within_minutes(platform: Stack) -> None:
     platform.cli("check")
     platform.cli("plan")
     platform.cli("apply", timeout_s=900)
-    answer = platform.ask(features=["my_first:arrivals_1h"], entities=[{"dest": "IAH"}, {"dest": "LAX"}])
+    answer = platform.request(features=["my_first:arrivals_1h"], entities=[{"dest": "IAH"}, {"dest": "LAX"}])
     seconds = time.monotonic() - begun
     values = [result["values"]["my_first:arrivals_1h"] for result in answer["results"]]
     print(f"from an edited file to the first answer {values}: {seconds:.0f} s")
@@ -136,22 +136,22 @@ def test_the_tutorial_goes_from_a_topic_of_ones_own_to_a_training_set_beside_the
         if step.file:
             shell.write(step.file, step.text)
             continue
-        said = walk.scrubbed(shell.type(step.commands), tmp_path)
-        print(f"[{time.monotonic() - begun:.0f} s] {step.commands}{said}")
+        output = walk.scrubbed(shell.type(step.commands), tmp_path)
+        print(f"[{time.monotonic() - begun:.0f} s] {step.commands}{output}")
         if step.output is None or not step.is_exact:
             continue
         wanted, deadline = walk.masked(step.output), time.monotonic() + 180
-        while walk.masked(said) != wanted:  # drivers that run already read the new topic within seconds
-            assert time.monotonic() < deadline, f"{step.commands}\n{said}\nand not\n{step.output}"
+        while walk.masked(output) != wanted:  # drivers that run already read the new topic within seconds
+            assert time.monotonic() < deadline, f"{step.commands}\n{output}\nand not\n{step.output}"
             time.sleep(1)
-            said = walk.scrubbed(shell.type(step.commands), tmp_path)
+            output = walk.scrubbed(shell.type(step.commands), tmp_path)
     print(f"from init to a training set: {time.monotonic() - begun:.0f} s")
-    mine = Stack(platform.settings.state_dir, tmp_path / "plays", SETTINGS)
-    plan = json.loads(mine.cli("plan", "--json").stdout.splitlines()[-1])
+    own_stack = Stack(platform.settings.state_dir, tmp_path / "plays", SETTINGS)
+    plan = json.loads(own_stack.cli("plan", "--json").stdout.splitlines()[-1])
     assert all(change["change"] == "unchanged" for change in plan["changes"])
-    answer = mine.ask(features=[f"listening:{_a_column(mine, 'listening')}"], entities=[{"user_id": "nobody"}])
+    answer = own_stack.request(features=[f"listening:{_a_column(own_stack, 'listening')}"], entities=[{"user_id": "nobody"}])
     assert answer["results"][0]["values"] is not None
-    assert platform.ask(features=["carrier:flights_1h"], entities=[{"carrier": "UA"}])["results"]
+    assert platform.request(features=["carrier:flights_1h"], entities=[{"carrier": "UA"}])["results"]
 
 
 def _a_column(platform: Stack, view: str) -> str:
@@ -183,6 +183,6 @@ def test_down_leaves_no_process(platform: Stack) -> None:
     assert ours, "nothing ran"
     platform.cli("down")
     assert not process.marked(platform.settings.state_dir)
-    left = [each.pid for each in psutil.process_iter() if each.pid in ours and each.status() != psutil.STATUS_ZOMBIE]
+    left = [child.pid for child in psutil.process_iter() if child.pid in ours and child.status() != psutil.STATUS_ZOMBIE]
     assert not left
-    assert all(each.state == "down" for each in platform.status())
+    assert all(service.state == "down" for service in platform.status())

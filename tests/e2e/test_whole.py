@@ -1,7 +1,7 @@
 """The whole way on real servers, through crashes: online = training = published = oracle over the raw log, as bytes.
 
 produce → stream killed in the middle of a batch → started again → compaction → late events → compaction twice →
-Redis loses its last commands → the tail brings what no fold has → everything once more, and every entity and window
+Redis loses its last commands → the real-time lane brings what no micro-batch has → everything once more, and every entity and window
 compared.
 """
 
@@ -53,7 +53,7 @@ def now_us() -> int:
 
 
 def produce(platform: Stack, records: list[Produced]) -> None:
-    platform.produce(TOPIC, [(each.partition, each.value, each.time_ms) for each in records])
+    platform.produce(TOPIC, [(record.partition, record.value, record.time_ms) for record in records])
 
 
 def of_other_days(seed: int, n: int) -> list[Produced]:
@@ -64,8 +64,8 @@ def of_other_days(seed: int, n: int) -> list[Produced]:
 
 def brought(report: dict[str, Any]) -> dict[str, int]:
     """The number of totals that a compaction wrote of each view; all that there were to write."""
-    assert not any(each["left_over"] for each in report["horizons"]), report["horizons"]
-    return {each["view"]: each["brought"] for each in report["horizons"]}
+    assert not any(unit["left_over"] for unit in report["horizons"]), report["horizons"]
+    return {unit["view"]: unit["brought"] for unit in report["horizons"]}
 
 
 def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
@@ -75,13 +75,13 @@ def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
     return [event for event in parsed if event is not None], sum(event is None for event in parsed)
 
 
-def marks(platform: Stack) -> StoreMetadata:
+def metadata(platform: Stack) -> StoreMetadata:
     with platform.store() as store:
         return store.run(ReadMetadata())
 
 
 def applied(platform: Stack) -> int:
-    return sum(marks(platform).ledger.offsets.values())
+    return sum(metadata(platform).committed.offsets.values())
 
 
 def hour_text(hours_ago: int) -> str:
@@ -92,7 +92,7 @@ def ats() -> list[str | None]:
     """Live, and instants of the past that cut hours, slices and days differently."""
     now = datetime.now(UTC)
     past = [now - timedelta(seconds=1), now - timedelta(minutes=47), now - timedelta(hours=3, minutes=11, seconds=7)]
-    return [None, *(each.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for each in past)]
+    return [None, *(moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in past)]
 
 
 def check_online(platform: Stack, deployment: Deployment, when: str, past: int) -> Count:
@@ -112,7 +112,7 @@ def redis_data(platform: Stack) -> Path:
 
 def lose_the_last_commands(platform: Stack, kept: Path) -> None:
     """SIGKILLs Redis, puts its older append-only file back, starts it again."""
-    (row,) = [each for each in platform.status() if each.name == "redis"]
+    (row,) = [service for service in platform.status() if service.name == "redis"]
     assert row.pid is not None
     process = psutil.Process(row.pid)
     process.kill()
@@ -126,7 +126,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     print(f"seed {SEED}")
     platform.cli("apply", "--no-wait")
     with deploy.connected(platform.settings) as store:
-        deployment = deploy.require_units(deploy.standing(store))
+        deployment = deploy.require_units(deploy.current(store))
 
     # --- the driver is killed in the middle of a batch, and another takes over
     now = now_us()
@@ -169,25 +169,25 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "after Redis lost its last commands", 3).compared
 
-    # --- the tail brings what no fold has counted yet, late events too
-    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": "on"})
+    # --- the real-time lane brings what no micro-batch has counted yet, late events too
+    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_REALTIME": "on"})
     platform.start_stream()
-    platform.wait_tail(TOPIC)
+    platform.wait_realtime(TOPIC)
     with platform.stopped(stream.NAME):
         now = now_us()
         produce(platform, payments(SEED + 5, 600, now, now - 5 * HOUR, now, bad=5))
-        platform.wait_brought(TOPIC)
-        ledger = marks(platform).ledger
+        platform.wait_written(TOPIC)
+        committed = metadata(platform).committed
         rows, count = served(platform, deployment)
-    beyond = sum(not ledger.dominates(token.base) for row in rows for token in decode_all(row["token"]))
-    print(f"with the tail: {count.compared} values; {beyond} of {len(rows)} answers hold what no fold has counted")
+    beyond = sum(not committed.dominates(token.base) for row in rows for token in decode_all(row["token"]))
+    print(f"with the real-time lane: {count.compared} values; {beyond} of {len(rows)} answers hold what no micro-batch has counted")
     assert beyond > 1_000  # live, and where a past instant has such events
     total += count.compared
     platform.wait_applied(TOPIC)
-    total += check_online(platform, deployment, "folded again", 2).compared
+    total += check_online(platform, deployment, "applied again", 2).compared
 
     # --- and training by the tokens of these answers gives the same bytes
-    platform.job("compact", "--hour", hour_text(1))  # archives up to now: the tokens' covers are reached
+    platform.job("compact", "--hour", hour_text(1))  # archives up to now: the tokens' offset vectors are reached
     total += check_training(platform, deployment, tmp_path, rows)
     total += check_published(platform, deployment, TOPIC, tmp_path)
     events, bad = raw_events(platform)
@@ -219,8 +219,8 @@ def check_training(platform: Stack, deployment: Deployment, folder: Path, rows: 
         assert built.num_rows == len(chosen)
         for ref in refs:
             column = built.column(ref) if ref in built.column_names else built.column(ref.partition(":")[2])
-            for row, found in zip(chosen, column.to_pylist(), strict=True):
-                count.check(f"training {ref} {row['key']} at {row['at']}", row["values"][ref], found)
+            for row, value in zip(chosen, column.to_pylist(), strict=True):
+                count.check(f"training {ref} {row['key']} at {row['at']}", row["values"][ref], value)
     print(f"training by token: {count.compared} values compared with what was served, {len(count.wrong)} differ")
     assert not count.wrong, "\n".join(count.wrong[:20])
     return count.compared

@@ -29,7 +29,7 @@ VALUES, QUICK_VALUES = 15_000_000, 100_000
 SIZE, QUICK_SIZE = 0.5, 0.12
 CYCLE = ("flights", "plays", *("random",) * 6)
 """In turn: a random history is small."""
-SAY_EVERY_S = 10.0
+PRINT_EVERY_S = 10.0
 
 
 @dataclass
@@ -40,11 +40,11 @@ class Total:
 
     @property
     def values(self) -> int:
-        return sum(each.values for each in self.counted)
+        return sum(source_counts.values for source_counts in self.counted)
 
     @property
     def mismatches(self) -> int:
-        return sum(each.mismatches for each in self.counted)
+        return sum(source_counts.mismatches for source_counts in self.counted)
 
     def lines(self, seed: int, seconds: float) -> list[str]:
         """The table that is told at the end."""
@@ -62,13 +62,13 @@ class Total:
         )
         rows: list[tuple[str, ...]] = [head]
         for name in (*SOURCES, "all"):
-            some = [each for each in self.counted if name in (each.source, "all")]
+            some = [source_counts for source_counts in self.counted if name in (source_counts.source, "all")]
             if some:
-                whole = [sum(getattr(each, of) for each in some) for of in _SUMMED]
-                rows.append((name, f"{len(some):,}", *(f"{each:,}" for each in whole)))
+                whole = [sum(getattr(source_counts, of) for source_counts in some) for of in _SUMMED]
+                rows.append((name, f"{len(some):,}", *(f"{total:,}" for total in whole)))
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-        bounds = sum(each.bounds for each in self.counted)
+        bounds = sum(source_counts.bounds for source_counts in self.counted)
         lines.append(f"seed {seed}, {seconds:,.0f} s; {bounds:,} windows' bounds beside them")
         return lines
 
@@ -84,10 +84,10 @@ def histories(only: Sequence[str], seed: int) -> Iterator[tuple[str, int]]:
 
 def run(given: argparse.Namespace, total: Total) -> None:
     """Plays as many histories as give the values, or as were asked for; counted in their order: equal seeds give equal counts."""
-    said = begun = time.monotonic()
+    printed = begun = time.monotonic()
     wanted: int = given.values
     most: int | None = given.histories
-    asked = histories(given.only, given.seed)
+    chosen = histories(given.only, given.seed)
     with ProcessPoolExecutor(given.jobs) as pool:
         under_way: deque[Future[Counted]] = deque()
         while True:
@@ -95,7 +95,7 @@ def run(given: argparse.Namespace, total: Total) -> None:
             if enough:
                 break
             while len(under_way) < given.jobs + 1:
-                source, seed = next(asked)
+                source, seed = next(chosen)
                 under_way.append(pool.submit(play, source, seed, given.size))
             done = under_way.popleft().result()
             total.counted.append(done)
@@ -103,14 +103,14 @@ def run(given: argparse.Namespace, total: Total) -> None:
                 print(line, flush=True)
             if done.mismatches:
                 print(f"again: --only {done.source} --seed {done.seed} --histories 1 --size {given.size}", flush=True)
-            if time.monotonic() - said > SAY_EVERY_S or done.mismatches:
-                said = time.monotonic()
-                print(_progress(total, wanted, said - begun), flush=True)
+            if time.monotonic() - printed > PRINT_EVERY_S or done.mismatches:
+                printed = time.monotonic()
+                print(_progress(total, wanted, printed - begun), flush=True)
         pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _enough(total: Total, wanted: int, only: Sequence[str]) -> bool:
-    return total.values >= wanted and {each.source for each in total.counted} >= set(only or SOURCES)
+    return total.values >= wanted and {source_counts.source for source_counts in total.counted} >= set(only or SOURCES)
 
 
 def _progress(total: Total, wanted: int, seconds: float) -> str:

@@ -22,7 +22,7 @@ from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.token import Token, decode_all
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import MAX_ENTITIES, MAX_VALUES
-from slicewise.training.answering.knowledge import Covers
+from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Question, answer
 from slicewise.training.tables.given import TOPIC
 from slicewise.windows.bounds import EARLIEST_US
@@ -38,7 +38,7 @@ from tests.full.opinion import Known
 from tests.full.world import Part, World
 from tests.laws.oracles.values import Error
 
-MOST_TOLD = 20
+MAX_LISTED = 20
 _HALVES = int(TOPIC[:16], 16), int(TOPIC[16:], 16)
 
 
@@ -53,13 +53,13 @@ class Counted:
     online: int = 0
     """With the opinion."""
     empty: int = 0
-    """Of these, of windows without an event."""
+    """Values of these, of windows without an event."""
     bounds: int = 0
     """Windows' bounds, of an answer, with those that are worked out here; not counted as values."""
     training: int = 0
-    """Of training by the answer's token, with the answer."""
+    """Values of training by the answer's token, with the answer."""
     hours: int = 0
-    """That were compacted."""
+    """Hours that were compacted."""
     mismatches: int = 0
     wrong: list[str] = field(default_factory=list)
     """The first of them."""
@@ -68,10 +68,10 @@ class Counted:
     def values(self) -> int:
         return self.online + self.training
 
-    def differ(self, what: str, expected: Any, found: Any) -> None:
+    def differ(self, what: str, expected: Any, actual: Any) -> None:
         self.mismatches += 1
-        if len(self.wrong) < MOST_TOLD:
-            self.wrong.append(f"{self.source} seed {self.seed}: {what}: expected {expected!r}, found {found!r}")
+        if len(self.wrong) < MAX_LISTED:
+            self.wrong.append(f"{self.source} seed {self.seed}: {what}: expected {expected!r}, found {actual!r}")
 
 
 def as_bytes(value: Any) -> bytes:
@@ -79,7 +79,7 @@ def as_bytes(value: Any) -> bytes:
     if isinstance(value, float):
         return b"d" + struct.pack("<d", value)
     if isinstance(value, Mapping):
-        return b"{" + b",".join(repr(name).encode() + b":" + as_bytes(each) for name, each in value.items()) + b"}"
+        return b"{" + b",".join(repr(name).encode() + b":" + as_bytes(item) for name, item in value.items()) + b"}"
     if isinstance(value, list | tuple):
         return b"[" + b",".join(map(as_bytes, value)) + b"]"
     return repr(value).encode()
@@ -105,26 +105,26 @@ def played(world: World) -> Counted:
     history = world.history
     rng = Random(f"{history.name} {history.seed}")
     counted = Counted(history.name, history.seed, len(history.events))
-    asked = [Asked(world, part, counted) for part in world.parts]
+    units = [ComparedUnit(world, part, counted) for part in world.parts]
     n = len(history.events)
-    folded = 0
+    applied = 0
     for stage in range(1, history.stages + 1):
         end = n * stage // history.stages
-        while folded < end:
-            folded = min(end, folded + rng.randint(1, max(1, n // history.stages)))
-            world.fold_to(folded, twice=rng.random() < 0.3)
+        while applied < end:
+            applied = min(end, applied + rng.randint(1, max(1, n // history.stages)))
+            world.apply_to(applied, twice=rng.random() < 0.3)
         # the archive ends where the stream does, before it, or beyond
-        archived = rng.choice([folded, rng.randint(0, folded), min(n, folded + n // 10)])
+        archived = rng.choice([applied, rng.randint(0, applied), min(n, applied + n // 10)])
         counted.hours += world.compact(rng, archived)
         for at_us in world.instants(rng, history.instants):
-            for each in asked:
-                each.ask(at_us)
-        for each in asked:
-            each.train()
+            for unit in units:
+                unit.compare(at_us)
+        for unit in units:
+            unit.train()
     return counted
 
 
-class Asked:
+class ComparedUnit:
     """A unit of a world: its entities, what the opinion knows of each, and what was answered."""
 
     def __init__(self, world: World, part: Part, counted: Counted) -> None:
@@ -143,22 +143,22 @@ class Asked:
         self._answered: list[tuple[tuple[Any, ...], Mapping[str, str]]] = []
         self._rows: list[int] = []
 
-    def ask(self, at_us: int | None) -> None:
+    def compare(self, at_us: int | None) -> None:
         """All entities, at one instant."""
         unit = self._part.unit
         step = min(MAX_ENTITIES, max(1, MAX_VALUES // len(unit.features)))
         for first in range(0, len(self._entities), step):
-            said = self._world.ask(unit, self._entities[first : first + step], at_us)
-            self._judge(said, first)
+            answer = self._world.read(unit, self._entities[first : first + step], at_us)
+            self._judge(answer, first)
 
-    def _judge(self, said: Answer, first: int) -> None:
+    def _judge(self, answer: Answer, first: int) -> None:
         unit, counted = self._part.unit, self._counted
         counted.answers += 1
-        expected_bounds = [bounds_of(unit, feature, said.mode, said.t_us) for feature in unit.features]
-        for number, result in enumerate(said.results, first):
+        expected_bounds = [bounds_of(unit, feature, answer.mode, answer.t_us) for feature in unit.features]
+        for number, result in enumerate(answer.results, first):
             (token,) = decode_all(result.token)
             if token.base.offsets != self._world.ends.offsets:
-                counted.differ(f"cover of {unit.view} {self._keys[number]}", self._world.ends, token.base)
+                counted.differ(f"offset vector of {unit.view} {self._keys[number]}", self._world.ends, token.base)
             known = self._known_to(number, token)
             bounds = token.bounds
             for i, feature in enumerate(unit.features):
@@ -175,24 +175,24 @@ class Asked:
                 if wanted is not None:
                     counted.bounds += 1
                     if wanted != (start, end):
-                        counted.differ(f"bounds of {self._where(number, feature, said)}", wanted, (start, end))
-                aged = said.t_us - window.offset_us if window.by_events else end
+                        counted.differ(f"bounds of {self._where(number, feature, answer)}", wanted, (start, end))
+                aged = answer.t_us - window.offset_us if window.by_events else end
                 expected = known.value(self._specs[i], feature.aggregate, a, b, aged)
-                found = result.values[i]
+                outcome = result.values[i]
                 counted.online += 1
                 counted.empty += a == b
                 if isinstance(expected, Error):
                     code = result.errors.get(f"{unit.view}:{feature.column}")
-                    if found is not None or code != str(expected):
-                        counted.differ(self._where(number, feature, said), expected, (found, code))
-                elif not same(expected, found):
-                    counted.differ(self._where(number, feature, said), expected, found)
+                    if outcome is not None or code != str(expected):
+                        counted.differ(self._where(number, feature, answer), expected, (outcome, code))
+                elif not same(expected, outcome):
+                    counted.differ(self._where(number, feature, answer), expected, outcome)
             self._tokens.append(token)
             self._answered.append((result.values, result.errors))
             self._rows.append(number)
 
-    def _where(self, number: int, feature: PlannedFeature, said: Answer) -> str:
-        return f"{self._part.unit.view} {self._keys[number]} {feature.column} at {said.t_us} ({said.mode})"
+    def _where(self, number: int, feature: PlannedFeature, answer: Answer) -> str:
+        return f"{self._part.unit.view} {self._keys[number]} {feature.column} at {answer.t_us} ({answer.mode})"
 
     def train(self) -> None:
         """Training by the tokens of all that was answered since the last time."""
@@ -211,22 +211,22 @@ class Asked:
             )
             for feature in unit.features
         }
-        covers = Covers.of(self._tokens, offline.places)
-        finished = answer(offline, unit.features, Question(numbers, bounds, covers))  # type: ignore[arg-type]
+        offset_vectors = TokenOffsets.of(self._tokens, offline.topic_partitions)
+        finished = answer(offline, unit.features, Question(numbers, bounds, offset_vectors))  # type: ignore[arg-type]
         for i, feature in enumerate(unit.features):
             values = converter(feature.aggregate.output_type)(finished[feature.column].values)
             counted.training += len(values)
             for row, value in enumerate(values):
-                found = self._answered[row][0][i]
-                if not same(found, value):
+                result = self._answered[row][0][i]
+                if not same(result, value):
                     key = self._keys[self._rows[row]]
-                    counted.differ(f"training of {unit.view} {key} {feature.column}", found, value)
+                    counted.differ(f"training of {unit.view} {key} {feature.column}", result, value)
         self._tokens, self._answered, self._rows, self._known = [], [], [], {}
 
     def _known_to(self, number: int, token: Token) -> Known:
         """The entity's events that the answer contains."""
-        ahead = tuple((hour, tuple(cover.offsets.items())) for hour, cover in token.ahead.items())
-        key = (number, tuple(token.base.offsets.items()), ahead)
+        compacted_beyond = tuple((hour, tuple(offset_vector.offsets.items())) for hour, offset_vector in token.compacted_beyond.items())
+        key = (number, tuple(token.base.offsets.items()), compacted_beyond)
         if key not in self._known:
             events = self._events.get(self._keys[number], [])
             self._known[key] = Known(
@@ -241,7 +241,7 @@ def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:
     names = [name for name, _ in unit.entity]
     inputs = [name for name, _ in unit.input_types]
     (source,) = history.deployment.sources
-    found: dict[tuple[Any, ...], list[Event]] = {}
+    events: dict[tuple[Any, ...], list[Event]] = {}
     rows: dict[tuple[int, int], list[Any]] = {}
     for raw in history.events:
         columns = dict(raw)
@@ -251,19 +251,19 @@ def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:
         if None in key or (unit.where is not None and history.meanings[unit.where.text](raw) is not True):
             continue
         columns = {name: columns[name] for name in inputs}
-        place = raw["partition"], raw["offset"]
-        rows[place] = list(columns.values())
-        found.setdefault(key, []).append(Event(raw[source.timestamp], *_HALVES, *place, columns))
-    told = part.rows.select(["partition", "offset", *inputs]).to_pylist()
-    assert len(told) == len(rows), f"row logic of {unit.view} takes {len(told)} events, not {len(rows)}"
-    for row in told:
+        topic_partition = raw["partition"], raw["offset"]
+        rows[topic_partition] = list(columns.values())
+        events.setdefault(key, []).append(Event(raw[source.timestamp], *_HALVES, *topic_partition, columns))
+    taken = part.rows.select(["partition", "offset", *inputs]).to_pylist()
+    assert len(taken) == len(rows), f"row logic of {unit.view} takes {len(taken)} events, not {len(rows)}"
+    for row in taken:
         wanted = rows[row["partition"], row["offset"]]
         assert all(map(same, [v + 0.0 if isinstance(v, float) else v for v in wanted], [row[n] for n in inputs])), (
             unit.view,
             row,
             wanted,
         )
-    return found
+    return events
 
 
 MOST_PARTS = 1_500
@@ -280,8 +280,8 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
     present = (-(-t // slice_us) if mode == "live" else t // slice_us) * slice_us
     match window:
         case Sliding():
-            levels = [each for each in (slice_us, MINUTE_US, HOUR_US, DAY_US) if each % slice_us == 0]
-            step = next(each for each in sorted(levels) if window.length_us <= MOST_PARTS * each)
+            levels = [level for level in (slice_us, MINUTE_US, HOUR_US, DAY_US) if level % slice_us == 0]
+            step = next(level for level in sorted(levels) if window.length_us <= MOST_PARTS * level)
             return (t - window.length_us) // step * step, present
         case Tumbling() | Hopping():
             end = t // window.hop_us * window.hop_us + (window.hop_us if window.open else 0)
@@ -297,6 +297,6 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
             raise AssertionError(f"no opinion on a window of kind {other.kind}")
 
 
-def fingerprint(each: Counted) -> tuple[Any, ...]:
+def fingerprint(counted: Counted) -> tuple[Any, ...]:
     """The figures that two runs of one seed agree on."""
-    return each.source, each.seed, each.events, each.answers, each.online, each.bounds, each.training, each.mismatches
+    return counted.source, counted.seed, counted.events, counted.answers, counted.online, counted.bounds, counted.training, counted.mismatches

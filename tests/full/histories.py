@@ -44,7 +44,7 @@ class History:
     stages: int
     """After how many parts of the log all is asked."""
     instants: int
-    """How many are asked for each time."""
+    """Number of instants that are asked for each time."""
     entities: int = 1_000_000
     """Most of a view that are asked for."""
 
@@ -52,12 +52,12 @@ class History:
 def _placed(events: Sequence[Mapping[str, Any]], key: str) -> list[Columns]:
     """With the partition of a key, and the offsets that a log gives."""
     ends = [0] * PARTITIONS
-    found: list[Columns] = []
+    columns: list[Columns] = []
     for event in events:
         partition = zlib.crc32(str(event[key]).encode()) % PARTITIONS
-        found.append({**event, "partition": partition, "offset": ends[partition]})
+        columns.append({**event, "partition": partition, "offset": ends[partition]})
         ends[partition] += 1
-    return found
+    return columns
 
 
 def _over(views: Sequence[FeatureView], **changes: Any) -> list[FeatureView]:
@@ -95,12 +95,12 @@ def _flight_views() -> tuple[FeatureView, ...]:
 def flights(seed: int, size: float) -> History:
     """A share of the year's flights, another one for each seed, in the order in which they were logged."""
     share = max(1, round(24 / size))
-    told = year()
+    flights_of_year = year()
     events = []
-    for i in range(seed % share, len(told), share):
-        own = {name: column[i] for name, column in told.columns.items()}
-        at = BEGIN_US + int(told.scheduled[i]) // SPEED
-        logged = BEGIN_US + int(told.arrival[i]) // SPEED
+    for i in range(seed % share, len(flights_of_year), share):
+        own = {name: column[i] for name, column in flights_of_year.columns.items()}
+        at = BEGIN_US + int(flights_of_year.scheduled[i]) // SPEED
+        logged = BEGIN_US + int(flights_of_year.arrival[i]) // SPEED
         events.append({**own, "number": i, "scheduled": at, "kafka_time": max(logged, at)})
     deployment = plan(Project.of("flights", _flight_views()))
     assert YEAR_US // SPEED == DAY_US
@@ -228,10 +228,10 @@ def _aggregates(rng: Random) -> list[Any]:
 
 def _view(rng: Random, number: int, source: KafkaSource) -> FeatureView:
     entity = rng.choice([["k"], ["k"], ["k", "m"], []])
-    features = [sw.Feature(f"f{i}", each, windows=_windows(rng)) for i, each in enumerate(_aggregates(rng))]
+    features = [sw.Feature(f"f{i}", aggregate, windows=_windows(rng)) for i, aggregate in enumerate(_aggregates(rng))]
     if number == 0:
         some = [sw.count(), sw.sum("x"), sw.last_k("g", k=3), sw.max("n")]
-        features += [sw.Feature(f"e{i}", each, windows=_exact(rng)) for i, each in enumerate(some)]
+        features += [sw.Feature(f"e{i}", aggregate, windows=_exact(rng)) for i, aggregate in enumerate(some)]
     return sw.FeatureView(
         f"v{number}",
         source=source,

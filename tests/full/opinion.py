@@ -24,9 +24,9 @@ class Column:
     """The values of a column that are not null, in the order of their events; `at`: which event each is of."""
 
     def __init__(self, events: Sequence[Event], name: str) -> None:
-        held = [(i, plus(e.columns[name])) for i, e in enumerate(events) if e.columns[name] is not None]
-        self.at = [i for i, _ in held]
-        self.values = [value for _, value in held]
+        present = [(i, plus(e.columns[name])) for i, e in enumerate(events) if e.columns[name] is not None]
+        self.at = [i for i, _ in present]
+        self.values = [value for _, value in present]
 
     def between(self, first: int, beyond: int) -> tuple[int, int]:
         """The range of values of the events [first, beyond)."""
@@ -59,8 +59,8 @@ class Known:
         self.events = sorted(events, key=identity_of)
         self.times = [event.time for event in self.events]
         self._columns: dict[str, Column] = {}
-        self._held: dict[str, tuple[list[int], Known]] = {}
-        self._said: dict[tuple[Any, ...], Any] = {}
+        self._conditions: dict[str, tuple[list[int], Known]] = {}
+        self._values: dict[tuple[Any, ...], Any] = {}
 
     def between(self, start: int, end: int) -> tuple[int, int]:
         """The range of a half-open interval of event time."""
@@ -82,27 +82,27 @@ class Known:
 
     def value(self, key: str, aggregate: Any, first: int, beyond: int, end: int) -> Any:
         """The answer of a bound aggregate, named by `key`, over a range of a window that ends there; or an `Error`."""
-        asked = (key, first, beyond, end if "half_life" in key else None)
-        if asked not in self._said:
-            self._said[asked] = self._counted_out(aggregate, first, beyond, end)
-        return self._said[asked]
+        question = (key, first, beyond, end if "half_life" in key else None)
+        if question not in self._values:
+            self._values[question] = self._counted_out(aggregate, first, beyond, end)
+        return self._values[question]
 
     def _counted_out(self, aggregate: Any, first: int, beyond: int, end: int) -> Any:
         if aggregate.kind == "where":
-            at, held = self._only(aggregate.column)
-            return held._counted_out(aggregate.aggregate, bisect_left(at, first), bisect_left(at, beyond), end)
+            at, chosen = self._only(aggregate.column)
+            return chosen._counted_out(aggregate.aggregate, bisect_left(at, first), bisect_left(at, beyond), end)
         quick = QUICK.get(aggregate.kind)
-        found = NotImplemented if quick is None else quick(self, aggregate, first, beyond)
-        if found is not NotImplemented:
-            return found
+        result = NotImplemented if quick is None else quick(self, aggregate, first, beyond)
+        if result is not NotImplemented:
+            return result
         return laws.expected(aggregate, self.events[first:beyond], end)
 
     def _only(self, condition: str) -> tuple[list[int], Known]:
         """The events for which a condition is true, and which of all events they are."""
-        if condition not in self._held:
+        if condition not in self._conditions:
             at = [i for i, event in enumerate(self.events) if event.columns[condition] is True]
-            self._held[condition] = at, Known([self.events[i] for i in at])
-        return self._held[condition]
+            self._conditions[condition] = at, Known([self.events[i] for i in at])
+        return self._conditions[condition]
 
 
 Quick = Callable[[Known, Any, int, int], Any]
@@ -168,10 +168,10 @@ def _top(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
         return NotImplemented
     sign = -1 if aggregate.kind == "top_k" else 1
     best = heapq.nsmallest(aggregate.k, range(a, b), key=lambda i: (sign * column.values[i], i))
-    found = [
+    results = [
         {"by": column.values[i], "payload": plus(known.events[column.at[i]].columns[aggregate.payload])} for i in best
     ]
-    return found or None
+    return results or None
 
 
 def _newest(known: Known, aggregate: Any, first: int, beyond: int) -> Any:

@@ -1,6 +1,6 @@
-"""A platform in one process: the engine's own fold, compaction, store and service over a clock that stands still.
+"""A platform in one process: the engine's own micro-batch lane, compaction, store and service over a clock that stands still.
 
-Batches are folded as executors fold them, hours compacted and swapped as the hourly job does it, and questions answered
+Batches are applied as executors micro-batch lane them, hours compacted and published as the hourly job does it, and questions answered
 by the service object. What is not here is what carries bytes: Kafka, Spark, a server of Redis, HTTP.
 """
 
@@ -64,8 +64,8 @@ class World:
         deployment = history.deployment
         (source,) = deployment.sources
         self.source = source
-        marks = self.store.run(Initialise())
-        marks = self.store.run(Deploy(deployment, marks.epoch, {source.topic: TOPIC}, OffsetVector()))
+        metadata = self.store.run(Initialise())
+        metadata = self.store.run(Deploy(deployment, metadata.deployment_version, {source.topic: TOPIC}, OffsetVector()))
         self.manifest = deployment.to_json()
         typed, refused = typed_events(source, list(history.events))
         assert not refused, refused
@@ -76,38 +76,38 @@ class World:
         self.connection = SyncConnection(lambda: open_memory(self.server))
         self.ends = OffsetVector()
         self.archived = OffsetVector()
-        self.seq = 0
+        self.archive_version = 0
 
     def _part(self, unit: StorageUnit) -> Part:
         rows, _ = row_logic(unit, self.typed, (*IDENTITY_COLUMNS, KAFKA_TIME))
         return Part(unit, rows, unit_events(unit, self.typed))
 
     # ---------------------------------------------------------------- the stream
-    def cover_of(self, events: int) -> OffsetVector:
-        """The cover of the first so many events of the log."""
+    def offset_vector_of(self, events: int) -> OffsetVector:
+        """The offset vector of the first so many events of the log."""
         ends: dict[TopicPartition, int] = {}
         for event in self.history.events[:events]:
             ends[TOPIC, event["partition"]] = event["offset"] + 1
         return OffsetVector(ends)
 
-    def fold_to(self, events: int, *, twice: bool = False) -> None:
+    def apply_to(self, events: int, *, twice: bool = False) -> None:
         """A batch up to there, and its end; twice: as after a crash before that."""
-        end = self.cover_of(events)
+        end = self.offset_vector_of(events)
         newest = max(event[KAFKA_TIME] for event in self.history.events[:events])
         self.clock.set(max(self.clock.now_us(), newest + 1))
-        marks = self.store.run(ReadMetadata())
-        self.store.run(BeginBatch(self.ends, marks.epoch, marks.units))
+        metadata = self.store.run(ReadMetadata())
+        self.store.run(BeginBatch(self.ends, metadata.deployment_version, metadata.units))
         for _ in range(2 if twice else 1):
             for part in self.parts:
                 for partition in range(PARTITIONS):
-                    self._fold(part, partition, end)
-        self.store.run(AdvanceCommitted(self.ends, end, marks.epoch, marks.units))
+                    self._apply(part, partition, end)
+        self.store.run(AdvanceCommitted(self.ends, end, metadata.deployment_version, metadata.units))
         self.ends = end
 
-    def _fold(self, part: Part, partition: int, end: OffsetVector) -> None:
-        place, unit = (TOPIC, partition), part.unit
+    def _apply(self, part: Part, partition: int, end: OffsetVector) -> None:
+        topic_partition, unit = (TOPIC, partition), part.unit
         offset = part.rows["offset"]
-        wanted = pc.and_(pc.greater_equal(offset, self.ends.get(place)), pc.less(offset, end.get(place)))
+        wanted = pc.and_(pc.greater_equal(offset, self.ends.get(topic_partition)), pc.less(offset, end.get(topic_partition)))
         table = part.rows.filter(pc.and_(wanted, pc.equal(part.rows["partition"], partition)))
         if not table.num_rows:
             return
@@ -126,20 +126,20 @@ class World:
     # ---------------------------------------------------------------- the hourly job
     def compact(self, rng: Random, events: int) -> int:
         """Archives the first so many events, and compacts some of the hours that are over; how many hours."""
-        self.archived = self.archived.join(self.cover_of(events))
-        self.seq += 1
-        self.store.run(PutArchiveVersion(self.source.name, self.seq, self.archived))
+        self.archived = self.archived.join(self.offset_vector_of(events))
+        self.archive_version += 1
+        self.store.run(PutArchiveVersion(self.source.name, self.archive_version, self.archived))
         done = 0
         now_hour = self.clock.now_us() // HOUR_US
         for part in self.parts:
             if isinstance(part.unit, ListUnit):
                 continue
             known = part.rows.filter(pa.array(self._contained(part.rows)))
-            held = sorted(set((known["event_time"].to_numpy() // HOUR_US).tolist()))
-            hours = [hour for hour in held if hour < now_hour and rng.random() < 0.7]
+            hours_of_events = sorted(set((known["event_time"].to_numpy() // HOUR_US).tolist()))
+            hours = [hour for hour in hours_of_events if hour < now_hour and rng.random() < 0.7]
             tags: dict[int, dict[bytes, None]] = {}
             for hour in hours:
-                tags.setdefault(hour // 24, {}).update(dict.fromkeys(self._swap(part.unit, known, hour)))
+                tags.setdefault(hour // 24, {}).update(dict.fromkeys(self._publish(part.unit, known, hour)))
             for day in days_to_total(hours, None, now_hour):
                 self.store.run(WriteDayTotals(part.unit, list(tags[day]), day))
             done += len(hours)
@@ -149,34 +149,34 @@ class World:
         ends = np.array([self.archived.get((TOPIC, partition)) for partition in range(PARTITIONS)], np.int64)
         return np.asarray(rows["offset"].to_numpy() < ends[rows["partition"].to_numpy()])
 
-    def _swap(self, unit: StorageUnit, known: pa.Table, hour: int) -> list[bytes]:
+    def _publish(self, unit: StorageUnit, known: pa.Table, hour: int) -> list[bytes]:
         """The tags of its entities."""
         table = known.filter(pa.array(known["event_time"].to_numpy() // HOUR_US == hour))
         ref = UnitRef(self.manifest, unit.storage_fingerprint)
         whole = Whole(Accumulate(ref, _own(unit)), Combine(ref))
         compacted = pa.Table.from_batches(list(whole(iter(table.combine_chunks().to_batches()))))
         rows = HourRows(unit, compacted.combine_chunks(), tuple(name for name, _ in unit_entity(unit)))
-        entries = rows.entries(*rows.hours()[hour], self.seq)
-        outcome = self.store.run(PublishHour(unit, hour, self.seq, self.archived, entries))
+        entries = rows.entries(*rows.hours()[hour], self.archive_version)
+        outcome = self.store.run(PublishHour(unit, hour, self.archive_version, self.archived, entries))
         if not outcome.left_over:
-            self.store.run(MarkHour(unit, hour, self.seq))
+            self.store.run(MarkHour(unit, hour, self.archive_version))
         return [entry.tag for entry in entries]
 
     # ---------------------------------------------------------------- questions
-    def ask(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], at_us: int | None) -> Answer:
+    def read(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], at_us: int | None) -> Answer:
         """All features of a unit."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
-        return self.connection.run(self.service.read(checked(refs, None, [dict(each) for each in entities], at_us)))
+        return self.connection.run(self.service.read(checked(refs, None, [dict(entity) for entity in entities], at_us)))
 
     def instants(self, rng: Random, n: int) -> list[int | None]:
         """The present, and moments since the history began: at an event, soon after one, or at a minute's edge."""
-        now, found = self.clock.now_us(), list[int | None]([None])
+        now, instants = self.clock.now_us(), list[int | None]([None])
         source = self.source.timestamp
         times = [time for event in self.history.events if (time := event[source]) < now]
         for _ in range(n - 1):
             at = min(now, rng.choice(times) + rng.choice([0, 0, rng.randrange(MINUTE_US), rng.randrange(HOUR_US)]))
-            found.append(at // MINUTE_US * MINUTE_US if rng.random() < 0.3 else at)
-        return found
+            instants.append(at // MINUTE_US * MINUTE_US if rng.random() < 0.3 else at)
+        return instants
 
 
 def _own(unit: StorageUnit) -> dict[str, str]:

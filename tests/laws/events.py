@@ -1,4 +1,4 @@
-"""Hostile events: unique identities in any order, many places, and values at every edge of their type."""
+"""Hostile events: unique identities in any order, many partitions, and values at every edge of their type."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _decimal(unscaled: int, kind: pa.DataType) -> Decimal:
 
 @st.composite
 def events(draw: st.DrawFn, types: Mapping[str, pa.DataType], most: int = 24) -> list[Event]:
-    """Up to `most` events in any order; no two of one place share an offset.
+    """Up to `most` events in any order; no two of one partition share an offset.
 
     Hypothesis draws pools of values, small ones (ties everywhere) and large ones; which event
     has which value of its pool follows from a drawn seed, so that many events cost few draws.
@@ -106,6 +106,6 @@ def events(draw: st.DrawFn, types: Mapping[str, pa.DataType], most: int = 24) ->
     }
     times = random.sample(TIMES, random.randint(1, len(TIMES)))
     return [
-        Event(random.choice(times), *place, {name: random.choice(pool) for name, pool in pools.items()})
-        for place in random.sample(sorted(chosen), len(chosen))
+        Event(random.choice(times), *topic_partition, {name: random.choice(pool) for name, pool in pools.items()})
+        for topic_partition in random.sample(sorted(chosen), len(chosen))
     ]

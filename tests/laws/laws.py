@@ -34,7 +34,7 @@ Law = Callable[[Aggregate, Sequence[Event], Random], None]
 
 
 END = 1_357_038_000_000_000
-"""Where the windows of all finished partials end: an hour after most of the events that are drawn."""
+"""End of the windows of all finished partials: an hour after most of the events that are drawn."""
 
 
 def ends(n: int) -> Callable[[], Int64]:
@@ -169,14 +169,14 @@ def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Rando
     assert layout.encode_rows(twice) == layout.encode_rows(again) == [*rows, rows[-1], *rows]
 
 
-def lists_are_no_longer_than_is_said(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+def lists_are_no_longer_than_longest(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
     # what `slicewise plan` says of sizes stands on this
     for part in (events, *split(events, random, 3)):
-        said = aggregate.longest(len(part))
-        found = one(aggregate, part).values
-        assert said.keys() == {name for name, values in found.items() if not isinstance(values, np.ndarray)}
-        for name, most in said.items():
-            values = found[name]
+        longest = aggregate.longest(len(part))
+        result = one(aggregate, part).values
+        assert longest.keys() == {name for name, values in result.items() if not isinstance(values, np.ndarray)}
+        for name, most in longest.items():
+            values = result[name]
             assert not isinstance(values, np.ndarray)
             assert int(values.lengths.max(initial=0)) <= most, name
 
@@ -216,7 +216,7 @@ LAWS: tuple[Law, ...] = (
     rows_and_columns_agree,
     the_oracle_agrees,
     bytes_come_back,
-    lists_are_no_longer_than_is_said,
+    lists_are_no_longer_than_longest,
     inputs_stay_as_they_are,
     deduct_undoes_combine,
 )

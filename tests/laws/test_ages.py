@@ -100,7 +100,7 @@ def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float
     t -= window.offset_us
     length = window.length_us
     present = {"live": -(-t // SLICE) * SLICE, "at": t // SLICE * SLICE}.get(mode, t)
-    asked = t if mode == "row" else present - 1  # the last microsecond that is in a window of the present
+    at = t if mode == "row" else present - 1  # the last microsecond that is in a window of the present
     if isinstance(window, Rows):
         return _value(name, [e for e in own if e.time <= t][-window.rows :], t)
     if isinstance(window, ExactRange):
@@ -115,19 +115,19 @@ def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float
             t,
         )
     if isinstance(window, Sliding):
-        return _value(name, oracle.inside(own, (t - length) // SLICE * SLICE, asked + 1), present)
+        return _value(name, oracle.inside(own, (t - length) // SLICE * SLICE, at + 1), present)
     if isinstance(window, Session):
-        begin = (asked + 1 - length) // SLICE * SLICE
-        return _value(name, oracle.session(own, begin, asked + 1, window.gap_us), present)
+        begin = (at + 1 - length) // SLICE * SLICE
+        return _value(name, oracle.session(own, begin, at + 1, window.gap_us), present)
     assert isinstance(window, Periodic)
     hop = window.hop_us
     end = t // hop * hop
     if not window.open:
         return _value(name, oracle.inside(own, end - length, end), end)
     end += hop
-    if asked + 1 >= end:
+    if at + 1 >= end:
         return _value(name, oracle.inside(own, end - length, end), end)
-    return _value(name, oracle.inside(own, end - length, asked + 1), present)
+    return _value(name, oracle.inside(own, end - length, at + 1), present)
 
 
 def _value(name: str, events: Sequence[OracleEvent], instant: int) -> float | None:
@@ -136,9 +136,9 @@ def _value(name: str, events: Sequence[OracleEvent], instant: int) -> float | No
     return oracle.decay_sum(events, "seconds", HALF, instant)
 
 
-def same(found: Any, wanted: float | None, where: object) -> None:
-    assert (found is None) == (wanted is None), (where, found, wanted)
-    assert found is None or found.hex() == wanted.hex(), (where, found, wanted)  # type: ignore[union-attr]
+def same(actual: Any, wanted: float | None, where: object) -> None:
+    assert (actual is None) == (wanted is None), (where, actual, wanted)
+    assert actual is None or actual.hex() == wanted.hex(), (where, actual, wanted)  # type: ignore[union-attr]
 
 
 def archive() -> Any:
@@ -151,7 +151,7 @@ def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(
     server = MemoryServer(clock)
     served = Served(open_memory(server), DEPLOYMENT)
     served.deploy()
-    served.fold(EVENTS)
+    served.apply(EVENTS)
     connection = SyncConnection(lambda: open_memory(server))
     users: list[dict[str, Any]] = [{"user": user} for user in ("ann", "bob", "nobody")]
     at = None if back_us is None else NOW - back_us
@@ -170,8 +170,8 @@ def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(
         values = answer.values(i)
         for column, name, window in COLUMNS:
             wanted = by_hand(name, window, mode, t, user["user"])
-            for found in (values[f"ageing:{column}"], trained[i][f"ageing:{column}"], evaluated[i][column]):
-                same(found, wanted, (column, mode, user))
+            for age in (values[f"ageing:{column}"], trained[i][f"ageing:{column}"], evaluated[i][column]):
+                same(age, wanted, (column, mode, user))
                 compared += 1
     assert compared == 3 * 3 * len(COLUMNS)
 

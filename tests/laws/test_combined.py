@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slicewise.aggregates import REGISTRY, Aggregate, Event
 from slicewise.aggregates.combinators.buckets import Bucketed
 from slicewise.aggregates.combinators.conditional import only
-from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.sketches.membership import membership_of
 from tests.laws import laws
 from tests.laws.events import events
 
@@ -23,7 +23,7 @@ LAWS = (laws.any_split_gives_the_same_bytes, laws.rows_and_columns_agree, laws.t
 def test_every_kind_obeys_within_buckets_and_under_a_condition(kind: str) -> None:
     inner = REGISTRY[kind].bound_examples()[0]
     types = {column: inner.type_of(column) for column in inner.inputs} | {"key": pa.bool_(), "held": pa.bool_()}
-    buckets = inner if asking(inner) is not None else Bucketed(inner, "key", 2)  # a filter is asked as a whole
+    buckets = inner if membership_of(inner) is not None else Bucketed(inner, "key", 2)  # a filter is asked as a whole
     made: Aggregate = only(buckets, "held", "held").bind(types)
 
     @settings(max_examples=3, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)

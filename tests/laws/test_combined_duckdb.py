@@ -94,12 +94,12 @@ def test_duckdb_says_the_same(unbound: Aggregate, text: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("condition", ["", "w"])
-@pytest.mark.parametrize("each", MOMENTS, ids=lambda each: each[0].describe())
-def test_duckdbs_sums_come_to_the_same_moments(each: Moment, condition: str) -> None:
-    aggregate, kind, columns = conditional(each) if condition else each
+@pytest.mark.parametrize("case", MOMENTS, ids=lambda case: case[0].describe())
+def test_duckdbs_sums_come_to_the_same_moments(case: Moment, condition: str) -> None:
+    aggregate, kind, columns = conditional(case) if condition else case
     events = table(3)
     with duckdb.connect() as engine:
         engine.register("e", events)
-        found = engine.sql(sums(kind, columns, condition)).fetchall()
-    wanted = {group: moment(kind, columns, *added) for group, *added in found}
+        rows = engine.sql(sums(kind, columns, condition)).fetchall()
+    wanted = {group: moment(kind, columns, *added) for group, *added in rows}
     assert answers(aggregate, events) == wanted

@@ -53,24 +53,24 @@ def view_of(*windows: Any, entity: Sequence[str] = ("user",), **emit: str) -> Em
         features=[sw.Feature("n", sw.count(), list(windows)), sw.Feature("s", sw.sum("x"), list(windows))],
         emit=sw.Emit("out", **given),
     )
-    [found] = emitted_views(plan(Project.of("p", [view])), "plays")
-    return found
+    [emitted_view] = emitted_views(plan(Project.of("p", [view])), "plays")
+    return emitted_view
 
 
 def events_of(seed: int, n: int = 50) -> list[Event]:
     """Two partitions, Kafka times that mostly rise, event times up to a minute late and a little ahead."""
     rng = random.Random(seed)
-    found, offsets = [], [0, 0]
+    events, offsets = [], [0, 0]
     clock = BEGIN
     for _ in range(n):
         clock += rng.choice((0, S // 10, S, S, 3 * S, 25 * S if rng.random() < 0.05 else S))
         partition = rng.randrange(2)
         late = rng.choice((0, 0, 0, -S, S // 3, 5 * S, 12 * S, 30 * S))
         kafka_time = clock - rng.choice((0, 0, 0, S // 2))
-        offset = offsets[partition] = offsets[partition] + rng.choice((1, 1, 1, 2))  # holes, as transactions leave
+        offset = offsets[partition] = offsets[partition] + rng.choice((1, 1, 1, 2))  # gaps, as transactions leave
         x = rng.choice((0.1, 1e300, -1e300, 1.0, None, 2.5, 1e-5))
-        found.append(Event(partition, offset, kafka_time, kafka_time - late, rng.choice(USERS), x))
-    return found
+        events.append(Event(partition, offset, kafka_time, kafka_time - late, rng.choice(USERS), x))
+    return events
 
 
 # ------------------------------------------------------------------ the oracle
@@ -80,21 +80,21 @@ def step_of(window: Window) -> int:
 
 def cut(events: Sequence[Event], instant: int) -> dict[int, int]:
     """Per partition the first offset whose Kafka time has reached the instant, else the end."""
-    found = {}
+    results = {}
     for partition in (0, 1):
-        mine = sorted((e for e in events if e.partition == partition), key=lambda e: e.offset)
-        later = [e.offset for e in mine if e.kafka_time >= instant + WAIT]
-        found[partition] = later[0] if later else (mine[-1].offset + 1 if mine else 0)
-    return found
+        own = sorted((e for e in events if e.partition == partition), key=lambda e: e.offset)
+        later = [e.offset for e in own if e.kafka_time >= instant + WAIT]
+        results[partition] = later[0] if later else (own[-1].offset + 1 if own else 0)
+    return results
 
 
 def answers(events: Sequence[Event], known: dict[int, int], window: Window, end: int) -> dict[str, tuple[Any, Any]]:
     """Per user with events in the window: count, and the exact sum."""
-    found: dict[str, list[float | None]] = {}
+    results: dict[str, list[float | None]] = {}
     for e in events:
         if e.offset < known[e.partition] and end - window.length_us <= e.time < end:
-            found.setdefault(e.user, []).append(e.x)
-    return {user: (len(xs), total([x for x in xs if x is not None])) for user, xs in found.items()}
+            results.setdefault(e.user, []).append(e.x)
+    return {user: (len(xs), total([x for x in xs if x is not None])) for user, xs in results.items()}
 
 
 def total(xs: list[float]) -> float | None:
@@ -120,7 +120,7 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
                 # without a record of its own, a window would be taken for the one before it
                 ahead = answers(events, known, window, end - step)
                 changed = {user for user in new if new[user] != old.get(user, nothing)}
-                told = changed | {u for u in changed_before if new.get(u, nothing) != ahead.get(u, nothing)}
+                published_users = changed | {u for u in changed_before if new.get(u, nothing) != ahead.get(u, nothing)}
                 rows += [
                     (
                         instant,
@@ -131,7 +131,7 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
                         new.get(user, nothing),
                         old.get(user, nothing),
                     )
-                    for user in told
+                    for user in published_users
                 ]
                 changed_before = changed
             if instant % step == 0:
@@ -186,11 +186,11 @@ def published(
     reach = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, progress).reach_us
     start, left = {}, {}
     for partition in (0, 1):
-        mine = sorted((e for e in events if e.partition == partition), key=lambda e: e.offset)
-        young = [e.offset for e in mine if e.kafka_time >= progress.instant_us - reach - AHEAD]
-        known = progress.cover.get((TOPIC, partition))
+        own = sorted((e for e in events if e.partition == partition), key=lambda e: e.offset)
+        young = [e.offset for e in own if e.kafka_time >= progress.instant_us - reach - AHEAD]
+        known = progress.offset_vector.get((TOPIC, partition))
         start[partition] = min([known, *young[:1]])
-        left[partition] = [e for e in mine if e.offset >= start[partition]]
+        left[partition] = [e for e in own if e.offset >= start[partition]]
     emission = ViewEmission(emitted, TOPIC, start, progress)
     out: list[tuple[Any, ...]] = []
     ends = {p: rest[-1].offset + 1 if rest else start[p] for p, rest in left.items()}
@@ -203,8 +203,8 @@ def published(
         if not any(left.values()):
             for p in ends:
                 emission.read_to(p, ends[p], until + WAIT + QUIET_US)
-        for step, found in emission.advance():
-            out += sorted((line for each in found for line in lines(step.instant_us, each)), key=repr)
+        for step, outputs in emission.advance():
+            out += sorted((line for output in outputs for line in lines(step.instant_us, output)), key=repr)
             count += 1
             progress = step
             if count == stop_after:
@@ -212,20 +212,20 @@ def published(
     return out, progress
 
 
-def lines(instant: int, found: Tick | Correction) -> list[tuple[Any, ...]]:
-    suffix = found.window.column_suffix()
-    users = found.entities["user"].to_pylist() if found.entities.num_columns else [None] * found.values.num_rows
-    values = list(zip(*(found.values[f"{f}_{suffix}"].to_pylist() for f in "ns"), strict=True))
-    if isinstance(found, Tick):
-        rest = [bool(each) for each in found.changed]
+def lines(instant: int, output: Tick | Correction) -> list[tuple[Any, ...]]:
+    suffix = output.window.column_suffix()
+    users = output.entities["user"].to_pylist() if output.entities.num_columns else [None] * output.values.num_rows
+    values = list(zip(*(output.values[f"{f}_{suffix}"].to_pylist() for f in "ns"), strict=True))
+    if isinstance(output, Tick):
+        rest = [bool(flag) for flag in output.changed]
         return [
-            (instant, "tick", suffix, found.end_us, user, value, changed)
+            (instant, "tick", suffix, output.end_us, user, value, changed)
             for user, value, changed in zip(users, values, rest, strict=True)
         ]
-    old = list(zip(*(found.old[f"{f}_{suffix}"].to_pylist() for f in "ns"), strict=True))
+    old = list(zip(*(output.old[f"{f}_{suffix}"].to_pylist() for f in "ns"), strict=True))
     return [
         (instant, "correction", suffix, end, user, value, was)
-        for end, user, value, was in zip(found.ends_us.tolist(), users, values, old, strict=True)
+        for end, user, value, was in zip(output.ends_us.tolist(), users, values, old, strict=True)
     ]
 
 
@@ -239,17 +239,17 @@ def test_ticks_and_corrections_are_those_of_the_oracle_in_any_batches_and_after_
     begun = cut(events, since)
     progress = Progress(since, since, OffsetVector({(TOPIC, p): offset for p, offset in begun.items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
-    found, _ = published(emitted, events, progress, until, rng)
+    actual, _ = published(emitted, events, progress, until, rng)
     expected = oracle(events, windows, since, until)
     kinds = {line[1] for line in expected}
     assert kinds == {"tick", "correction"}
-    assert found == expected
+    assert actual == expected
     again, _ = published(emitted, events, progress, until, random.Random(seed + 1))
-    assert again == found
+    assert again == actual
     for stop in (1, 30):
         first, at = published(emitted, events, progress, until, rng, stop_after=stop)
         rest, _ = published(emitted, events, at, until, rng)
-        assert first + rest == found, f"after a restart at {at.instant_us}"
+        assert first + rest == actual, f"after a restart at {at.instant_us}"
 
 
 def test_a_global_view_is_one_entity() -> None:
@@ -258,9 +258,9 @@ def test_a_global_view_is_one_entity() -> None:
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     progress = Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
-    found, _ = published(emitted, events, progress, until, random.Random(9))
+    actual, _ = published(emitted, events, progress, until, random.Random(9))
     expected = [(*line[:4], None, *line[5:]) for line in oracle(events, windows, BEGIN, until)]
-    assert found == expected
+    assert actual == expected
 
 
 def test_the_newest_record_of_a_window_or_else_of_the_one_before_is_the_truth() -> None:
@@ -269,17 +269,17 @@ def test_the_newest_record_of_a_window_or_else_of_the_one_before_is_the_truth() 
     since = BEGIN + 3 * S
     progress = Progress(since, since, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, since).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
-    found, last = published(emitted, events, progress, until, random.Random(21))
-    newest = {(line[2], line[3], line[4]): line[5] for line in found if line[1] == "correction" or line[6]}
+    result, last = published(emitted, events, progress, until, random.Random(21))
+    newest = {(line[2], line[3], line[4]): line[5] for line in result if line[1] == "correction" or line[6]}
     everything = {0: 1 << 60, 1: 1 << 60}
     for window in {feature.window for feature in emitted.units[0].features}:
         step = step_of(window)
         for user in USERS:
-            held: tuple[Any, Any] = (0, None)
+            newest_record: tuple[Any, Any] = (0, None)
             for end in range(since // step * step + step, last.instant_us + 1, step):
-                held = newest.get((window.column_suffix(), end, user), held)
+                newest_record = newest.get((window.column_suffix(), end, user), newest_record)
                 truth = answers(events, everything, window, end).get(user, (0, None))
-                assert held == truth, (window.column_suffix(), end, user)
+                assert newest_record == truth, (window.column_suffix(), end, user)
 
 
 def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_events() -> None:
@@ -289,18 +289,18 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
     begun = Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     whole, _ = published(emitted, events, begun, until, random.Random(1))
-    mine = sorted((e for e in events if e.partition == 0), key=lambda e: e.offset)
-    first = mine[len(mine) // 2]
+    own = sorted((e for e in events if e.partition == 0), key=lambda e: e.offset)
+    first = own[len(own) // 2]
     left = [e for e in events if e.partition or e.offset >= first.offset]
-    at = resumed(begun, emitted, AHEAD, max(e.kafka_time for e in mine[: len(mine) // 2 + 1]))
+    at = resumed(begun, emitted, AHEAD, max(e.kafka_time for e in own[: len(own) // 2 + 1]))
     assert at.since_us == at.instant_us > BEGIN
-    found, _ = published(emitted, left, at, until, random.Random(2))
+    result, _ = published(emitted, left, at, until, random.Random(2))
     ends = {(line[2], line[3], line[4], line[5]) for line in whole}
-    assert found
-    for line in found:
+    assert result
+    for line in result:
         assert line[3] > at.since_us
         assert (line[2], line[3], line[4], line[5]) in ends or line[5] == (0, None), line
-    later = Progress(BEGIN, until, begun.cover)
+    later = Progress(BEGIN, until, begun.offset_vector)
     assert resumed(later, emitted, AHEAD, BEGIN) is later
 
 
@@ -313,12 +313,12 @@ def test_a_clock_far_ahead_holds_nothing_up() -> None:
 
     def come(wall_us: int) -> int:
         emission = ViewEmission(emitted, TOPIC, {0: 0}, progress)
-        found = records(given, 0, emitted.units, given[-1].offset + 1)
-        times = trusted(found.kafka_time, wall_us)
-        emission.take(Records(0, found.offset, times, found.units, found.end))
-        emission.read_to(0, found.end, until + WAIT + QUIET_US)
+        result = records(given, 0, emitted.units, given[-1].offset + 1)
+        times = trusted(result.kafka_time, wall_us)
+        emission.take(Records(0, result.offset, times, result.units, result.end))
+        emission.read_to(0, result.end, until + WAIT + QUIET_US)
         seen = [at for at, _ in emission.advance()]
-        return seen[-1].cover.get((TOPIC, 0))
+        return seen[-1].offset_vector.get((TOPIC, 0))
 
     assert come(until) == given[-1].offset + 1
     assert come(BEGIN + 3600 * S) == wrong.offset, "trusted, it lets its partition pass, and the rest waits"
@@ -333,10 +333,10 @@ def test_instants_without_anything_are_passed_over_and_no_other() -> None:
     emission.take(records([], 0, emitted.units, 7))
     emission.take(records(events, 0, emitted.units, 10))
     emission.read_to(0, 10, BEGIN + 200 * S)
-    found = [
-        line for step, published in emission.advance() for each in published for line in lines(step.instant_us, each)
+    actual = [
+        line for step, published in emission.advance() for output in published for line in lines(step.instant_us, output)
     ]
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     expected = oracle([*events], windows, BEGIN, BEGIN + 198 * S)
-    assert found == expected
-    assert len(found) == 14
+    assert actual == expected
+    assert len(actual) == 14

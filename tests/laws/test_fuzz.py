@@ -46,13 +46,13 @@ def read(aggregate: Aggregate, raw: bytes) -> None:
     aggregate.finish_columns_at(decoded, ends(3))
 
 
-def read_few(aggregate: Aggregate, raw: bytes) -> None:
+def read_scalars(aggregate: Aggregate, raw: bytes) -> None:
     """Reads a few rows, as serving does."""
-    layout, few = Layout((aggregate,)), aggregate.few
-    if few is None or layout.few is None:
+    layout, scalar = Layout((aggregate,)), aggregate.scalar
+    if scalar is None or layout.scalar is None:
         return
-    columns = layout.few.columns(layout.few.singles([raw + b"seal"] * 2, 0))
-    few.finish(few.combine(columns[0], [(0, 1), (1, 2)], [[0, 1], [1]]))
+    columns = layout.scalar.columns(layout.scalar.singles([raw + b"seal"] * 2, 0))
+    scalar.finish(scalar.combine(columns[0], [(0, 1), (1, 2)], [[0, 1], [1]]))
 
 
 @pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.kind}-{'-'.join(map(str, a.types or ()))}")
@@ -64,7 +64,7 @@ def test_mutated_bytes_are_refused_or_some_partial(aggregate: Aggregate) -> None
     tracemalloc.start()
     try:
         for seed in range(MUTANTS):
-            for reads, raw in ((read, block), (read_few, row)):
+            for reads, raw in ((read, block), (read_scalars, row)):
                 changed = mutated(raw, Random(seed))
                 try:
                     reads(aggregate, changed)

@@ -15,7 +15,7 @@ from tests.laws.events import TIMES, edges_of
 
 EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
 LAWS = (laws.any_split_gives_the_same_bytes, laws.rows_and_columns_agree, laws.the_oracle_agrees, laws.bytes_come_back)
-MEGABYTE = ["é" * 500_000 + tail for tail in ("", "a", "\x00")]
+MEGABYTE = ["é" * 500_000 + ending for ending in ("", "a", "\x00")]
 # Pairs that are lost where a sum is rounded or overflows on its way.
 PAIRS: Mapping[str, list[Any]] = {
     "double": [1e308, 1e308, -1e308, 5e-324, -1e308],
@@ -33,8 +33,8 @@ def events_of(columns: Mapping[str, Sequence[Any]], times: Sequence[int] = TIMES
 
 
 def _pairs(kind: pa.DataType) -> list[Any]:
-    found: list[Any] = PAIRS.get(str(kind)) or edges_of(kind)[-3:]
-    return found
+    pairs: list[Any] = PAIRS.get(str(kind)) or edges_of(kind)[-3:]
+    return pairs
 
 
 @pytest.mark.long

@@ -6,7 +6,7 @@ from tests.package.interpreters import VERSIONS, interpreters
 
 
 def pytest_report_header() -> list[str]:
-    found = interpreters()
-    missing = [version for version in VERSIONS if version not in found]
-    lines = [f"tried on: Python {', '.join(found)}"]
+    result = interpreters()
+    missing = [version for version in VERSIONS if version not in result]
+    lines = [f"tried on: Python {', '.join(result)}"]
     return [*lines, f"NOT FOUND here, and not tried: Python {', '.join(missing)}"] if missing else lines

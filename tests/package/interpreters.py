@@ -10,17 +10,17 @@ from functools import cache
 from pathlib import Path
 
 VERSIONS = ("3.11", "3.12", "3.13")
-"""What `requires-python` promises."""
+"""Versions that `requires-python` promises."""
 
 
 @cache
 def interpreters() -> dict[str, str]:
     """Version -> an interpreter of it that runs; those that are not here are left out."""
     candidates = {version: _candidates(version) for version in VERSIONS}
-    found = {
+    paths = {
         version: next(filter(lambda path: _runs(path, version), paths), None) for version, paths in candidates.items()
     }
-    return {version: path for version, path in found.items() if path is not None}
+    return {version: path for version, path in paths.items() if path is not None}
 
 
 def _candidates(version: str) -> list[str]:

@@ -25,7 +25,7 @@ UV = ROOT / ".venvs" / "tools" / "bin" / "uv"
 BASE = {"duckdb", "msgpack", "numpy", "pyarrow", "slicewise", "sqlglot", "xxhash"}
 CLIENT = {"anyio", "certifi", "h11", "httpcore", "httpx", "idna"}
 HELPERS = {"sniffio", "typing-extensions"}
-"""What anyio needs on some versions of Python."""
+"""Packages that anyio needs on some versions of Python."""
 EVALUATES = """
 import slicewise as sw
 
@@ -39,7 +39,7 @@ listening = sw.FeatureView(
 events = [{"user_id": "ann", "seconds": s, "played_at": at} for s, at in ((90.0, 0), (0.5, 60_000_000))]
 print(sw.evaluate(listening, events, [{"user_id": "ann", "at": "1970-01-01T00:05:00Z", "mode": "live"}]).to_pylist())
 """
-ASKS = """
+READS = """
 import asyncio, importlib.metadata, json, sys
 import slicewise as sw
 
@@ -130,7 +130,7 @@ def url() -> Iterator[str]:
         redis = stack.enter_context(running(RedisServer))
         served = stack.enter_context(Served.on(redis.url, deployment()))
         columns = {"user_id": "ann", "country": "no", "seconds": 2.5, "n": 1}
-        served.fold([Event(0, 0, time.time_ns() // 1_000 - 60_000_000, columns)])
+        served.apply([Event(0, 0, time.time_ns() // 1_000 - 60_000_000, columns)])
         yield stack.enter_context(serving(redis.url))
 
 
@@ -162,10 +162,10 @@ def test_the_base_defines_evaluates_and_checks(version: str, wheel: Path, constr
     assert "1 views, 1 feature sets, 1 tests passed" in clean.succeeds("slicewise", "check", folder=tmp_path / "first")
     assert "check     type the project's definitions" in clean.succeeds("slicewise", "--help")
     for name, extra in (("Client", "serving"), ("HttpClient", "client")):
-        told = clean.run("python", "-c", f"import slicewise as sw; sw.{name}").stderr
-        assert "MissingExtra: the package " in told
-        assert f"where: sw.{name}\n  expected: the extra '{extra}' of slicewise\n" in told
-        assert f'next step: pip install "slicewise[{extra}]"' in told
+        output = clean.run("python", "-c", f"import slicewise as sw; sw.{name}").stderr
+        assert "MissingExtra: the package " in output
+        assert f"where: sw.{name}\n  expected: the extra '{extra}' of slicewise\n" in output
+        assert f'next step: pip install "slicewise[{extra}]"' in output
     for command in ("run", "up", "status"):
         refused = clean.run("slicewise", command, folder=tmp_path / "first")
         assert refused.returncode == 1
@@ -182,9 +182,9 @@ def test_the_client_asks_without_anything_heavy(
     clean = Environment(tmp_path / "client", interpreters()[version], constraints)
     clean.install("--no-deps", str(wheel))
     clean.install("httpx", "msgpack")
-    told = json.loads(clean.succeeds("python", "-c", ASKS, url))
-    assert told["values"] == {"listening:plays_1h": 1, "listening:seconds_1h": 2.5, "everyone:plays_1h": 1}
+    output = json.loads(clean.succeeds("python", "-c", READS, url))
+    assert output["values"] == {"listening:plays_1h": 1, "listening:seconds_1h": 2.5, "everyone:plays_1h": 1}
     heavy = {"numpy", "pyarrow", "pandas", "duckdb", "sqlglot", "redis", "msgspec"}
-    assert not heavy & {*told["imported"], *told["installed"]}
-    assert "the packages of slicewise itself" in told["refused"]
-    assert 'next step: pip install "slicewise"' in told["refused"]
+    assert not heavy & {*output["imported"], *output["installed"]}
+    assert "the packages of slicewise itself" in output["refused"]
+    assert 'next step: pip install "slicewise"' in output["refused"]

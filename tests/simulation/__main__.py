@@ -3,8 +3,8 @@
     --seconds 180                               as many histories as that gives, from a seed that is told
     --seconds 180 --least 1000                  so many also where that takes longer
     --histories 500 --seed 0                    so many of each world
-    --world tails --seed 17 --shrink            one history, and if it goes wrong the shortest that does so
-    --world tails --without skip --shrink       histories without a rule, until one goes wrong
+    --world real-time lanes --seed 17 --shrink            one history, and if it goes wrong the shortest that does so
+    --world real-time lanes --without skip --shrink       histories without a rule, until one goes wrong
     --stops                                     every pair of stops
     --rules                                     which rule is needed by what, as docs/simulation.md shows it
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.histories.found import FOUND
-from tests.simulation.histories.play import Play, Told
+from tests.simulation.histories.seeds import SEEDS
+from tests.simulation.histories.play import Play, History
 from tests.simulation.mutants import lifetimes as lifetime_mutants
 from tests.simulation.mutants import lists as list_mutants
 from tests.simulation.mutants import nodes as node_mutants
 from tests.simulation.mutants import served as served_mutants
 from tests.simulation.mutants import slices as mutants
-from tests.simulation.mutants import tails as tail_mutants
+from tests.simulation.mutants import realtime as realtime_mutants
 from tests.simulation.mutants.rules import Mutant
 from tests.simulation.stops import lifetimes as lifetime_stops
 from tests.simulation.stops import meetings
@@ -26,9 +26,9 @@ from tests.simulation.worlds import (
     nodes,
     repeats,
     schemas,
-    tail_lifetime,
-    tail_lists,
-    tails,
+    realtime_lifetime,
+    realtime_lists,
+    realtime,
 )
 
 
@@ -48,19 +48,19 @@ class Entry:
 
     @property
     def met(self) -> dict[str, Mutant]:
-        return {rule: each for rule, each in self.mutants.items() if each.met}
+        return {rule: mutant for rule, mutant in self.mutants.items() if mutant.met}
 
     @property
     def unmet(self) -> dict[str, Mutant]:
-        return {rule: each for rule, each in self.mutants.items() if not each.met}
+        return {rule: mutant for rule, mutant in self.mutants.items() if not mutant.met}
 
-    def search(self, rule: str, most: int) -> Told | None:
+    def search(self, rule: str, most: int) -> History | None:
         """The first history that goes wrong without the rule: a seed that is known to, or one of so many."""
         with self.mutants[rule].removed() as rules:
-            for seed in (FOUND.get(self.name, {}).get(rule, 0), *range(most)):
-                told = self.play.history(seed, rules)
-                if told.wrong is not None:
-                    return told
+            for seed in (SEEDS.get(self.name, {}).get(rule, 0), *range(most)):
+                history = self.play.history(seed, rules)
+                if history.wrong is not None:
+                    return history
         return None
 
     def meet(self, rule: str) -> tuple[str, Met] | None:
@@ -76,11 +76,11 @@ class Entry:
 
 _ALL: tuple[Entry, ...] = (
     Entry(history.PLAY, mutants.MUTANTS | served_mutants.OF_SLICES, meetings.TRIM),
-    Entry(tails.PLAY, tail_mutants.MUTANTS | served_mutants.MUTANTS),
+    Entry(realtime.PLAY, realtime_mutants.MUTANTS | served_mutants.MUTANTS),
     Entry(lists.PLAY, list_mutants.MUTANTS, histories=60),
-    Entry(tail_lists.PLAY, list_mutants.TAIL_MUTANTS, histories=30),
+    Entry(realtime_lists.PLAY, list_mutants.REALTIME_MUTANTS, histories=30),
     Entry(lifetime_play.PLAY, lifetime_mutants.MUTANTS, (lifetime_stops.LATE,), histories=40),
-    Entry(tail_lifetime.PLAY, tail_mutants.OF_LIFETIMES, histories=20),
+    Entry(realtime_lifetime.PLAY, realtime_mutants.OF_LIFETIMES, histories=20),
     Entry(repeats.PLAY, repeats.MUTANTS, histories=15),
     Entry(schemas.PLAY, schemas.MUTANTS, histories=60),
     Entry(nodes.PLAY, node_mutants.MUTANTS, histories=15),
@@ -91,7 +91,7 @@ ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ALL}
 _MEETINGS: tuple[Meeting[Any], ...] = (
     *meetings.TRIM,
     *meetings.EVERYBODY,
-    *meetings.TAILS,
+    *meetings.REALTIME,
     *meetings.LOSSES,
     lifetime_stops.LATE,
     *node_stops.BESIDE,

@@ -26,7 +26,7 @@ def table(jobs: int) -> str:
     cells = [HEAD, *sorted(rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(each, widths, strict=True)).rstrip() for each in cells
+        "  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip() for text in cells
     )
 
 
@@ -34,11 +34,11 @@ def row(world: str, rule: str) -> Row:
     entry = ENTRIES[world]
     mutant, where = entry.mutants[rule], "none found"
     if mutant.met:
-        told = entry.search(rule, MOST)
-        if told is not None:
-            where = f"seed {told.seed}, move {told.story[-1].move}"
+        history = entry.search(rule, MOST)
+        if history is not None:
+            where = f"seed {history.seed}, move {history.story[-1].move}"
     else:
-        found = entry.meet(rule)
-        if found is not None:
-            where = f"{found[0]}: {found[1].stops}"
+        stops = entry.meet(rule)
+        if stops is not None:
+            where = f"{stops[0]}: {stops[1].stops}"
     return Row(mutant.section, mutant.rule, rule, world, where)

@@ -20,9 +20,9 @@ def long_but_slices(entry: Entry) -> list[pytest.MarkDecorator]:
 def test_every_answer_is_what_its_token_says_in_every_history(entry: Entry) -> None:
     answers = 0
     for seed in range(entry.histories):
-        told = entry.play.history(seed)
-        assert told.wrong is None, f"{told}\nreplay: python -m tests.simulation --world {entry.name} --seed {seed}"
-        answers += told.answers
+        history = entry.play.history(seed)
+        assert history.wrong is None, f"{history}\nreplay: python -m tests.simulation --world {entry.name} --seed {seed}"
+        answers += history.answers
     print(f"{entry.name}: seeds 0..{entry.histories - 1}: {answers} answers compared, none wrong")
     assert answers > LEAST_ANSWERS * entry.histories, "histories in which hardly anything is ready prove nothing"
 
@@ -32,13 +32,13 @@ def test_every_answer_is_what_its_token_says_in_every_history(entry: Entry) -> N
     [pytest.param(e, r, id=f"{e.name}-{r}", marks=long_but_slices(e)) for e, r in rules() if e.mutants[r].met],
 )
 def test_without_the_rule_a_history_goes_wrong(entry: Entry, rule: str) -> None:
-    told = entry.search(rule, MUTANT_SEEDS)
-    assert told is not None, f"{MUTANT_SEEDS} histories of {entry.name} do not need the rule {rule!r}"
-    print(f"{entry.name} without {rule}: seed {told.seed}: {told.wrong}")
+    history = entry.search(rule, MUTANT_SEEDS)
+    assert history is not None, f"{MUTANT_SEEDS} histories of {entry.name} do not need the rule {rule!r}"
+    print(f"{entry.name} without {rule}: seed {history.seed}: {history.wrong}")
 
 
 @pytest.mark.parametrize("entry", [pytest.param(e, id=e.name) for e in ENTRIES.values()])
 def test_a_seed_and_its_tape_are_one_history(entry: Entry) -> None:
-    told = entry.play.history(7)
-    assert entry.play.history(7) == told
-    assert entry.play.history(7, tape=told.tape) == told
+    history = entry.play.history(7)
+    assert entry.play.history(7) == history
+    assert entry.play.history(7, tape=history.tape) == history

@@ -23,31 +23,31 @@ of, after = Filling.of, MetadataBackup.after
 
 
 def taking(wrongly: Fill) -> Callable[..., Fill]:
-    """Rows are swapped as what lies below the start cover, which they are not."""
+    """Rows are published as what lies below the start offsets, which they are not."""
 
-    def lenient(self: Filling, hour: int, seq: int, cover: OffsetVector | None) -> Fill:
-        found = of(self, hour, seq, cover)
-        return Fill.START if found is wrongly else found
+    def lenient(self: Filling, hour: int, archive_version: int, offset_vector: OffsetVector | None) -> Fill:
+        result = of(self, hour, archive_version, offset_vector)
+        return Fill.START if result is wrongly else result
 
     return lenient
 
 
-def falling_back(self: MetadataBackup, marks: StoreMetadata) -> MetadataBackup:
-    return replace(after(self, marks), ledger=marks.ledger)
+def falling_back(self: MetadataBackup, metadata: StoreMetadata) -> MetadataBackup:
+    return replace(after(self, metadata), committed=metadata.committed)
 
 
-def moved_freely(ledger: OffsetVector, wanted: OffsetVector, kept: object) -> OffsetVector:  # noqa: ARG001
-    return OffsetVector({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
+def moved_freely(committed: OffsetVector, wanted: OffsetVector, kept: object) -> OffsetVector:  # noqa: ARG001
+    return OffsetVector({topic_partition: offset for topic_partition, offset in wanted.offsets.items() if offset > committed.get(topic_partition)})
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
-    "told": (MetadataBackup, "lost", lambda self, marks: OffsetVector()),  # noqa: ARG005
+    "told": (MetadataBackup, "lost", lambda self, metadata: OffsetVector()),  # noqa: ARG005
     "kept": (MetadataBackup, "after", falling_back),
-    "deployed-again": (MetadataBackup, "to_be_deployed", lambda self, marks: False),  # noqa: ARG005
-    "ahead": (decisions, "ahead", moved_freely),
+    "deployed-again": (MetadataBackup, "to_be_deployed", lambda self, metadata: False),  # noqa: ARG005
+    "resumed": (decisions, "resumed", moved_freely),
     "lacking": (Filling, "of", taking(Fill.EXTEND)),
     "beyond": (Filling, "of", taking(Fill.RECOMPACT)),
-    "term": (control_record, "unit_name", lambda fingerprint, term: fingerprint),  # noqa: ARG005
+    "build": (control_record, "unit_name", lambda fingerprint, build: fingerprint),  # noqa: ARG005
 }
 
 
@@ -55,9 +55,9 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
 def test_what_is_lost_comes_back_by_itself_and_no_answer_is_wrong_or_silently_older() -> None:
     answers = 0
     for seed in range(SEEDS):
-        told = losses(seed)
-        assert told.wrong is None, str(told)
-        answers += told.answers
+        history = losses(seed)
+        assert history.wrong is None, str(history)
+        answers += history.answers
     print(f"seeds 0..{SEEDS - 1}: {answers} answers compared, none wrong")
     assert answers > 100 * SEEDS, "histories in which hardly anything is ready prove nothing"
 
@@ -67,8 +67,8 @@ def test_what_is_lost_comes_back_by_itself_and_no_answer_is_wrong_or_silently_ol
 def test_without_the_rule_a_loss_goes_wrong(rule: str) -> None:
     with patch.object(*MUTANTS[rule]):
         for seed in range(MUTANT_SEEDS):
-            told = losses(seed)
-            if told.wrong is not None:
-                print(f"without {rule}: seed {seed}: {told.wrong[:200]}")
+            history = losses(seed)
+            if history.wrong is not None:
+                print(f"without {rule}: seed {seed}: {history.wrong[:200]}")
                 return
     pytest.fail(f"{MUTANT_SEEDS} histories do not need the rule {rule!r}")

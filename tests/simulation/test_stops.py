@@ -14,7 +14,7 @@ from tests.simulation.stops.pairs import Meeting
 
 UNMET = [(entry, rule) for entry, rule in rules() if not entry.mutants[rule].met]
 IN_PAIRS = (*TRIM, LATE)
-"""Those that rules are removed from. `python -m tests.simulation --stops` plays all pairs of all."""
+"""Meetings that rules are removed from. `python -m tests.simulation --stops` plays all pairs of all."""
 
 
 @pytest.mark.long
@@ -42,7 +42,7 @@ def test_wherever_two_stop_and_go_on_all_is_true(meeting: Meeting[Any]) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("entry", "rule"), [pytest.param(e, r, id=f"{e.name}-{r}") for e, r in UNMET])
 def test_without_the_rule_two_that_stop_go_wrong(entry: Entry, rule: str) -> None:
-    found = entry.meet(rule)
-    assert found is not None, f"no pair of stops needs the rule {rule!r}"
-    name, met = found
+    stops = entry.meet(rule)
+    assert stops is not None, f"no pair of stops needs the rule {rule!r}"
+    name, met = stops
     print(f"{entry.name} without {rule}: {name}: {met.stops}: {met.wrong}")

@@ -19,7 +19,7 @@ function run (...words) {
   return execFileSync(slicewise, words, { encoding: 'utf8', env, timeout: 240_000 })
 }
 
-// what it prints counts, also where a service is down that boards do not need
+// what it prints counts, also where a service is down that leaderboards do not need
 function platform () {
   try {
     return JSON.parse(run('status', '--json'))
@@ -83,7 +83,7 @@ test('the page of a leaderboard shows the ten, and moves as songs are played', a
   const answer = await (await fetch(`${address}/v1/leaderboards/top_songs`)).json()
   assert.equal(answer.rows.length, 10)
   assert.equal(answer.feature, 'songs:plays_10s')
-  if (process.env.PICTURES) { // of a board that has caught up
+  if (process.env.PICTURES) { // of a leaderboard that has caught up
     await page.waitForFunction(() => !document.querySelector('#said').classList.contains('flag'), null, { timeout: 60_000 })
     await page.screenshot({ path: join(root, 'docs', 'pictures', 'leaderboard.png') })
   }

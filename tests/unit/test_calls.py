@@ -83,7 +83,7 @@ def test_every_hint_names_what_there_is() -> None:
         assert name not in ours, f"sw.{name} is there"
         named = [part.split("(")[0].split(")")[0].split(",")[0].split(" ")[0] for part in text.split("sw.")[1:]]
         assert named
-        assert {each.split(".")[0] for each in named} <= ours, text
+        assert {hint_name.split(".")[0] for hint_name in named} <= ours, text
 
 
 def test_sql_and_python_answer_a_name_of_the_field_alike() -> None:
@@ -93,8 +93,8 @@ def test_sql_and_python_answer_a_name_of_the_field_alike() -> None:
 
 
 def test_every_parameter_of_the_hints_exists() -> None:
-    asked: tuple[Callable[..., Any], ...] = (sw.evaluate, sw.training_set, sw.snapshot, sw.Client)
-    known = {name for made in (*(each for _, each in makers()), *asked) for name in inspect.signature(made).parameters}
+    functions: tuple[Callable[..., Any], ...] = (sw.evaluate, sw.training_set, sw.snapshot, sw.Client)
+    known = {name for made in (*(function for _, function in makers()), *functions) for name in inspect.signature(made).parameters}
     assert set(hints.PARAMETERS) <= known
     assert set(hints.EXAMPLES) <= known
 
@@ -184,7 +184,7 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_write(name: str) -> No
     line = make.__code__.co_firstlineno
     lines = range(line, line + 4)
     helpers = [f.__code__.co_firstlineno + n for f in (view, source) for n in (1, 2)]
-    places = [f"{__file__}:{each}" for each in (*lines, *helpers)]
+    places = [f"{__file__}:{text}" for text in (*lines, *helpers)]
     assert any(place in str(error.where) for place in places), error.where
     assert error.expected
     assert instead in str(error.next_step)
@@ -322,11 +322,11 @@ def planned(made: object) -> None:
 @pytest.mark.parametrize("name", [name for name, _ in makers()])
 def test_no_value_in_any_parameter_ends_in_a_bare_python_error(name: str) -> None:
     make = getattr(sw, name)
-    parameters = [each for each in inspect.signature(make).parameters.values() if each.name != "location"]
-    needed = [each for each in parameters if each.default is each.empty]
+    parameters = [parameter for parameter in inspect.signature(make).parameters.values() if parameter.name != "location"]
+    needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
     for changed in parameters:
         for value in odd():
-            given = {each.name: good(name, each.name) for each in needed if each.kind is not each.POSITIONAL_ONLY}
+            given = {parameter.name: good(name, parameter.name) for parameter in needed if parameter.kind is not parameter.POSITIONAL_ONLY}
             try:
                 made = make(value) if changed.kind is changed.POSITIONAL_ONLY else make(**given | {changed.name: value})
                 planned(made)
@@ -339,7 +339,7 @@ def test_no_value_in_any_parameter_ends_in_a_bare_python_error(name: str) -> Non
 
 # ---- what asks a definition
 
-ASKED: dict[str, tuple[Callable[[], object], str, str]] = {
+WRONG_CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "nothing to evaluate": (lambda: ANY.evaluate(), "sw.evaluate lacks view, events and queries", "queries=[{"),
     "a view's capacity": (
         lambda: ANY.evaluate(view(), [], [], capacity=5), "sw.evaluate has no parameter 'capacity'", "to the view",
@@ -370,9 +370,9 @@ ASKED: dict[str, tuple[Callable[[], object], str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", WRONG_CALLS)
 def test_what_asks_is_refused_as_what_defines(name: str) -> None:
-    call, what, instead = ASKED[name]
+    call, what, instead = WRONG_CALLS[name]
     with pytest.raises(WrongCall) as caught:
         call()
     assert what in caught.value.what

@@ -10,8 +10,8 @@ from slicewise.clock import Clock, ManualClock, SystemClock
 def test_the_system_clock_tells_microseconds_since_the_epoch() -> None:
     clock: Clock = SystemClock()
     before = time.time_ns() // 1000
-    told = clock.now_us()
-    assert before <= told <= time.time_ns() // 1000
+    now_us = clock.now_us()
+    assert before <= now_us <= time.time_ns() // 1000
 
 
 def test_a_manual_clock_moves_only_when_told() -> None:

@@ -12,7 +12,7 @@ from slicewise import errors
 from slicewise.errors import BehindToken, BeyondRetention, NotReady, Overloaded, SlicewiseError
 
 PACKAGE = Path(errors.__file__).parent
-KINDS = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, SlicewiseError)]
+KINDS = [var for var in vars(errors).values() if isinstance(var, type) and issubclass(var, SlicewiseError)]
 
 
 def test_all_four_parts_are_told() -> None:
@@ -49,16 +49,16 @@ def test_every_kind_says_which_decision_it_stands_for(kind: type[SlicewiseError]
 
 def test_every_place_that_raises_says_what_to_do_next() -> None:
     """By the sources: each error is given a next step, or is of a class that has a usual one."""
-    usual = {each.__name__ for each in KINDS if each.usual_next_step}
-    kinds = {each.__name__ for each in KINDS} - usual
-    found = []
+    usual = {kind.__name__ for kind in KINDS if kind.usual_next_step}
+    kinds = {kind.__name__ for kind in KINDS} - usual
+    results = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
                 given = {keyword.arg for keyword in node.keywords}
                 if not given & {"next_step", None}:  # None: parts that are passed on
-                    found.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.func.id}")
-    assert not found, "\n".join(found)
+                    results.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.func.id}")
+    assert not results, "\n".join(results)
 
 
 def test_a_kind_with_a_usual_next_step_tells_it_unless_the_place_knows_a_better_one() -> None:

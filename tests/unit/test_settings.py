@@ -26,9 +26,9 @@ def test_a_child_given_to_env_loads_the_same_settings(tmp_path: Path) -> None:
     settings = Settings.load(
         {
             "SLICEWISE_STATE": str(tmp_path / "state"),
-            "SLICEWISE_FOLD_INTERVAL_MS": "250",
-            "SLICEWISE_TAIL": "on",
-            "SLICEWISE_TAIL_FIELDS": "12",
+            "SLICEWISE_MICROBATCH_INTERVAL_MS": "250",
+            "SLICEWISE_REALTIME": "on",
+            "SLICEWISE_REALTIME_FIELDS": "12",
             "SLICEWISE_PROJECT": str(tmp_path),
         }
     )
@@ -55,10 +55,10 @@ def test_no_secret_is_shown(tmp_path: Path) -> None:
     [
         ("SLICEWISE_MAX_EVENTS_PER_BATCH", "many"),
         ("SLICEWISE_MAX_EVENTS_PER_BATCH", "0"),
-        ("SLICEWISE_FOLD_INTERVAL_MS", "-1"),
-        ("SLICEWISE_TAIL", "yes"),
-        ("SLICEWISE_TAIL_BATCH_S", "4"),  # shorter ones Spark's real-time mode refuses
-        ("SLICEWISE_TAIL_METRICS", "9402"),
+        ("SLICEWISE_MICROBATCH_INTERVAL_MS", "-1"),
+        ("SLICEWISE_REALTIME", "yes"),
+        ("SLICEWISE_REALTIME_BATCH_S", "4"),  # shorter ones Spark's real-time mode refuses
+        ("SLICEWISE_REALTIME_METRICS", "9402"),
         ("SLICEWISE_REDIS_URL", "127.0.0.1:6379"),
         ("SLICEWISE_REDIS_URL", "redis://[::1"),
         ("SLICEWISE_REDIS_URL", "redis://store:port/0"),

@@ -1,4 +1,4 @@
-"""One user may get nearly all plays, and all of them count for everyone: the longest tails that there can be."""
+"""One user may get nearly all plays, and all of them count for everyone: the most pending events that there can be."""
 
 import slicewise as sw
 

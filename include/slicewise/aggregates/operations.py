@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from slicewise.aggregates.alone import FewOf
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.ragged import Int64
@@ -21,7 +21,7 @@ from slicewise.aggregates.scalar import ScalarForm
 from slicewise.aggregates.stored_form import State
 
 Ends = Callable[[], Int64]
-"""Where the window of each row ends, in microseconds; called by those aggregates alone that ask."""
+"""End of each row's window, in microseconds; called by those aggregates alone that ask."""
 
 OVERFLOW = "overflow"
 """Error code: the exact result does not fit the output type."""
@@ -89,7 +89,7 @@ class ByColumn(ABC):
         return self.finish_columns(partials)
 
     @property
-    def few(self) -> ScalarForm | None:
+    def scalar(self) -> ScalarForm | None:
         """Combines and finishes few partials in Python's own numbers.
 
         Optional; None: only as whole columns. Law: the same bits as `combine_columns` and
@@ -98,10 +98,10 @@ class ByColumn(ABC):
         return None
 
     @property
-    def few_of(self) -> FewOf | None:
-        """Makes a state of `few` of few events.
+    def scalar_of(self) -> ScalarOf | None:
+        """Makes a state of `scalar` of few events.
 
-        Optional; None: only as whole columns. Requires `few`. Law: the same state as `few` makes of
+        Optional; None: only as whole columns. Requires `scalar`. Law: the same state as `scalar` makes of
         `accumulate_columns`.
         """
         return None

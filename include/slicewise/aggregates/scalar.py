@@ -2,7 +2,7 @@
 
 NumPy costs microseconds per call whatever the number of rows: up to some hundreds of rows, which is
 what one entity's read brings, sums and extremes over slices of plain tuples are faster. What has
-this form is told by `Aggregate.few`; the laws hold it equal to the column form.
+this form is told by `Aggregate.scalar`; the laws hold it equal to the column form.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 Run = tuple[int, int]
 """Half-open range of rows."""
 Groups = Sequence[Sequence[int]]
-"""Per group the numbers of the runs that it holds; those after the last run are the known states."""
+"""Per group the numbers of the runs that it holds; those after the last run are the cached states."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +31,12 @@ class ScalarForm(Protocol):
     """Combines and finishes few partials of one aggregate."""
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         """One combined partial per group, in a form of its own: a state.
 
         columns: per field of the aggregate its values by row; a list of fixed-width items is its
-        raw bytes. known: states that were combined before, numbered after the runs.
+        raw bytes. cached: states that were combined before, numbered after the runs.
         """
         ...
 
@@ -52,10 +52,10 @@ class Tallies:
     value: Callable[[tuple[int, ...]], Any]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         totals = [
-            [sum(column[a:b]) for a, b in runs] + [state[at] for state in known] for at, column in enumerate(columns)
+            [sum(column[a:b]) for a, b in runs] + [state[at] for state in cached] for at, column in enumerate(columns)
         ]
         if len(totals) == 1:
             only = totals[0]
@@ -77,19 +77,19 @@ class Sums:
     failed: Callable[[Any], str | None]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         counts, starts, limbs = columns
         whole = int.from_bytes
         numbers = [whole(raw, "little", signed=True) for raw in limbs]
-        units = {*starts, *[state[2] for state in known if state[1]]}
+        units = {*starts, *[state[2] for state in cached if state[1]]}
         least = min(units, default=0)
         if len(units) > 1:
             # numbers of unlike size: brought to one unit
             numbers = [number << ((start - least) << 5) for number, start in zip(numbers, starts, strict=True)]
-            known = [(n, total << (max(start - least, 0) << 5), least) for n, total, start in known]
-        n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in known]
-        totals = [sum(numbers[a:b]) for a, b in runs] + [state[1] for state in known]
+            cached = [(n, total << (max(start - least, 0) << 5), least) for n, total, start in cached]
+        n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in cached]
+        totals = [sum(numbers[a:b]) for a, b in runs] + [state[1] for state in cached]
         return [(sum([n[run] for run in group]), sum([totals[run] for run in group]), least) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
@@ -98,9 +98,9 @@ class Sums:
         if _PLAIN.issuperset(map(type, values)):
             return Scalars(values)
         errors: dict[int, str] = {}
-        for position, found in enumerate(values):
-            if type(found) not in _PLAIN:
-                code = self.failed(found)
+        for position, finished in enumerate(values):
+            if type(finished) not in _PLAIN:
+                code = self.failed(finished)
                 if code is not None:
                     errors[position], values[position] = code, None
         return Scalars(values, errors)
@@ -120,21 +120,21 @@ class Extremes:
     key: Callable[[Any], Any]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         values, present = columns
         best: Any = max if self.largest else min
-        if math.isnan(sum(values) + sum(_some(known))):  # a NaN, or infinities of both signs: looked at one by one
+        if math.isnan(sum(values) + sum(_some(cached))):  # a NaN, or infinities of both signs: looked at one by one
             best = _By(best, self.key)
         if 0 not in present:
-            found = [best(values[a:b]) if b > a else None for a, b in runs]
+            bests = [best(values[a:b]) if b > a else None for a, b in runs]
         else:
-            kept = [value if held else None for value, held in zip(values, present, strict=True)]
-            found = [best(some) if (some := _some(kept[a:b])) else None for a, b in runs]
-        found += known
-        if None in found:
-            return [best(some) if (some := _some([found[run] for run in group])) else None for group in groups]
-        return [best([found[run] for run in group]) if group else None for group in groups]
+            kept = [value if is_present else None for value, is_present in zip(values, present, strict=True)]
+            bests = [best(some) if (some := _some(kept[a:b])) else None for a, b in runs]
+        bests += cached
+        if None in bests:
+            return [best(some) if (some := _some([bests[run] for run in group])) else None for group in groups]
+        return [best([bests[run] for run in group]) if group else None for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
         return Scalars(list(combined))
@@ -149,16 +149,16 @@ class Outermost:
 
     newest: bool
     code: str
-    """Of the value, for a struct."""
+    """Code of the value, for a struct."""
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         best: Any = max if self.newest else min
         entries = list(zip(*columns, strict=True))
-        found = [best([entry for entry in entries[a:b] if entry[0]], default=None) for a, b in runs]
-        found += known
-        return [best(_some([found[run] for run in group]), default=None) for group in groups]
+        bests = [best([entry for entry in entries[a:b] if entry[0]], default=None) for a, b in runs]
+        bests += cached
+        return [best(_some([bests[run] for run in group]), default=None) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
         unpack = struct.Struct(self.code).unpack
@@ -185,10 +185,10 @@ class Spans:
     overflow: str
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
-        each = [(first, last) if held else None for first, last, held in zip(*columns, strict=True)]
-        found = [_outermost(each[a:b]) for a, b in runs] + list(known)
+        each = [(first, last) if is_present else None for first, last, is_present in zip(*columns, strict=True)]
+        found = [_outermost(each[a:b]) for a, b in runs] + list(cached)
         return [_outermost([found[run] for run in group]) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:

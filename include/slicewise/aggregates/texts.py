@@ -18,7 +18,7 @@ def check_texts(aggregate: Aggregate) -> None:
         kind, value = _TEXTS.get(str(field.type)), getattr(aggregate, field.name)
         if kind is None:
             continue
-        wrong = [value] if not isinstance(value, kind) else [v for v in _each(value) if not isinstance(v, str)]
+        wrong = [value] if not isinstance(value, kind) else [v for v in _members(value) if not isinstance(v, str)]
         if wrong:
             raise DefinitionError(
                 f"{field.name} is {value!r}",
@@ -28,7 +28,7 @@ def check_texts(aggregate: Aggregate) -> None:
             )
 
 
-def _each(value: object) -> Iterable[object]:
+def _members(value: object) -> Iterable[object]:
     return value if isinstance(value, tuple) else ()
 
 

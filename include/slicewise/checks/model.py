@@ -25,7 +25,7 @@ class Cause(StrEnum):
 
     NONE = ""
     LATE = "late"  # without the events that came after their hour was over, or those that an archive had
-    LAG = "lag"  # with another cover than the token's
+    LAG = "lag"  # with another offset vector than the token's
     BOUNDARY = (
         "boundary"  # with a bound, or what one slice holds, on its other side; or the bounds themselves are wrong
     )
@@ -91,7 +91,7 @@ class Compared:
         entries = value_of(self.online)
         if not isinstance(entries, list):
             return []
-        return [canonical(each["by"]) for each in entries if isinstance(each, Mapping)]
+        return [canonical(entry["by"]) for entry in entries if isinstance(entry, Mapping)]
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,9 @@ class PlainSum:
 class Repeats:
     """Repeated ids among a source's latest events: how many have the id of one before them, of whatever entity.
 
-    events: all of them. repeated: in their partition within the horizon, with the same content; conflicts: with
+    events: all of them. repeated: in their partition within the look-back time, with the same content; conflicts: with
     another content (docs/adr/0064: neither counts, where the entity is the same); across: the id came in another
-    partition within the horizon, which nothing leaves out.
+    partition within the look-back time, which nothing leaves out.
     """
 
     source: str
@@ -125,17 +125,17 @@ class Repeats:
 
     def notes(self) -> list[str]:
         """Notes for a person to look at."""
-        found = []
+        notes = []
         if self.conflicts:
-            found.append(
+            notes.append(
                 f"source {self.source}: {self.conflicts} events have the id of another one and another content "
                 f"(ops.duplicates_{self.source}, reason 'conflict')"
             )
         if self.across:
-            found.append(
+            notes.append(
                 f"source {self.source}: {self.across} events have the id of one in another partition; they count twice"
             )
-        return found
+        return notes
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ class Outcome:
     plain_sums: tuple[PlainSum, ...]
     notes: tuple[str, ...] = ()
     repeats: tuple[Repeats, ...] = ()
-    """Of the sources whose events count once by their id."""
+    """Repeats of the sources whose events count once by their id."""
     seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long each phase took."""
+    """Seconds of each phase."""
 
     def wrong(self) -> tuple[Compared, ...]:
         """The compared values that are not equal."""
@@ -165,7 +165,7 @@ class Outcome:
     @property
     def differs(self) -> bool:
         """Tells whether anything was found to differ: this stands, whatever else goes wrong in the run."""
-        return bool(self.wrong()) or not all(each.agrees for each in self.plain_sums)
+        return bool(self.wrong()) or not all(plain_sum.agrees for plain_sum in self.plain_sums)
 
     def per_million(self) -> float:
         """Values that are not equal, per million compared."""

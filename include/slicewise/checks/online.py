@@ -49,12 +49,12 @@ class HttpReader:
         stored of one of them gives no answer; and BadRequest for all else.
         """
         size = max(1, min(MAX_ENTITIES, MAX_VALUES // max(1, len(refs))))
-        found: list[Predicted] = []
+        predictions: list[Predicted] = []
         for first in range(0, len(entities), size):
-            found += self._ask(refs, entities[first : first + size], at_us)
-        return found
+            predictions += self._request(refs, entities[first : first + size], at_us)
+        return predictions
 
-    def _ask(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def _request(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
         request: dict[str, Any] = {"features": list(refs), "entities": list(entities)}
         if at_us is not None:
             request["at"] = at_us

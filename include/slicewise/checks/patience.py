@@ -29,18 +29,18 @@ class Patience:
     pause: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
     waits: int = 0
-    """How often it has waited."""
+    """Number of times that it has waited."""
 
-    def through(self, what: str, ask: Callable[[], T]) -> T:
-        """The answer of `ask`, asked again while the store is away. Raises StoreUnavailable once nothing is left.
+    def through(self, what: str, request: Callable[[], T]) -> T:
+        """The answer of `request`, asked again while the store is away. Raises StoreUnavailable once nothing is left.
 
-        what: for the log. Time in which `ask` fails counts as waiting.
+        what: for the log. Time in which `request` fails counts as waiting.
         """
         wait_s = FIRST_S
         while True:
             begun = self.now()
             try:
-                return ask()
+                return request()
             except TopicGone:
                 raise  # another topic of that name is no answer
             except StoreUnavailable as error:

@@ -34,7 +34,7 @@ from slicewise.checks.model import (
 )
 from slicewise.checks.phases import timed
 from slicewise.checks.recompute import declared, queries, row_functions
-from slicewise.checks.recompute.questions import Asked
+from slicewise.checks.recompute.questions import OnlineAnswer
 from slicewise.checks.recompute.repeats import repeats
 from slicewise.checks.recompute.run import Recomputation
 from slicewise.checks.values import canonical
@@ -48,18 +48,18 @@ from slicewise.windows.durations import HOUR_US
 
 MODES = ("live", "at")
 MEMBERS = 24
-"""How many values that were seen somewhere the features that are asked are asked for."""
+"""Number of values seen somewhere for which the features that are asked are asked."""
 LANES = 2
 """Units that are sampled, and recomputed, side by side: Spark plans one query while another one runs."""
 _BACK_US = HOUR_US
-"""How far back a past instant may lie, where the source's lateness leaves room for it."""
+"""Distance back at which a past instant may lie, where the source's lateness leaves room for it."""
 
 
 @dataclass(frozen=True)
 class CheckRun:
     """The means that a run works with.
 
-    archived: archives a source up to now and gives its cover. table: the log's name in Spark, by
+    archived: archives a source up to now and gives its offset vector. table: the log's name in Spark, by
     source. run: names the run; sample and past instant follow from it, so that a run can be made
     again.
     """
@@ -75,7 +75,7 @@ class CheckRun:
     modes: Sequence[str] = MODES
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    """How long each phase took."""
+    """Seconds of each phase."""
     _own: local = field(default_factory=local, init=False, repr=False, compare=False)
     _catalog: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
@@ -89,14 +89,14 @@ class CheckRun:
             read = self._answers(units, compared, skipped)
         sums: list[PlainSum] = []
         with timed(self.seconds, "archive", self.clock):
-            covers = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
+            offset_vectors = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
         for unit, reads in read:
-            _refuse_unarchived(unit, covers[unit.source], reads)
+            _refuse_unarchived(unit, offset_vectors[unit.source], reads)
         failed: list[Exception] = []
         with timed(self.seconds, "recompute", self.clock), ThreadPoolExecutor(LANES) as lanes:
-            for unit, found in [(unit, lanes.submit(self._compare, unit, reads)) for unit, reads in read]:
+            for unit, comparison in [(unit, lanes.submit(self._compare, unit, reads)) for unit, reads in read]:
                 try:
-                    rows, plain = found.result()
+                    rows, plain = comparison.result()
                 except Exception as error:  # noqa: BLE001 - raised below, unless another unit's values differ
                     failed.append(error)
                     self.notes.append(f"view {unit.view}: not checked, {_what(error)}")
@@ -106,8 +106,8 @@ class CheckRun:
         expected = tuple(sorted({unit.view for unit in units} - skipped))
         again: list[Repeats] = []
         if not failed:
-            again.extend(self._repeats(covers))
-        self.notes.extend(note for each in again for note in each.notes())
+            again.extend(self._repeats(offset_vectors))
+        self.notes.extend(note for repeated in again for note in repeated.notes())
         outcome = Outcome(
             self.run, started, self.clock.now_us(), self.sample, expected, tuple(compared), tuple(sums),
             tuple(self.notes), tuple(again), dict(self.seconds),
@@ -148,7 +148,7 @@ class CheckRun:
             self.notes.append(f"view {unit.view}: not checked, {error.what}")
             return
         refs = {f"{unit.view}:{feature.column}" for feature in unit.features}
-        if reads and all(refs <= each.incomplete for each in reads):
+        if reads and all(refs <= prediction.incomplete for prediction in reads):
             skipped.add(unit.view)
         else:
             read.append((unit, reads))
@@ -157,9 +157,9 @@ class CheckRun:
         for name in sources:
             source = self.deployment.source(name)
             if source.dedupe is not None:
-                found = repeats(self.spark, self._log(name), source, source.dedupe, self.clock.now_us())
-                log.event("check_repeats", **found.to_json())
-                yield found
+                repeated = repeats(self.spark, self._log(name), source, source.dedupe, self.clock.now_us())
+                log.event("check_repeats", **repeated.to_json())
+                yield repeated
 
     def _read(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]) -> list[Read]:
         """Reads the answers. compared: gets a row for each entity that had no answer."""
@@ -169,17 +169,17 @@ class CheckRun:
         for mode in self.modes:
             at_us = None if mode == "live" else self._past(unit)
             try:
-                said = self._said(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
+                replies = self._replies(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
             except BeyondRetention as error:
                 self.notes.append(f"view {unit.view}: not checked at a past instant, {error.what}")
                 continue
-            answers = [each for each in said if isinstance(each, Predicted)]
-            for entity, answer in zip(entities, said, strict=True):
+            answers = [reply for reply in replies if isinstance(reply, Predicted)]
+            for entity, answer in zip(entities, replies, strict=True):
                 if not isinstance(answer, Predicted):
                     compared.append(_unanswered(unit, entity, mode, answer))
                     continue
-                asked = Asked(len(reads), entity, _token_of(unit, answer.tokens))
-                reads.append(Read(asked, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
+                online = OnlineAnswer(len(reads), entity, _token_of(unit, answer.tokens))
+                reads.append(Read(online, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
             lacking = sorted(answers[0].incomplete) if answers else []
             if lacking:
                 named = ", ".join(lacking)
@@ -187,7 +187,7 @@ class CheckRun:
         log.event("check_read", view=unit.view, unit=unit.storage_fingerprint, answers=len(reads))
         return reads
 
-    def _said(
+    def _replies(
         self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
     ) -> list[Predicted | SlicewiseError]:
         """One per entity: its answer, or why what is stored gives none, which is found by halves."""
@@ -197,17 +197,17 @@ class CheckRun:
             if len(entities) == 1:
                 return [error]
         half = len(entities) // 2
-        return [*self._said(refs, entities[:half], at_us), *self._said(refs, entities[half:], at_us)]
+        return [*self._replies(refs, entities[:half], at_us), *self._replies(refs, entities[half:], at_us)]
 
     def _entities(self, unit: StorageUnit) -> list[Mapping[str, Any]]:
         if not unit.entity:
             return [{}]
-        found = self._sampled(unit)
-        if not found:  # before the first archive there is nothing to sample from
+        entities = self._sampled(unit)
+        if not entities:  # before the first archive there is nothing to sample from
             with self._catalog:
                 self.archived(unit.source)
-            found = self._sampled(unit)
-        return found
+            entities = self._sampled(unit)
+        return entities
 
     def _sampled(self, unit: StorageUnit) -> list[Mapping[str, Any]]:
         source = self.deployment.source(unit.source)
@@ -218,21 +218,21 @@ class CheckRun:
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
         rows: list[dict[str, Any]] = spark.sql(text).toArrow().to_pylist()
-        found = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
-        return sorted(found, key=repr)
+        entities = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
+        return sorted(entities, key=repr)
 
     def _questions(self, unit: StorageUnit) -> dict[str, list[Any]]:
         """Per column that features are asked by some of its values, and strangers beside them."""
         source = self.deployment.source(unit.source)
-        found: dict[str, list[Any]] = {}
-        for column in sorted({c for f in unit.features if (c := engine.asked_by(f.aggregate)) is not None}):
+        questions: dict[str, list[Any]] = {}
+        for column in sorted({c for f in unit.features if (c := engine.question_column(f.aggregate)) is not None}):
             events = queries.archived(self._log(unit.source), source, 0, self.clock.now_us() + source.most_ahead_us)
             spark = self._session()
             row_functions.register(spark, unit)
-            text = queries.asked(queries.viewed(unit, source, events), column, self.run, MEMBERS)
+            text = queries.question_values(queries.viewed(unit, source, events), column, self.run, MEMBERS)
             members = [row["value"] for row in spark.sql(text).toArrow().to_pylist()]
-            found[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)
-        return found
+            questions[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)
+        return questions
 
     def _log(self, source: str) -> str:
         with self._catalog:  # it may have to make the table
@@ -242,8 +242,8 @@ class CheckRun:
         """A lane's own: views and functions of the recomputation have names, which are a session's."""
         if not hasattr(self._own, "spark"):
             self._own.spark = self.spark.newSession()
-        found: SparkSession = self._own.spark
-        return found
+        spark: SparkSession = self._own.spark
+        return spark
 
     def _past(self, unit: StorageUnit) -> int:
         room = min(_BACK_US, self.deployment.source(unit.source).max_lateness_us // 2)
@@ -254,8 +254,8 @@ class CheckRun:
         if not reads:
             return [], []
         source = self.deployment.source(unit.source)
-        asked = [read.asked for read in reads]
-        with Recomputation(self._session(), unit, source, self._log(unit.source), asked) as recomputation:
+        online = [read.answer for read in reads]
+        with Recomputation(self._session(), unit, source, self._log(unit.source), online) as recomputation:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain
@@ -289,25 +289,25 @@ def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 def _token_of(unit: StorageUnit, tokens: Sequence[Token]) -> Token:
     own = [token for token in tokens if token.unit == unit.storage_fingerprint]
     # views that share an event list have a token each
-    found = next((token for token in own if token.definition == unit.definition_fingerprint), None)
-    if found is None:
+    token = next((token for token in own if token.definition == unit.definition_fingerprint), None)
+    if token is None:
         raise DataLoss(
             f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",
             expected="one token per unit that was read",
             next_step="restart serving, so that it runs the version that checks: slicewise down, then slicewise up",
         )
-    return found
+    return token
 
 
 def _refuse_unarchived(unit: StorageUnit, archived: OffsetVector, reads: Sequence[Read]) -> None:
     """Everything that an answer contains was in the log when it was read, so it must be archived now."""
     for read in reads:
-        token = read.asked.token
-        for cover in (token.base, *token.ahead.values()):
-            if not archived.dominates(cover):
+        token = read.answer.token
+        for offset_vector in (token.base, *token.compacted_beyond.values()):
+            if not archived.dominates(offset_vector):
                 raise DataLoss(
                     f"an answer of view {unit.view!r} contains events that are not in the archive",
-                    where=f"token {dict(cover.offsets)}, archive {dict(archived.offsets)}",
+                    where=f"token {dict(offset_vector.offsets)}, archive {dict(archived.offsets)}",
                     expected="the archive of a moment later to reach at least as far",
                     next_step="see whether the store belongs to another log: slicewise status",
                 )

@@ -62,13 +62,13 @@ def command_names() -> list[str]:
 def command_modules() -> dict[str, str]:
     """Command, as it is typed -> its module."""
     return {
-        each.name.replace("_", "-"): f"{__name__}.{folder}.{each.name}"
+        module.name.replace("_", "-"): f"{__name__}.{folder}.{module.name}"
         for folder in FOLDERS
         for path in __path__
-        for each in pkgutil.iter_modules([f"{path}/{folder}"])
-        if not each.name.startswith("_")
+        for module in pkgutil.iter_modules([f"{path}/{folder}"])
+        if not module.name.startswith("_")
     }
 
 
 def _first_line(module: ModuleType) -> str:
-    return (module.__doc__ or "").strip().partition("\n")[0]
+    return " ".join((module.__doc__ or "").strip().partition("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""The history of views is built by a job; who asked for it is told how far it is, from the store's own marks."""
+"""The history of views is built by a job; who asked for it is told how far it is, from the store's own metadata."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Job(Protocol):
 
     where: str
     since_us: int
-    """What was said of a build before this, nobody at work said."""
+    """Beginning of the build: nobody at work said what was said of it before."""
 
     def begin(self) -> None: ...
     def over(self) -> bool | None:
@@ -97,7 +97,7 @@ class Here:
 def build(
     settings: Settings,
     views: Collection[str],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     *,
     command: str,
     wait: bool = True,
@@ -107,22 +107,22 @@ def build(
     """Builds what is not ready; waits until these views are. view: that one alone; command: what to run again."""
     with _job(settings, view, here) as job:
         job.begin()
-        say(f"building the history: {job.where}")
-        said: dict[str, str] = {}
+        notify(f"building the history: {job.where}")
+        reported: dict[str, str] = {}
         deadline = time.monotonic() + PATIENCE_S
         while wait or here:
-            over = job.over()  # before the marks: a run that is over has written its own
+            over = job.over()  # before the metadata: a run that is over has written its own
             with deploy.connected(settings) as store:
-                found = deploy.standing(store)
-                standing = deploy.require_units(found)
-                left = deploy.waiting(store, standing, found.marks, job.waits(), job.since_us)
+                found = deploy.current(store)
+                current = deploy.require_units(found)
+                left = deploy.waiting(store, current, found.metadata, job.waits(), job.since_us)
             left = {name: text for name, text in left.items() if name in views}
             if not left:
                 return
             for name, text in left.items():
-                if said.get(name) != text:
-                    say(f"building   {name:<24} {text}")
-            said = left
+                if reported.get(name) != text:
+                    notify(f"building   {name:<24} {text}")
+            reported = left
             if over is False:
                 raise ServerError(
                     f"{_DAG} failed: {', '.join(left)} not built",
@@ -134,7 +134,7 @@ def build(
                     f"{', '.join(left)} not built after {PATIENCE_S:.0f} s",
                     next_step=f"slicewise status shows how far it is; then run {command} again: it goes on",
                 )
-            if over:  # entities were left over that the stream folded meanwhile
+            if over:  # entities were left over that the stream applied meanwhile
                 job.begin()
             time.sleep(0.5)
 
@@ -145,8 +145,8 @@ def _job(settings: Settings, view: str | None, here: bool) -> Iterator[Job]:
         with AirflowApi(settings.airflow_url) as airflow:
             yield ByAirflow(airflow, view)
         return
-    mine = Here(settings, view)
+    own = Here(settings, view)
     try:
-        yield mine
+        yield own
     finally:
-        mine.end()
+        own.end()

@@ -81,15 +81,15 @@ def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
 def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:
     if case.entity is not None:
         return case.entity
-    found = {tuple(event.get(column) for column in view.entity) for event in case.events}
-    if len(found) != 1:
+    entities = {tuple(event.get(column) for column in view.entity) for event in case.events}
+    if len(entities) != 1:
         raise DefinitionError(
-            f"the events hold {len(found)} entities, and the case does not say which one is asked",
+            f"the events hold {len(entities)} entities, and the case does not say which one is asked",
             where=place,
             expected="entity={" + ", ".join(f'"{column}": …' for column in view.entity) + "}",
             next_step="add it to the case",
         )
-    return dict(zip(view.entity, found.pop(), strict=True))
+    return dict(zip(view.entity, entities.pop(), strict=True))
 
 
 def _same(answered: Any, wanted: Any) -> bool:

@@ -12,22 +12,22 @@ from slicewise.settings import Settings
 
 PATIENCE_S = 900.0
 _DAG = "ingest_stream"
-_TOLD_EVERY_S = 10.0
+_NOTIFY_EVERY_S = 10.0
 
 
-def begin(settings: Settings, sources: Collection[str], say: Callable[[str], None]) -> None:
+def begin(settings: Settings, sources: Collection[str], notify: Callable[[str], None]) -> None:
     """Hands the stream to Airflow, as a first deployment needs it, and waits until it reads these sources.
 
     Where Airflow does not run, only says what to do. Raises ServerError where the stream does not start.
     """
-    if not any(each.name == "airflow" and each.state in ("up", "external") for each in supervisor.status(settings)):
-        tell_stopped(say)
+    if not any(service.name == "airflow" and service.state in ("up", "external") for service in supervisor.status(settings)):
+        report_stopped(notify)
         return
     with AirflowApi(settings.airflow_url) as airflow:
         airflow.wait_for_dags([_DAG])
         airflow.unpause(_DAG)
-    say(f"stream     Airflow starts it ({_DAG})")
-    begun = told = time.monotonic()
+    notify(f"stream     Airflow starts it ({_DAG})")
+    begun = notified = time.monotonic()
     while (why := waiting_for(settings, sources)) is not None:
         now = time.monotonic()
         if now - begun > PATIENCE_S:
@@ -37,32 +37,32 @@ def begin(settings: Settings, sources: Collection[str], say: Callable[[str], Non
                 expected="a stream that reads what is deployed",
                 next_step=f"read {settings.state_dir / 'logs' / 'stream.log'}; what is deployed stays",
             )
-        if now - told > _TOLD_EVERY_S:
-            told = now
-            say(f"stream     {why}, {now - begun:.0f} s")
+        if now - notified > _NOTIFY_EVERY_S:
+            notified = now
+            notify(f"stream     {why}, {now - begun:.0f} s")
         time.sleep(0.25)
-    say(f"stream     up after {time.monotonic() - begun:.0f} s")
+    notify(f"stream     up after {time.monotonic() - begun:.0f} s")
 
 
 def waiting_for(settings: Settings, sources: Collection[str]) -> str | None:
     """Tells what the drivers lack before they bring events of these sources; None once they do."""
-    for name in (stream.NAME, *((stream.TAIL,) if settings.tail == "on" else ())):
-        found = stream.driver_status(settings, name)
-        if not found.running:
+    for name in (stream.NAME, *((stream.REALTIME,) if settings.realtime == "on" else ())):
+        status = stream.driver_status(settings, name)
+        if not status.running:
             return f"the driver {name} is not started yet"
-        if not found.well:
+        if not status.well:
             return f"the driver {name} starts Spark"
-        said = found.heartbeat.get("sources", {})
-        if left := sorted(set(sources) - set(said)):
+        reported = status.heartbeat.get("sources", {})
+        if left := sorted(set(sources) - set(reported)):
             return f"the driver {name} has not read {', '.join(left)} yet"
-        if waits := [str(each["waiting"]) for each in said.values() if each.get("waiting")]:
+        if waits := [str(each["waiting"]) for each in reported.values() if each.get("waiting")]:
             return f"the driver {name} waits: {waits[0]}"
     return None
 
 
-def tell_stopped(say: Callable[[str], None]) -> None:
+def report_stopped(notify: Callable[[str], None]) -> None:
     """Tells what to do where no stream runs: answers hold nothing that came since it stopped."""
-    say(
+    notify(
         "stream     does not run: new events wait in the log, and no answer has them. "
         f"Unpause {_DAG} in Airflow, or: slicewise stream ensure"
     )

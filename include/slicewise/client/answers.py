@@ -31,18 +31,18 @@ class EntityAnswer:
 
 @dataclass(frozen=True)
 class SourceFreshness:
-    """Currentness of a source's ledger, as far as this process knows."""
+    """Currentness of a source's committed offsets, as far as this process knows."""
 
     source: str
     ledger_advanced_us: int | None
-    """Store's time at which this process last saw the ledger move; None: not since it started."""
+    """Store's time at which this process last saw the committed offsets move; None: not since it started."""
     lag_events: int | None
     """Events in the log that are not applied yet, as the stream last said; None: it said nothing."""
     heartbeat_us: int | None
-    """When the stream last said something."""
-    tail_events: int = 0
-    """Events in the answer that the ledger does not hold yet: of the tail, each counted once per view that has it."""
-    tail_newest_us: int | None = None
+    """Time of the stream's last word."""
+    pending_events: int = 0
+    """Events in the answer that the committed offsets do not hold yet: of the pending events, each counted once per view that has it."""
+    pending_newest_us: int | None = None
     """Event time of the latest of them."""
 
 
@@ -64,7 +64,7 @@ class Answer:
     incomplete: tuple[str, ...] = ()
     """Features whose windows may lack events that the log lost before they were archived; a person accepted it."""
     tokens: bool = True
-    """Whether the API writes the tokens."""
+    """Tells whether the API writes the tokens."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict per entity: its columns and its features."""
@@ -82,7 +82,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """An entity on a board; rank 1 is the best."""
+    """An entity on a leaderboard; rank 1 is the best."""
 
     rank: int
     entity: Mapping[str, Any]
@@ -91,9 +91,9 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """A board as it stands, for the window [start_us, end_us); times in microseconds UTC, now by the store's clock.
+    """A leaderboard as it stands, for the window [start_us, end_us); times in microseconds UTC, now by the store's clock.
 
-    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a board lately, there are
+    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a leaderboard lately, there are
     no rows), "stale" (its window ended more than two periods ago), "short" (fewer rows than could be known).
     """
 

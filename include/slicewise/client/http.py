@@ -179,7 +179,7 @@ class HttpClient:
         return (self.get(features, batch, at, min_token=min_token, tokens=tokens) for batch in _batches(entities, size))
 
     def leaderboard(self, name: str) -> Leaderboard:
-        """The board of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, Overloaded."""
+        """The leaderboard of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, Overloaded."""
         return self._rules.leaderboard(self._call("GET", _LEADERBOARDS + quote(name, safe=""), None))
 
     def _call(self, method: str, path: str, body: bytes | None) -> Outcome:

@@ -92,7 +92,7 @@ class Reply:
     status: int
     body: bytes
     retry_after_s: float | None = None
-    """As its Retry-After says."""
+    """Seconds of its Retry-After."""
 
 
 @dataclass(frozen=True)

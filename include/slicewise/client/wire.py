@@ -119,7 +119,7 @@ def _error(wire: Mapping[str, Any], reply: Reply) -> SlicewiseError:
         parts["progress"] = wire.get("progress", 0.0)
     elif issubclass(kind, errors.BeyondRetention):
         parts["earliest_at_us"] = wire["earliest_at_us"]
-    elif issubclass(kind, errors.AskAgain):
+    elif issubclass(kind, errors.RetryLater):
         after = wire.get("retry_after_s", reply.retry_after_s)
         parts["retry_after_s"] = 1.0 if after is None else after
     return kind(wire["what"], **parts)
@@ -166,7 +166,7 @@ def _freshness(source: str, entry: Mapping[str, Any]) -> SourceFreshness:
 
 
 def leaderboard_of(wire: Mapping[str, Any]) -> Leaderboard:
-    """The board of GET /v1/leaderboards/{name}."""
+    """The leaderboard of GET /v1/leaderboards/{name}."""
     return Leaderboard(
         name=wire["leaderboard"],
         feature=wire["feature"],

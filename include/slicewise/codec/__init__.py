@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         pack_running,
         pack_slices,
         pack_total,
-        pentad_digest,
-        seqs_of,
+        five_day_digest,
+        versions_of,
         unpack_day,
         unpack_lifetime,
         unpack_running,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from slicewise.codec.members import (
         IDENTITY_BYTES,
         MEMBERS_VERSION,
-        PLACE_OF,
+        TOPIC_PARTITION,
         Members,
         OpenMembers,
         identity_time,
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
     )
     from slicewise.codec.pending import (
         ROOM,
-        TAIL_HEAD,
-        TAIL_SIZE,
+        PENDING_HEAD,
+        PENDING_SIZE,
         Room,
         offset_of,
-        pack_tail,
-        pack_tail_head,
-        unpack_tail,
-        unpack_tail_head,
+        pack_pending,
+        pack_pending_numbers,
+        unpack_pending,
+        unpack_pending_numbers,
     )
     from slicewise.codec.scalar import Row, ScalarRows
     from slicewise.codec.skips import pack_skip, unpack_skip
@@ -75,12 +75,12 @@ __all__ = [
     "LIFETIME_HEAD",
     "MEMBERS_VERSION",
     "NOTHING",
-    "PLACE_OF",
+    "TOPIC_PARTITION",
     "ROOM",
     "RUNNING_HEAD",
     "SEAL_BYTES",
-    "TAIL_HEAD",
-    "TAIL_SIZE",
+    "PENDING_HEAD",
+    "PENDING_SIZE",
     "TOTAL_HEAD",
     "Day",
     "Hours",
@@ -109,12 +109,12 @@ __all__ = [
     "pack_running",
     "pack_skip",
     "pack_slices",
-    "pack_tail",
-    "pack_tail_head",
+    "pack_pending",
+    "pack_pending_numbers",
     "pack_total",
-    "pentad_digest",
+    "five_day_digest",
     "score_of",
-    "seqs_of",
+    "versions_of",
     "unpack_day",
     "unpack_hours",
     "unpack_ids",
@@ -122,8 +122,8 @@ __all__ = [
     "unpack_running",
     "unpack_skip",
     "unpack_slices",
-    "unpack_tail",
-    "unpack_tail_head",
+    "unpack_pending",
+    "unpack_pending_numbers",
     "unpack_total",
 ]
 
@@ -134,8 +134,8 @@ if not TYPE_CHECKING:  # a type checker shall know the names above and no others
 
         if name in __all__:
             for module in ("envelopes", "hours", "ids", "layout", "members", "pending", "scalar", "skips"):
-                found = vars(import_module(f"{__name__}.{module}"))
-                if name in found:
-                    globals()[name] = found[name]
-                    return found[name]
+                names = vars(import_module(f"{__name__}.{module}"))
+                if name in names:
+                    globals()[name] = names[name]
+                    return names[name]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -57,33 +57,33 @@ class ListType:
         given = np.ones(len(values), np.bool_) if valid is None else valid
         lists = [self._unpacked(raw) if there else () for raw, there in zip(values.to_pylist(), given, strict=True)]
         flat = list(chain.from_iterable(lists))
-        present = np.array([each is not None for each in flat], np.bool_)
+        present = np.array([item is not None for item in flat], np.bool_)
         kind = self.element
         if kind.dtype is None:
-            filled: Any = pa.array([b"" if each is None else each for each in flat], pa.large_binary())
+            filled: Any = pa.array([b"" if item is None else item for item in flat], pa.large_binary())
         else:
-            filled = np.array([0 if each is None else each for each in flat], kind.dtype)
-        offsets = pa.array(offsets_of(np.array([len(each) for each in lists], np.int64)).astype(np.int32))
+            filled = np.array([0 if item is None else item for item in flat], kind.dtype)
+        offsets = pa.array(offsets_of(np.array([len(items) for items in lists], np.int64)).astype(np.int32))
         array = pa.ListArray.from_arrays(offsets, kind.load(filled, present)).cast(self.arrow)
         return array if given.all() else pc.if_else(pa.array(given), array, pa.scalar(None, self.arrow))
 
     def _unpacked(self, raw: bytes) -> list[Any]:
         try:
-            found = msgpack.unpackb(raw, raw=False, strict_map_key=True)
-            fits = isinstance(found, list) and all(each is None or type(each) is self._python for each in found)
+            unpacked = msgpack.unpackb(raw, raw=False, strict_map_key=True)
+            fits = isinstance(unpacked, list) and all(item is None or type(item) is self._python for item in unpacked)
             if fits and self.element.dtype == "|u1":
-                fits = all(each in (None, 0, 1) for each in found)
+                fits = all(item in (None, 0, 1) for item in unpacked)
             elif fits and self.element.dtype == "<i8":
-                fits = all(each is None or -(1 << 63) <= each < 1 << 63 for each in found)
+                fits = all(item is None or -(1 << 63) <= item < 1 << 63 for item in unpacked)
             elif fits and self.element.dtype is None:
-                self.element.load(pa.array([each or b"" for each in found], pa.large_binary()))
+                self.element.load(pa.array([item or b"" for item in unpacked], pa.large_binary()))
         except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException, pa.ArrowInvalid) as error:
             raise CodecError(
                 "an array in a member of an event list is damaged", next_step="build the view anew"
             ) from error
         if not fits:
             raise CodecError("an array in a member of an event list holds what its column does not")
-        elements: list[Any] = found
+        elements: list[Any] = unpacked
         return elements
 
 

@@ -24,15 +24,15 @@ _CRC = struct.Struct("<I")
 SEAL_BYTES = _CRC.size
 """Every value ends in so many bytes of checksum."""
 _RUNNING = struct.Struct("<qq")
-_SEQ = struct.Struct("<Q")
+_VERSION = struct.Struct("<Q")
 _LIFETIME = struct.Struct("<qQ")
 _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
 NO_HOURS = bytes(DIGEST_BYTES)
 """Stands for the digest of a day of which nothing is compacted."""
-RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD, LIFETIME_HEAD = _RUNNING.size, _SEQ.size, DIGEST_BYTES, _LIFETIME.size
+RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD, LIFETIME_HEAD = _RUNNING.size, _VERSION.size, DIGEST_BYTES, _LIFETIME.size
 """Bytes before the row of a running partial, of an hour's total, of a day's and of a lifetime's."""
-FEW_NUMBERS = 128
+SCALAR_NUMBERS = 128
 """Up to so many slice numbers are faster as a tuple than as an array."""
 _WHOLE = 0x2144DF1C
 """CRC-32 of any bytes followed by their own CRC-32, little-endian."""
@@ -49,23 +49,23 @@ class Running(NamedTuple):
 class Slices(NamedTuple):
     """Rows of a compacted hour: slice (or minute) numbers [n], ascending, and their block."""
 
-    seq: int
+    archive_version: int
     numbers: NDArray[np.int64]
     block: memoryview
 
 
 class Total(NamedTuple):
-    """The total of a compacted hour: archive seq and encoded row."""
+    """The total of a compacted hour: archive version and encoded row."""
 
-    seq: int
+    archive_version: int
     row: memoryview
 
 
 class Lifetime(NamedTuple):
-    """The total of all hours before `horizon` (since the epoch): what archive seq contains of them, as a row."""
+    """The total of all hours before `total_until` (since the epoch): what archive version contains of them, as a row."""
 
-    horizon: int
-    seq: int
+    total_until: int
+    archive_version: int
     row: memoryview
 
 
@@ -97,16 +97,16 @@ def open_running(raw: bytes) -> tuple[int, int, bytes]:
     return first, last, raw[_RUNNING.size : -_CRC.size]
 
 
-def pack_total(seq: int, row: Raw) -> bytes:
-    """Value of `h:`: seq u64, row, CRC."""
-    return _sealed(_SEQ.pack(seq) + row)
+def pack_total(archive_version: int, row: Raw) -> bytes:
+    """Value of `h:`: archive version u64, row, CRC."""
+    return _sealed(_VERSION.pack(archive_version) + row)
 
 
 def unpack_total(raw: Raw) -> Total:
     """Reads what `pack_total` made."""
-    body = _opened(raw, _SEQ.size, "hour total")
-    (seq,) = _SEQ.unpack_from(body)
-    return Total(seq, body[_SEQ.size :])
+    body = _opened(raw, _VERSION.size, "hour total")
+    (archive_version,) = _VERSION.unpack_from(body)
+    return Total(archive_version, body[_VERSION.size :])
 
 
 def check_values(values: Sequence[bytes], head: int) -> None:
@@ -117,44 +117,44 @@ def check_values(values: Sequence[bytes], head: int) -> None:
         _opened(value, head, "stored value")
 
 
-def seqs_of(totals: Sequence[bytes]) -> list[int]:
-    """Seqs of checked hour totals."""
-    return [seq for (seq,) in map(_SEQ.unpack_from, totals)]
+def versions_of(totals: Sequence[bytes]) -> list[int]:
+    """Archive versions of checked hour totals."""
+    return [archive_version for (archive_version,) in map(_VERSION.unpack_from, totals)]
 
 
-def pack_slices(seq: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:
-    """Value of `s:` and `m:`: seq u64, n u32, n numbers i64 ascending, block of n rows, CRC."""
+def pack_slices(archive_version: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:
+    """Value of `s:` and `m:`: archive version u64, n u32, n numbers i64 ascending, block of n rows, CRC."""
     column = np.asarray(numbers, "<i8")
     if (column[1:] <= column[:-1]).any():
         raise CodecError("slice numbers do not ascend", expected="each greater than the one before")
-    return _sealed(b"".join((_SLICES.pack(seq, len(column)), column.tobytes(), block)))
+    return _sealed(b"".join((_SLICES.pack(archive_version, len(column)), column.tobytes(), block)))
 
 
 def unpack_slices(raw: Raw) -> Slices:
     """Reads what `pack_slices` made."""
     body = _opened(raw, _SLICES.size, "slices of an hour")
-    seq, n = _SLICES.unpack_from(body)
+    archive_version, n = _SLICES.unpack_from(body)
     end = _SLICES.size + 8 * n
     if end > len(body):
         raise CodecError(f"{len(body)} bytes cannot hold {n} slice numbers", where="slices of an hour")
     numbers = np.frombuffer(body[_SLICES.size : end], "<i8")
     if (numbers[1:] <= numbers[:-1]).any():
         raise CodecError("slice numbers do not ascend", where="slices of an hour")
-    return Slices(seq, numbers, body[end:])
+    return Slices(archive_version, numbers, body[end:])
 
 
 def open_slices(raw: bytes) -> tuple[int, Sequence[int] | NDArray[np.int64], int]:
-    """seq, numbers and where the block begins, of a checked value: for the path that reads many.
+    """archive version, numbers and where the block begins, of a checked value: for the path that reads many.
     Few numbers are Python's own."""
     if len(raw) >= _SLICES.size + SEAL_BYTES:
-        seq, n = _SLICES.unpack_from(raw)
+        archive_version, n = _SLICES.unpack_from(raw)
         end = _SLICES.size + 8 * n
-        if n <= FEW_NUMBERS and end + SEAL_BYTES <= len(raw):
+        if n <= SCALAR_NUMBERS and end + SEAL_BYTES <= len(raw):
             numbers = struct.unpack_from(f"<{n}q", raw, _SLICES.size)
             if all(map(operator.lt, numbers, numbers[1:])):
-                return seq, numbers, end
-    found = unpack_slices(raw)
-    return found.seq, found.numbers, _SLICES.size + 8 * len(found.numbers)
+                return archive_version, numbers, end
+    slices = unpack_slices(raw)
+    return slices.archive_version, slices.numbers, _SLICES.size + 8 * len(slices.numbers)
 
 
 def pack_day(digest: bytes, row: Raw) -> bytes:
@@ -170,16 +170,16 @@ def unpack_day(raw: Raw) -> Day:
     return Day(bytes(body[:DIGEST_BYTES]), body[DIGEST_BYTES:])
 
 
-def pack_lifetime(horizon: int, seq: int, row: Raw) -> bytes:
-    """Value of `t`: horizon i64, seq u64, row, CRC."""
-    return _sealed(_LIFETIME.pack(horizon, seq) + row)
+def pack_lifetime(total_until: int, archive_version: int, row: Raw) -> bytes:
+    """Value of `t`: total-until hour i64, archive version u64, row, CRC."""
+    return _sealed(_LIFETIME.pack(total_until, archive_version) + row)
 
 
 def unpack_lifetime(raw: Raw) -> Lifetime:
     """Reads what `pack_lifetime` made."""
     body = _opened(raw, _LIFETIME.size, "lifetime total")
-    horizon, seq = _LIFETIME.unpack_from(body)
-    return Lifetime(horizon, seq, body[_LIFETIME.size :])
+    total_until, archive_version = _LIFETIME.unpack_from(body)
+    return Lifetime(total_until, archive_version, body[_LIFETIME.size :])
 
 
 def day_digest(compacted: Raw) -> bytes:
@@ -187,9 +187,9 @@ def day_digest(compacted: Raw) -> bytes:
     return hashlib.sha256(compacted).digest()[:DIGEST_BYTES]
 
 
-def pentad_digest(days: Sequence[Raw | None]) -> bytes:
-    """Digest of the `c` values of a pentad's days, in their order; None where a day has none."""
-    of_days = [NO_HOURS if each is None else day_digest(each) for each in days]
+def five_day_digest(days: Sequence[Raw | None]) -> bytes:
+    """Digest of the `c` values of a five-day total's days, in their order; None where a day has none."""
+    of_days = [NO_HOURS if day is None else day_digest(day) for day in days]
     return hashlib.sha256(b"".join(of_days)).digest()[:DIGEST_BYTES]
 
 
@@ -204,10 +204,10 @@ def _opened(raw: Raw, least: int, where: str) -> memoryview:
         raise CodecError(f"{len(view)} bytes are too few", where=where, expected=f"{least + 4} or more")
     body = view[:size]
     (stated,) = _CRC.unpack_from(view, size)
-    found = zlib.crc32(body)
-    if stated != found:
+    checksum = zlib.crc32(body)
+    if stated != checksum:
         raise CodecError(
-            f"checksum {found:08x} where {stated:08x} is stated",
+            f"checksum {checksum:08x} where {stated:08x} is stated",
             where=where,
             next_step="the stored value is damaged: rebuild the store's hour or unit",
         )

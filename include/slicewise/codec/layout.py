@@ -43,10 +43,10 @@ class Layout:
     @staticmethod
     def of(aggregates: Iterable[Aggregate]) -> Layout:
         """The layout that answers all these bound aggregates; those with one partial share it."""
-        found: dict[str, Aggregate] = {}
+        by_id: dict[str, Aggregate] = {}
         for aggregate in sorted(aggregates, key=lambda a: (a.partial_id(), a.kind)):
-            found.setdefault(aggregate.partial_id(), aggregate)
-        return Layout(tuple(found[key] for key in sorted(found)))
+            by_id.setdefault(aggregate.partial_id(), aggregate)
+        return Layout(tuple(by_id[key] for key in sorted(by_id)))
 
     def __post_init__(self) -> None:
         ids = [aggregate.partial_id() for aggregate in self.partials]
@@ -59,13 +59,13 @@ class Layout:
 
     def index(self, aggregate: Aggregate) -> int:
         """Position of the partial that answers this bound aggregate."""
-        found = self._positions.get(aggregate.partial_id())
-        if found is None:
+        position = self._positions.get(aggregate.partial_id())
+        if position is None:
             raise DefinitionError(
                 f"the layout stores no partial for {aggregate.describe()}",
                 next_step="plan again, with the features that are asked for: slicewise apply",
             )
-        return found
+        return position
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -163,7 +163,7 @@ class Layout:
         """
         size = self.record.itemsize
         heads: list[Raw] = []
-        tails: list[Raw] = []
+        behind: list[Raw] = []
         for block, count in zip(blocks, counts, strict=True):
             if not 0 <= count * size <= len(block):
                 raise CodecError(
@@ -172,16 +172,16 @@ class Layout:
                 )
             view = memoryview(block)
             heads.append(view[: count * size])
-            tails.append(view[count * size :])
+            behind.append(view[count * size :])
         records = np.frombuffer(b"".join(heads), self.record)
-        return self._decode(records, tails, np.fromiter(counts, np.int64, len(counts)))
+        return self._decode(records, behind, np.fromiter(counts, np.int64, len(counts)))
 
-    def _decode(self, records: NDArray[np.void], tails: Sequence[Raw], counts: Int64) -> list[Columns]:
+    def _decode(self, records: NDArray[np.void], behind: Sequence[Raw], counts: Int64) -> list[Columns]:
         n = len(records)
         widths = self._segment_widths(records)
         ends = offsets_of(widths.reshape(-1))
         expected = np.diff(ends[offsets_of(counts) * widths.shape[1]])
-        given = np.fromiter((len(tail) for tail in tails), np.int64, len(tails))
+        given = np.fromiter((len(each) for each in behind), np.int64, len(behind))
         if not np.array_equal(expected, given):
             bad = int(np.flatnonzero(expected != given)[0])
             raise CodecError(
@@ -189,19 +189,19 @@ class Layout:
                 expected=f"{expected[bad]}, as the records say",
                 next_step="the stored value is damaged or of another unit: rebuild it",
             )
-        heap = np.frombuffer(b"".join(tails), np.uint8)
+        heap = np.frombuffer(b"".join(behind), np.uint8)
         starts = ends[:-1].reshape(n, widths.shape[1])
         out: list[dict[str, Values]] = [{} for _ in self.partials]
         at = 0
-        held: NDArray[Any] | None = None
+        indices: NDArray[Any] | None = None
         offsets = np.zeros(1, np.int64)
         for i, field, name in self._slots:
             if isinstance(field, Fixed):
                 out[i][field.name] = np.ascontiguousarray(records[name])
                 continue
-            if held is None or not np.array_equal(records[name], held):
-                held = records[name]
-                offsets = offsets_of(held)
+            if indices is None or not np.array_equal(records[name], indices):
+                indices = records[name]
+                offsets = offsets_of(indices)
             if isinstance(field, Items):
                 out[i][field.name] = Ragged(offsets, _items(heap, starts[:, at], offsets, field.numpy))
                 at += 1
@@ -235,7 +235,7 @@ class Layout:
     # ---- decoding few rows
 
     @cached_property
-    def few(self) -> ScalarRows | None:
+    def scalar(self) -> ScalarRows | None:
         """The form of some hundreds of rows in Python's own numbers; None where a row holds texts,
         which only whole columns decode."""
         if any(isinstance(field, Texts) for _, field, _ in self._slots):
@@ -246,8 +246,8 @@ class Layout:
             tuple(len(partial.fields) for partial in self.partials),
         )
 
-    def few_rows(self, columns: Sequence[Columns]) -> list[Row]:
-        """Rows of `few` of some partials in column form; requires that there is such a form."""
+    def scalar_rows(self, columns: Sequence[Columns]) -> list[Row]:
+        """Rows of `scalar` of some partials in column form; requires that there is such a form."""
         record: list[list[Any]] = []
         heap: list[list[bytes]] = []
         for i, field, _ in self._slots:

@@ -1,4 +1,4 @@
-"""A board is one value: equal rows of one window from one cover are equal bytes, whoever made them.
+"""A leaderboard is one value: equal rows of one window from one offset vector are equal bytes, whoever made them.
 
 docs/format.md, "Leaderboards", gives every byte: canonical msgpack, then CRC-32.
 """
@@ -37,22 +37,22 @@ class StoredLeaderboard:
     """The rows of a leaderboard at one window end, best first.
 
     fingerprint: of what the rows mean, 16 hex digits. start_us, end_us: the window, half-open; of sessions the bounds
-    within which they are looked for. cover: what the rows contain. columns: (name, type) of the entity.
+    within which they are looked for. offset_vector: what the rows contain. columns: (name, type) of the entity.
     """
 
     fingerprint: str
     start_us: int
     end_us: int
-    cover: OffsetVector
+    offset_vector: OffsetVector
     columns: tuple[tuple[str, str], ...]
     rows: tuple[LeaderboardRow, ...]
     more: bool = False
-    """Whether entities beyond these rows have a value too."""
+    """Tells whether entities beyond these rows have a value too."""
 
     @property
     def version(self) -> int:
-        """Grows with the cover: of two boards of one window end the one of the greater version contains more."""
-        return sum(self.cover.offsets.values())
+        """Grows with the offset vector: of two leaderboards of one window end the one of the greater version contains more."""
+        return sum(self.offset_vector.offsets.values())
 
     def pack(self) -> bytes:
         """The one form of its bytes."""
@@ -63,7 +63,7 @@ class StoredLeaderboard:
                 _pack(bytes.fromhex(self.fingerprint)),
                 _pack(self.start_us),
                 _pack(self.end_us),
-                self.cover.pack(),
+                self.offset_vector.pack(),
                 _pack(self.columns),
                 _pack([[row.key, row.value] for row in self.rows]),
                 _pack(self.more),
@@ -73,7 +73,7 @@ class StoredLeaderboard:
 
     @staticmethod
     def unpack(raw: bytes) -> StoredLeaderboard:
-        """The board that `pack` wrote; CodecError for any other bytes."""
+        """The leaderboard that `pack` wrote; CodecError for any other bytes."""
         body, seal = raw[:-_CRC_BYTES], raw[-_CRC_BYTES:]
         if len(raw) > MAX_BYTES or zlib.crc32(body).to_bytes(_CRC_BYTES, "little") != seal:
             raise _damaged("its checksum does not hold")
@@ -82,7 +82,7 @@ class StoredLeaderboard:
             version, fingerprint, start_us, end_us, nested, columns, rows, more = parts
             if version != VERSION:
                 raise _damaged(f"it is of version {version}")
-            board = StoredLeaderboard(
+            leaderboard = StoredLeaderboard(
                 fingerprint.hex(),
                 start_us,
                 end_us,
@@ -91,12 +91,12 @@ class StoredLeaderboard:
                 tuple(LeaderboardRow(tuple(key), value) for key, value in rows),
                 more is True,
             )
-            same = board.pack() == raw and all(len(row.key) == len(board.columns) for row in board.rows)
+            same = leaderboard.pack() == raw and all(len(row.key) == len(leaderboard.columns) for row in leaderboard.rows)
         except (ValueError, TypeError, AttributeError, RecursionError, msgpack.exceptions.UnpackException) as error:
             raise _damaged(str(error)) from error
         if not same:
             raise _damaged("it is not in canonical form")
-        return board
+        return leaderboard
 
 
 def _pack(value: Any) -> bytes:

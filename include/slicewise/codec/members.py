@@ -17,19 +17,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.alone import ManyEvents, ScalarEvents
+from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.kernel.ragged import offsets_of, runs
 from slicewise.aggregates.kernel.values import ValueType
 from slicewise.codec.arrays import ListType, stored_type
-from slicewise.codec.pending import OFFSET_OF, TAIL_HEAD, TAIL_HEAD_FORM, TAIL_SIZE, unpack_tail
+from slicewise.codec.pending import OFFSET_OF, PENDING_HEAD, PENDING_HEAD_FORM, PENDING_SIZE, unpack_pending
 from slicewise.errors import CodecError
 
 MEMBERS_VERSION = 1
 IDENTITY_BYTES = IDENTITY.itemsize
-PLACE_OF = slice(8, 28)
-"""Where in an identity the place stands: topic id, partition."""
+TOPIC_PARTITION = slice(8, 28)
+"""Place of topic id partition partition in an identity."""
 MOST_SCORE = 2**53 - 1
 """A score is a double: times beyond what one holds exactly have the last exact one, and the order of the members
 within it is still that of their times."""
@@ -110,7 +110,7 @@ class Members:
                 expected=f"at least {width + _CRC_BYTES} bytes that agree with their checksum",
                 next_step="build the view anew: its list comes from the archive",
             )
-        records = np.frombuffer(b"".join([each[:width] for each in members]), self.record)
+        records = np.frombuffer(b"".join([member[:width] for member in members]), self.record)
         sizes = [records[f"v{i}"].astype(np.int64) for i in self._texts]
         lengths = np.fromiter(map(len, members), np.int64, len(members))
         if not np.array_equal(sum(sizes, np.full(len(members), width + _CRC_BYTES, np.int64)), lengths):
@@ -118,18 +118,18 @@ class Members:
         return OpenMembers(self, records, lambda: members)
 
     def open_fields(self, values: Sequence[bytes]) -> OpenMembers:
-        """The members of these tail fields, seen to be whole. Raises CodecError for one that is damaged."""
+        """The members of these pending fields, seen to be whole. Raises CodecError for one that is damaged."""
         if self._texts:
-            opened = [unpack_tail(value)[1] for value in values]
-            found = self.open(list(chain.from_iterable(opened)))
-            return replace(found, place=_alone({members[0][PLACE_OF] for members in opened}))
+            opened = [unpack_pending(value)[1] for value in values]
+            opened_members = self.open(list(chain.from_iterable(opened)))
+            return replace(opened_members, topic_partition=_only({members[0][TOPIC_PARTITION] for members in opened}))
         width = self._sealed.itemsize
-        head, whole, bodies = TAIL_HEAD_FORM.unpack_from, int.from_bytes, []
+        head, whole, bodies = PENDING_HEAD_FORM.unpack_from, int.from_bytes, []
         for value in values:
-            if len(value) < TAIL_HEAD:
+            if len(value) < PENDING_HEAD:
                 raise self._damaged(values)
             last, n = head(value)
-            body = value[TAIL_HEAD + TAIL_SIZE * n :]
+            body = value[PENDING_HEAD + PENDING_SIZE * n :]
             offset = body[OFFSET_OF.start - width : OFFSET_OF.stop - width]
             if len(body) != n * width or whole(offset, "big") != last or not n:
                 raise self._damaged(values)
@@ -142,17 +142,17 @@ class Members:
             self,
             records,
             lambda: [joined[at : at + width] for at in range(0, len(joined), width)],
-            _alone({body[PLACE_OF] for body in bodies}),
+            _only({body[TOPIC_PARTITION] for body in bodies}),
         )
 
     def _damaged(self, values: Sequence[bytes]) -> CodecError:
         """Tells what is wrong with one of them."""
         try:
             for value in values:
-                self.open(unpack_tail(value)[1])
+                self.open(unpack_pending(value)[1])
         except CodecError as error:
             return error
-        return CodecError("a tail field whose parts do not agree", expected=f"members of {self._sealed.itemsize} bytes")
+        return CodecError("a pending field whose parts do not agree", expected=f"members of {self._sealed.itemsize} bytes")
 
     @cached_property
     def _texts(self) -> tuple[int, ...]:
@@ -175,8 +175,8 @@ class OpenMembers:
     form: Members
     records: NDArray[np.void]
     cut: Callable[[], Sequence[bytes]]
-    place: bytes | None = None
-    """As it stands in each identity, where all are known to be of one place."""
+    topic_partition: bytes | None = None
+    """Bytes of the place in each identity, where all are known to be of one partition."""
 
     @cached_property
     def members(self) -> Sequence[bytes]:
@@ -188,40 +188,40 @@ class OpenMembers:
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> OpenMembers:
         """These of them, in this order."""
-        return OpenMembers(self.form, self.records[indices], lambda: [self.members[i] for i in indices], self.place)
+        return OpenMembers(self.form, self.records[indices], lambda: [self.members[i] for i in indices], self.topic_partition)
 
     def events(self) -> ScalarEvents:
         """The same as Python's own numbers."""
         names = [name for name, _ in self.form.columns]
         rows = list(zip(*self.records.tolist(), strict=True))
-        identities = [each[:IDENTITY_BYTES] for each in self.members]
+        identities = [member[:IDENTITY_BYTES] for member in self.members]
         values = zip(rows[1 : len(names) + 1], rows[len(names) + 1 :], strict=True)
         columns = {
-            name: column if 0 not in there else [v if held else None for v, held in zip(column, there, strict=True)]
+            name: column if 0 not in there else [v if present else None for v, present in zip(column, there, strict=True)]
             for name, (there, column) in zip(names, values, strict=True)
         }
         return ScalarEvents(identities, columns)
 
-    def many(self) -> ManyEvents:
+    def many(self) -> ColumnarEvents:
         """The same as arrays; of text, decimals and arrays only their bytes' number."""
         records, columns = self.records, {}
         for i, (name, _) in enumerate(self.form.columns):
-            held = records[f"has{i}"] != 0
-            columns[name] = np.ascontiguousarray(records[f"v{i}"]), None if held.all() else held
-        return ManyEvents(records["identity"], columns)
+            present = records[f"has{i}"] != 0
+            columns[name] = np.ascontiguousarray(records[f"v{i}"]), None if present.all() else present
+        return ColumnarEvents(records["identity"], columns)
 
     def rows(self, names: Collection[str] | None = None) -> Rows:
         """The same as columns; names: only these of the columns."""
         records, texts, width = self.records, self.form._texts, self.form.record.itemsize
         identity, columns = records["identity"], {}
         if texts:
-            tails = np.frombuffer(b"".join([each[width:-_CRC_BYTES] for each in self.members]), np.uint8)
+            heap = np.frombuffer(b"".join([member[width:-_CRC_BYTES] for member in self.members]), np.uint8)
             at = offsets_of(np.fromiter(map(len, self.members), np.int64, len(records)) - width - _CRC_BYTES)[:-1]
         for i, ((name, _), kind) in enumerate(zip(self.form.columns, self.form._types, strict=True)):
             valid = records[f"has{i}"] != 0
             if kind.dtype is None:
                 size = records[f"v{i}"].astype(np.int64)
-                values: Any = _strings(tails, at, size) if names is None or name in names else None
+                values: Any = _strings(heap, at, size) if names is None or name in names else None
                 at = at + size
             else:
                 values = np.ascontiguousarray(records[f"v{i}"])
@@ -237,8 +237,8 @@ class OpenMembers:
         )
 
 
-def _alone(places: set[bytes]) -> bytes | None:
-    return places.pop() if len(places) == 1 else None
+def _only(topic_partitions: set[bytes]) -> bytes | None:
+    return topic_partitions.pop() if len(topic_partitions) == 1 else None
 
 
 class _Crcs:
@@ -256,7 +256,7 @@ class _Crcs:
 
     def of(self, n: int) -> int:
         known = self._known
-        if n >= len(known):  # tails and lists grow: each length is one step beyond those that were asked for
+        if n >= len(known):  # pending events and lists grow: each length is one step beyond those that were asked for
             with self._lock:
                 while n >= len(known):
                     known.append(zlib.crc32(self._zeros, known[-1]) ^ self._nothing ^ _WHOLE)

@@ -59,7 +59,7 @@ def keys_of(view: str, window: str, starts: pa.Array, ends: pa.Array, entities: 
 
 def values_of(
     definition: str,
-    cover: OffsetVector,
+    offset_vector: OffsetVector,
     values: pa.Table,
     errors: Errors,
     *,
@@ -69,33 +69,33 @@ def values_of(
     """Values of records; of corrections with the old values and the late event of each."""
     n = values.num_rows
     kind = "window" if old is None else "correction"
-    head = f'{{"version":{version_of(cover)},"kind":"{kind}","values":'
+    head = f'{{"version":{version_of(offset_vector)},"kind":"{kind}","values":'
     parts: list[pa.Array | str] = [head, objects_of(values, n)]
     if old is not None and causes is not None:
         parts += [',"old":', objects_of(old, n), ',"cause":', pa.array([_text(list(c)) for c in causes], pa.string())]
     if any(errors.values()):
         parts += [',"errors":', _errors(errors, n)]
-    parts += [f',"definition":"{definition}","cover":{cover_text(cover)}}}']
+    parts += [f',"definition":"{definition}","cover":{offset_vector_text(offset_vector)}}}']
     return list(pc.binary_join_element_wise(*parts, "").cast(pa.binary()).to_pylist())
 
 
-def version_of(cover: OffsetVector) -> int:
-    """Grows with the cover: of two records of one key the one with the larger version knows more events."""
-    return sum(cover.offsets.values())
+def version_of(offset_vector: OffsetVector) -> int:
+    """Grows with the offset vector: of two records of one key the one with the larger version knows more events."""
+    return sum(offset_vector.offsets.values())
 
 
-def cover_text(cover: OffsetVector) -> str:
-    """A cover as JSON: {topic id: {partition: first offset not contained}}."""
+def offset_vector_text(offset_vector: OffsetVector) -> str:
+    """An offset vector as JSON: {topic id: {partition: first offset not contained}}."""
     nested: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in cover.offsets.items():
+    for (topic, partition), offset in offset_vector.offsets.items():
         nested.setdefault(topic, {})[str(partition)] = offset
     return _text(nested)
 
 
 def _errors(errors: Errors, n: int) -> pa.Array:
     rows: list[dict[str, str]] = [{} for _ in range(n)]
-    for column, found in errors.items():
-        for row, code in found.items():
+    for column, codes in errors.items():
+        for row, code in codes.items():
             rows[row][column] = code
     return pa.array([_text(row) for row in rows], pa.string())
 

@@ -35,8 +35,8 @@ class _ByLength(dict[int, Callable[[bytes], Row]]):
             raise _refused(f"a value of {length} bytes", f"{length - rest} or more")
         if len(self) >= LENGTHS:
             self.clear()
-        found = self[length] = struct.Struct(f"<{self._head}x{self._codes}{rest}s{SEAL_BYTES}x").unpack
-        return found
+        unpack = self[length] = struct.Struct(f"<{self._head}x{self._codes}{rest}s{SEAL_BYTES}x").unpack
+        return unpack
 
 
 @dataclass(eq=False)
@@ -44,7 +44,7 @@ class ScalarRows:
     """Form of the rows of one layout in Python's own numbers; none of its fields is a text."""
 
     codes: str
-    """Of the record's members, for a struct."""
+    """Codes of the record's members, for a struct."""
     lists: tuple[tuple[int, int], ...]
     """Per list of items its member in the record (how many items), and the bytes of an item."""
     widths: tuple[int, ...]
@@ -96,12 +96,12 @@ class ScalarRows:
             columns[at] = rests
         else:
             self._split(columns, rests)
-        found: list[Sequence[Sequence[Any]]] = []
+        parts: list[Sequence[Sequence[Any]]] = []
         first = 0
         for width in self.widths:
-            found.append(columns[first : first + width])
+            parts.append(columns[first : first + width])
             first += width
-        return found
+        return parts
 
     def _split(self, columns: list[Sequence[Any]], rests: Sequence[bytes]) -> None:
         """Cuts what follows each record into its lists, in their order."""

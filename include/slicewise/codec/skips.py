@@ -1,4 +1,4 @@
-"""A skip mark has one text, `<first>:<last>`: the offsets between which a tail left events to the fold."""
+"""A skip mark has one text, `<first>:<last>`: the offsets between which the real-time lane left events to the micro-batch lane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from slicewise.errors import CodecError
 
 
 def pack_skip(first: int, last: int) -> bytes:
-    """The field `x:` of a place."""
+    """The field `x:` of a partition."""
     return b"%d:%d" % (first, last)
 
 

@@ -14,18 +14,18 @@ NOBODY = ""
 
 def numbered(table: pa.Table) -> tuple[Int64, Int64]:
     """Per row the number of its entity, and per number the first row that has it."""
-    joint: Int64 | None = None
+    combined: Int64 | None = None
     for column in table.columns:
         codes, values = _codes(column)
-        if joint is not None:
-            codes, values = _codes(pa.array(joint * values + codes))
-        joint = codes
-    assert joint is not None, "a table of entities has a column"
-    if not len(joint):
-        return joint, joint
-    newest = np.maximum.accumulate(joint)
+        if combined is not None:
+            codes, values = _codes(pa.array(combined * values + codes))
+        combined = codes
+    assert combined is not None, "a table of entities has a column"
+    if not len(combined):
+        return combined, combined
+    newest = np.maximum.accumulate(combined)
     first = np.flatnonzero(np.diff(newest, prepend=-1)).astype(np.int64)
-    return joint, first
+    return combined, first
 
 
 def _codes(column: pa.Array | pa.ChunkedArray) -> tuple[Int64, int]:

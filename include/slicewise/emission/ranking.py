@@ -1,7 +1,7 @@
-"""The rows of a board follow from values and keys alone: any order of the entities, and any that are too many, give it.
+"""The rows of a leaderboard follow from values and keys alone: any order of the entities, and any that are too many, give it.
 
 Best first: the greater value, and of equal ones the smaller key by its bytes (`stores.keys`, without the partition).
-An entity whose value is that of no events stands on no board, so that it does not matter who is still remembered.
+An entity whose value is that of no events stands on no leaderboard, so that it does not matter who is still remembered.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedRows:
     """The best rows of a window, best first; more: there are others."""
 
     places: tuple[Place, ...]
     more: bool
 
 
-def top(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array, nothing: object, k: int) -> Standing:
+def top(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array, nothing: object, k: int) -> RankedRows:
     """The best k. columns: (name, type) of the entity, sorted; values: aligned with entities, one row for each;
     nothing: the value of an entity without events. Nulls and NaN have no rank."""
     ranked = _ranked(values, nothing)
-    found = values.filter(ranked)
+    kept = values.filter(ranked)
     who = entities.select([name for name, _ in columns]).filter(ranked)
-    more = len(found) > k
+    more = len(kept) > k
     if more:
         # what is worse than the k-th value cannot be on it; of its equals their keys decide
-        best = pc.select_k_unstable(pa.table({"v": found}), k, [("v", "descending")])
-        least = found.take(best[-1:])[0]
-        enough = pc.greater_equal(found, least)
-        found, who = found.filter(enough), who.filter(enough)
-    ranks = zip((-value for value in found.to_pylist()), _tags(columns, who), range(len(found)), strict=True)
+        best = pc.select_k_unstable(pa.table({"v": kept}), k, [("v", "descending")])
+        least = kept.take(best[-1:])[0]
+        enough = pc.greater_equal(kept, least)
+        kept, who = kept.filter(enough), who.filter(enough)
+    ranks = zip((-value for value in kept.to_pylist()), _tags(columns, who), range(len(kept)), strict=True)
     chosen = pa.array([i for *_, i in nsmallest(k, ranks)], pa.int64())
-    return Standing(tuple(places(columns, who.take(chosen), found.take(chosen))), more)
+    return RankedRows(tuple(places(columns, who.take(chosen), kept.take(chosen))), more)
 
 
 def places(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array) -> list[Place]:
@@ -106,7 +106,7 @@ def _value(value: Any) -> Ranked:
     return f"{value:f}" if isinstance(value, decimal.Decimal) else value
 
 
-def corrected(before: Standing, changed: Iterable[Place], gone: Iterable[bytes], most: int) -> Standing:
+def corrected(before: RankedRows, changed: Iterable[Place], gone: Iterable[bytes], most: int) -> RankedRows:
     """After late events. changed: what entities have now; gone: keys of those without a value now. Who was not among
     the rows is worse than all of them: where there is more, a row that fell below the worst of them is left out."""
     changed = list(changed)
@@ -116,4 +116,4 @@ def corrected(before: Standing, changed: Iterable[Place], gone: Iterable[bytes],
         worst = before.places[-1].rank if before.places else ()
         rows = [place for place in rows if place.rank <= worst]
     rows.sort(key=_rank)
-    return Standing(tuple(rows[:most]), before.more or len(rows) > most)
+    return RankedRows(tuple(rows[:most]), before.more or len(rows) > most)

@@ -28,7 +28,7 @@ class Chunk:
     number: Int64
     """Per row its slice, counted since the epoch."""
     partials: tuple[Columns, ...]
-    """As `WindowState.aggregates`."""
+    """Partials in the order of `WindowState.aggregates`."""
     first: Int64
     """Per row the position of its first event among those that it was made of."""
     level: int = 0
@@ -37,7 +37,7 @@ class Chunk:
         return len(self.number)
 
     def take(self, rows: Int64) -> Chunk:
-        taken = tuple(each.take(rows) for each in self.partials)
+        taken = tuple(partial.take(rows) for partial in self.partials)
         return Chunk(self.entities.take(rows), self.number[rows], taken, self.first[rows])
 
 
@@ -53,7 +53,7 @@ class WindowState:
     _place: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.features = tuple(each for each in self.unit.features if each.column in self.columns)
+        self.features = tuple(feature for feature in self.unit.features if feature.column in self.columns)
         wanted = sorted({feature.partial for feature in self.features})
         self._place = {partial: i for i, partial in enumerate(wanted)}
         self.aggregates = tuple(self.unit.layout.partials[partial] for partial in wanted)
@@ -71,7 +71,7 @@ class WindowState:
         span = int(number.max(initial=0)) - low + 1
         _, first, groups = np.unique(codes * span + (number - low), return_index=True, return_inverse=True)
         groups = groups.astype(np.int64)
-        partials = tuple(each.accumulate_columns(rows, groups, len(first)) for each in self.aggregates)
+        partials = tuple(aggregate.accumulate_columns(rows, groups, len(first)) for aggregate in self.aggregates)
         return Chunk(entities.take(first), number[first], partials, first.astype(np.int64))
 
     def add(self, chunk: Chunk) -> None:
@@ -79,10 +79,10 @@ class WindowState:
         self.chunks.append(chunk)
         while True:
             level = self.chunks[-1].level
-            alike = [each for each in self.chunks if each.level == level]
+            alike = [part for part in self.chunks if part.level == level]
             if len(alike) < _FANOUT:
                 return
-            self.chunks = [each for each in self.chunks if each.level != level]
+            self.chunks = [part for part in self.chunks if part.level != level]
             self.chunks.append(self._joined(alike, level + 1))
 
     def forget(self, number: int) -> None:
@@ -98,35 +98,35 @@ class WindowState:
 
     def between(self, low: int, high: int) -> Chunk | None:
         """Rows of the slices [low, high); None without any."""
-        found = []
+        chunks = []
         for chunk in self.chunks:
             inside = (chunk.number >= low) & (chunk.number < high)
             if inside.all():
-                found.append(chunk)
+                chunks.append(chunk)
             elif inside.any():
-                found.append(chunk.take(np.flatnonzero(inside)))
-        return concat(found) if found else None
+                chunks.append(chunk.take(np.flatnonzero(inside)))
+        return concat(chunks) if chunks else None
 
     def combine(self, chunk: Chunk | None, groups: Int64, n: int) -> tuple[Columns, ...]:
         """Partials of n groups, of a chunk's rows; a group without rows has the empty one."""
         if chunk is None:
             chunk = self.nothing()
         return tuple(
-            each.combine_columns(columns, groups, n)
-            for each, columns in zip(self.aggregates, chunk.partials, strict=True)
+            aggregate.combine_columns(columns, groups, n)
+            for aggregate, columns in zip(self.aggregates, chunk.partials, strict=True)
         )
 
     def joined(self, parts: Sequence[tuple[Columns, ...]], groups: Int64, n: int) -> tuple[Columns, ...]:
         """Partials of n groups, of the rows of several partials one after the other."""
         return tuple(
-            each.combine_columns(Columns.concat([part[i] for part in parts]), groups, n)
-            for i, each in enumerate(self.aggregates)
+            aggregate.combine_columns(Columns.concat([part[i] for part in parts]), groups, n)
+            for i, aggregate in enumerate(self.aggregates)
         )
 
     def nothing(self) -> Chunk:
         """A chunk without rows."""
         none = np.empty(0, np.int64)
-        empty = tuple(Columns.empty(each.fields, 0) for each in self.aggregates)
+        empty = tuple(Columns.empty(aggregate.fields, 0) for aggregate in self.aggregates)
         return Chunk(pa.table({}), none, empty, none)
 
     def finish(
@@ -134,7 +134,7 @@ class WindowState:
     ) -> tuple[Finished, ...]:
         """Values of these features over windows that end there."""
         return tuple(
-            each.aggregate.finish_columns_at(partials[self._place[each.partial]], lambda: ends) for each in features
+            feature.aggregate.finish_columns_at(partials[self._place[feature.partial]], lambda: ends) for feature in features
         )
 
     def _joined(self, chunks: Sequence[Chunk], level: int) -> Chunk:
@@ -151,7 +151,7 @@ def concat(chunks: Sequence[Chunk]) -> Chunk:
     """All rows of these chunks, at least one."""
     if len(chunks) == 1:
         return chunks[0]
-    partials = tuple(Columns.concat(list(each)) for each in zip(*(chunk.partials for chunk in chunks), strict=True))
+    partials = tuple(Columns.concat(list(columns)) for columns in zip(*(chunk.partials for chunk in chunks), strict=True))
     return Chunk(
         pa.concat_tables([chunk.entities for chunk in chunks]).combine_chunks(),
         np.concatenate([chunk.number for chunk in chunks]),

@@ -1,8 +1,8 @@
-"""The log alone decides what is published: equal covers give equal ticks, whoever computes them and when.
+"""The log alone decides what is published: equal offset vectors give equal ticks, whoever computes them and when.
 
-An instant is a time at which windows end. Its cover is, per partition, the first offset whose Kafka time has
-reached it; a tick is the state of a window at that cover. Events of a window that was published already, between
-two instants' covers, make a correction of it at the later one (docs/adr/0043).
+An instant is a time at which windows end. Its offset vector is, per partition, the first offset whose Kafka time has
+reached it; a tick is the state of a window at that offset vector. Events of a window that was published already, between
+two instants' offset vectors, make a correction of it at the later one (docs/adr/0043).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Tick:
     """Rows aligned with `entities`; per feature of this window a column of its name (`plays_10s`)."""
     changed: npt.NDArray[np.bool_]
     """Rows whose values are others than those published one step before."""
-    cover: OffsetVector
+    offset_vector: OffsetVector
     """All events below it, and no other, are in the values."""
     errors: Errors = field(default_factory=dict)
 
@@ -63,13 +63,13 @@ class Correction:
     values: pa.Table
     causes: Sequence[tuple[str, int, int]]
     """Per row (topic id, partition, offset) of the first of the late events."""
-    cover: OffsetVector
+    offset_vector: OffsetVector
     errors: Errors = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class EmittedView:
-    """A view whose windows are published, and to what end. topic: of `emit=`; None where only boards want its ticks."""
+    """A view whose windows are published, and to what end. topic: of `emit=`; None where only leaderboards want its ticks."""
 
     view: str
     units: tuple[SliceUnit, ...]
@@ -81,34 +81,34 @@ class EmittedView:
     @property
     def longest_us(self) -> int:
         """Length of its longest published window."""
-        features = [each for unit in self.units for each in unit.features if each.column in self.columns]
-        return max(each.window.length_us for each in features)
+        features = [feature for unit in self.units for feature in unit.features if feature.column in self.columns]
+        return max(feature.window.length_us for feature in features)
 
 
 def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...]:
-    """The views of a source that somebody wants ticks of: a topic all features, a board its own."""
-    found = []
+    """The views of a source that somebody wants ticks of: a topic all features, a leaderboard its own."""
+    views = []
     for view in deployment.views:
         units = [unit for unit in deployment.sliced if unit.view == view and unit.source == source]
         emission = next((unit.emission for unit in units if unit.emission is not None), None)
-        boards = [board for board in deployment.leaderboards if board.view == view]
-        wanted = {board.column for board in boards}
+        leaderboards = [leaderboard for leaderboard in deployment.leaderboards if leaderboard.view == view]
+        wanted = {leaderboard.column for leaderboard in leaderboards}
         if emission is not None:
-            wanted |= {each.column for unit in units for each in unit.emitted_features}
-        mine = tuple(unit for unit in units if any(each.column in wanted for each in unit.features))
-        if mine:
-            late = [0 if board.topic is None else board.correct_within_us for board in boards]
-            found.append(
+            wanted |= {emitted_feature.column for unit in units for emitted_feature in unit.emitted_features}
+        own = tuple(unit for unit in units if any(feature.column in wanted for feature in unit.features))
+        if own:
+            late = [0 if leaderboard.topic is None else leaderboard.correct_within_us for leaderboard in leaderboards]
+            views.append(
                 EmittedView(
                     view,
-                    mine,
+                    own,
                     frozenset(wanted),
                     None if emission is None else emission.topic,
                     0 if emission is None else emission.wait_us,
                     max([*late, 0 if emission is None else emission.corrections_us]),
                 )
             )
-    return tuple(found)
+    return tuple(views)
 
 
 class Sink(Protocol):
@@ -118,14 +118,14 @@ class Sink(Protocol):
     def publish(self, tick: Tick) -> None: ...
     def correct(self, correction: Correction) -> None: ...
     def flush(self) -> None:
-        """Returns when all that was handed over stands: then the cover of this emission advances."""
+        """Returns when all that was handed over stands: then the offset vector of this emission advances."""
         ...
 
 
 def grid(steps: Iterable[int]) -> tuple[int, ...]:
     """Steps of the instants of a view whose windows end at these: theirs, and beats where those are rare."""
-    found = set(steps)
-    return tuple(sorted({*found, min(BEAT_US, *found)}))
+    distinct = set(steps)
+    return tuple(sorted({*distinct, min(BEAT_US, *distinct)}))
 
 
 def next_instant(after_us: int, steps: Sequence[int]) -> int:

@@ -94,49 +94,49 @@ class UnitEmission:
                 self._tick(window, end, OffsetVector())
 
     def advance(
-        self, instant_us: int, rows: Rows, entities: pa.Table, cover: OffsetVector
+        self, instant_us: int, rows: Rows, entities: pa.Table, offset_vector: OffsetVector
     ) -> Iterator[Tick | Correction]:
         """Publishes this instant, given the events since the last one, in the order of their identities."""
         fresh = self.state.accumulate(rows, self._named(entities, len(rows))) if len(rows) else None
         if fresh is not None:
             self._count_late(rows, instant_us)
             for window in self._windows:
-                corrected = self._correction(window, fresh, rows, instant_us, cover)
+                corrected = self._correction(window, fresh, rows, instant_us, offset_vector)
                 if corrected is not None:
                     yield corrected
             self.state.add(fresh)
         for window in self._windows:
             if instant_us % window.ends_every(self.unit.slice_us) == 0:
-                tick = self._tick(window, instant_us, cover)
+                tick = self._tick(window, instant_us, offset_vector)
                 if tick is not None:
                     yield tick
         self._last = instant_us
         self._forget(instant_us)
 
     # ------------------------------------------------------------ ends of windows
-    def _tick(self, window: Window, end_us: int, cover: OffsetVector) -> Tick | None:
+    def _tick(self, window: Window, end_us: int, offset_vector: OffsetVector) -> Tick | None:
         features, before = self._windows[window], self._shown[window]
         start_us, slice_us = end_us - window.length_us, self.unit.slice_us
         chunk = self.state.between(start_us // slice_us, end_us // slice_us)
         tables = [part.entities for part in (chunk, before) if part is not None]
         if not tables:
             return None
-        held = 0 if chunk is None else len(chunk)
+        n_stored = 0 if chunk is None else len(chunk)
         entities = pa.concat_tables(tables).combine_chunks()
         codes, first = numbered(entities)
         n = len(first)
-        finished = self._values(features, chunk, codes[:held], np.full(n, end_us, np.int64))
+        finished = self._values(features, chunk, codes[:n_stored], np.full(n, end_us, np.int64))
         none = self._values(features, None, np.empty(0, np.int64), np.array([end_us], np.int64))
         changed = np.zeros(n, np.bool_)
         places = np.zeros(n, np.int64)
         if before is not None:
-            places[codes[held:]] = np.arange(1, before.entities.num_rows + 1)
+            places[codes[n_stored:]] = np.arange(1, before.entities.num_rows + 1)
         for i, (now, empty) in enumerate(zip(finished, none, strict=True)):
             shown = empty.values if before is None else pa.concat_arrays([empty.values, before.values[i]])
             changed |= ~same(now.values, shown.take(pa.array(places)))
-        present = np.bincount(codes[:held], minlength=n) > 0
+        present = np.bincount(codes[:n_stored], minlength=n) > 0
         entities = entities.take(pa.array(first))
-        values = tuple(each.values for each in finished)
+        values = tuple(result.values for result in finished)
         self._shown[window] = _chosen(entities, values, np.flatnonzero(present)) if present.any() else None
         return Tick(
             view=self.unit.view,
@@ -147,7 +147,7 @@ class UnitEmission:
             values=_table(features, values),
             changed=changed,
             errors=_errors(features, finished),
-            cover=cover,
+            offset_vector=offset_vector,
         )
 
     def _values(
@@ -157,7 +157,7 @@ class UnitEmission:
 
     # ------------------------------------------------------------ late events
     def _correction(
-        self, window: Window, fresh: Chunk, rows: Rows, instant_us: int, cover: OffsetVector
+        self, window: Window, fresh: Chunk, rows: Rows, instant_us: int, offset_vector: OffsetVector
     ) -> Correction | None:
         late = self._published(window, fresh.number, instant_us)
         if not len(late.row):
@@ -167,9 +167,9 @@ class UnitEmission:
         # whoever holds the last value of a window without a record for the next must hear that the next is another
         low = int(late.end.min()) - window.length_us
         high = min(int(late.end.max()) + step, floor(self._last, step))
-        held = self.state.between(low // slice_us, high // slice_us)
+        stored = self.state.between(low // slice_us, high // slice_us)
         theirs = np.unique(late.row)
-        tables = [fresh.entities.take(pa.array(theirs)), *(() if held is None else (held.entities,))]
+        tables = [fresh.entities.take(pa.array(theirs)), *(() if stored is None else (stored.entities,))]
         codes, first = numbered(pa.concat_tables(tables).combine_chunks())
         step = window.ends_every(slice_us)
 
@@ -179,28 +179,28 @@ class UnitEmission:
         def key(code: Int64, end: Int64) -> Int64:
             return code * places + (end - first_end) // step
 
-        mine = codes[: len(theirs)]
-        keys = key(mine[np.searchsorted(theirs, late.row)], late.end)
+        own = codes[: len(theirs)]
+        keys = key(own[np.searchsorted(theirs, late.row)], late.end)
         wanted = np.unique(np.concatenate([keys, keys[late.end < high] + 1]))
         groups, n = np.searchsorted(wanted, keys).astype(np.int64), len(wanted)
         ends = first_end + wanted % places * step
         present = np.zeros(n, np.bool_)
         present[groups] = True
         before = self.state.combine(None, np.empty(0, np.int64), n)
-        if held is not None:
-            asked = np.flatnonzero(codes[len(theirs) :] <= mine.max())
-            pairs = self._published(window, held.number[asked], instant_us)
-            found = key(codes[len(theirs) :][asked][pairs.row], pairs.end)
+        if stored is not None:
+            untouched = np.flatnonzero(codes[len(theirs) :] <= own.max())
+            pairs = self._published(window, stored.number[untouched], instant_us)
+            found = key(codes[len(theirs) :][untouched][pairs.row], pairs.end)
             near = np.minimum(np.searchsorted(wanted, found), n - 1)
             # an end beyond the wanted ones would have the key of another entity's window
             known = np.flatnonzero((wanted[near] == found) & (pairs.end >= first_end) & (pairs.end <= high))
-            before = self.state.combine(held.take(asked[pairs.row[known]]), near[known].astype(np.int64), n)
+            before = self.state.combine(stored.take(untouched[pairs.row[known]]), near[known].astype(np.int64), n)
             present[near[known]] = True
-        added = tuple(each.take(late.row) for each in fresh.partials)
+        added = tuple(partial.take(late.row) for partial in fresh.partials)
         after = self.state.joined([before, added], np.concatenate([np.arange(n, dtype=np.int64), groups]), n)
         old, new = self.state.finish(features, before, ends), self.state.finish(features, after, ends)
         who = tables[0].take(pa.array(first[wanted // places]))
-        values = tuple(each.values for each in new)
+        values = tuple(result.values for result in new)
         self._patch(window, who, values, np.flatnonzero(present & (ends == floor(self._last, step))))
         cause = np.full(n, np.iinfo(np.int64).max)
         np.minimum.at(cause, groups, fresh.first[late.row])
@@ -213,11 +213,11 @@ class UnitEmission:
             window=window,
             ends_us=ends[kept],
             entities=_public(who.take(taken)),
-            old=_table(features, tuple(each.values.take(taken) for each in old)),
-            values=_table(features, tuple(each.take(taken) for each in values)),
+            old=_table(features, tuple(result.values.take(taken) for result in old)),
+            values=_table(features, tuple(column.take(taken) for column in values)),
             errors=_errors(features, new, kept),
             causes=[_identity(rows, int(i)) for i in cause[kept]],
-            cover=cover,
+            offset_vector=offset_vector,
         )
 
     def _published(self, window: Window, number: Int64, instant_us: int) -> _Pairs:
@@ -282,7 +282,7 @@ def _corrected(wanted: Int64, places: int, old: tuple[Finished, ...], new: tuple
 
 def _chosen(entities: pa.Table, values: tuple[pa.Array, ...], rows: Int64) -> _Shown:
     taken = pa.array(rows)
-    return _Shown(entities.take(taken), tuple(each.take(taken) for each in values))
+    return _Shown(entities.take(taken), tuple(column.take(taken) for column in values))
 
 
 def _public(entities: pa.Table) -> pa.Table:
@@ -290,16 +290,16 @@ def _public(entities: pa.Table) -> pa.Table:
 
 
 def _table(features: tuple[PlannedFeature, ...], values: tuple[pa.Array, ...]) -> pa.Table:
-    return pa.table({each.column: value for each, value in zip(features, values, strict=True)})
+    return pa.table({feature.column: value for feature, value in zip(features, values, strict=True)})
 
 
 def _errors(features: tuple[PlannedFeature, ...], finished: tuple[Finished, ...], rows: Int64 | None = None) -> Errors:
-    found: dict[str, dict[int, str]] = {}
-    for feature, each in zip(features, finished, strict=True):
-        if each.errors:
-            at = {row: row for row in each.errors} if rows is None else {int(r): i for i, r in enumerate(rows)}
-            found[feature.column] = {at[row]: code for row, code in each.errors.items() if row in at}
-    return found
+    errors: dict[str, dict[int, str]] = {}
+    for feature, result in zip(features, finished, strict=True):
+        if result.errors:
+            at = {row: row for row in result.errors} if rows is None else {int(r): i for i, r in enumerate(rows)}
+            errors[feature.column] = {at[row]: code for row, code in result.errors.items() if row in at}
+    return errors
 
 
 def _identity(rows: Rows, i: int) -> tuple[str, int, int]:

@@ -21,7 +21,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.bounds import floor
 
 QUIET_US = 1_000_000
-"""How long after an instant a partition without younger records is waited for."""
+"""Wait after an instant for a partition without younger records."""
 
 
 TRUSTED_US = 300_000_000
@@ -36,7 +36,7 @@ class Progress:
     """Windows that ended by then were never published."""
     instant_us: int
     """The last instant that stands in the topic."""
-    cover: OffsetVector
+    offset_vector: OffsetVector
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +110,8 @@ class ViewEmission:
     def __post_init__(self) -> None:
         wanted = self.emitted
         self.emissions = tuple(UnitEmission(unit, wanted.columns, wanted.corrections_us) for unit in wanted.units)
-        self._steps = grid(step for each in self.emissions for step in each.steps)
-        known = self.progress.cover
+        self._steps = grid(step for emission in self.emissions for step in emission.steps)
+        known = self.progress.offset_vector
         self._parts = {p: _Partition(at, cut=max(at, known.get((self.topic_id, p)))) for p, at in self.start.items()}
 
     @property
@@ -121,7 +121,7 @@ class ViewEmission:
     @property
     def reach_us(self) -> int:
         """The distance before the last instant, by event time, from which it must be given events again."""
-        return max(each.reach_us for each in self.emissions)
+        return max(emission.reach_us for emission in self.emissions)
 
     def take(self, records: Records) -> None:
         """The next records of a partition; what the last instant knew already is remembered alone."""
@@ -129,11 +129,11 @@ class ViewEmission:
         part.position = max(part.position, records.end)
         first = int(records.offset[0]) if len(records.offset) else records.end
         if first < part.cut:
-            for each in self.emissions:
-                taken = records.units.get(each.unit.storage_fingerprint)
+            for emission in self.emissions:
+                taken = records.units.get(emission.unit.storage_fingerprint)
                 if taken is not None:
                     old = taken.between(first, part.cut)
-                    each.remember(old.rows, old.entities)
+                    emission.remember(old.rows, old.entities)
         if records.end > part.cut and len(records.offset):
             part.waiting.append(records)
 
@@ -149,28 +149,28 @@ class ViewEmission:
         if not self._begun:
             if any(part.position < part.cut for part in self._parts.values()):
                 return
-            for each in self.emissions:
-                each.begin(self.progress.since_us, self.progress.instant_us)
+            for emission in self.emissions:
+                emission.begin(self.progress.since_us, self.progress.instant_us)
             self._begun = True
-        while (found := self._next()) is not None:
-            instant_us, cuts = found
-            cover = OffsetVector({(self.topic_id, p): cut for p, cut in cuts.items()})
+        while (due := self._next()) is not None:
+            instant_us, cuts = due
+            offset_vector = OffsetVector({(self.topic_id, p): cut for p, cut in cuts.items()})
             published: list[Tick | Correction] = []
-            for each in self.emissions:
-                name = each.unit.storage_fingerprint
-                taken = [found for p, cut in cuts.items() for found in self._parts[p].before(cut, name)]
-                rows, entities = _joined(taken, each.unit)
-                published.extend(each.advance(instant_us, rows, entities, cover))
+            for emission in self.emissions:
+                name = emission.unit.storage_fingerprint
+                taken = [row_group for p, cut in cuts.items() for row_group in self._parts[p].before(cut, name)]
+                rows, entities = _joined(taken, emission.unit)
+                published.extend(emission.advance(instant_us, rows, entities, offset_vector))
             for p, cut in cuts.items():
                 self._parts[p].advance(cut)
-            self.progress = Progress(self.progress.since_us, instant_us, cover)
+            self.progress = Progress(self.progress.since_us, instant_us, offset_vector)
             yield self.progress, published
 
     def _next(self) -> tuple[int, dict[int, int]] | None:
         instant_us = next_instant(self.progress.instant_us, self._steps)
-        if all(each.idle for each in self.emissions):
+        if all(emission.idle for emission in self.emissions):
             # instants without any event and any active entity say nothing: on to the last before the next record
-            first = [int(each.kafka_time.min()) for part in self._parts.values() for each in part.waiting[:1]]
+            first = [int(batch.kafka_time.min()) for part in self._parts.values() for batch in part.waiting[:1]]
             limit = min(first) if first else min(part.read_us for part in self._parts.values()) - QUIET_US
             instant_us = max(instant_us, floor(limit - self.emitted.wait_us, self._steps[0]))
         time_us = instant_us + self.emitted.wait_us
@@ -195,16 +195,16 @@ def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_beg
     if whole_us <= progress.instant_us - emitted.corrections_us:
         return progress
     since_us = max(progress.instant_us, whole_us)
-    return Progress(since_us, since_us, progress.cover)
+    return Progress(since_us, since_us, progress.offset_vector)
 
 
 def _joined(taken: Sequence[Taken], unit: StorageUnit) -> tuple[Rows, pa.Table]:
     """Rows of several partitions, one after the other."""
-    some = [each for each in taken if len(each.rows)]
+    some = [batch for batch in taken if len(batch.rows)]
     if not some:
         return Rows.from_events([], {}), pa.table({})
     names = [name for name, _ in unit.input_types]
-    rows = [each.rows for each in some]
+    rows = [batch.rows for batch in some]
     columns = {
         name: pa.concat_arrays([part.columns[name] for part in rows]) if len(rows) > 1 else rows[0].columns[name]
         for name in names
@@ -217,4 +217,4 @@ def _joined(taken: Sequence[Taken], unit: StorageUnit) -> tuple[Rows, pa.Table]:
         np.concatenate([part.offset for part in rows]),
         columns,
     )
-    return together, pa.concat_tables([each.entities for each in some]) if unit.entity else pa.table({})
+    return together, pa.concat_tables([batch.entities for batch in some]) if unit.entity else pa.table({})

@@ -23,7 +23,7 @@ def aggregate(given: object) -> str:
 
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
     if callable(given) and name in slicewise.__dir__():
-        needed = [each for each in inspect.signature(given).parameters.values() if each.default is each.empty]
+        needed = [parameter for parameter in inspect.signature(given).parameters.values() if parameter.default is parameter.empty]
         return f"call it: sw.{name}({'…' if needed else ''})"
     if isinstance(given, type):
         return f"call it with the columns that it reads: {name}(…)"

@@ -11,7 +11,7 @@ from slicewise.errors import UnknownName
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a mistyped name."""
     known = sorted(known)
-    otherwise = [each for each in known if each != name and each.lower() == name.lower()]
+    otherwise = [other for other in known if other != name and other.lower() == name.lower()]
     if otherwise:
         return f"names are told apart by case: did you mean {otherwise[0]}?"
     close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)

@@ -46,7 +46,7 @@ def _read_sql(files: Sequence[Path], sources: Sequence[KafkaSource]) -> list[obj
     from slicewise.features.sql import read_file  # SQL's parser, for those who write it
 
     known = list(sources)
-    found: list[object] = []
+    definitions: list[object] = []
     for file in files:
         read = read_file(file, known)
         if read.queries:
@@ -58,8 +58,8 @@ def _read_sql(files: Sequence[Path], sources: Sequence[KafkaSource]) -> list[obj
                 next_step="name it; `slicewise sql` shows the rows of a SELECT alone",
             )
         known += read.sources
-        found += [*read.sources, *read.views]
-    return found
+        definitions += [*read.sources, *read.views]
+    return definitions
 
 
 def _name(folder: Path) -> str:

@@ -19,45 +19,45 @@ _ACCEPT = "accept the loss, recorded and flagged (slicewise hole), and keep the 
 class Missing:
     """Offsets [first, end) of a place that are neither archived nor in the log."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     first: int
     end: int
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Consequence of accepting all that is missing of a source: the places, and the cover that holds then."""
+    """Consequence of accepting all that is missing of a source: the partitions, and the offset vector that holds then."""
 
     missing: tuple[Missing, ...]
-    cover: OffsetVector
+    offset_vector: OffsetVector
 
     @property
     def digest(self) -> str:
         """By which a person accepts exactly this loss and no other: 12 hex digits."""
-        named = [(*each.place, each.first, each.end) for each in self.missing]
-        return hashlib.sha256(json.dumps([named, sorted(self.cover.offsets.items())]).encode()).hexdigest()[:12]
+        named = [(*lost_range.topic_partition, lost_range.first, lost_range.end) for lost_range in self.missing]
+        return hashlib.sha256(json.dumps([named, sorted(self.offset_vector.offsets.items())]).encode()).hexdigest()[:12]
 
 
-def loss(cover: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector]) -> Loss:
+def loss(offset_vector: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector]) -> Loss:
     """The loss that `next_extent` of the same values would refuse; nothing missing where it would not."""
-    known = {topic for topic, _ in cover}
-    begins = {place: earliest.get(place) for place in goal.offsets}
+    known = {topic for topic, _ in offset_vector}
+    begins = {topic_partition: earliest.get(topic_partition) for topic_partition in goal.offsets}
     missing = []
-    for place, first in begins.items():
-        wanted = _wanted(place, cover, first, starts)
+    for topic_partition, first in begins.items():
+        wanted = _wanted(topic_partition, offset_vector, first, starts)
         if wanted < first:
-            missing.append(Missing(place, wanted, first))
-    topics = {each.place[0] for each in missing}
-    beyond = {p: first for p, first in begins.items() if p in {m.place for m in missing}}
+            missing.append(Missing(topic_partition, wanted, first))
+    topics = {lost_range.topic_partition[0] for lost_range in missing}
+    beyond = {p: first for p, first in begins.items() if p in {m.topic_partition for m in missing}}
     # a topic that nothing is archived of begins at the log's beginning in all of its partitions
     beyond |= {p: first for p, first in begins.items() if p[0] in topics - known}
-    return Loss(tuple(sorted(missing, key=lambda m: m.place)), cover.join(OffsetVector(beyond)))
+    return Loss(tuple(sorted(missing, key=lambda m: m.topic_partition)), offset_vector.join(OffsetVector(beyond)))
 
 
-def hole_of(
+def accepted_gap_of(
     source: Source, lost: Missing, before_us: int | None, after_us: int, by: str, why: str, at_us: int
 ) -> AcceptedGap:
-    """The hole that a person accepts.
+    """The accepted gap that a person accepts.
 
     before_us, after_us: Kafka timestamps of the records on both sides (before_us None: there is none, so that its
     events may be of any earlier time).
@@ -66,8 +66,8 @@ def hole_of(
     from_us = 0 if before_us is None else min(times) - source.most_lateness_us
     return AcceptedGap(
         source=source.name,
-        topic_id=lost.place[0],
-        partition=lost.place[1],
+        topic_id=lost.topic_partition[0],
+        partition=lost.topic_partition[1],
         first=lost.first,
         end=lost.end,
         from_us=from_us,
@@ -92,68 +92,68 @@ class Extent:
 
 
 def next_extent(
-    cover: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector], most: int
+    offset_vector: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector], most: int
 ) -> Extent:
-    """The extent that follows `cover`, up to `goal`, about `most` offsets; empty where nothing is left.
+    """The extent that follows `offset_vector`, up to `goal`, about `most` offsets; empty where nothing is left.
 
-    cover: of what is archived; earliest, goal: where the topic's log begins, and where it ended when
+    offset_vector: of what is archived; earliest, goal: where the topic's log begins, and where it ended when
     the run began. Another run may have archived beyond the goal since: there nothing is left to take.
-    starts: start covers of the source's deployed units. A topic that was never archived begins where
-    its log begins, but not behind what the stream has folded: a cover would claim what it lacks, and
-    the swap would delete it.
+    starts: start offsets of the source's deployed units. A topic that was never archived begins where
+    its log begins, but not behind what the stream has applied: an offset vector would claim what it lacks, and
+    the publish would delete it.
 
     Raises DataLoss where the log no longer holds what is missing.
     """
-    known = {topic for topic, _ in cover}
+    known = {topic for topic, _ in offset_vector}
     start: dict[int, int] = {}
     end: dict[int, int] = {}
-    for place, until in goal.offsets.items():
-        first = earliest.get(place)
-        wanted = _wanted(place, cover, first, starts)
-        if place[0] in known:
+    for topic_partition, until in goal.offsets.items():
+        first = earliest.get(topic_partition)
+        wanted = _wanted(topic_partition, offset_vector, first, starts)
+        if topic_partition[0] in known:
             begin = wanted
-            _refuse_gone(place, wanted, first, f"nothing brings them back; {_ACCEPT}")
+            _refuse_gone(topic_partition, wanted, first, f"nothing brings them back; {_ACCEPT}")
         else:
             begin = first
             _refuse_gone(
-                place,
+                topic_partition,
                 wanted,
                 first,
                 "the online store alone has them: deploy its views under new names, whose history begins "
                 f"with what the log still holds; or {_ACCEPT}",
             )
-        start[place[1]] = begin
-        end[place[1]] = max(begin, min(until, begin + max(1, most // len(goal.offsets))))
+        start[topic_partition[1]] = begin
+        end[topic_partition[1]] = max(begin, min(until, begin + max(1, most // len(goal.offsets))))
     return Extent(start, end)
 
 
-def refuse_lost_end(cover: OffsetVector, latest: OffsetVector, topic_id: str) -> None:
+def refuse_lost_end(offset_vector: OffsetVector, latest: OffsetVector, topic_id: str) -> None:
     """Refuses a log that ends before what is archived of it: later records would get archived offsets again.
 
-    latest: where the log ends, asked after `cover` was read. Raises DataLoss.
+    latest: where the log ends, asked after `offset_vector` was read. Raises DataLoss.
     """
-    for place, offset in cover.offsets.items():
-        if place[0] == topic_id and latest.get(place) < offset:
+    for topic_partition, offset in offset_vector.offsets.items():
+        if topic_partition[0] == topic_id and latest.get(topic_partition) < offset:
             raise DataLoss(
-                f"the log ends at {latest.get(place)}, archived is up to {offset}",
-                where=f"topic {place[0]} partition {place[1]}",
+                f"the log ends at {latest.get(topic_partition)}, archived is up to {offset}",
+                where=f"topic {topic_partition[0]} partition {topic_partition[1]}",
                 expected="a log that holds what was archived, or has dropped it by its retention",
                 next_step="the broker lost acknowledged records: bring its data back, or make the topic anew",
             )
 
 
-def _wanted(place: TopicPartition, cover: OffsetVector, first: int, starts: Sequence[OffsetVector]) -> int:
+def _wanted(topic_partition: TopicPartition, offset_vector: OffsetVector, first: int, starts: Sequence[OffsetVector]) -> int:
     """The first offset that an archive must take at a place whose log begins at `first`."""
-    if any(topic == place[0] for topic, _ in cover):
-        return cover.get(place)
-    return min((each.get(place) for each in starts), default=first)
+    if any(topic == topic_partition[0] for topic, _ in offset_vector):
+        return offset_vector.get(topic_partition)
+    return min((start.get(topic_partition) for start in starts), default=first)
 
 
-def _refuse_gone(place: TopicPartition, wanted: int, earliest: int, next_step: str) -> None:
+def _refuse_gone(topic_partition: TopicPartition, wanted: int, earliest: int, next_step: str) -> None:
     if earliest > wanted:
         raise DataLoss(
             f"{earliest - wanted} offsets are gone from the log before they were archived",
-            where=f"topic {place[0]} partition {place[1]}: wanted from {wanted}, log begins at {earliest}",
+            where=f"topic {topic_partition[0]} partition {topic_partition[1]}: wanted from {wanted}, log begins at {earliest}",
             expected="a retention longer than the longest pause of the archive",
             next_step=next_step,
         )

@@ -47,11 +47,11 @@ def judged(report: Report | None, why: str) -> Judged:
     return Judged("not_made", str(report.get("why") or _lacking(report) or why))
 
 
-def failure(found: Judged, where: str) -> JobFailed:
+def failure(check: Judged, where: str) -> JobFailed:
     """The error of a run that is not green. where: the folder of its report."""
-    kind = CheckRed if found.result == "red" else CheckNotMade
-    said = "the check is red" if found.result == "red" else "the check could not be made"
-    return kind(f"{said}: {found.words}", where=where)
+    kind = CheckRed if check.result == "red" else CheckNotMade
+    outcome = "the check is red" if check.result == "red" else "the check could not be made"
+    return kind(f"{outcome}: {check.words}", where=where)
 
 
 def _difference(report: Report, wrong: int, off: int) -> str:
@@ -61,19 +61,19 @@ def _difference(report: Report, wrong: int, off: int) -> str:
         if isinstance(causes, Mapping) and causes
         else ""
     )
-    said = [f"{wrong} of {_count(report, 'values')} values differ{likeliest}"] if wrong else []
+    parts = [f"{wrong} of {_count(report, 'values')} values differ{likeliest}"] if wrong else []
     sums = [f"{off} of {_count(report, 'plain_sums')} plain sums lie outside their rounding"] if off else []
-    return "; ".join([*said, *sums])
+    return "; ".join([*parts, *sums])
 
 
 def _lacking(report: Report) -> str:
     """Tells why a report without a difference is not green: its notes, else the expectations that are not met."""
     notes = report.get("notes")
-    said = [str(note) for note in notes] if isinstance(notes, list) else []
+    lines = [str(note) for note in notes] if isinstance(notes, list) else []
     expectations = report.get("expectations")
     unmet = [name for name, met in expectations.items() if not met] if isinstance(expectations, Mapping) else []
     nothing = ["nothing was compared"] if not _count(report, "values") else [f"not met: {', '.join(unmet)}"]
-    return "; ".join([*nothing, *said])
+    return "; ".join([*nothing, *lines])
 
 
 def _count(report: Report, name: str) -> int:

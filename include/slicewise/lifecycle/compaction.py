@@ -1,6 +1,6 @@
-"""Archived, compacted and swapped hours decide which hours to compact; nobody reports it.
+"""Archived, compacted and published hours decide which hours to compact; nobody reports it.
 
-Hours are counted since 1970, seqs from 1; seq 0 stands for a unit's start cover.
+Hours are counted since 1970, archive versions from 1; archive version 0 stands for a unit's start offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Why(Enum):
 
     EVENTS = "events"
     """Archived events that its compacted rows do not hold."""
-    SWAP = "swap"
+    PUBLISH = "swap"
     """Compacted rows that the online store does not hold, or not for every entity."""
 
 
@@ -28,34 +28,34 @@ class DirtyHour:
 
 
 NOTHING = -1
-"""Holds no archive's events: what stands was made for another start cover, or lies behind it."""
+"""Holds no archive's events: what stands was made for other start offsets, or lies behind it."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """State of an hour. seq: of its header; holds: the newest archive all of whose events
-    it contains (`seq` itself, or what a start cover contains), or NOTHING."""
+    """State of an hour. archive_version: of its header; holds: the newest archive all of whose events
+    it contains (`archive_version` itself, or what start offsets contain), or NOTHING."""
 
-    seq: int
+    archive_version: int
     holds: int
 
 
 def holds(
-    seq: int,
-    cover: OffsetVector,
+    archive_version: int,
+    offset_vector: OffsetVector,
     starts: Sequence[OffsetVector],
     contained: Callable[[OffsetVector], int],
-    swapped: int,
+    published: int,
 ) -> int:
     """The newest archive of which a compacted hour holds all events, for every node of the store, or NOTHING.
 
-    seq, cover: of its header; starts: the unit's start cover on each node; contained: as in `Filling`. An hour that
-    lies within a start cover counts once the backfill has brought it (swapped: the seq that all nodes say): nobody
-    else may. What was compacted for one node's start cover another that never swapped it must get of an archive.
+    archive_version, offset_vector: of its header; starts: the unit's start offsets on each node; contained: as in `Filling`. An hour that
+    lies within start offsets counts once the backfill has brought it (published: the archive version that all nodes say): nobody
+    else may. What was compacted for one node's start offsets another that never published it must get of an archive.
     """
-    if seq == 0:
-        return contained(cover) if swapped == 0 or all(cover == start for start in starts) else NOTHING
-    return seq if swapped >= seq or all(cover.dominates(start) for start in starts) else NOTHING
+    if archive_version == 0:
+        return contained(offset_vector) if published == 0 or all(offset_vector == start for start in starts) else NOTHING
+    return archive_version if published >= archive_version or all(offset_vector.dominates(start) for start in starts) else NOTHING
 
 
 @dataclass(frozen=True)
@@ -63,44 +63,44 @@ class UnitHours:
     """Knowledge of a unit's hours.
 
     newest: hour -> newest archive among its source's events; compacted: hour -> what stands in
-    `slices`; swapped: hour -> seq that the online store holds, marked when no entity was left over.
-    kept_from: first hour that the online store still keeps; older ones are compacted, not swapped.
+    `slices`; published: hour -> archive version that the online store holds, marked when no entity was left over.
+    kept_from: first hour that the online store still keeps; older ones are compacted, not published.
     """
 
     newest: Mapping[int, int]
     compacted: Mapping[int, Compacted]
-    swapped: Mapping[int, int]
+    published: Mapping[int, int]
     kept_from: int = 0
     totals: tuple[int, ...] = ()
-    """Of a unit with a lifetime the seqs that totals may name."""
+    """Seqs that totals may name, of archive versions unit with a lifetime."""
 
     def dirty(self, hour: int) -> DirtyHour | None:
         """Tells why the hour is dirty; None when it is clean."""
-        newest, stands = self.newest.get(hour, 0), self.compacted.get(hour)
-        if newest and (stands is None or newest > stands.holds):
+        newest, compacted = self.newest.get(hour, 0), self.compacted.get(hour)
+        if newest and (compacted is None or newest > compacted.holds):
             return DirtyHour(hour, Why.EVENTS)
-        if stands is None or hour < self.kept_from or self.swapped.get(hour, NOTHING) >= stands.seq:
+        if compacted is None or hour < self.kept_from or self.published.get(hour, NOTHING) >= compacted.archive_version:
             return None
-        return DirtyHour(hour, Why.SWAP)
+        return DirtyHour(hour, Why.PUBLISH)
 
     def named(self) -> list[tuple[int, int]]:
-        """Per kept hour the first and the last archive seq that any entity's may stand at.
+        """Per kept hour the first and the last archive version that any entity's may stand at.
 
-        Where the hour was swapped whole, no entity stands at an older seq; one that was compacted
-        later may have reached some of them. One that was never swapped whole may stand at any.
+        Where the hour was published whole, no entity stands at an older archive version; one that was compacted
+        later may have reached some of them. One that was never published whole may stand at any.
         """
-        found = [(seq, seq) for seq in self.totals]
-        for hour in {*self.compacted, *self.swapped}:
+        found = [(archive_version, archive_version) for archive_version in self.totals]
+        for hour in {*self.compacted, *self.published}:
             if hour >= self.kept_from:
-                stands, swapped = self.compacted.get(hour), self.swapped.get(hour, 0)
-                found.append((swapped, max(swapped, stands.seq if stands is not None else 0)))
+                compacted, published = self.compacted.get(hour), self.published.get(hour, 0)
+                found.append((published, max(published, compacted.archive_version if compacted is not None else 0)))
         return found
 
 
 def dirty_hours(unit: UnitHours, now_hour: int) -> list[DirtyHour]:
     """Dirty hours that are over at the start of now_hour, oldest first."""
     hours = sorted(hour for hour in {*unit.newest, *unit.compacted} if hour < now_hour)
-    return [found for hour in hours if (found := unit.dirty(hour)) is not None]
+    return [dirty for hour in hours if (dirty := unit.dirty(hour)) is not None]
 
 
 def hours_to_compact(
@@ -111,7 +111,7 @@ def hours_to_compact(
     An hour is of the run when it is dirty for any unit. A clean key, or one that is not over, is
     no hour of the run. only: the key alone.
     """
-    dirty = {each.hour for unit in units for each in dirty_hours(unit, now_hour)}
+    dirty = {dirty_hour.hour for unit in units for dirty_hour in dirty_hours(unit, now_hour)}
     first = [key_hour] if key_hour is not None and key_hour in dirty else []
     others = [] if only else sorted(dirty - set(first))
     return (first + others)[:max_hours]
@@ -121,15 +121,15 @@ class Fill(Enum):
     """Action of a backfill for an hour."""
 
     COMPUTE = "compute"
-    """Nothing stands: compact exactly the events below the start cover."""
+    """Nothing stands: compact exactly the events below the start offsets."""
     EXTEND = "extend"
-    """What stands lacks events below the start cover, and holds none beyond: add exactly those."""
+    """Stored hours lack events below the start offsets, and hold none beyond: add exactly those."""
     START = "start"
-    """What stands holds exactly the events below the start cover: swap it as that, whatever seq its header has."""
-    SWAP = "swap"
-    """What stands holds all of them and more: swap it under its own seq."""
+    """Stored hours hold exactly the events below the start offsets: publish them as that, whatever archive version their header has."""
+    PUBLISH = "swap"
+    """Stored hours hold all of them and more: publish them under their own archive version."""
     RECOMPACT = "recompact"
-    """What stands holds some beyond the start cover and lacks others below: compact to the newest archive."""
+    """Stored hours hold some beyond the start offsets and lack others below: compact to the newest archive."""
 
 
 @dataclass(frozen=True)
@@ -140,24 +140,24 @@ class Filling:
     newest: Mapping[int, int]
     """Hour -> newest archive among its source's events."""
     contained: Callable[[OffsetVector], int]
-    """The newest archive all of whose events a cover contains."""
+    """The newest archive all of whose events an offset vector contains."""
 
-    def of(self, hour: int, seq: int, cover: OffsetVector | None) -> Fill:
-        """seq, cover: of the hour's header; cover None where it has none."""
-        if cover is None:
+    def of(self, hour: int, archive_version: int, offset_vector: OffsetVector | None) -> Fill:
+        """archive_version, offset_vector: of the hour's header; offset vector None where it has none."""
+        if offset_vector is None:
             return Fill.COMPUTE
-        if cover == self.start and not seq:
+        if offset_vector == self.start and not archive_version:
             return Fill.START
-        if seq and cover.dominates(self.start):
-            return Fill.SWAP
-        if not self.start.dominates(cover):
+        if archive_version and offset_vector.dominates(self.start):
+            return Fill.PUBLISH
+        if not self.start.dominates(offset_vector):
             return Fill.RECOMPACT
-        lacks = self.newest.get(hour, 0) > (seq or self.contained(cover))
+        lacks = self.newest.get(hour, 0) > (archive_version or self.contained(offset_vector))
         return Fill.EXTEND if lacks else Fill.START
 
 
 def days_to_total(hours: Iterable[int], key_hour: int | None, now_hour: int) -> list[int]:
-    """Days that are over and of which hours were swapped; with the first hour of a day as key,
+    """Days that are over and of which hours were published; with the first hour of a day as key,
     also the day before, whose last hour may have had no events."""
     days = {hour // 24 for hour in hours}
     if key_hour is not None and key_hour % 24 == 0:

@@ -1,4 +1,4 @@
-"""Headers, archive and marks decide what is known of a unit's hours, whoever has read them."""
+"""Headers, archive and metadata decide what is known of a unit's hours, whoever has read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
 from slicewise.lifecycle.lifetime import kept_from
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.operations.publish_total import first_horizon
+from slicewise.stores.online.operations.publish_total import first_total_until
 from slicewise.stores.online.rules.decisions import expiry_s
 from slicewise.windows.durations import HOUR_US
 
@@ -19,23 +19,23 @@ def unit_hours(
     headers: Mapping[int, tuple[int, OffsetVector]],
     starts: Sequence[OffsetVector],
     contained: Callable[[OffsetVector], int],
-    swapped: Mapping[int, int],
+    published: Mapping[int, int],
     kept_from: int,
     totals: tuple[int, ...],
 ) -> UnitHours:
-    """newest, swapped, kept_from, totals: as in `UnitHours`; headers: hour -> seq and cover of what stands; starts,
+    """newest, published, kept_from, totals: as in `UnitHours`; headers: hour -> archive version and offset vector of what stands; starts,
     contained: as in `compaction.holds`."""
     compacted = {
-        hour: Compacted(seq, holds(seq, cover, starts, contained, swapped.get(hour, NOTHING)))
-        for hour, (seq, cover) in headers.items()
+        hour: Compacted(archive_version, holds(archive_version, offset_vector, starts, contained, published.get(hour, NOTHING)))
+        for hour, (archive_version, offset_vector) in headers.items()
     }
-    return UnitHours(newest, compacted, swapped, kept_from, totals)
+    return UnitHours(newest, compacted, published, kept_from, totals)
 
 
-def first_kept(unit: StorageUnit, marks: StoreMetadata, now_us: int) -> int:
+def first_kept(unit: StorageUnit, metadata: StoreMetadata, now_us: int) -> int:
     """First hour of which the store still keeps anything by itself."""
     if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
-        return kept_from(marks, unit.storage_fingerprint, first_horizon(now_us, unit.retention_us))
+        return kept_from(metadata, unit.storage_fingerprint, first_total_until(now_us, unit.retention_us))
     hour = (now_us - unit.retention_us) // HOUR_US - 1
     while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= now_us:
         hour += 1

@@ -32,13 +32,13 @@ class ReportReader:
     report: Report | None = None
     last_line: str = ""
     error_line: str = ""
-    """What the job's own event of its failure says, or the exception that a traceback ends with."""
+    """Words of the job's own event of its failure, or the exception that a traceback ends with."""
 
     def read(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
-            found = report_in(line)
-            if found is not None:
-                self.report = found
+            report = report_in(line)
+            if report is not None:
+                self.report = report
             self.last_line = line.strip() or self.last_line
             self.error_line = error_in(line) or self.error_line
             yield line
@@ -65,9 +65,9 @@ class ReportReader:
 
 def error_in(line: str) -> str | None:
     """The error that a line of output tells of, in one line."""
-    told = _EVENT.search(line)
-    if told:
-        text = str(json.loads(told[1])) if told[1].startswith('"') else told[1]
+    match = _EVENT.search(line)
+    if match:
+        text = str(json.loads(match[1])) if match[1].startswith('"') else match[1]
         return text.partition("\n")[0]
     return line.strip() if _EXCEPTION.match(line) else None
 
@@ -78,10 +78,10 @@ def report_in(line: str) -> Report | None:
     if not (text.startswith("{") and text.endswith("}")):
         return None
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def slice_rows(report: Report) -> list[dict[str, object]]:
@@ -91,17 +91,17 @@ def slice_rows(report: Report) -> list[dict[str, object]]:
 
 def bad_shares(report: Report, percent: float) -> tuple[str, ...]:
     """Tells how many of a source's new records are bad, and why, where more than so many percent are."""
-    found = []
-    for each in _listed(report.get("archived")):
-        bad = each.get("bad") if isinstance(each, Mapping) else None
-        if not isinstance(each, Mapping) or not isinstance(bad, Mapping) or not bad:
+    shares = []
+    for source in _listed(report.get("archived")):
+        bad = source.get("bad") if isinstance(source, Mapping) else None
+        if not isinstance(source, Mapping) or not isinstance(bad, Mapping) or not bad:
             continue
-        many, every = sum(bad.values()), int(each["events"])
+        many, every = sum(bad.values()), int(source["events"])
         if many * 100 > percent * every:
             most = sorted(bad.items(), key=lambda item: (-item[1], item[0]))[:3]
             why = ", ".join(f"{reason} {count}" for reason, count in most)
-            found.append(f"{each['source']}: {many} of {every} records were bad ({why})")
-    return tuple(found)
+            shares.append(f"{source['source']}: {many} of {every} records were bad ({why})")
+    return tuple(shares)
 
 
 def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[str]:
@@ -117,7 +117,7 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[
         )
         return "  ".join(padded).rstrip()
 
-    return [line(list(columns)), *(line(each) for each in cells)]
+    return [line(list(columns)), *(line(cell) for cell in cells)]
 
 
 def summary(report: Report) -> dict[str, object]:

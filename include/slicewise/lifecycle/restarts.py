@@ -17,7 +17,7 @@ MOST_WAIT_US = 300_000_000
 WELL_US = 300_000_000
 """One that has lived for so long since its last start begins without waiting when it dies again."""
 LOOP = 5
-"""So many starts in a row are told once, as a loop: somebody has to look."""
+"""Starts in a row that are told once, as a loop: somebody has to look."""
 _KEPT = 100
 
 
@@ -26,13 +26,13 @@ class Restarts:
     """Restarts of one server."""
 
     at_us: tuple[int, ...] = ()
-    """When it was started again, over the last day."""
+    """Times at which it was started again, over the last day."""
     in_a_row: int = 0
     """Starts since it last lived for long."""
     next_us: int | None = None
-    """When it is started again; None while it lives."""
+    """Time at which it is started again; None while it lives."""
     error: str = ""
-    """Why the last start failed."""
+    """Reason for which the last start failed."""
 
     @property
     def loops(self) -> bool:
@@ -71,7 +71,7 @@ def stopped(kept: Restarts) -> Restarts:
 
 def started(kept: Restarts, now_us: int, error: str = "") -> Restarts:
     """After a start, or one that failed."""
-    at_us = (*(each for each in kept.at_us if now_us - DAY_US < each <= now_us), now_us)[-_KEPT:]
+    at_us = (*(restart for restart in kept.at_us if now_us - DAY_US < restart <= now_us), now_us)[-_KEPT:]
     in_a_row = kept.in_a_row + 1
     return Restarts(at_us, in_a_row, now_us + wait_us(in_a_row) if error else None, error)
 
@@ -82,7 +82,7 @@ def needless(kept: Restarts) -> Restarts:
     return replace(kept, in_a_row=kept.in_a_row + 1, next_us=None)
 
 
-def said(kept: Restarts, now_us: int) -> str:
+def summary(kept: Restarts, now_us: int) -> str:
     """For people; empty where there is nothing to say."""
     times = [each for each in kept.at_us if now_us - DAY_US < each]
     parts = []
@@ -101,7 +101,7 @@ def said(kept: Restarts, now_us: int) -> str:
 
 def to_json(kept: Mapping[str, Restarts]) -> dict[str, object]:
     """Plain values of all servers."""
-    return {name: asdict(each) for name, each in kept.items()}
+    return {name: asdict(restarts) for name, restarts in kept.items()}
 
 
 def from_json(raw: object) -> dict[str, Restarts]:
@@ -109,10 +109,10 @@ def from_json(raw: object) -> dict[str, Restarts]:
     named = raw if isinstance(raw, dict) else {}
     return {
         str(name): Restarts(
-            tuple(int(at) for at in each["at_us"]),
-            int(each["in_a_row"]),
-            None if each["next_us"] is None else int(each["next_us"]),
-            str(each["error"]),
+            tuple(int(at) for at in restarts["at_us"]),
+            int(restarts["in_a_row"]),
+            None if restarts["next_us"] is None else int(restarts["next_us"]),
+            str(restarts["error"]),
         )
-        for name, each in named.items()
+        for name, restarts in named.items()
     }

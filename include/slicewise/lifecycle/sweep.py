@@ -1,7 +1,7 @@
 """Every key of the online store goes once no read can reach it; none that a read can reach is ever shortened.
 
-A unit's term that is over is over for ever: its keys go whenever they are found, also those that
-a zombie writes later. A bound is generous by SLACK_S: the fold's own expiry, set from event time, always lies below it.
+A unit's build that is over is over for ever: its keys go whenever they are found, also those that
+a zombie writes later. A bound is generous by SLACK_S: the micro-batch lane's own expiry, set from event time, always lies below it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from enum import Enum
 from typing import Any
 
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.keys import TAIL_FIELDS
+from slicewise.stores.online.keys import PENDING_FIELDS
 from slicewise.windows.durations import DAY_US
 
 SLACK_S = 7_200
 _SLICE = re.compile(rb"r:(\d+):.+", re.DOTALL)
 _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.DOTALL)
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
-# boards expire by themselves, within periods that their writers know
-_GENERATION = re.compile(rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL)
-_SWAPPED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
+# leaderboards expire by themselves, within periods that their writers know
+_OF_STORE_ID = re.compile(rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL)
+_PUBLISHED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
 _LIST = (b"list", b"events")
 _IDS = b"ids"
 """Remembered ids: like a list's, its expiry follows Kafka's time and not the store's."""
@@ -38,32 +38,32 @@ class UnitRule:
     max_ahead_us: int
     slice_us: int
     keeps_rows: bool = False
-    """Of an event list: the last rows of an entity have no expiry, by design."""
+    """True of an event list: the last rows of an entity have no expiry, by design."""
     lifetime: bool = False
     """Nothing of it has an expiry, by design: hours go into totals, and what is left of their days is of no use."""
-    horizon: int | None = None
-    """Of such a unit the hour before which every entity's hours are in its total."""
+    total_until: int | None = None
+    """Hour before which every entity's hours are in its total, of such a unit."""
 
 
 @dataclass(frozen=True)
 class SweepRules:
-    """A store as its marks and manifest described it when the sweep began."""
+    """A store as its metadata and manifest described it when the sweep began."""
 
-    generation: int
+    store_id: int
     units: Mapping[str, UnitRule]
     """Name in keys (`StoreMetadata.name`) -> rule."""
-    epoch: int = 0
+    deployment_version: int = 0
     retired: int = 0
-    """As in the marks."""
+    """Number as in the metadata."""
 
     def is_over(self, name: str) -> bool:
-        """Tells whether the name in a key is of a term that is over. A term that a later deployment than the
+        """Tells whether the name in a key is of a build that is over. A build that a later deployment than the
         one of these rules began is not."""
         if name in self.units:
             return False
-        term = name.partition(".")[2]
-        # Once a unit was left out, no new one gets a name without a term.
-        return int(term) <= self.epoch if term else self.retired > 0
+        build = name.partition(".")[2]
+        # Once a unit was left out, no new one gets a name without a build.
+        return int(build) <= self.deployment_version if build else self.retired > 0
 
     @property
     def longest_us(self) -> int:
@@ -75,7 +75,7 @@ class Finding(Enum):
     WELL = "well"
     NO_EXPIRY = "no_expiry"
     OVER_LONG = "over_long"
-    OLD_GENERATION = "old_generation"
+    OLD_STORE_ID = "old_store_id"
     RETIRED = "retired"
     IN_TOTALS = "in_totals"
     UNKNOWN = "unknown"
@@ -97,7 +97,7 @@ class Verdict:
 
     @property
     def delete(self) -> bool:
-        return self.finding in (Finding.OLD_GENERATION, Finding.RETIRED, Finding.IN_TOTALS)
+        return self.finding in (Finding.OLD_STORE_ID, Finding.RETIRED, Finding.IN_TOTALS)
 
 
 _WELL = Verdict(Finding.WELL)
@@ -113,23 +113,23 @@ def verdict(
     """About one key. expires_at_s: its expiry in seconds since the epoch, None if it has none;
     fields: the names of its fields, where a first verdict asked for them.
 
-    Keys of an older generation, or of a term that is over, are read by nobody: they go. Marks, manifests, the
-    hours and covers of this generation, and all that is of a unit with a lifetime, have no expiry, by design.
+    Keys of an older store id, or of a build that is over, are read by nobody: they go. Metadata, manifests, the
+    hours and offset vectors of this store id, and all that is of a unit with a lifetime, have no expiry, by design.
     """
     if _NODE.fullmatch(key):
         return _WELL
-    owned = _GENERATION.fullmatch(key)
+    owned = _OF_STORE_ID.fullmatch(key)
     if owned:
-        if int(owned[1]) != rules.generation:
-            return _of_generation(int(owned[1]), rules)
-        swapped = _SWAPPED.fullmatch(key)
-        over = swapped is not None and rules.is_over(swapped[1].decode())
-        return Verdict(Finding.RETIRED, swapped[1].decode()) if swapped and over else _WELL
+        if int(owned[1]) != rules.store_id:
+            return _of_store_id(int(owned[1]), rules)
+        published = _PUBLISHED.fullmatch(key)
+        over = published is not None and rules.is_over(published[1].decode())
+        return Verdict(Finding.RETIRED, published[1].decode()) if published and over else _WELL
     state = _STATE.fullmatch(key)
     if state is None:
         return Verdict(Finding.UNKNOWN)
-    if int(state[1]) != rules.generation:
-        return _of_generation(int(state[1]), rules)
+    if int(state[1]) != rules.store_id:
+        return _of_store_id(int(state[1]), rules)
     unit, kind = state[3].decode(), state[4]
     if rules.is_over(unit):
         return Verdict(Finding.RETIRED, unit)
@@ -143,16 +143,16 @@ def verdict(
         return Verdict(Finding.UNKNOWN, unit)
     # A producer's clock may run far ahead, and event times are judged by it: what the hash holds
     # decides, not the store's clock alone.
-    ask = kind == b"hot" and fields is None and unit in rules.units
-    if fields is not None and any(name.startswith(TAIL_FIELDS) for name in fields):
-        return _WELL  # their names say nothing of time; the fold makes running partials of them within seconds
+    needs_fields = kind == b"hot" and fields is None and unit in rules.units
+    if fields is not None and any(name.startswith(PENDING_FIELDS) for name in fields):
+        return _WELL  # their names say nothing of time; the micro-batch lane makes running partials of them within seconds
     if fields is not None and unit in rules.units:
         bound_s = max(bound_s, _reach_s(fields, rules.units[unit]))
     if expires_at_s is None:
-        return Verdict(Finding.NO_EXPIRY, unit, bound_s, needs_fields=ask)
+        return Verdict(Finding.NO_EXPIRY, unit, bound_s, needs_fields=needs_fields)
     # the retention of a unit that came after the rules is not known: only a missing expiry is a finding
     if expires_at_s > bound_s and unit in rules.units:
-        return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=ask)
+        return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=needs_fields)
     return _WELL
 
 
@@ -160,7 +160,7 @@ def _lifetime_verdict(unit: str, kind: bytes, rule: UnitRule) -> Verdict:
     day = _day_start_s(kind)
     if day is None:
         return _WELL if kind in (b"hot", _IDS) else Verdict(Finding.UNKNOWN, unit)
-    in_totals = rule.horizon is not None and day + DAY_US // 1_000_000 <= rule.horizon * 3_600
+    in_totals = rule.total_until is not None and day + DAY_US // 1_000_000 <= rule.total_until * 3_600
     return Verdict(Finding.IN_TOTALS, unit) if in_totals else _WELL
 
 
@@ -173,15 +173,15 @@ def _list_verdict(unit: str, expires_at_s: int | None, now_us: int, rules: Sweep
     return Verdict(Finding.NO_EXPIRY, unit, -((now_us + rule.max_ahead_us + rule.retention_us) // -1_000_000) + SLACK_S)
 
 
-def _of_generation(generation: int, rules: SweepRules) -> Verdict:
-    """Verdict on a key's generation. Of a newer one than that of the rules (the store was emptied since), nothing is known."""
-    return Verdict(Finding.OLD_GENERATION) if generation < rules.generation else _WELL
+def _of_store_id(store_id: int, rules: SweepRules) -> Verdict:
+    """Verdict on a key's store id. Of a newer one than that of the rules (the store was emptied since), nothing is known."""
+    return Verdict(Finding.OLD_STORE_ID) if store_id < rules.store_id else _WELL
 
 
 def _reach_s(fields: Sequence[bytes], rule: UnitRule) -> int:
     """Second after which no read reaches the newest running partial; 0 without one."""
-    found = [_SLICE.fullmatch(name) for name in fields]
-    newest = max((int(each[1]) for each in found if each), default=-1)
+    matches = [_SLICE.fullmatch(name) for name in fields]
+    newest = max((int(match[1]) for match in matches if match), default=-1)
     return -(((newest + 1) * rule.slice_us + rule.retention_us) // -1_000_000) if newest >= 0 else 0
 
 
@@ -207,37 +207,37 @@ def _day_start_s(kind: bytes) -> int | None:
         return None
 
 
-def rules_of(marks: StoreMetadata, manifest: Mapping[str, object]) -> SweepRules:
-    """The rules of a deployment, from the marks and its manifest's JSON."""
-    sources = {str(each["name"]): _most_ahead_us(each) for each in _maps(manifest.get("sources"))}
+def rules_of(metadata: StoreMetadata, manifest: Mapping[str, object]) -> SweepRules:
+    """The rules of a deployment, from the metadata and its manifest's JSON."""
+    sources = {str(source["name"]): _most_ahead_us(source) for source in _maps(manifest.get("sources"))}
     units = {
-        marks.name(str(unit["storage_fingerprint"])): UnitRule(
+        metadata.name(str(unit["storage_fingerprint"])): UnitRule(
             int(unit["retention_us"]),
             sources.get(str(unit["source"]), DAY_US),
             int(unit["slice_us"]),
             any(int(kept["rows"]) for kept in _maps([unit.get("event_list")])),
-            any(each["window"].get("kind") == "lifetime" for each in _features(unit)),
-            _horizon(marks, str(unit["storage_fingerprint"])),
+            any(feature["window"].get("kind") == "lifetime" for feature in _features(unit)),
+            _total_until(metadata, str(unit["storage_fingerprint"])),
         )
         for unit in _maps(manifest.get("units"))
     }
-    return SweepRules(marks.generation, units, marks.epoch, marks.retired)
+    return SweepRules(metadata.store_id, units, metadata.deployment_version, metadata.retired)
 
 
 def _most_ahead_us(source: Mapping[str, Any]) -> int:
     """The value of `Source.most_ahead_us`, of the source's JSON."""
-    earlier = _maps([each["source"] for each in _maps(source.get("earlier"))])
-    return max(int(each["max_ahead_us"]) for each in (source, *earlier))
+    earlier = _maps([version["source"] for version in _maps(source.get("earlier"))])
+    return max(int(version["max_ahead_us"]) for version in (source, *earlier))
 
 
-def _horizon(marks: StoreMetadata, unit: str) -> int | None:
-    found = marks.horizons.get(unit)
+def _total_until(metadata: StoreMetadata, unit: str) -> int | None:
+    found = metadata.totals_until.get(unit)
     return None if found is None else found.hour
 
 
 def _features(unit: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in unit.get("features") or () if isinstance(each, Mapping)]
+    return [feature for feature in unit.get("features") or () if isinstance(feature, Mapping)]
 
 
 def _maps(value: object) -> list[Mapping[str, Any]]:
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

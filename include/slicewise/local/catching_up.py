@@ -1,4 +1,4 @@
-"""The stream has caught up when its ledger holds all that the logs held once the past was loaded; not before it was."""
+"""The stream has caught up when its committed offsets hold all that the logs held once the past was loaded; not before it was."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class CatchingUp:
 
     def reason(self, store: OnlineStore, log: KafkaLog) -> str | None:
         """Tells why the stream has not caught up; None where it has."""
-        ledger = store.run(ReadMetadata()).ledger
-        if ledger:
+        committed = store.run(ReadMetadata()).committed
+        if committed:
             self.on_event()
         if self._end is None and any(not self._is_loaded(topic, log) for topic in sorted(self.replayed)):
-            return f"the past is being loaded, {sum(ledger.offsets.values()):,} events applied"
+            return f"the past is being loaded, {sum(committed.offsets.values()):,} events applied"
         if self._end is None:
             ends = (log.latest(source.topic).offsets for source in self.deployment.declared.sources)
-            self._end = OffsetVector({place: offset for end in ends for place, offset in end.items()})
-        left = sum(max(0, offset - ledger.get(place)) for place, offset in self._end.offsets.items())
+            self._end = OffsetVector({topic_partition: offset for end in ends for topic_partition, offset in end.items()})
+        left = sum(max(0, offset - committed.get(topic_partition)) for topic_partition, offset in self._end.offsets.items())
         return f"{left:,} of {sum(self._end.offsets.values()):,} events to go" if left else None
 
     def _is_loaded(self, topic: str, log: KafkaLog) -> bool:
         ends = last_records(self.settings.kafka_bootstrap, topic, range(log.partitions(topic)))
-        newest = max((each.time_ms for each in ends.values()), default=None)
+        newest = max((end.time_ms for end in ends.values()), default=None)
         return is_loaded(newest, self.clock.now_us() // 1000)

@@ -30,35 +30,35 @@ from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
 
-def why_not_clean(settings: Settings, hour: int, asked_us: int) -> str | None:
+def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | None:
     """Tells why a compaction of the hour may find something to do; None where it would find nothing.
 
-    asked_us: all events that the log had by then count.
+    requested_us: all events that the log had by then count.
     """
     store = open_store(settings.redis_url)
     try:
-        marks = store.run(ReadMetadata())
-        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
+        metadata = store.run(ReadMetadata())
+        manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
         if manifest is None:
             return "nothing is deployed"
         deployment, catalog, now_us = Deployment.from_json(manifest), open_catalog(settings), store.run(ReadTime())
         store.run(
-            HoldBuilds({name: marks.terms.get(name, 0) for name in (u.storage_fingerprint for u in deployment.units)})
+            HoldBuilds({name: metadata.builds.get(name, 0) for name in (u.storage_fingerprint for u in deployment.units)})
         )
         for source in dict.fromkeys(unit.source for unit in deployment.declared.units):
             log = load(catalog, source)
             state = archive_state(log) if log is not None else ArchiveState(None, {})
             if log is None or not (
-                archived_until_us(log) >= asked_us + _margin_us(settings)
+                archived_until_us(log) >= requested_us + _margin_us(settings)
                 or _is_at_the_end(settings, deployment.source(source).topic, state)
             ):
                 return f"source {source!r} was not archived since it was asked for"
             newest = newest_by_hour(log)
             for unit in deployment.declared.sliced:
                 if unit.source == source:
-                    hours = _hours(catalog, store, marks, unit, state, newest, now_us)
-                    if (found := hours.dirty(hour)) is not None:
-                        return f"{found.why.value} of view {unit.view!r}"
+                    hours = _hours(catalog, store, metadata, unit, state, newest, now_us)
+                    if (finding := hours.dirty(hour)) is not None:
+                        return f"{finding.why.value} of view {unit.view!r}"
         return None
     finally:
         store.close()
@@ -76,7 +76,7 @@ def recorded(settings: Settings, clock: Clock) -> str:
 def _is_at_the_end(settings: Settings, topic: str, state: ArchiveState) -> bool:
     """Tells whether nothing is in the log that the archive lacks: of a topic that rests nothing is archived any more."""
     with KafkaLog(settings.kafka_bootstrap) as log:
-        return state.cover.dominates(log.latest(topic))
+        return state.offset_vector.dominates(log.latest(topic))
 
 
 def _margin_us(settings: Settings) -> int:
@@ -89,15 +89,15 @@ def _margin_us(settings: Settings) -> int:
 def _hours(
     catalog: Catalog,
     store: OnlineStore,
-    marks: StoreMetadata,
+    metadata: StoreMetadata,
     unit: StorageUnit,
     archive: ArchiveState,
     newest: dict[int, int],
     now_us: int,
 ) -> UnitHours:
     table = slices.load(catalog, unit.storage_fingerprint)
-    headers = {} if table is None else {hour: (each.seq, each.cover) for hour, each in slices.headers(table).items()}
-    starts = marks.starts_of([unit.storage_fingerprint])
+    headers = {} if table is None else {hour: (header.archive_version, header.offset_vector) for hour, header in slices.headers(table).items()}
+    starts = metadata.starts_of([unit.storage_fingerprint])
     totals = store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
-    kept = first_kept(unit, marks, now_us)
+    kept = first_kept(unit, metadata, now_us)
     return unit_hours(newest, headers, starts, archive.contained, store.run(ReadHours(unit)), kept, totals)

@@ -25,20 +25,20 @@ from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.redis.status import DEPLOYED, record_instants
 from slicewise.stores.recovery.beginning import archived_by, beginnings, with_probes_ready
-from slicewise.stores.recovery.schema_places import settled
+from slicewise.stores.recovery.schema_offsets import settled
 
 
 @dataclass(frozen=True)
-class Standing:
-    """State of the store: its marks, and the deployment that they name (none before the first)."""
+class Current:
+    """State of the store: its metadata, and the deployment that it names (none before the first)."""
 
-    marks: StoreMetadata
+    metadata: StoreMetadata
     deployment: Deployment | None
 
 
 @contextmanager
 def connected(settings: Settings) -> Iterator[OnlineStore]:
-    """A connection to the online store; a store without marks gets a generation."""
+    """A connection to the online store; a store without metadata gets a store id."""
     store = open_store(settings.redis_url)
     try:
         store.run(Initialise())
@@ -49,7 +49,7 @@ def connected(settings: Settings) -> Iterator[OnlineStore]:
 
 @contextmanager
 def looked_at(settings: Settings) -> Iterator[OnlineStore]:
-    """A connection that writes nothing, not even a generation. ServerError where the store, or a node, has none."""
+    """A connection that writes nothing, not even a store id. ServerError where the store, or a node, has none."""
     store = open_store(settings.redis_url)
     try:
         yield store
@@ -59,24 +59,24 @@ def looked_at(settings: Settings) -> Iterator[OnlineStore]:
         store.close()
 
 
-def standing(store: OnlineStore) -> Standing:
+def current(store: OnlineStore) -> Current:
     """The state of what is deployed."""
-    marks = store.run(ReadMetadata())
-    text = store.run(ReadManifest(marks.units)) if marks.units else None
-    return Standing(marks, None if text is None else Deployment.from_json(text))
+    metadata = store.run(ReadMetadata())
+    text = store.run(ReadManifest(metadata.units)) if metadata.units else None
+    return Current(metadata, None if text is None else Deployment.from_json(text))
 
 
-def in_effect(settings: Settings, store: OnlineStore) -> Standing:
-    """Gives what is deployed, once the place is recorded from which each changed schema holds. That takes some seconds,
+def in_effect(settings: Settings, store: OnlineStore) -> Current:
+    """Gives what is deployed, once the offsets are recorded from which each changed schema holds. That takes some seconds,
     where one is not recorded (docs/adr/0057)."""
     settled(store, settings.kafka_bootstrap, time.sleep)
-    return standing(store)
+    return current(store)
 
 
-def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch: int) -> StoreMetadata:
-    """Deploys; topics that do not exist are made. The marks afterwards.
+def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, deployment_version: int) -> StoreMetadata:
+    """Deploys; topics that do not exist are made. The metadata afterwards.
 
-    epoch: the one that the plan was made under; EpochSuperseded when somebody deployed since.
+    deployment_version: the one that the plan was made under; DeploymentSuperseded when somebody deployed since.
     """
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
@@ -84,40 +84,40 @@ def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, epoch
         # a store that knows nothing is a new one, or one that lost all: then the archive may hold what it lost
         archived = None if store.run(ReadMetadata()).units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
-    marks = with_probes_ready(store, deployment, store.run(Deploy(deployment, epoch, topics, first)))
+    metadata = with_probes_ready(store, deployment, store.run(Deploy(deployment, deployment_version, topics, first)))
     try:
         record_instants(settings.redis_url, [DEPLOYED])  # drivers that nobody wanted before have time to start
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_recorded", reason=error.what)
-    return marks
+    return metadata
 
 
-def building(deployment: Deployment, marks: StoreMetadata) -> dict[str, tuple[int, int]]:
+def building(deployment: Deployment, metadata: StoreMetadata) -> dict[str, tuple[int, int]]:
     """View -> (hours done, hours in all) of those whose history is not built yet; (0, 0): not begun."""
     left: dict[str, tuple[int, int]] = {}
     for unit in deployment.units:
-        if unit.storage_fingerprint not in marks.ready:
-            left[unit.view] = marks.building.get(unit.storage_fingerprint, (0, 0))
+        if unit.storage_fingerprint not in metadata.ready:
+            left[unit.view] = metadata.building.get(unit.storage_fingerprint, (0, 0))
     return left
 
 
 def waiting(
-    store: OnlineStore, deployment: Deployment, marks: StoreMetadata, job: str, since_us: int
+    store: OnlineStore, deployment: Deployment, metadata: StoreMetadata, job: str, since_us: int
 ) -> dict[str, str]:
     """View -> how far its build is and what it waits for, of those whose history is not built. job: what counts where
     nobody has said that of a unit since since_us."""
     left: dict[str, str] = {}
-    said = phases.said(store.run(ReadStatus(phases.PART)))
+    building = phases.phases_of(store.run(ReadStatus(phases.PART)))
     for unit in deployment.units:
         name = unit.storage_fingerprint
-        if name not in marks.ready:
-            phase = said.get(name)
+        if name not in metadata.ready:
+            phase = building.get(name)
             text = phase.text if phase is not None and phase.at_us >= since_us else job
-            left[unit.view] = f"{phases.progress(*marks.building.get(name, (0, 0)))}; {text}"
+            left[unit.view] = f"{phases.progress(*metadata.building.get(name, (0, 0)))}; {text}"
     return left
 
 
-def require_units(found: Standing) -> Deployment:
+def require_units(found: Current) -> Deployment:
     """The deployment; ServerError where nothing is deployed."""
     if found.deployment is None:
         raise ServerError(

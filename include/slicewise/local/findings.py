@@ -26,58 +26,58 @@ class Picture:
 
     services: Sequence[ServiceStatus]
     overview: Overview | None
-    """What the store holds; None where it was not asked, or does not answer."""
+    """Content of the store; None where it was not asked, or does not answer."""
     findings: tuple[Finding, ...]
 
     @property
     def up(self) -> bool:
         """Tells whether all servers that are always on are up."""
-        wanted = [each for each in self.services if each.name not in services.ON_DEMAND]
-        return all(each.state in ("up", "external") for each in wanted)
+        wanted = [service for service in self.services if service.name not in services.ON_DEMAND]
+        return all(service.state in ("up", "external") for service in wanted)
 
     @property
     def well(self) -> bool:
         """Tells whether nothing is wrong now."""
-        return self.up and not any(each.now for each in self.findings)
+        return self.up and not any(finding.now for finding in self.findings)
 
 
 def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
     """The picture of a platform whose services are `rows`; asks the store, and changes nothing."""
-    found = _of_servers(settings, rows)
-    stores = [each for each in rows if each.name == REDIS]
-    if not any(each.state in ("up", "external") for each in stores):
-        return Picture(rows, None, found)
+    of_servers = _of_servers(settings, rows)
+    stores = [row for row in rows if row.name == REDIS]
+    if not any(store.state in ("up", "external") for store in stores):
+        return Picture(rows, None, of_servers)
     limits = Limits(probe_ms=float(settings.probe_limit_ms))
     try:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
-        return Picture(rows, None, (*found, Finding("store", error.what, stores[0].log or "slicewise up")))
-    told = (*found, *emptied(settings, status), *findings(status, limits))
-    return Picture(rows, overview(status, limits), told)
+        return Picture(rows, None, (*of_servers, Finding("store", error.what, stores[0].log or "slicewise up")))
+    findings_now = (*of_servers, *emptied(settings, status), *findings(status, limits))
+    return Picture(rows, overview(status, limits), findings_now)
 
 
 def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:
     state = StateFolder(settings.state_dir)
     kept = watch.read(state)
-    found = []
+    faults = []
     for row in rows:
         died = row.state == "down" and state.pid_file(row.name).exists()
         if row.state == "ill":
-            found.append(Finding(row.name, row.detail, row.log))
+            faults.append(Finding(row.name, row.detail, row.log))
         elif row.name == services.WATCH and died:
-            found.append(Finding(row.name, "it died: servers that die stay down", "slicewise up"))
+            faults.append(Finding(row.name, "it died: servers that die stay down", "slicewise up"))
         elif died and row.name not in services.ON_DEMAND:
-            found.append(Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log))
+            faults.append(Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log))
         elif row.state == "up" and row.name in kept and kept[row.name].at_us:
             loops = kept[row.name].in_a_row >= restarts.LOOP
-            found.append(Finding(row.name, row.detail, row.log, now=loops))
-    return tuple(found)
+            faults.append(Finding(row.name, row.detail, row.log, now=loops))
+    return tuple(faults)
 
 
 def emptied(settings: Settings, status: StoreStatus) -> tuple[Finding, ...]:
     """Finds a store without a deployment where the stream's copy has one: a new store is well, one that lost it is not."""
-    known = None if status.marks.get("units") else MetadataBackupFile(settings.state_dir / "stream").read()
-    if known is None or not known.units:
+    backup = None if status.metadata.get("units") else MetadataBackupFile(settings.state_dir / "stream").read()
+    if backup is None or not backup.units:
         return ()
     text = "it lost what was deployed: each answer is a 503 until the stream has brought it back"
     return (Finding("store", text, runbook_link("store")),)

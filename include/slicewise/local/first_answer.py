@@ -15,7 +15,7 @@ def example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
     import httpx
 
     entity = {"carrier": "UA", "origin": "EWR", "dest": "SFO"}
-    feature_set = next((each.name for each in deployment.feature_sets), None)
+    feature_set = next((declared.name for declared in deployment.feature_sets), None)
     if feature_set is None:
         return {}
     body = {"feature_set": feature_set, "entities": [entity]}
@@ -34,5 +34,5 @@ def values(shown: dict[str, Any]) -> dict[str, Any]:
     """The values of an example that hold anything; none where it was not answered, or nothing is known yet."""
     if shown.get("status") != 200:
         return {}
-    found: dict[str, Any] = shown["answer"]["results"][0]["values"]
-    return found if any(each not in (None, 0, []) for each in found.values()) else {}
+    answered: dict[str, Any] = shown["answer"]["results"][0]["values"]
+    return answered if any(value not in (None, 0, []) for value in answered.values()) else {}

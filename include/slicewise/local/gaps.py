@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from slicewise.clock import Clock
 from slicewise.features.plan.unit import Source
-from slicewise.lifecycle.archiving import Loss, hole_of, loss
+from slicewise.lifecycle.archiving import Loss, accepted_gap_of, loss
 from slicewise.local import deploy
 from slicewise.log import warning
 from slicewise.offsets.gaps import AcceptedGap
@@ -22,7 +22,7 @@ from slicewise.stores.lake.schemas import RUNS, log_table
 from slicewise.stores.log.times import first_times_us
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
-from slicewise.stores.online.operations.gaps import tell
+from slicewise.stores.online.operations.gaps import publish_gaps
 from slicewise.stores.online.rules.decisions import check_clock
 
 
@@ -35,7 +35,7 @@ class Plan:
     accepted: tuple[AcceptedGap, ...]
     now_us: int
     before: Mapping[TopicPartition, int]
-    """Kafka timestamp of what is archived last of a place."""
+    """Kafka timestamp of what is archived last of a partition."""
     after: Mapping[int, int]
     """Partition -> Kafka timestamp of the first record that the log holds."""
     catalog: Catalog
@@ -47,14 +47,14 @@ class Plan:
     def digest(self) -> str:
         return self.loss.digest
 
-    def holes(self, by: str, why: str) -> tuple[AcceptedGap, ...]:
+    def accepted_gaps(self, by: str, why: str) -> tuple[AcceptedGap, ...]:
         """The gaps as they would be recorded."""
         return tuple(
-            hole_of(
+            accepted_gap_of(
                 self.source,
                 each,
-                self.before.get(each.place),
-                self.after.get(each.place[1], self.now_us),
+                self.before.get(each.topic_partition),
+                self.after.get(each.topic_partition[1], self.now_us),
                 by,
                 why,
                 self.now_us,
@@ -69,9 +69,9 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
     Raises UnknownName, ServerError where nothing is deployed, StoreUnavailable.
     """
     with deploy.looked_at(settings) as store:
-        found = deploy.standing(store)
-        deployment = deploy.require_units(found)
-        marks = store.run(ReadMetadata())
+        current = deploy.current(store)
+        deployment = deploy.require_units(current)
+        metadata = store.run(ReadMetadata())
     sources = [deployment.source(only)] if only is not None else list(deployment.declared.sources)
     catalog, log = open_catalog(settings), KafkaLog(settings.kafka_bootstrap)
     made = []
@@ -79,8 +79,8 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
         table = load(catalog, source.name)
         state = ArchiveState(None, {}) if table is None else archive_state(table)
         units = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
-        starts = marks.starts_of(units)
-        lost = loss(state.cover, log.earliest(source.topic), log.latest(source.topic), starts)
+        starts = metadata.starts_of(units)
+        lost = loss(state.offset_vector, log.earliest(source.topic), log.latest(source.topic), starts)
         made.append(
             Plan(
                 source,
@@ -98,19 +98,19 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
 
 
 def accept(settings: Settings, clock: Clock, plan: Plan, by: str, why: str) -> int:
-    """Records the loss in the archive, in `ops.runs` and with the store; the archive seq that brought it.
+    """Records the loss in the archive, in `ops.runs` and with the store; the archive version that brought it.
 
     Raises CommitConflict when another archive came first, ClockOff where the commit would be dated wrong.
     """
     with deploy.connected(settings) as store:
         check_clock(clock.now_us(), store.run(ReadTime()), clock.now_us())
-    holes = plan.holes(by, why)
+    accepted_gaps = plan.accepted_gaps(by, why)
     table = ensure(plan.catalog, log_table(plan.source)) if plan.table is None else plan.table
-    seq = archive.accept(plan.catalog, table, plan.state, holes, plan.loss.cover)
-    lost = sum(each.end - each.first for each in holes)
+    archive_version = archive.accept(plan.catalog, table, plan.state, accepted_gaps, plan.loss.offset_vector)
+    lost = sum(accepted_gap.end - accepted_gap.first for accepted_gap in accepted_gaps)
     row = {"run_id": uuid4().hex, "job": "hole", "time": clock.now_us(), "source": plan.source.name}
-    append(plan.catalog, RUNS, [row | {"outcome": "accepted", "seq": seq, "events": lost}])
+    append(plan.catalog, RUNS, [row | {"outcome": "accepted", "seq": archive_version, "events": lost}])
     with deploy.connected(settings) as store:
-        tell(store, plan.source.name, (*plan.accepted, *holes))
-    warning("hole_accepted", source=plan.source.name, seq=seq, events=lost, by=by)
-    return seq
+        publish_gaps(store, plan.source.name, (*plan.accepted, *accepted_gaps))
+    warning("gap_accepted", source=plan.source.name, archive_version=archive_version, events=lost, by=by)
+    return archive_version

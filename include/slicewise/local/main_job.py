@@ -28,7 +28,7 @@ from slicewise.local.catching_up import CatchingUp
 from slicewise.local.run_report import Report, Seconds, job_record, job_report, report_of
 from slicewise.local.servers import services, supervisor
 from slicewise.local.servers.airflow import NAME as AIRFLOW
-from slicewise.local.servers.control import Say
+from slicewise.local.servers.control import Notify
 from slicewise.local.servers.services import PLAYS, REPLAY, STREAM, WATCH
 from slicewise.local.servers.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
@@ -40,105 +40,105 @@ from slicewise.windows.durations import HOUR_US
 # Those that run by their own schedule once they are unpaused.
 SCHEDULED = ("compact_slices", "backfill_view", "check_consistency", "maintain_iceberg", "sweep_expired")
 _PATIENCE_S = 1800.0
-_BOARD_WITHIN_S = 60.0
+_LEADERBOARD_WITHIN_S = 60.0
 
 
-def run(settings: Settings, say: Say) -> Report:
+def run(settings: Settings, notify: Notify) -> Report:
     """Runs every step that is not done yet; the figures afterwards. Raises SlicewiseError."""
     seconds = Seconds()
     planned = plan(load_project(settings.definitions))  # what is wrong in it is said before anything starts
     changed: list[str] = []
-    settings = supervisor.up(settings, say, only=("redis", "kafka", "serving", WATCH))
+    settings = supervisor.up(settings, notify, only=("redis", "kafka", "serving", WATCH))
     seconds.done("stores and API up")
-    deployment = _deployed(settings, planned, say, changed)
+    deployment = _deployed(settings, planned, notify, changed)
     seconds.done("deployed")
     if any(source.topic == songs.FLIGHTS_TOPIC for source in deployment.sources):
-        _started(settings, REPLAY, "loading the flights of the past, then live", say, changed)
-    was_streaming = _streaming(settings, say, changed)
+        _started(settings, REPLAY, "loading the flights of the past, then live", notify, changed)
+    was_streaming = _streaming(settings, notify, changed)
     if was_streaming and job_record(read_status(settings.redis_url, ["check"]), "check").get("ok"):
         seconds.done("caught up")  # a run before saw it: since then the stream counts what comes
-    supervisor.begin(settings, say, only=(AIRFLOW,))  # the events flow meanwhile
+    supervisor.begin(settings, notify, only=(AIRFLOW,))  # the events flow meanwhile
     if "caught up" not in seconds.of and stream_status(settings).running:
-        _caught_up(settings, deployment, was_streaming, say, seconds)
-    settings = supervisor.up(settings, say, only=(AIRFLOW,))
+        _caught_up(settings, deployment, was_streaming, notify, seconds)
+    settings = supervisor.up(settings, notify, only=(AIRFLOW,))
     seconds.done("Airflow up")
     with AirflowApi(settings.airflow_url) as airflow:
         paused = airflow.wait_for_dags(["ingest_stream", *SCHEDULED])
-        _handed_over(settings, airflow, paused["ingest_stream"], was_streaming, say, changed)
+        _handed_over(settings, airflow, paused["ingest_stream"], was_streaming, notify, changed)
         if "caught up" not in seconds.of:
-            _caught_up(settings, deployment, was_streaming, say, seconds)
+            _caught_up(settings, deployment, was_streaming, notify, seconds)
         if songs.has_songs(settings, deployment):
-            _started(settings, PLAYS, "songs: playing, live", say, changed)
-        _compacted(settings, deployment, airflow, say, changed)
+            _started(settings, PLAYS, "songs: playing, live", notify, changed)
+        _compacted(settings, deployment, airflow, notify, changed)
         seconds.done("hours compacted")
-        _checked(settings, airflow, say, changed)
+        _checked(settings, airflow, notify, changed)
         seconds.done("checked")
         for dag, is_paused in (airflow.paused_by_dag() if changed else paused).items():
             if dag in SCHEDULED and is_paused:
                 airflow.unpause(dag)
                 changed.append(f"scheduled {dag}")
         if songs.has_songs(settings, deployment) and changed:
-            _board_stands(settings, say)
+            _leaderboard_stands(settings, notify)
     report = report_of(settings, deployment, changed)
     seconds.done("summary")
     return replace(report, seconds=seconds.of)
 
 
-def _deployed(settings: Settings, planned: Deployment, say: Say, changed: list[str]) -> Deployment:
+def _deployed(settings: Settings, planned: Deployment, notify: Notify, changed: list[str]) -> Deployment:
     with deploy.connected(settings) as store:
-        found = deploy.standing(store)
-        if found.deployment is None:
+        current = deploy.current(store)
+        if current.deployment is None:
             beside = songs.songs_beside(settings, planned)
             of_songs = "" if beside is None else f", and {beside.project} beside them"
-            say(f"deploying {planned.project}: {len(planned.views)} views{of_songs}")
+            notify(f"deploying {planned.project}: {len(planned.views)} views{of_songs}")
             first = whole(planned, None, probes=settings.probes == "on")
             if beside is not None:
                 first = whole(beside, first, probes=settings.probes == "on")
-            deploy.deploy(settings, store, first, found.marks.epoch)
+            deploy.deploy(settings, store, first, current.metadata.deployment_version)
             changed.append("deployed")
             return first
-    if whole(planned, found.deployment, probes=settings.probes == "on").digest != found.deployment.digest:
-        say("the definitions differ from what is deployed: slicewise plan shows how, slicewise apply deploys")
-    return found.deployment
+    if whole(planned, current.deployment, probes=settings.probes == "on").digest != current.deployment.digest:
+        notify("the definitions differ from what is deployed: slicewise plan shows how, slicewise apply deploys")
+    return current.deployment
 
 
-def _started(settings: Settings, producer: str, words: str, say: Say, changed: list[str]) -> None:
+def _started(settings: Settings, producer: str, words: str, notify: Notify, changed: list[str]) -> None:
     """A producer of the example's events runs; it goes on where its topic ends."""
     if supervisor.runs(settings, producer):
         return
-    say(words)
-    supervisor.up(settings, say, only=[producer])
+    notify(words)
+    supervisor.up(settings, notify, only=[producer])
     changed.append(f"started {producer}")
 
 
-def _board_stands(settings: Settings, say: Say) -> None:
-    """Until the songs' board has rows, or it takes too long: the page tells by itself when they come."""
-    deadline, shown = time.monotonic() + _BOARD_WITHIN_S, songs.board_shown(settings)
+def _leaderboard_stands(settings: Settings, notify: Notify) -> None:
+    """Until the songs' leaderboard has rows, or it takes too long: the page tells by itself when they come."""
+    deadline, shown = time.monotonic() + _LEADERBOARD_WITHIN_S, songs.leaderboard_shown(settings)
     while not shown.rows and time.monotonic() < deadline:
         time.sleep(0.5)
-        shown = songs.board_shown(settings)
+        shown = songs.leaderboard_shown(settings)
     rows = ", ".join(f"{song} ({plays:g})" for song, plays in shown.rows[:3])
-    say(f"played most, live at {shown.page}: {rows or 'no board yet'}")
+    notify(f"played most, live at {shown.page}: {rows or 'no leaderboard yet'}")
 
 
-def _streaming(settings: Settings, say: Say, changed: list[str]) -> bool:
+def _streaming(settings: Settings, notify: Notify, changed: list[str]) -> bool:
     """Starts the stream's driver, unless it runs or Airflow is another's, who starts it where he wants it; did it run
     before."""
     if stream_status(settings).running:
         return True
     if AIRFLOW not in services.build(settings).external:
-        say("the stream: starting its driver")
+        notify("the stream: starting its driver")
         ensure_driver(settings, STREAM)
         changed.append("started the stream")
     return False
 
 
 def _handed_over(
-    settings: Settings, airflow: AirflowApi, is_paused: bool, was_streaming: bool, say: Say, changed: list[str]
+    settings: Settings, airflow: AirflowApi, is_paused: bool, was_streaming: bool, notify: Notify, changed: list[str]
 ) -> None:
     """Airflow watches the stream, and starts what belongs to it."""
     if is_paused:
-        say("ingest_stream: handing the stream to Airflow")
+        notify("ingest_stream: handing the stream to Airflow")
         airflow.unpause("ingest_stream")
         changed.append("handed the stream to Airflow")
     elif not was_streaming:
@@ -148,11 +148,11 @@ def _handed_over(
                 airflow.end(left)
         # a run that was ended from outside is followed by the next one only when the file is parsed again
         airflow.trigger("ingest_stream")
-    _wait(lambda: None if stream_status(settings).running else "not started by Airflow yet", "the stream", say, 300.0)
+    _wait(lambda: None if stream_status(settings).running else "not started by Airflow yet", "the stream", notify, 300.0)
 
 
-def _caught_up(settings: Settings, deployment: Deployment, was_streaming: bool, say: Say, seconds: Seconds) -> None:
-    """Until the ledger has reached the end that the logs have once the past is loaded. Of a stream that was started
+def _caught_up(settings: Settings, deployment: Deployment, was_streaming: bool, notify: Notify, seconds: Seconds) -> None:
+    """Until the committed offsets have reached the end that the logs have once the past is loaded. Of a stream that was started
     just now the first answer that says something is told at once."""
     topics = frozenset(source.topic for source in deployment.sources) & {songs.FLIGHTS_TOPIC}
     left = CatchingUp(settings, deployment, topics, SystemClock(), lambda: seconds.done("first event in"))
@@ -163,12 +163,12 @@ def _caught_up(settings: Settings, deployment: Deployment, was_streaming: bool, 
             if not was_streaming and "first event in" in seconds.of and "first answer" not in seconds.of:
                 with suppress(ServerError):  # the API is busy: the next look asks again
                     shown = first_answer.example(settings, deployment)
-                    if found := first_answer.values(shown):
+                    if answered := first_answer.values(shown):
                         seconds.done("first answer")
-                        say(f"first answer of {shown['request']['feature_set']}: {json.dumps(found)}")
+                        notify(f"first answer of {shown['request']['feature_set']}: {json.dumps(answered)}")
             return why
 
-        _wait(reason, "the stream catches up", say, _PATIENCE_S)
+        _wait(reason, "the stream catches up", notify, _PATIENCE_S)
     seconds.done("caught up")
 
 
@@ -178,7 +178,7 @@ def hours_missing(status: StoreStatus, ran: Set[int], first_us: int) -> list[int
     ran: those of successful runs, which compact nothing where an hour has no events; so does a run that left nothing
     dirty, of all hours that were over by then. What is dirty in an hour that was taken, the scheduled runs bring.
     """
-    taken = {hour for hours in status.swapped.values() for hour in hours} | ran
+    taken = {hour for hours in status.published.values() for hour in hours} | ran
     first = max(first_us // HOUR_US, _settled_before(status))
     return [hour for hour in range(first, status.now_us // HOUR_US) if hour not in taken]
 
@@ -189,7 +189,7 @@ def _settled_before(status: StoreStatus) -> int:
     return hour_number(str(report["over_until"])) if report.get("dirty") == 0 and "over_until" in report else 0
 
 
-def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, say: Say, changed: list[str]) -> None:
+def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, notify: Notify, changed: list[str]) -> None:
     """One run of Airflow's takes all hours: its key, and as many other dirty ones."""
     if not hours_missing(read_status(settings.redis_url, ["compact"]), frozenset(), 0):
         return  # whenever the first event was: the log need not be asked
@@ -198,7 +198,7 @@ def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, 
         some = some or len(missing)
         run = _next_run(airflow, "compact_slices") if airflow.is_paused("compact_slices") else None
         if run is None:
-            say(f"compact_slices: {len(missing)} hours, in one run of Airflow's")
+            notify(f"compact_slices: {len(missing)} hours, in one run of Airflow's")
             key = f"{_hour(missing[-1]):%Y-%m-%dT%H:00:00}"
             run = airflow.trigger("compact_slices", partition_key=key, conf={"max_hours": len(missing)})
         over = airflow.wait(run, timeout_s=_PATIENCE_S * 2)
@@ -210,7 +210,7 @@ def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, 
                 next_step="read the task's log there; docs/runbook.md says what to do",
             )
     if some:
-        say(f"compact_slices: {some} hours after {time.monotonic() - begun:.0f} s")
+        notify(f"compact_slices: {some} hours after {time.monotonic() - begun:.0f} s")
         changed.append(f"compacted {some} hours")
 
 
@@ -236,11 +236,11 @@ def _next_run(airflow: AirflowApi, dag_id: str) -> DagRun | None:
     return None
 
 
-def _checked(settings: Settings, airflow: AirflowApi, say: Say, changed: list[str]) -> None:
+def _checked(settings: Settings, airflow: AirflowApi, notify: Notify, changed: list[str]) -> None:
     known = job_record(read_status(settings.redis_url, ["check"]), "check")
     if not changed and known.get("ok"):
         return
-    say("check_consistency: online against offline, by Airflow")
+    notify("check_consistency: online against offline, by Airflow")
     before_us = int(known.get("at_us", -1))
     run = airflow.wait(_check_run(airflow), timeout_s=_PATIENCE_S)
     changed.append("checked")
@@ -251,13 +251,13 @@ def _checked(settings: Settings, airflow: AirflowApi, say: Say, changed: list[st
 def _not_green(settings: Settings, before_us: int) -> ServerError:
     """The error of a check by Airflow that is not green, by what it recorded later than before_us."""
     try:
-        said = job_record(read_status(settings.redis_url, ["check"]), "check")
+        record = job_record(read_status(settings.redis_url, ["check"]), "check")
     except StoreUnavailable as error:
-        said = {"report": {"why": error.what}}
+        record = {"report": {"why": error.what}}
     else:
-        if int(said.get("at_us", -1)) <= before_us:
-            said = {}  # of an earlier run
-    report = said.get("report", {})
+        if int(record.get("at_us", -1)) <= before_us:
+            record = {}  # of an earlier run
+    report = record.get("report", {})
     why = str(report.get("why") or "its task ended without a report")
     section = "check_red" if report.get("result") == "red" else "check_not_made"
     what = "the check is red" if section == "check_red" else "the check could not be made"
@@ -277,21 +277,21 @@ def _check_run(airflow: AirflowApi) -> DagRun:
 def _first_event_us(settings: Settings, deployment: Deployment) -> int:
     """Kafka time at which the logs begin; earlier hours, of late events, are left to the scheduled run."""
     with KafkaLog(settings.kafka_bootstrap) as log:
-        times = [first_time_us(log, each.topic) for each in deployment.declared.sources]
-    return min((each for each in times if each is not None), default=SystemClock().now_us())
+        times = [first_time_us(log, source.topic) for source in deployment.declared.sources]
+    return min((time_us for time_us in times if time_us is not None), default=SystemClock().now_us())
 
 
 def _hour(number: int) -> datetime:
     return datetime.fromtimestamp(number * HOUR_US / 1e6, UTC)
 
 
-def _wait(reason: Callable[[], str | None], what: str, say: Say, timeout_s: float) -> None:
-    begun = told = time.monotonic()
+def _wait(reason: Callable[[], str | None], what: str, notify: Notify, timeout_s: float) -> None:
+    begun = notified = time.monotonic()
     while (why := reason()) is not None:
         now = time.monotonic()
         if now - begun > timeout_s:
             raise ServerError(f"{what}: {why} after {timeout_s:.0f} s", next_step="slicewise status; its logs")
-        if now - told > 5:
-            told = now
-            say(f"{what}: {why}")
+        if now - notified > 5:
+            notified = now
+            notify(f"{what}: {why}")
         time.sleep(0.25)

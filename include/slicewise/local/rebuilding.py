@@ -1,4 +1,4 @@
-"""A rebuild is planned from metadata alone, and begins by one change of the marks, once."""
+"""A rebuild is planned from metadata alone, and begins by one change of the metadata, once."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class UnitPlan:
     view: str
     unit: str
     ready: bool
-    """Whether it answers now: it is begun anew then; else what was begun goes on."""
+    """Tells whether it answers now: it is begun anew then; else what was begun goes on."""
     hours: int
     """Compacted hours that the store keeps."""
     rows: int
     """Slices of entities in them."""
     bytes: int
-    """Of their files."""
+    """Size of their files."""
     seconds: float | None
     """By the rate of the builds that were measured last; None where none was."""
 
@@ -45,17 +45,17 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
     """Per unit of a view, or of all that are not ready. Changes nothing, unless `connect` begins a node that was
     emptied (`deploy.connected`). Raises UnknownName, ServerError, StoreUnavailable."""
     with connect(settings) as store:
-        found, now_us = deploy.standing(store), store.run(ReadTime())
-    deployment = deploy.require_units(found)
-    mine = [unit for unit in deployment.units if unit.project != own.PROJECT]
-    if view is not None and view not in {unit.view for unit in mine}:
-        raise unknown("view", view, dict.fromkeys(unit.view for unit in mine), "slicewise rebuild")
+        current, now_us = deploy.current(store), store.run(ReadTime())
+    deployment = deploy.require_units(current)
+    own_units = [unit for unit in deployment.units if unit.project != own.PROJECT]
+    if view is not None and view not in {unit.view for unit in own_units}:
+        raise unknown("view", view, dict.fromkeys(unit.view for unit in own_units), "slicewise rebuild")
     catalog = open_catalog(settings)
     rate = _rate(catalog)
     made = {}
-    for unit in mine:
+    for unit in own_units:
         name = unit.storage_fingerprint
-        ready = name in found.marks.ready
+        ready = name in current.metadata.ready
         if name in made or (unit.view != view if view is not None else ready):
             continue
         table = slices.load(catalog, name)
@@ -68,21 +68,21 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
 
 
 def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
-    """Begins a term of their own for the units that are ready, and gives their views. Raises EpochSuperseded where another
+    """Begins a build of their own for the units that are ready, and gives their views. Raises DeploymentSuperseded where another
     deployment came between: plan again."""
-    anew = frozenset(each.unit for each in planned if each.ready)
+    anew = frozenset(plan.unit for plan in planned if plan.ready)
     if not anew:
         return []
     with deploy.connected(settings) as store:
-        found = deploy.standing(store)
-        deployment = deploy.require_units(found)
-        marks = store.run(Deploy(deployment, found.marks.epoch, dict(found.marks.topics), renewal=Renewal(anew)))
-    event("rebuild_begun", units=len(anew), epoch=marks.epoch)
-    return [each.view for each in planned if each.ready]
+        current = deploy.current(store)
+        deployment = deploy.require_units(current)
+        metadata = store.run(Deploy(deployment, current.metadata.deployment_version, dict(current.metadata.topics), renewal=Renewal(anew)))
+    event("rebuild_begun", units=len(anew), deployment_version=metadata.deployment_version)
+    return [plan.view for plan in planned if plan.ready]
 
 
 def _rate(catalog: Catalog) -> float | None:
     """Bytes of slices a second, of the builds that were measured last."""
     measured = built(catalog)
-    took_ms, size = sum(ms for ms, _ in measured), sum(each for _, each in measured)
+    took_ms, size = sum(ms for ms, _ in measured), sum(size_bytes for _, size_bytes in measured)
     return size * 1000 / took_ms if took_ms and size else None

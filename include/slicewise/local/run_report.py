@@ -37,7 +37,7 @@ class Report:
     seconds: dict[str, float] = field(default_factory=dict)
     """Step -> seconds after the beginning at which it was done."""
     changed: tuple[str, ...] = field(default_factory=tuple)
-    """What this run did; empty where everything was done already."""
+    """Changes by this run; empty where everything was done already."""
 
 
 class Seconds:
@@ -55,14 +55,14 @@ class Seconds:
 def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]) -> Report:
     status = read_status(settings.redis_url, ["check"])
     check = job_report(status, "check")
-    streams = [each for each in freshness_of(status) if each.source != own.SOURCE]
+    streams = [stream for stream in freshness_of(status) if stream.source != own.SOURCE]
     with deploy.connected(settings) as store:
-        marks = store.run(ReadMetadata())
-    topics = {marks.topics.get(source.topic) for source in deployment.declared.sources}
-    shown = songs.board_shown(settings) if songs.has_songs(settings, deployment) else None
-    hours = {hour for swapped in status.swapped.values() for hour in swapped}
+        metadata = store.run(ReadMetadata())
+    topics = {metadata.topics.get(source.topic) for source in deployment.declared.sources}
+    shown = songs.leaderboard_shown(settings) if songs.has_songs(settings, deployment) else None
+    hours = {hour for published in status.published.values() for hour in published}
     return Report(
-        events_in=sum(offset for (topic, _), offset in marks.ledger.offsets.items() if topic in topics),
+        events_in=sum(offset for (topic, _), offset in metadata.committed.offsets.items() if topic in topics),
         views=len(deployment.views),
         features=sum(len(unit.features) for unit in deployment.declared.units),
         hours_compacted=len(hours),
@@ -83,7 +83,7 @@ def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]
 
 
 def _worst(streams: Sequence[StreamStatus], name: str) -> float | None:
-    values = [getattr(each, name) for each in streams if getattr(each, name) is not None]
+    values = [getattr(stream, name) for stream in streams if getattr(stream, name) is not None]
     return max(values, default=None)
 
 

@@ -11,19 +11,19 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.settings import Settings
 
-BOARD = "top_songs"
+LEADERBOARD = "top_songs"
 PLAYS_TOPIC = "plays"
 FLIGHTS_TOPIC = "flights"
-"""Of the example's other half; a project that reads it is the example, or began as a copy of it."""
+"""Topic of the example's other half; a project that reads it is the example, or began as a copy of it."""
 
 
 @dataclass(frozen=True)
-class BoardShown:
-    """The board as the API tells it, and the page where it is live."""
+class LeaderboardShown:
+    """The leaderboard as the API tells it, and the page where it is live."""
 
     page: str
     rows: Sequence[tuple[str, float]]
-    """Songs and their plays, the best first; none where no board stands yet."""
+    """Songs and their plays, the best first; none where no leaderboard stands yet."""
 
 
 def songs_beside(settings: Settings, project: Deployment) -> Deployment | None:
@@ -36,30 +36,30 @@ def songs_beside(settings: Settings, project: Deployment) -> Deployment | None:
 
 
 def has_songs(settings: Settings, deployment: Deployment) -> bool:
-    """Tells whether plays are to be made: the board is deployed, of the topic that they go to."""
-    boards = {board.name: board.view for board in deployment.leaderboards}
+    """Tells whether plays are to be made: the leaderboard is deployed, of the topic that they go to."""
+    leaderboards = {leaderboard.name: leaderboard.view for leaderboard in deployment.leaderboards}
     topics = (
-        {deployment.source(unit.source).topic for unit in deployment.view(boards[BOARD])} if BOARD in boards else set()
+        {deployment.source(unit.source).topic for unit in deployment.view(leaderboards[LEADERBOARD])} if LEADERBOARD in leaderboards else set()
     )
     return bool(settings.plays_rate) and topics == {PLAYS_TOPIC}
 
 
-def board_shown(settings: Settings) -> BoardShown:
-    """The board of now, asked over HTTP as a page would ask; without rows where it cannot be told."""
+def leaderboard_shown(settings: Settings) -> LeaderboardShown:
+    """The leaderboard of now, asked over HTTP as a page would ask; without rows where it cannot be told."""
     import httpx
 
-    page = f"{settings.serving_url}/leaderboards/{BOARD}"
+    page = f"{settings.serving_url}/leaderboards/{LEADERBOARD}"
     try:
-        answer = httpx.get(f"{settings.serving_url}/v1/leaderboards/{BOARD}", timeout=10, trust_env=False)
-        told: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
+        answer = httpx.get(f"{settings.serving_url}/v1/leaderboards/{LEADERBOARD}", timeout=10, trust_env=False)
+        shown: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
     except (httpx.HTTPError, ValueError):  # the API is busy, or restarts: the page is the same
-        told = {}
-    return BoardShown(page, tuple((row["entity"]["song_id"], row["value"]) for row in told.get("rows", ())))
+        shown = {}
+    return LeaderboardShown(page, tuple((row["entity"]["song_id"], row["value"]) for row in shown.get("rows", ())))
 
 
 def _names(deployment: Deployment) -> set[str]:
     return {
         *deployment.views,
         *(source.name for source in deployment.sources),
-        *(board.name for board in deployment.leaderboards),
+        *(leaderboard.name for leaderboard in deployment.leaderboards),
     }

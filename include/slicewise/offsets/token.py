@@ -1,7 +1,7 @@
 """A token says exactly which events an answer contains, and one answer has exactly one text.
 
-An event (hour H, place p, offset o) is in the answer if and only if
-`o < max(base[p], ahead[H][p])` and its time lies within the bounds of the feature.
+An event (hour H, partition p, offset o) is in the answer if and only if
+`o < max(base[p], compacted_beyond[H][p])` and its time lies within the bounds of the feature.
 docs/format.md, section "Tokens", gives every byte.
 """
 
@@ -43,35 +43,35 @@ class Token:
     mode: str
     """ "live", "at" or "event_time"."""
     base: OffsetVector
-    ahead: Mapping[int, OffsetVector]
-    """Hour since the epoch -> cover of its compaction, where that ran ahead of the base."""
+    compacted_beyond: Mapping[int, OffsetVector]
+    """Hour since the epoch -> offset vector of its compaction, where that ran ahead of the base."""
     bounds: Bounds
 
-    def contains(self, hour: int, place: TopicPartition, offset: int) -> bool:
+    def contains(self, hour: int, topic_partition: TopicPartition, offset: int) -> bool:
         """Tells whether an event of this hour, within a feature's bounds, is in the answer."""
-        return offset < self.first_missing(hour, place)
+        return offset < self.first_missing(hour, topic_partition)
 
-    def first_missing(self, hour: int, place: TopicPartition) -> int:
-        """The first offset at `place` that the answer does not contain for events of `hour`."""
-        base = self.base.get(place)
-        ahead = self.ahead.get(hour)
-        return base if ahead is None else max(base, ahead.get(place))
+    def first_missing(self, hour: int, topic_partition: TopicPartition) -> int:
+        """The first offset at `topic_partition` that the answer does not contain for events of `hour`."""
+        base = self.base.get(topic_partition)
+        compacted_beyond = self.compacted_beyond.get(hour)
+        return base if compacted_beyond is None else max(base, compacted_beyond.get(topic_partition))
 
 
 def encode(
     unit: str,
     definition: str,
     base: OffsetVector,
-    ahead: Mapping[int, OffsetVector],
+    compacted_beyond: Mapping[int, OffsetVector],
     mode: str,
     bounds: Bounds,
 ) -> str:
     """The one text of these values: base64url without padding of canonical msgpack."""
-    return seal(head(unit, definition, mode), base, ahead, tail(bounds))
+    return seal(head(unit, definition, mode), base, compacted_beyond, bounds_bytes(bounds))
 
 
 def head(unit: str, definition: str, mode: str) -> bytes:
-    """The bytes before the covers; the same for all entities of a read, so made once per plan."""
+    """The bytes before the offset vectors; the same for all entities of a read, so made once per plan."""
     return b"".join(
         (
             _ARRAY,
@@ -83,7 +83,7 @@ def head(unit: str, definition: str, mode: str) -> bytes:
     )
 
 
-def tail(bounds: Bounds) -> bytes:
+def bounds_bytes(bounds: Bounds) -> bytes:
     """The bounds' bytes; the same for all entities of a read, so made once per plan."""
     grouped: dict[tuple[int, int], list[str]] = {}
     for column, interval in bounds.items():
@@ -91,9 +91,9 @@ def tail(bounds: Bounds) -> bytes:
     return _pack([[start, end, sorted(grouped[start, end])] for start, end in sorted(grouped)])
 
 
-def seal(head_bytes: bytes, base: OffsetVector, ahead: Mapping[int, OffsetVector], tail_bytes: bytes) -> str:
+def seal(head_bytes: bytes, base: OffsetVector, compacted_beyond: Mapping[int, OffsetVector], ending: bytes) -> str:
     """A token of its four parts."""
-    return _text(head_bytes + base.pack() + _pack_ahead(ahead) + tail_bytes)
+    return _text(head_bytes + base.pack() + _pack_beyond(compacted_beyond) + ending)
 
 
 def decode(text: str) -> Token:
@@ -113,19 +113,19 @@ def decode_all(text: str) -> tuple[Token, ...]:
     return tuple(_decode(part) for part in text.split(SEPARATOR))
 
 
-def missing_places(
-    wanted: Token, base: OffsetVector, ahead: Mapping[int, OffsetVector], hours: tuple[int, int]
+def missing_partitions(
+    wanted: Token, base: OffsetVector, compacted_beyond: Mapping[int, OffsetVector], hours: tuple[int, int]
 ) -> tuple[TopicPartition, ...]:
-    """Places at which an answer (base, ahead) lacks events that the wanted token contains.
+    """Partitions at which an answer (base, compacted_beyond) lacks events that the wanted token contains.
 
     hours: the half-open range of hours that the answer reaches; what lies outside of it is in no
     answer of this read. Empty when the answer contains at least all that `wanted` does.
     """
-    behind = {place for place, offset in wanted.base.offsets.items() if base.get(place) < offset}
-    for hour, cover in wanted.ahead.items():
+    behind = {topic_partition for topic_partition, offset in wanted.base.offsets.items() if base.get(topic_partition) < offset}
+    for hour, offset_vector in wanted.compacted_beyond.items():
         if hours[0] <= hour < hours[1]:
-            held = base.join(ahead[hour]) if hour in ahead else base
-            behind.update(p for p, offset in cover.offsets.items() if held.get(p) < offset)
+            contained = base.join(compacted_beyond[hour]) if hour in compacted_beyond else base
+            behind.update(p for p, offset in offset_vector.offsets.items() if contained.get(p) < offset)
     return tuple(sorted(behind))
 
 
@@ -133,14 +133,14 @@ def _pack(value: object) -> bytes:
     return bytes(msgpack.packb(value, use_bin_type=True))
 
 
-_NOTHING_AHEAD = _pack({})
+_NOTHING_BEYOND = _pack({})
 
 
-def _pack_ahead(ahead: Mapping[int, OffsetVector]) -> bytes:
-    if not ahead:
-        return _NOTHING_AHEAD
-    header = bytes(msgpack.Packer().pack_map_header(len(ahead)))
-    return header + b"".join(_pack(hour) + ahead[hour].pack() for hour in sorted(ahead))
+def _pack_beyond(compacted_beyond: Mapping[int, OffsetVector]) -> bytes:
+    if not compacted_beyond:
+        return _NOTHING_BEYOND
+    header = bytes(msgpack.Packer().pack_map_header(len(compacted_beyond)))
+    return header + b"".join(_pack(hour) + compacted_beyond[hour].pack() for hour in sorted(compacted_beyond))
 
 
 def _text(body: bytes) -> str:
@@ -159,7 +159,7 @@ def _decode(text: str) -> Token:
         if seal_bytes != _CRC_HEAD + zlib.crc32(body).to_bytes(4, "little"):
             raise _bad("a token that was cut or changed")
         token = _token(msgpack.unpackb(sealed, strict_map_key=False))
-        again = encode(token.unit, token.definition, token.base, token.ahead, token.mode, token.bounds)
+        again = encode(token.unit, token.definition, token.base, token.compacted_beyond, token.mode, token.bounds)
     except BadRequest:
         raise
     except (
@@ -180,10 +180,10 @@ def _decode(text: str) -> Token:
 def _token(values: Any) -> Token:
     if not isinstance(values, list) or len(values) != 8:
         raise ValueError("not an array of eight")
-    version, unit, definition, mode, base, ahead, bounds, _ = values
+    version, unit, definition, mode, base, compacted_beyond, bounds, _ = values
     if version != VERSION or isinstance(version, bool):
         raise _bad(f"a token of version {version!r}")
-    if not isinstance(ahead, dict):
+    if not isinstance(compacted_beyond, dict):
         raise TypeError("no map of hours")
     if len(unit) != 8 or len(definition) != 8:
         raise ValueError("a fingerprint is eight bytes")
@@ -191,13 +191,13 @@ def _token(values: Any) -> Token:
         unit=bytes(unit).hex(),
         definition=bytes(definition).hex(),
         mode=MODES[_whole(mode)],
-        base=_cover(base),
-        ahead={_whole(hour): _cover(cover) for hour, cover in ahead.items()},
+        base=_offset_vector(base),
+        compacted_beyond={_whole(hour): _offset_vector(offset_vector) for hour, offset_vector in compacted_beyond.items()},
         bounds=_bounds(bounds),
     )
 
 
-def _cover(offsets: Any) -> OffsetVector:
+def _offset_vector(offsets: Any) -> OffsetVector:
     return OffsetVector.unpack(_pack(offsets))
 
 

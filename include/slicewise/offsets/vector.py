@@ -1,4 +1,4 @@
-"""A cover says, per place, the first offset that a result does not contain; it only grows."""
+"""An offset vector says, per partition, the first offset that a result does not contain; it only grows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEX = frozenset("0123456789abcdef")
 class OffsetVector:
     """First offset not contained, per (topic id, partition); a place that is absent has 0.
 
-    Zeros are dropped and places sorted when a cover is made, so that equal covers are equal
+    Zeros are dropped and partitions sorted when an offset vector is made, so that equal offset vectors are equal
     values, hashes and bytes.
     """
 
@@ -27,16 +27,16 @@ class OffsetVector:
 
     def __post_init__(self) -> None:
         kept = {}
-        for place in sorted(self.offsets):
-            topic, partition = place
-            offset = self.offsets[place]
+        for topic_partition in sorted(self.offsets):
+            topic, partition = topic_partition
+            offset = self.offsets[topic_partition]
             if offset < 0 or partition < 0 or len(topic) != 32 or not _HEX.issuperset(topic):
                 raise CodecError(
-                    f"{offset} at {place!r} is no entry of a cover",
+                    f"{offset} at {topic_partition!r} is no entry of an offset vector",
                     expected="(topic id of 32 hex digits, partition >= 0) -> offset >= 0",
                 )
             if offset:
-                kept[place] = int(offset)
+                kept[topic_partition] = int(offset)
         object.__setattr__(self, "offsets", MappingProxyType(kept))
 
     def __hash__(self) -> int:
@@ -51,24 +51,24 @@ class OffsetVector:
     def __bool__(self) -> bool:
         return bool(self.offsets)
 
-    def get(self, place: TopicPartition) -> int:
-        """First offset of `place` that is not contained."""
-        return self.offsets.get(place, 0)
+    def get(self, topic_partition: TopicPartition) -> int:
+        """First offset of `topic_partition` that is not contained."""
+        return self.offsets.get(topic_partition, 0)
 
-    def contains(self, place: TopicPartition, offset: int) -> bool:
-        return offset < self.get(place)
+    def contains(self, topic_partition: TopicPartition, offset: int) -> bool:
+        return offset < self.get(topic_partition)
 
     def join(self, other: OffsetVector) -> OffsetVector:
-        """Per place the larger: what two results contain together."""
+        """Per partition the larger: what two results contain together."""
         joined = dict(self.offsets)
-        for place, offset in other.offsets.items():
-            if offset > joined.get(place, 0):
-                joined[place] = offset
+        for topic_partition, offset in other.offsets.items():
+            if offset > joined.get(topic_partition, 0):
+                joined[topic_partition] = offset
         return OffsetVector(joined)
 
     def dominates(self, other: OffsetVector) -> bool:
-        """Tells whether this cover contains everything that `other` contains."""
-        return all(self.get(place) >= offset for place, offset in other.offsets.items())
+        """Tells whether this offset vector contains everything that `other` contains."""
+        return all(self.get(topic_partition) >= offset for topic_partition, offset in other.offsets.items())
 
     def pack(self) -> bytes:
         """Canonical msgpack: {topic hex: {partition: offset}}, keys sorted, zeros left out."""
@@ -85,17 +85,17 @@ class OffsetVector:
 
     @staticmethod
     def unpack(raw: bytes) -> OffsetVector:
-        """The cover that `pack` wrote; CodecError for any other bytes."""
+        """The offset vector that `pack` wrote; CodecError for any other bytes."""
         import msgpack
 
         try:
             nested = msgpack.unpackb(raw, strict_map_key=False)
-            cover = OffsetVector({(t, p): o for t, entry in nested.items() for p, o in entry.items()})
+            offset_vector = OffsetVector({(t, p): o for t, entry in nested.items() for p, o in entry.items()})
         except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException) as error:
             raise CodecError(
-                f"{len(raw)} bytes are no packed cover: {error}",
+                f"{len(raw)} bytes are no packed offset vector: {error}",
                 expected="canonical msgpack {topic id: {partition: offset}}",
             ) from error
-        if cover.pack() != bytes(raw):
-            raise CodecError("a packed cover is not in canonical form", expected="what pack writes")
-        return cover
+        if offset_vector.pack() != bytes(raw):
+            raise CodecError("a packed offset vector is not in canonical form", expected="what pack writes")
+        return offset_vector

@@ -55,22 +55,22 @@ class BatchedPlan:
     @cached_property
     def layouts(self) -> tuple[tuple[int, ...], ...]:
         """Plans by layout: those of one entry store equal records."""
-        found: dict[tuple[str, ...], list[int]] = {}
+        by_key: dict[tuple[str, ...], list[int]] = {}
         for i, plan in enumerate(self.plans):
             key = tuple(partial.partial_id() for partial in plan.unit.layout.partials)
-            found.setdefault(key, []).append(i)
-        return tuple(tuple(members) for members in found.values())
+            by_key.setdefault(key, []).append(i)
+        return tuple(tuple(members) for members in by_key.values())
 
     @cached_property
     def place(self) -> tuple[tuple[int, int], ...]:
         """Per plan its layout, and the windows of the plans before it in that layout."""
-        found = [(0, 0)] * len(self.plans)
+        places = [(0, 0)] * len(self.plans)
         for layout, members in enumerate(self.layouts):
             before = 0
             for i in members:
-                found[i] = (layout, before)
+                places[i] = (layout, before)
                 before += len(self.plans[i].intervals)
-        return tuple(found)
+        return tuple(places)
 
     def window_of(self, members: Sequence[int], window: int) -> tuple[int, int]:
         """Plan and interval of a window of the layout of these plans."""
@@ -84,13 +84,13 @@ class BatchedPlan:
     @cached_property
     def mask_bases(self) -> tuple[int, ...]:
         """Per plan what is added to its masks' numbers in its layout's table."""
-        found = [0] * len(self.plans)
+        bases = [0] * len(self.plans)
         for members in self.layouts:
             before = 0
             for i in members:
-                found[i] = before
+                bases[i] = before
                 before += len(self.plans[i].masks)
-        return tuple(found)
+        return tuple(bases)
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
@@ -98,19 +98,19 @@ class BatchedPlan:
         return tuple(Table.of([self.plans[i] for i in members]) for members in self.layouts)
 
     @cached_property
-    def by_few(self) -> bool:
+    def is_scalar(self) -> bool:
         """Tells whether all that is asked for can be combined in Python's own numbers. Whole columns
         tell what a session holds."""
         if any(plan.gaps for plan in self.plans):
             return False
-        decoded = all(self.plans[members[0]].unit.layout.few is not None for members in self.layouts)
-        return decoded and all(aggregate.few is not None for _, aggregate in self.finishes)
+        decoded = all(self.plans[members[0]].unit.layout.scalar is not None for members in self.layouts)
+        return decoded and all(aggregate.scalar is not None for _, aggregate in self.finishes)
 
     @cached_property
-    def few_layouts(self) -> tuple[tuple[Layout, ScalarRows], ...]:
-        """Per layout how its rows become Python's own numbers; requires `by_few`."""
-        found = [self.plans[members[0]].unit.layout for members in self.layouts]
-        return tuple((layout, layout.few) for layout in found if layout.few is not None)
+    def scalar_layouts(self) -> tuple[tuple[Layout, ScalarRows], ...]:
+        """Per layout how its rows become Python's own numbers; requires `is_scalar`."""
+        layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
+        return tuple((layout, layout.scalar) for layout in layouts if layout.scalar is not None)
 
     @property
     def gathered(self) -> tuple[tuple[Layout, int], ...]:
@@ -159,20 +159,20 @@ class BatchedPlan:
     @cached_property
     def _finishes(self) -> tuple[tuple[tuple[int, Aggregate], ...], tuple[tuple[Slot, ...], ...]]:
         where = self._forms[1]
-        found: dict[tuple[int, str], int] = {}
+        numbers: dict[tuple[int, str], int] = {}
         finishes: list[tuple[int, Aggregate]] = []
         slots = []
         for plan, (layout, before) in zip(self.plans, self.place, strict=True):
-            mine = []
+            own: list[Slot] = []
             for i in range(len(plan.features)):
                 finisher = plan.finishers[plan.finisher_of[i]]
                 form, first = where[layout, finisher.partial]
                 key = (form, finish_of(finisher.aggregate))
-                if key not in found:
-                    found[key] = len(finishes)
+                if key not in numbers:
+                    numbers[key] = len(finishes)
                     finishes.append((form, finisher.aggregate))
-                mine.append(Slot(found[key], first + before, len(plan.intervals), plan.interval_of[i]))
-            slots.append(tuple(mine))
+                own.append(Slot(numbers[key], first + before, len(plan.intervals), plan.interval_of[i]))
+            slots.append(tuple(own))
         return tuple(finishes), tuple(slots)
 
     @property
@@ -186,11 +186,11 @@ class BatchedPlan:
         return self._finishes[1]
 
 
-def ends_of(joint: BatchedPlan, form: Form, entities: int) -> Int64:
+def ends_of(batched: BatchedPlan, form: Form, entities: int) -> Int64:
     """Per group of a form where its window ends."""
-    plans = [joint.plans[i] for member in form.members for i in joint.layouts[member.layout]]
+    plans = [batched.plans[i] for member in form.members for i in batched.layouts[member.layout]]
     ends = [np.array([end for _, end in plan.intervals], np.int64) for plan in plans]
-    return np.concatenate([np.tile(each, entities) for each in ends])
+    return np.concatenate([np.tile(end, entities) for end in ends])
 
 
 def form_of(aggregate: Aggregate) -> str:
@@ -218,7 +218,7 @@ def _nameless(values: dict[str, Any], aggregate: Aggregate) -> str:
 
 
 def combine(
-    joint: BatchedPlan,
+    batched: BatchedPlan,
     decoded: Sequence[Sequence[Columns]],
     taken: Sequence[Int64],
     groups: Sequence[Int64],
@@ -227,7 +227,7 @@ def combine(
     """Per finish its values. decoded: per layout its partials; taken, groups: per layout which
     rows count, and in which group of that layout."""
     combined = []
-    for form in joint.forms:
+    for form in batched.forms:
         parts = [_taken(decoded[m.layout][m.partial], taken[m.layout]) for m in form.members]
         if len(parts) == 1:
             whole, owners = parts[0], groups[form.members[0].layout]
@@ -236,8 +236,8 @@ def combine(
             owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
         combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
     return tuple(
-        aggregate.finish_columns_at(combined[form], functools.partial(ends_of, joint, joint.forms[form], entities))
-        for form, aggregate in joint.finishes
+        aggregate.finish_columns_at(combined[form], functools.partial(ends_of, batched, batched.forms[form], entities))
+        for form, aggregate in batched.finishes
     )
 
 
@@ -248,28 +248,28 @@ def _taken(partials: Columns, rows: Int64) -> Columns:
     return partials.take(rows)
 
 
-def combine_few(
-    joint: BatchedPlan,
+def combine_scalars(
+    batched: BatchedPlan,
     decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
     runs: Sequence[Sequence[Run]],
     groups: Sequence[Sequence[Sequence[int]]],
-    known: Sequence[Sequence[Sequence[Any]]],
+    cached: Sequence[Sequence[Sequence[Any]]],
 ) -> tuple[Scalars, ...]:
     """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
-    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it; known:
+    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it; cached:
     per layout further runs, each as the states of its partials."""
     combined: list[list[Any]] = []
-    for form in joint.forms:
-        few = form.aggregate.few
-        assert few is not None
+    for form in batched.forms:
+        scalar = form.aggregate.scalar
+        assert scalar is not None
         whole: list[Any] = []
         for m in form.members:
-            states = [each[m.partial] for each in known[m.layout]]
-            whole += few.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states)
+            states = [each[m.partial] for each in cached[m.layout]]
+            whole += scalar.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states)
         combined.append(whole)
     found = []
-    for number, aggregate in joint.finishes:
-        few = aggregate.few
-        assert few is not None
-        found.append(few.finish(combined[number]))
+    for number, aggregate in batched.finishes:
+        scalar = aggregate.scalar
+        assert scalar is not None
+        found.append(scalar.finish(combined[number]))
     return tuple(found)

@@ -1,7 +1,7 @@
 """Compacted data that was read before is not combined again while its bytes are the same.
 
 Compacted hours are immutable, so the same bytes under the same plan come to the same states. They
-are found by the digest of all that was read of them: nothing has to be told when an hour is swapped.
+are found by the digest of all that was read of them: nothing has to be told when an hour is published.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.ragged import Ragged
 from slicewise.reading.plan import HotField, ReadPlan, Total
 
-KNOWN_BYTES = 64 << 20
+CACHE_BYTES = 64 << 20
 SEEN = 100_000
 """Digests that were seen once: only what is asked for again is kept."""
 _ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES = 600, 100, 250, 120
@@ -30,16 +30,16 @@ class CachedDays(NamedTuple):
     """Combined compacted hours of one entity's unit under one plan."""
 
     hours: Mapping[int, int]
-    """hour -> seq"""
+    """hour -> archive version"""
     stale: frozenset[Total]
-    """Days and pentads whose total is out of date."""
+    """Days and five-day totals whose total is out of date."""
     states: Sequence[tuple[int, Sequence[Any]]]
     """(mask, per partial of the layout its state) of all rows that count in the mask's windows."""
 
     @property
     def size(self) -> int:
         """About the bytes that it takes."""
-        states = sum(len(each) for _, each in self.states)
+        states = sum(len(state) for _, state in self.states)
         return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + _STATE_BYTES * states
 
 
@@ -50,12 +50,12 @@ class CachedColumns(NamedTuple):
     stale: frozenset[Total]
     masks: Sequence[int]
     partials: Sequence[Columns]
-    """Of the layout; those that the plan does not ask for are empty."""
+    """Partials of the layout; those that the plan does not ask for are empty."""
 
     @property
     def size(self) -> int:
         """About the bytes that it takes."""
-        arrays = [array for each in self.partials for values in each.values.values() for array in _arrays(values)]
+        arrays = [array for partial in self.partials for values in partial.values.values() for array in _arrays(values)]
         return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + sum(_ARRAY_BYTES + array.nbytes for array in arrays)
 
 
@@ -71,9 +71,9 @@ Key = tuple[int, bytes]
 class PartialCache:
     """Bounded by bytes; the oldest are forgotten first."""
 
-    def __init__(self, limit: int = KNOWN_BYTES) -> None:
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._limit = limit
-        self._found: dict[Key, CachedDays | CachedColumns] = {}
+        self._entries: dict[Key, CachedDays | CachedColumns] = {}
         self._seen: dict[Key, None] = {}
         self.bytes = self.hits = self.misses = 0
 
@@ -89,15 +89,15 @@ class PartialCache:
         return plan, digest.digest()
 
     def get(self, key: Key) -> CachedDays | CachedColumns | None:
-        """The states that are known, if they are."""
-        found = self._found.get(key)
-        if found is None:
+        """The states that are cached, if they are."""
+        entry = self._entries.get(key)
+        if entry is None:
             self.misses += 1
         else:
             self.hits += 1
-        return found
+        return entry
 
-    def is_asked_again(self, key: Key) -> bool:
+    def is_repeated(self, key: Key) -> bool:
         """Tells whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
         if not self._limit:
             return False
@@ -114,10 +114,10 @@ class PartialCache:
         size = days.size
         if size > self._limit:
             return
-        self._found[key] = days
+        self._entries[key] = days
         self.bytes += size
         while self.bytes > self._limit:
-            self.bytes -= self._found.pop(next(iter(self._found))).size
+            self.bytes -= self._entries.pop(next(iter(self._entries))).size
 
 
 class PlanMemory(NamedTuple):
@@ -138,11 +138,14 @@ class ReadCache:
 
     partials: PartialCache = field(default_factory=PartialCache)
     """What compacted hours came to."""
-    _plans: WeakKeyDictionary[ReadPlan, PlanMemory] = field(default_factory=WeakKeyDictionary)
+    _plans: WeakKeyDictionary[ReadPlan, Sequence[PlanMemory]] = field(default_factory=WeakKeyDictionary)
+    """Of the first plan of each batch."""
 
-    def of(self, plan: ReadPlan) -> PlanMemory:
-        """What is remembered of a plan."""
-        found = self._plans.get(plan)
-        if found is None:
-            found = self._plans[plan] = PlanMemory({}, {})
-        return found
+    def of(self, plans: Sequence[ReadPlan]) -> Sequence[PlanMemory]:
+        """What is remembered of each plan of a batch."""
+        if not plans:
+            return ()
+        plan = self._plans.get(plans[0])
+        if plan is None:
+            plan = self._plans[plans[0]] = [PlanMemory({}, {}) for _ in plans]
+        return plan

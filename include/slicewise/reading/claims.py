@@ -8,81 +8,81 @@ from typing import NamedTuple
 
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 
-START_SEQ = 0
-"""Seq of a backfilled hour: its cover is the unit's start cover."""
+START_VERSION = 0
+"""Archive version of a backfilled hour: its offset vector is the unit's start offsets."""
 
 
 @dataclass(eq=False)
 class NodeClaims:
     """Claims of the store for a unit, read with the data: never from another reply.
 
-    Whoever answers keeps it for as long as replies bring equal marks; what follows from it is remembered in it.
+    Whoever answers keeps it for as long as replies bring equal metadata; what follows from it is remembered in it.
     """
 
-    ledger: OffsetVector
-    """Of the source's places."""
+    committed: OffsetVector
+    """Ledger of the source's partitions."""
     start: OffsetVector
-    covers: Mapping[int, OffsetVector]
-    """Archive seq -> cover. A seq that is not there raises KeyError: load the map again."""
-    tail: bool = False
-    """Whether the tail counts: the source's began at or below the ledger, on the incarnation that replied."""
-    tail_left: str = ""
-    """Id of the topic whose fields of a tail are of another life of the store: they counted then, and do not now. ""
-    where those of this life count; of a topic that is gone nothing comes again."""
+    offset_vectors: Mapping[int, OffsetVector]
+    """Archive version -> offset vector. An archive version that is not there raises KeyError: load the map again."""
+    pending: bool = False
+    """Tells whether the real-time lane counts: the source's began at or below the committed offsets, on the server run that replied."""
+    pending_left: str = ""
+    """Id of the topic whose fields of pending events are of another server run: they counted then, and do not now. ""
+    where those of this server run count; of a topic that is gone nothing comes again."""
     _floors: dict[tuple[int, TopicPartition], int] = field(default_factory=dict)
-    _ahead: dict[tuple[int, int | None], OffsetVector | None] = field(default_factory=dict)
-    _held: dict[int | None, OffsetVector] = field(default_factory=dict)
+    _compacted_beyond: dict[tuple[int, int | None], OffsetVector | None] = field(default_factory=dict)
+    _by_partition: dict[int | None, OffsetVector] = field(default_factory=dict)
     behind: set[int] = field(default_factory=set)
-    """Seqs seen so far whose whole cover the ledger contains."""
+    """Archive versions seen so far whose whole offset vector the committed offsets contain."""
 
-    def cover(self, seq: int) -> OffsetVector:
-        """The cover of an hour compacted by `seq`."""
-        return self.start if seq == START_SEQ else self.covers[seq]
+    def offset_vector(self, archive_version: int) -> OffsetVector:
+        """The offset vector of an hour compacted by `archive_version`."""
+        return self.start if archive_version == START_VERSION else self.offset_vectors[archive_version]
 
-    def floor(self, seq: int, place: TopicPartition) -> int:
-        """First offset at `place` that an hour compacted by `seq` may still have running."""
-        key = (seq, place)
-        found = self._floors.get(key)
-        if found is None:
-            found = self._floors[key] = max(self.cover(seq).get(place), self.start.get(place))
-        return found
+    def floor(self, archive_version: int, topic_partition: TopicPartition) -> int:
+        """First offset at `topic_partition` that an hour compacted by `archive_version` may still have running."""
+        key = (archive_version, topic_partition)
+        floor = self._floors.get(key)
+        if floor is None:
+            floor = self._floors[key] = max(self.offset_vector(archive_version).get(topic_partition), self.start.get(topic_partition))
+        return floor
 
-    def ahead(self, seq: int, partition: int | None) -> OffsetVector | None:
-        """The cover of `seq` (of one partition alone, if given) where the ledger does not contain
+    def compacted_beyond(self, archive_version: int, partition: int | None) -> OffsetVector | None:
+        """The offset vector of `archive_version` (of one partition alone, if given) where the committed offsets do not contain
         all of it."""
-        key = (seq, partition)
-        if key not in self._ahead:
-            cover = self.cover(seq)
-            ahead = None if self.ledger.dominates(cover) else _only(cover, partition)
-            self._ahead[key] = ahead
-            if ahead is None:
-                self.behind.add(seq)
-        return self._ahead[key]
+        key = (archive_version, partition)
+        if key not in self._compacted_beyond:
+            offset_vector = self.offset_vector(archive_version)
+            compacted_beyond = None if self.committed.dominates(offset_vector) else _only(offset_vector, partition)
+            self._compacted_beyond[key] = compacted_beyond
+            if compacted_beyond is None:
+                self.behind.add(archive_version)
+        return self._compacted_beyond[key]
 
-    def held(self, partition: int | None) -> OffsetVector:
-        """The ledger (of one partition alone, if given)."""
-        found = self._held.get(partition)
-        if found is None:
-            found = self._held[partition] = _only(self.ledger, partition)
-        return found
+    def committed_of(self, partition: int | None) -> OffsetVector:
+        """The committed offsets (of one partition alone, if given)."""
+        committed = self._by_partition.get(partition)
+        if committed is None:
+            committed = self._by_partition[partition] = _only(self.committed, partition)
+        return committed
 
 
 class Stored(NamedTuple):
-    """Data that the store gave for one entity, or for one partition's part of it in a spread unit."""
+    """Data that the store gave for one entity, or for one partition's part of it in a per-partition unit."""
 
     entity: int
-    """Which entity of the read."""
+    """Number of the entity in the read."""
     partition: int | None
-    """Of a spread unit: whose part this is; its hours are compacted for this partition alone."""
+    """Of a per-partition unit: whose part this is, of a spread unit; its hours are compacted for this partition alone."""
     hot: Sequence[bytes]
     """Field, value, field, value, ..."""
     days: Sequence[Sequence[bytes | None]]
     """Values in the order of the plan's `days` and their `names`."""
-    base: NodeClaims | None = None
-    """What its node claims, where parts are of several nodes; None: what is given for the plan."""
+    claims: NodeClaims | None = None
+    """Claims of its node, where parts are of several nodes; None: what is given for the plan."""
 
 
-def _only(cover: OffsetVector, partition: int | None) -> OffsetVector:
+def _only(offset_vector: OffsetVector, partition: int | None) -> OffsetVector:
     if partition is None:
-        return cover
-    return OffsetVector({place: o for place, o in cover.offsets.items() if place[1] == partition})
+        return offset_vector
+    return OffsetVector({topic_partition: o for topic_partition, o in offset_vector.offsets.items() if topic_partition[1] == partition})

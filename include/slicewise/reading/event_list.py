@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slicewise.features.plan.unit import ListUnit, PlannedFeature
 
 Int64 = npt.NDArray[np.int64]
-GUARD, LOW = f.APPLIED.prefix, f.LOW.form
+APPLIED_OFFSET, LOW = f.APPLIED.prefix, f.LOW.form
 
 
 class Span(NamedTuple):
@@ -57,9 +57,9 @@ class ListPlan:
     finisher_of: tuple[int, ...]
     """Per feature its finisher."""
     ranges: tuple[tuple[int, int, int], ...]
-    """What is fetched: (first score, last score, newest)."""
+    """Ranges to fetch: (first score, last score, newest)."""
     token_head: bytes
-    token_tail: bytes
+    token_end: bytes
 
     @property
     def start_us(self) -> int | None:
@@ -74,15 +74,15 @@ class ListPlan:
 
 def plan_list(unit: ListUnit, features: Sequence[PlannedFeature], mode: ReadMode, t_us: int) -> ListPlan:
     """The plan of a list's features at t (microseconds UTC). No two instants share one."""
-    found: dict[Span, int] = {}
+    numbers: dict[Span, int] = {}
     span_of = []
     finishers: dict[Finisher, int] = {}
     for planned in features:
         start, end = planned.window.bounds(mode, t_us, unit.slice_us)
         span = Span(start, end, planned.window.most_rows, end - planned.window.holds_end(mode))
-        span_of.append(found.setdefault(span, len(found)))
+        span_of.append(numbers.setdefault(span, len(numbers)))
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
-    spans = tuple(found)
+    spans = tuple(numbers)
     bounds = {f.column: spans[i][:2] for f, i in zip(features, span_of, strict=True)}
     return ListPlan(
         unit,
@@ -95,25 +95,25 @@ def plan_list(unit: ListUnit, features: Sequence[PlannedFeature], mode: ReadMode
         finisher_of,
         _ranges(spans),
         tokens.head(unit.storage_fingerprint, unit.definition_fingerprint, mode),
-        tokens.tail(bounds),
+        tokens.bounds_bytes(bounds),
     )
 
 
 def _ranges(spans: Sequence[Span]) -> tuple[tuple[int, int, int], ...]:
     """Ranges of time that do not meet, and per end of a rows window the newest rows: together all that any of the
     spans holds."""
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     for start, end, *_ in sorted(span for span in spans if not span.rows):
-        if found and start <= found[-1][1] + 1:
-            found[-1] = (found[-1][0], max(found[-1][1], end - 1), 0)
+        if ranges and start <= ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], max(ranges[-1][1], end - 1), 0)
         else:
-            found.append((start, end - 1, 0))
+            ranges.append((start, end - 1, 0))
     most: dict[int, int] = {}
     for span in spans:
         if span.rows:
             most[span.end_us] = max(span.rows, most.get(span.end_us, 0))
-    found += [(EARLIEST_US, end - 1, rows) for end, rows in most.items()]
-    return tuple((score_of(first), score_of(last), newest) for first, last, newest in found)
+    ranges += [(EARLIEST_US, end - 1, rows) for end, rows in most.items()]
+    return tuple((score_of(first), score_of(last), newest) for first, last, newest in ranges)
 
 
 class Short(NamedTuple):
@@ -136,7 +136,7 @@ class ListMerged:
     base: tuple[OffsetVector, ...]
     """Per entity."""
     short: tuple[Short, ...]
-    """Where there is one, this is no answer."""
+    """Gaps; where there is one, this is no answer."""
 
     def column(self, feature: int) -> tuple[Finished, slice]:
         """The values among which a feature's stand, and where: one per entity."""
@@ -146,53 +146,53 @@ class ListMerged:
 
     def token(self, entity: int) -> str:
         """The token of the answer for an entity: what it contains."""
-        return tokens.seal(self.plan.token_head, self.base[entity], {}, self.plan.token_tail)
+        return tokens.seal(self.plan.token_head, self.base[entity], {}, self.plan.token_end)
 
 
-def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, ledger: OffsetVector) -> ListMerged:
+def merge_list(plan: ListPlan, stored: Sequence[Stored], entities: int, committed: OffsetVector) -> ListMerged:
     """The answer for `entities` entities; one of which nothing is stored has no events.
 
-    ledger: of the same reply; of parts that bring a base of their own, that one's. Raises CodecError for damaged
+    committed: of the same reply; of parts that bring claims of their own, those claims'. Raises CodecError for damaged
     members.
     """
-    covers = [ledger] * entities
+    offset_vectors = [committed] * entities
     lows: dict[int, bytes] = {}
     members: list[bytes] = []
     owners: list[int] = []
     for part in stored:
-        guards, low = _hash(part.hot)
-        held = ledger
-        if part.base is not None:
-            held = part.base.ledger
-            covers[part.entity] = covers[part.entity].join(part.base.held(part.partition))
-        beyond = {place: after for place, after in guards.items() if after > held.get(place)}
+        applied_offsets, low = _hash(part.hot)
+        contained = committed
+        if part.claims is not None:
+            contained = part.claims.committed
+            offset_vectors[part.entity] = offset_vectors[part.entity].join(part.claims.committed_of(part.partition))
+        beyond = {topic_partition: after for topic_partition, after in applied_offsets.items() if after > contained.get(topic_partition)}
         if beyond:
-            covers[part.entity] = covers[part.entity].join(OffsetVector(beyond))
+            offset_vectors[part.entity] = offset_vectors[part.entity].join(OffsetVector(beyond))
         if low is not None:
             lows[part.entity] = max(low, lows.get(part.entity, low))
-        found = list(dict.fromkeys(each for each in chain.from_iterable(part.days) if each is not None))
-        members += found
-        owners += [part.entity] * len(found)
+        fresh = list(dict.fromkeys(member for member in chain.from_iterable(part.days) if member is not None))
+        members += fresh
+        owners += [part.entity] * len(fresh)
     rows, owner, kept = _ordered(plan, members, owners)
     first, beyond_last = _cut(plan.spans, rows.time, owner, entities)
     short = tuple(_short(plan.spans, first, beyond_last, lows, [members[i] for i in kept] if lows else members))
     finished = () if short else _finish(plan, rows, first, beyond_last)
-    return ListMerged(plan, entities, finished, tuple(covers), short)
+    return ListMerged(plan, entities, finished, tuple(offset_vectors), short)
 
 
 def _hash(flat: Sequence[bytes]) -> tuple[Mapping[TopicPartition, int], bytes | None]:
-    """Per place the first offset that its guard does not cover, and the low-water mark."""
-    guards: dict[TopicPartition, int] = {}
+    """Per partition the first offset that its applied offset does not cover, and the low-water mark."""
+    applied_offsets: dict[TopicPartition, int] = {}
     low = None
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         if name == LOW:
             low = value
             continue
         parts = name.split(b":")
-        if not name.startswith(GUARD) or len(parts) != 3:
+        if not name.startswith(APPLIED_OFFSET) or len(parts) != 3:
             raise CodecError(f"a field of an event list that is none: {name[:80]!r}")
-        guards[parts[1].decode("ascii"), int(parts[2])] = int(value) + 1
-    return guards, low
+        applied_offsets[parts[1].decode("ascii"), int(parts[2])] = int(value) + 1
+    return applied_offsets, low
 
 
 def _ordered(plan: ListPlan, members: Sequence[bytes], owners: Sequence[int]) -> tuple[Rows, Int64, list[int]]:
@@ -219,7 +219,7 @@ def _short(
     spans: Sequence[Span], first: Int64, beyond: Int64, lows: Mapping[int, bytes], members: Sequence[bytes]
 ) -> list[Short]:
     """All events above the low-water mark are there: a window is whole if all that it holds lies above it."""
-    found = []
+    shorts = []
     for entity, low in lows.items():
         for i, span in enumerate(spans):
             at = entity * len(spans) + i
@@ -228,8 +228,8 @@ def _short(
             else:
                 whole = identity_time(low) < span.start_us
             if not whole:
-                found.append(Short(entity, i, identity_time(low)))
-    return found
+                shorts.append(Short(entity, i, identity_time(low)))
+    return shorts
 
 
 def _finish(plan: ListPlan, rows: Rows, first: Int64, beyond: Int64) -> tuple[Finished, ...]:
@@ -240,4 +240,4 @@ def _finish(plan: ListPlan, rows: Rows, first: Int64, beyond: Int64) -> tuple[Fi
     wanted = sorted({finisher.partial for finisher in plan.finishers})
     columns = {i: partials[i].accumulate_columns(chosen, groups, len(first)) for i in wanted}
     ends = np.tile(np.array([span.instant_us for span in plan.spans], np.int64), len(first) // len(plan.spans))
-    return tuple(each.aggregate.finish_columns_at(columns[each.partial], lambda: ends) for each in plan.finishers)
+    return tuple(finisher.aggregate.finish_columns_at(columns[finisher.partial], lambda: ends) for finisher in plan.finishers)

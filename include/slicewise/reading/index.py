@@ -53,9 +53,9 @@ class Index:
 
     def groups(self, windows: Int64, owners: Int64, entities: int) -> Int64:
         """Per window and entity the group."""
-        found = owners * self.width[windows]
-        found += (self.before * entities + self.local)[windows]
-        return found
+        groups = owners * self.width[windows]
+        groups += (self.before * entities + self.local)[windows]
+        return groups
 
     @cached_property
     def numbers(self) -> list[tuple[int, int, int]]:

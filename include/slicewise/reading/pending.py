@@ -1,4 +1,4 @@
-"""An event of the tail stands beyond the guard of its place, with nothing skipped before it; it counts where the cover
+"""A pending event stands beyond the applied offset of its partition, with nothing skipped before it; it counts where the offset vector
 of its hour does not hold it already.
 
 Which events the fields hold is told by their values, where each begins with its identity; names are not parsed.
@@ -20,58 +20,58 @@ from slicewise.aggregates.exact.spans import Span
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event
 from slicewise.aggregates.kernel.fields import SIGN_BIT
-from slicewise.codec import IDENTITY_BYTES, PLACE_OF, Layout, Members, OpenMembers, unpack_skip
+from slicewise.codec import IDENTITY_BYTES, TOPIC_PARTITION, Layout, Members, OpenMembers, unpack_skip
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import TopicPartition
 from slicewise.reading.plan import NOWHERE, Int64, ReadPlan
 from slicewise.windows.durations import HOUR_US
 
-FEW_EVENTS = 32
+SCALAR_EVENTS = 32
 """Up to about so many events Python's own numbers are faster than whole columns."""
 ROW_EVENTS = 8
 """The same of events by the row form of an aggregate."""
 NEVER = 1 << 62
 """Beyond every offset."""
 
-Standing = Callable[[TopicPartition], tuple[int, int]]
-"""Place -> half-open range of the offsets whose events stand."""
+PendingRangeOf = Callable[[TopicPartition], tuple[int, int]]
+"""Partition -> half-open range of the offsets whose events stand."""
 Floor = Callable[[TopicPartition, int], int]
-"""(place, hour) -> the first offset that is not compacted."""
+"""(partition, hour) -> the first offset that is not compacted."""
 
 
 @dataclass(frozen=True, eq=False)
 class PendingField:
-    """The events of one entity's and unit's tail that count."""
+    """The events of one entity's and unit's pending events that count."""
 
     events: OpenMembers
-    """Those within a window that count."""
+    """Events within a window that count."""
     masks: Sequence[int] | Int64
     times: Sequence[int] | Int64
     """Per event of them its mask and its time in microseconds."""
     ends: Mapping[TopicPartition, int]
-    """Beyond the newest of each place that stands, wherever it counts."""
+    """Beyond the newest of each partition that stands, wherever it counts."""
     newest_us: int
     """Time of the latest event within a window."""
     mask: int = NOWHERE
-    """Of all of them, where they are known to have one."""
+    """Mask of all of them, where they are known to have one."""
 
 
 class PendingEvents(NamedTuple):
-    """A tail under a plan; key: of mask 0."""
+    """Pending events under a plan; key: of mask 0."""
 
     plan: ReadPlan
     key: int
-    tail: PendingField
+    pending: PendingField
 
 
 class PendingSeen(NamedTuple):
-    """Events of the tail in an answer: how many, and the time of the latest."""
+    """Events of the pending events in an answer: how many, and the time of the latest."""
 
     events: int
     newest_us: int
     left: int = 0
-    """Offsets up to which a tail of another life of the store brought events that this answer does not contain."""
+    """Offsets up to which pending events of another server run brought events that this answer does not contain."""
 
     def and_of(self, other: PendingSeen) -> PendingSeen:
         """The events of both."""
@@ -82,31 +82,31 @@ class PendingSeen(NamedTuple):
 NO_EVENTS = PendingSeen(0, -NEVER)
 
 
-def accumulated(layout: Layout, tails: Sequence[PendingEvents]) -> Iterator[tuple[list[Columns], Int64]]:
+def accumulated(layout: Layout, pending: Sequence[PendingEvents]) -> Iterator[tuple[list[Columns], Int64]]:
     """Per partial of the layout one row per key (of a session's plan per key and slice), and the keys; partials that
     no plan asks for are empty."""
     forms: dict[Members, list[PendingEvents]] = {}
-    for each in tails:
-        forms.setdefault(each.tail.events.form, []).append(each)
+    for each in pending:
+        forms.setdefault(each.pending.events.form, []).append(each)
     for form, alike in forms.items():
-        events = joined(form, [each.tail.events for each in alike])
-        keys = np.concatenate([np.asarray(each.tail.masks, np.int64) + each.key for each in alike])
-        asked = frozenset().union(*(each.plan.partials for each in alike))
-        if any(each.plan.gaps for each in alike):  # a session looks at each slice by itself
-            slices = [np.asarray(each.tail.times, np.int64) // each.plan.unit.slice_us for each in alike]
+        events = joined(form, [pending_read.pending.events for pending_read in alike])
+        keys = np.concatenate([np.asarray(pending_read.pending.masks, np.int64) + pending_read.key for pending_read in alike])
+        wanted = frozenset().union(*(pending_read.plan.partials for pending_read in alike))
+        if any(pending_read.plan.gaps for pending_read in alike):  # a session looks at each slice by itself
+            slices = [np.asarray(pending_read.pending.times, np.int64) // pending_read.plan.unit.slice_us for pending_read in alike]
             numbers = np.concatenate(slices)
             _, first, groups = np.unique(np.stack([keys, numbers]), axis=1, return_index=True, return_inverse=True)
             keys, groups = keys[first], groups.reshape(-1)
-            asked |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
+            wanted |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
         else:
             keys, groups = distinct(keys)
-        inputs = {column for i in asked for column in layout.partials[i].inputs}
+        inputs = {column for i in wanted for column in layout.partials[i].inputs}
         rows, n = events.rows(inputs), len(keys)
         single = list(zip(groups.tolist(), rows.events(), strict=True)) if len(rows) <= ROW_EVENTS else None
         yield (
             [
                 Columns.empty(partial.fields, n)
-                if i not in asked
+                if i not in wanted
                 else partial.accumulate_columns(rows, groups, n)
                 if single is None
                 else _by_rows(partial, single, n)
@@ -133,45 +133,45 @@ def joined(form: Members, parts: Sequence[OpenMembers]) -> OpenMembers:
 
 
 def distinct(values: Int64) -> tuple[Int64, Int64]:
-    """The distinct values, ascending, and per value its number; a tail's are one, mostly."""
+    """The distinct values, ascending, and per value its number; those of pending events are one, mostly."""
     if len(values) and (values == values[0]).all():
         return values[:1], np.zeros(len(values), np.int64)
-    found, numbers = np.unique(values, return_inverse=True)
-    return found, numbers
+    distinct_values, numbers = np.unique(values, return_inverse=True)
+    return distinct_values, numbers
 
 
 def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
-    """The events of tail fields. Raises CodecError for a damaged one."""
+    """The events of pending fields. Raises CodecError for a damaged one."""
     try:
         return plan.unit.members.open_fields(values)
     except CodecError as error:
         raise CodecError(
-            "a tail field is damaged, or not of this unit",
+            "a pending field is damaged, or not of this unit",
             where=f"view {plan.unit.view!r}, unit {plan.unit.storage_fingerprint}",
             expected=error.expected,
-            next_step="ask again in some seconds: the fold counts its events from the log and takes the field; where "
+            next_step="ask again in some seconds: the micro-batch lane counts its events from the log and takes the field; where "
             "it stops at the field too (slicewise status), slicewise rebuild the view",
         ) from error
 
 
-def standing(fields: Mapping[bytes, bytes], place: TopicPartition) -> tuple[int, int]:
-    """Half-open range of a place's offsets whose events of the tail stand, by the hash's other fields."""
-    at = b"%s:%d" % (place[0].encode(), place[1])
-    guard, skipped = int(fields.get(f.APPLIED.prefix + at, -1)), fields.get(f.SKIPPED.prefix + at)
+def pending_range(fields: Mapping[bytes, bytes], topic_partition: TopicPartition) -> tuple[int, int]:
+    """Half-open range of a partition's offsets whose pending events stand, by the hash's other fields."""
+    at = b"%s:%d" % (topic_partition[0].encode(), topic_partition[1])
+    applied_offset, skipped = int(fields.get(f.APPLIED.prefix + at, -1)), fields.get(f.SKIPPED.prefix + at)
     if skipped is not None:
         first, last = unpack_skip(skipped)
-        if guard < last:  # what was left out is not folded yet: nothing from there on is all there is
-            return guard + 1, first
-    return guard + 1, NEVER
+        if applied_offset < last:  # what was left out is not applied yet: nothing from there on is all there is
+            return applied_offset + 1, first
+    return applied_offset + 1, NEVER
 
 
-def tail_of(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
+def pending_of(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor) -> PendingField:
     """The events that count."""
-    way = _one_by_one if len(events) <= FEW_EVENTS else _at_once
-    return way(plan, events, stands, floor)
+    way = _one_by_one if len(events) <= SCALAR_EVENTS else _at_once
+    return way(plan, events, range_of, floor)
 
 
-def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
+def _one_by_one(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor) -> PendingField:
     cuts, regions = plan.hot.regions
     slice_us, whole = plan.unit.slice_us, int.from_bytes
     ranges: dict[bytes, tuple[int, int]] = {}
@@ -179,12 +179,12 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
     ends: dict[bytes, int] = {}
     taken, masks, times, newest = [], [], [], -NEVER
     for i, member in enumerate(events.members):
-        time, at = whole(member[:8], "big") - SIGN_BIT, member[PLACE_OF]
-        found = ranges.get(at)
-        if found is None:
-            found = ranges[at] = stands(place_of(at))
+        time, at = whole(member[:8], "big") - SIGN_BIT, member[TOPIC_PARTITION]
+        span = ranges.get(at)
+        if span is None:
+            span = ranges[at] = range_of(topic_partition_of(at))
         offset = whole(member[28:IDENTITY_BYTES], "big")
-        if found[0] <= offset < found[1]:
+        if span[0] <= offset < span[1]:
             if offset >= ends.get(at, 0):
                 ends[at] = offset + 1
             mask = regions[bisect_right(cuts, time // slice_us)]
@@ -193,7 +193,7 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
             key = at, time // HOUR_US
             first = floors.get(key)
             if first is None:
-                first = floors[key] = floor(place_of(at), key[1])
+                first = floors[key] = floor(topic_partition_of(at), key[1])
             if offset >= first:
                 taken.append(i)
                 masks.append(mask)
@@ -201,43 +201,43 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Fl
                 newest = max(newest, time)
     if len(taken) < len(events):
         events = events.take(taken)
-    return PendingField(events, masks, times, {place_of(at): end for at, end in ends.items()}, newest)
+    return PendingField(events, masks, times, {topic_partition_of(at): end for at, end in ends.items()}, newest)
 
 
-def _at_once(plan: ReadPlan, events: OpenMembers, stands: Standing, floor: Floor) -> PendingField:
+def _at_once(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor) -> PendingField:
     identity = events.records["identity"]
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
-    place, firsts = _places(identity) if events.place is None else (np.zeros(len(identity), np.int64), [0])
+    topic_partition, firsts = _topic_partitions(identity) if events.topic_partition is None else (np.zeros(len(identity), np.int64), [0])
     if len(firsts) == 1:
-        alike = _alike(plan, events, offset, time, stands, floor)
+        alike = _alike(plan, events, offset, time, range_of, floor)
         if alike is not None:
             return alike
     hours, hour = distinct(time // HOUR_US)
-    group = place * len(hours) + hour
-    places = [place_of(identity[first].tobytes()[PLACE_OF]) for first in firsts]
-    low, high = np.array([stands(each) for each in places], np.int64).T
-    stood = (offset >= low[place]) & (offset < high[place])
-    ends = np.zeros(len(places), np.int64)
-    np.maximum.at(ends, place[stood], offset[stood] + 1)
+    group = topic_partition * len(hours) + hour
+    topic_partitions = [topic_partition_of(identity[first].tobytes()[TOPIC_PARTITION]) for first in firsts]
+    low, high = np.array([range_of(each) for each in topic_partitions], np.int64).T
+    pending = (offset >= low[topic_partition]) & (offset < high[topic_partition])
+    ends = np.zeros(len(topic_partitions), np.int64)
+    np.maximum.at(ends, topic_partition[pending], offset[pending] + 1)
     mask = plan.hot.masks[np.searchsorted(plan.hot.cuts, time // plan.unit.slice_us, side="right")]
-    within = stood & (mask != NOWHERE)
+    within = pending & (mask != NOWHERE)
     floors = np.zeros(len(firsts) * len(hours), np.int64)
-    for each in distinct(group[within])[0].tolist():
-        floors[each] = floor(places[each // len(hours)], int(hours[each % len(hours)]))
+    for pair in distinct(group[within])[0].tolist():
+        floors[pair] = floor(topic_partitions[pair // len(hours)], int(hours[pair % len(hours)]))
     taken = np.flatnonzero(within & (offset >= floors[group]))
     if len(taken) < len(time):
         events = events.take(taken)
         mask, time = mask[taken], time[taken]
     newest = int(time.max(initial=-NEVER))
-    found = {at: end for at, end in zip(places, ends.tolist(), strict=True) if end}
+    found = {at: end for at, end in zip(topic_partitions, ends.tolist(), strict=True) if end}
     return PendingField(events, mask, time, found, newest)
 
 
 def _alike(
-    plan: ReadPlan, events: OpenMembers, offset: Int64, time: Int64, stands: Standing, floor: Floor
+    plan: ReadPlan, events: OpenMembers, offset: Int64, time: Int64, range_of: PendingRangeOf, floor: Floor
 ) -> PendingField | None:
-    """The common case: events of one place, all of which count alike. None of others."""
+    """The common case: events of one partition, all of which count alike. None of others."""
     cuts, regions = plan.hot.regions
     slice_us, (earliest, latest) = plan.unit.slice_us, (int(time.min()), int(time.max()))
     region = bisect_right(cuts, latest // slice_us)
@@ -246,26 +246,26 @@ def _alike(
         return None
     if latest // HOUR_US - earliest // HOUR_US > 1:
         return None
-    place = place_of(events.records[0].tobytes()[PLACE_OF])
-    (low, high), (first, last) = stands(place), (int(offset.min()), int(offset.max()))
-    low = max(low, floor(place, earliest // HOUR_US), floor(place, latest // HOUR_US))
+    topic_partition = topic_partition_of(events.records[0].tobytes()[TOPIC_PARTITION])
+    (low, high), (first, last) = range_of(topic_partition), (int(offset.min()), int(offset.max()))
+    low = max(low, floor(topic_partition, earliest // HOUR_US), floor(topic_partition, latest // HOUR_US))
     if not low <= first <= last < high:
         return None
-    return PendingField(events, np.full(len(time), mask), time, {place: last + 1}, latest, mask)
+    return PendingField(events, np.full(len(time), mask), time, {topic_partition: last + 1}, latest, mask)
 
 
-def _places(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
-    """Per event the number of its place, and per place an event of it."""
+def _topic_partitions(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
+    """Per event the number of its partition, and per partition an event of it."""
     if all((identity[name] == identity[name][0]).all() for name in ("topic_hi", "topic_lo")):
         if (identity["partition"] == identity["partition"][0]).all():
             return np.zeros(len(identity), np.int64), [0]
-        _, first, place = np.unique(identity["partition"], return_index=True, return_inverse=True)
+        _, first, topic_partition = np.unique(identity["partition"], return_index=True, return_inverse=True)
     else:
-        alone = np.stack([identity[name].astype(np.uint64) for name in ("topic_hi", "topic_lo", "partition")], axis=1)
-        _, first, place = np.unique(alone, axis=0, return_index=True, return_inverse=True)
-    return place.reshape(-1), first.tolist()
+        sources = np.stack([identity[name].astype(np.uint64) for name in ("topic_hi", "topic_lo", "partition")], axis=1)
+        _, first, topic_partition = np.unique(sources, axis=0, return_index=True, return_inverse=True)
+    return topic_partition.reshape(-1), first.tolist()
 
 
-def place_of(at: bytes) -> TopicPartition:
-    """The place in an identity: topic id and partition."""
+def topic_partition_of(at: bytes) -> TopicPartition:
+    """The partition in an identity: topic id and partition."""
     return at[:16].hex(), int.from_bytes(at[16:], "big")

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.aggregates.alone import FewOf
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Aggregate
 from slicewise.codec.store_fields import fields as f
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.windows.bounds import EARLIEST_US
 from slicewise.windows.durations import HOUR_US
-from slicewise.windows.segments import PENTAD_DAYS, segments, slice_segments, whole_five_days
+from slicewise.windows.segments import FIVE_DAYS, segments, slice_segments, whole_five_days
 
 if TYPE_CHECKING:
     from slicewise.features.plan.unit import PlannedFeature, StorageUnit
@@ -34,9 +34,9 @@ ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]
 Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
-COVERED_HOURS, DAY_TOTAL, PENTAD_TOTAL = f.COMPACTED.form, f.DAY_TOTAL.form, f.FIVE_DAY_TOTAL.form
+COMPACTED_HOURS, DAY_TOTAL, FIVE_DAY_TOTAL = f.COMPACTED.form, f.DAY_TOTAL.form, f.FIVE_DAY_TOTAL.form
 FOR_EVER_US = 1 << 62
-"""Where the earliest window starts of a plan of lifetimes alone: nothing has to be kept for it."""
+"""Start of the earliest window of a plan of lifetimes alone: nothing has to be kept for it."""
 TOKENS_LIMIT = 256
 """Tokens that a plan remembers."""
 NOWHERE = 0
@@ -91,21 +91,21 @@ class DayTotal:
 
 @dataclass(frozen=True)
 class FiveDayTotal:
-    """Field `p` of a pentad's last day, valid while it names the `c` of its days: these count in the windows
+    """Field `p` of a five-day total's last day, valid while it names the `c` of its days: these count in the windows
     of `mask`."""
 
-    pentad: int
+    five_day: int
     mask: int
 
 
 class FiveDays(NamedTuple):
-    """A pentad among days that are known by their numbers."""
+    """A five-day total among days that are known by their numbers."""
 
     number: int
 
 
 Total = int | FiveDays
-"""What a total is of: a day, or a pentad."""
+"""Span of a total: a day, or a five-day total."""
 Part = HourTotal | HourRows | DayTotal | FiveDayTotal | None
 
 
@@ -133,18 +133,18 @@ class Fetched:
     widths: list[int]
     """Per day how many names."""
     totals: tuple[int, ...]
-    """Where the hours' totals stand."""
+    """Places of the hours' totals."""
     hours: tuple[int, ...]
     masks: tuple[int, ...]
     """Per hour's total its hour and mask."""
     rows: tuple[tuple[int, HourRows, bytes], ...]
-    """Where hours' rows stand, what they mean, and their names."""
+    """Places of hours' rows, what they mean, and their names."""
     rows_at: tuple[tuple[int, int], ...]
     """The same by day, and place among its names."""
     days: tuple[tuple[int, DayTotal], ...]
-    """Where days' totals stand; `c` stands right before each."""
-    pentads: tuple[tuple[tuple[int, ...], int, FiveDayTotal], ...]
-    """Where the `c` of each pentad's days stand, and its total."""
+    """Places of days' totals; `c` stands right before each."""
+    five_day_totals: tuple[tuple[tuple[int, ...], int, FiveDayTotal], ...]
+    """Places of the `c` of each five-day total's days, and its total."""
 
     @staticmethod
     def of(days: Sequence[DayFields]) -> Fetched:
@@ -164,23 +164,23 @@ class Fetched:
             tuple((i, part) for i, (_, part) in fields if isinstance(part, DayTotal)),
             tuple(
                 # `c` stands first among a day's names
-                (tuple(starts[day] for day in days_of(part.pentad)), i, part)
+                (tuple(starts[day] for day in days_of(part.five_day)), i, part)
                 for i, (_, part) in fields
                 if isinstance(part, FiveDayTotal)
             ),
         )
 
 
-def days_of(pentad: int) -> range:
-    """The days of a pentad."""
-    return range(pentad * PENTAD_DAYS, (pentad + 1) * PENTAD_DAYS)
+def days_of(five_day: int) -> range:
+    """The days of a five-day total."""
+    return range(five_day * FIVE_DAYS, (five_day + 1) * FIVE_DAYS)
 
 
 class HotField(NamedTuple):
-    """A field of a hot hash: a guard, a running partial, a total, a tail's, or one that is not counted by its name."""
+    """A field of a hot hash: an applied offset, a running partial, a total, the real-time lane's, or one that is not counted by its name."""
 
     kind: Literal["l", "r", "t", "q", ""]
-    place: TopicPartition
+    topic_partition: TopicPartition
     hour: int
     mask: int
 
@@ -212,21 +212,21 @@ class ReadPlan:
     masks: npt.NDArray[np.bool_]
     """[masks, intervals]: sets of windows; NOWHERE is the empty one."""
     hot: HourRows
-    """How running partials count, by slice (of all hours)."""
+    """Rows of running partials, by slice (of all hours)."""
     start_us: int
-    """Where the earliest window starts that is no lifetime: what must still be kept."""
+    """Start of the earliest window that is no lifetime: what must still be kept."""
     hours: tuple[int, int]
     """Half-open range of the hours that any window reaches."""
     token_head: bytes
-    token_tail: bytes
+    token_end: bytes
     without_total: frozenset[Total]
-    """Days that are read hour by hour, and pentads day by day, because their total was found to be out of date."""
-    horizon: int | None = None
-    """Of a unit with a lifetime the hour from which on its days are read: what is older is in totals."""
+    """Days that are read hour by hour, and five-day totals day by day, because their total was found to be out of date."""
+    total_until: int | None = None
+    """Hour from which on the days of a unit with a lifetime are read: what is older is in totals."""
     total_mask: int = NOWHERE
     """The lifetimes."""
     lifetime_end_us: int = 0
-    """Where the earliest of them ends."""
+    """End of the earliest of them."""
     gaps: tuple[int, ...] = ()
     """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no session is."""
     number: int = field(default_factory=itertools.count().__next__)
@@ -238,13 +238,13 @@ class ReadPlan:
         return frozenset(finisher.partial for finisher in self.finishers)
 
     @cached_property
-    def few_of(self) -> tuple[FewOf | None, ...] | None:
+    def scalar_of(self) -> tuple[ScalarOf | None, ...] | None:
         """Per partial of the layout what makes a state of few events: of what is not asked for the empty one; None of
         what has no such form. None where one that is asked for has none."""
         partials = self.unit.layout.partials
-        if any(partials[i].few_of is None for i in self.partials):
+        if any(partials[i].scalar_of is None for i in self.partials):
             return None
-        return tuple(each.few_of if i in self.partials else _empty_of(each) for i, each in enumerate(partials))
+        return tuple(partial.scalar_of if i in self.partials else _empty_of(partial) for i, partial in enumerate(partials))
 
     @cached_property
     def fetched(self) -> Fetched:
@@ -254,28 +254,28 @@ class ReadPlan:
     def sealed(
         self,
         base: OffsetVector,
-        ahead: Mapping[int, OffsetVector],
+        compacted_beyond: Mapping[int, OffsetVector],
         intervals: Sequence[Interval] | None,
-        known: dict[bytes, str],
+        cached: dict[bytes, str],
     ) -> str:
-        """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ; known:
-        tokens of the bases met so far, as most entities have the ledger's."""
+        """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ; cached:
+        tokens of the bases met so far, as most entities have the committed offsets'."""
         if intervals is not None:
-            return tokens.seal(self.token_head, base, ahead, tokens.tail(self.bounds_of(intervals)))
-        if ahead:
-            return tokens.seal(self.token_head, base, ahead, self.token_tail)
-        found = known.get(base.pack())
-        if found is None:
-            if len(known) >= TOKENS_LIMIT:
-                known.clear()
-            found = known[base.pack()] = tokens.seal(self.token_head, base, ahead, self.token_tail)
-        return found
+            return tokens.seal(self.token_head, base, compacted_beyond, tokens.bounds_bytes(self.bounds_of(intervals)))
+        if compacted_beyond:
+            return tokens.seal(self.token_head, base, compacted_beyond, self.token_end)
+        sealed = cached.get(base.pack())
+        if sealed is None:
+            if len(cached) >= TOKENS_LIMIT:
+                cached.clear()
+            sealed = cached[base.pack()] = tokens.seal(self.token_head, base, compacted_beyond, self.token_end)
+        return sealed
 
-    def days_after(self, days: Sequence[Sequence[bytes | None]], horizon: int) -> Sequence[Sequence[bytes | None]]:
-        """The days' values without those of hours before the horizon (a day's first hour)."""
+    def days_after(self, days: Sequence[Sequence[bytes | None]], total_until: int) -> Sequence[Sequence[bytes | None]]:
+        """The days' values without those of hours before the total-until hour (a day's first hour)."""
         return [
-            [None] * len(values) if each.day * HOURS_PER_DAY < horizon else values
-            for each, values in zip(self.days, days, strict=True)
+            [None] * len(values) if day.day * HOURS_PER_DAY < total_until else values
+            for day, values in zip(self.days, days, strict=True)
         ]
 
     @property
@@ -288,10 +288,10 @@ class ReadPlan:
         return {feature.column: intervals[i] for feature, i in zip(self.features, self.interval_of, strict=True)}
 
 
-def _empty_of(partial: Aggregate) -> FewOf | None:
-    if partial.few is None:
+def _empty_of(partial: Aggregate) -> ScalarOf | None:
+    if partial.scalar is None:
         return None
-    (empty,) = partial.few.combine([()] * len(partial.fields), (), ((),))
+    (empty,) = partial.scalar.combine([()] * len(partial.fields), (), ((),))
     return lambda _: empty
 
 
@@ -311,37 +311,37 @@ def plan_read(
     mode: ReadMode,
     t_us: int,
     without_total: frozenset[Total] = frozenset(),
-    horizon: int | None = None,
+    total_until: int | None = None,
 ) -> ReadPlan:
     """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock).
 
-    horizon: of a unit with a lifetime the hour that the marks name, or an earlier one; a day's first.
+    total_until: of a unit with a lifetime the hour that the metadata names, or an earlier one; a day's first.
     """
-    found: dict[tuple[Interval, int], int] = {}
+    numbers: dict[tuple[Interval, int], int] = {}
     interval_of = []
     steps: dict[tuple[Interval, int], int] = {}
-    by_pentads: set[tuple[Interval, int]] = set()
+    by_five_days: set[tuple[Interval, int]] = set()
     for planned in features:
         interval = planned.window.bounds(mode, t_us, unit.slice_us), planned.window.session_gap_us
         step = planned.window.resolution(unit.slice_us)
         # equal bounds of different windows are read once, by the finer of their resolutions
         steps[interval] = min(step, steps.get(interval, step))
-        if planned.window.reads_five_days or (planned.window.unbounded and unit.pentads):
-            by_pentads.add(interval)
-        interval_of.append(found.setdefault(interval, len(found)))
-    intervals = tuple(interval for interval, _ in found)
-    gaps = tuple(gap for _, gap in found)
+        if planned.window.reads_five_days or (planned.window.unbounded and unit.five_day_totals):
+            by_five_days.add(interval)
+        interval_of.append(numbers.setdefault(interval, len(numbers)))
+    intervals = tuple(interval for interval, _ in numbers)
+    gaps = tuple(gap for _, gap in numbers)
     lifetimes = [i for i, (start, _) in enumerate(intervals) if start == EARLIEST_US]
     kept = [start for start, _ in intervals if start != EARLIEST_US]
     end_us = max(end for _, end in intervals)
     masks = _Masks(len(intervals))
     finishers: dict[Finisher, int] = {}
     finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
-    first_us = intervals[0][1] if horizon is None else horizon * HOUR_US
+    first_us = intervals[0][1] if total_until is None else total_until * HOUR_US
     read = []
-    for i, key in enumerate(found):
+    for i, key in enumerate(numbers):
         start, end = (max(edge, first_us) for edge in key[0]) if i in lifetimes else key[0]
-        read.append(Asked(start, end, 0 if key[1] else steps[key], key in by_pentads))
+        read.append(ReadInterval(start, end, 0 if key[1] else steps[key], key in by_five_days))
     days = _day_fields(unit, read, without_total, masks)
     edges = [(s // unit.slice_us, e // unit.slice_us) for s, e in intervals]
     hot = _rows(-1, edges, masks)
@@ -361,23 +361,23 @@ def plan_read(
         start_us=min(kept, default=FOR_EVER_US),
         hours=(min(start for start, _ in intervals) // HOUR_US, -(-end_us // HOUR_US)),
         token_head=tokens.head(unit.storage_fingerprint, unit.definition_fingerprint, mode),
-        token_tail=tokens.tail(bounds),
+        token_end=tokens.bounds_bytes(bounds),
         without_total=without_total,
-        horizon=horizon,
+        total_until=total_until,
         total_mask=total_mask,
         lifetime_end_us=min((intervals[i][1] for i in lifetimes), default=end_us),
         gaps=gaps if any(gaps) else (),
     )
 
 
-class Asked(NamedTuple):
+class ReadInterval(NamedTuple):
     """An interval, and how it is read."""
 
     start_us: int
     end_us: int
     resolution_us: int
     """0: by slices alone, as sessions are."""
-    by_pentads: bool
+    by_five_days: bool
 
 
 class _Masks:
@@ -407,23 +407,23 @@ def _rows(hour: int, spans: Sequence[tuple[int, int] | None], masks: _Masks) -> 
 
 
 def _day_fields(
-    unit: StorageUnit, intervals: Sequence[Asked], without_total: frozenset[Total], masks: _Masks
+    unit: StorageUnit, intervals: Sequence[ReadInterval], without_total: frozenset[Total], masks: _Masks
 ) -> tuple[DayFields, ...]:
-    pentads: dict[int, set[int]] = {}
+    five_day_totals: dict[int, set[int]] = {}
     days: dict[int, set[int]] = {}
     hours: dict[int, set[int]] = {}
     rows: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
-    for i, (start, end, resolution_us, by_pentads) in enumerate(intervals):
+    for i, (start, end, resolution_us, by_five_days) in enumerate(intervals):
         if resolution_us:
             parts = segments(start, end, unit.slice_us, resolution_us)
         else:
             parts = slice_segments(start, end, unit.slice_us)
-        whole, single = whole_five_days(parts.days) if by_pentads else (range(0), tuple(parts.days))
-        for pentad in whole:
-            if FiveDays(pentad) in without_total:
-                single += tuple(days_of(pentad))
+        whole, single = whole_five_days(parts.days) if by_five_days else (range(0), tuple(parts.days))
+        for five_day in whole:
+            if FiveDays(five_day) in without_total:
+                single += tuple(days_of(five_day))
             else:
-                pentads.setdefault(pentad, set()).add(i)
+                five_day_totals.setdefault(five_day, set()).add(i)
         for day in single:
             if day in without_total:
                 for hour in range(day * HOURS_PER_DAY, (day + 1) * HOURS_PER_DAY):
@@ -440,12 +440,12 @@ def _day_fields(
             # Where the hour has a total, its rows must be there too: missing ones are noticed.
             hours.setdefault(hour, set())
     fields: dict[int, list[tuple[bytes, Part]]] = {}
-    for day in {*days, *(day for pentad in pentads for day in days_of(pentad))}:
-        fields[day] = [(COVERED_HOURS, None)]
+    for day in {*days, *(day for five_day in five_day_totals for day in days_of(five_day))}:
+        fields[day] = [(COMPACTED_HOURS, None)]
     for day, windows in days.items():
         fields[day].append((DAY_TOTAL, DayTotal(day, masks.number(windows))))
-    for pentad, windows in pentads.items():
-        fields[days_of(pentad)[-1]].append((PENTAD_TOTAL, FiveDayTotal(pentad, masks.number(windows))))
+    for five_day, windows in five_day_totals.items():
+        fields[days_of(five_day)[-1]].append((FIVE_DAY_TOTAL, FiveDayTotal(five_day, masks.number(windows))))
     for hour, windows in hours.items():
         entry = (f.HOUR.form % hour, HourTotal(hour, masks.number(windows)))
         fields.setdefault(hour // HOURS_PER_DAY, []).append(entry)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 from slicewise.aggregates.operations import Finished
@@ -76,11 +78,11 @@ class Standing(Protocol):
     """What a store, or a node of it, calls its units in keys, and where their totals end."""
 
     @property
-    def generation(self) -> int: ...
+    def store_id(self) -> int: ...
     @property
     def names(self) -> Mapping[str, str]: ...
     @property
-    def horizons(self) -> Mapping[str, Until]: ...
+    def totals_until(self) -> Mapping[str, Until]: ...
     @property
     def nodes(self) -> Mapping[int, Standing]:
         """Of a store of several nodes, each by its number; empty: of one."""
@@ -127,6 +129,7 @@ class Replies(NamedTuple):
         return stored, NO_CLAIMS
 
 
+_NOTHING: Mapping[int, Interval] = {}
 NO_CLAIMS = NodeClaims(OffsetVector(), OffsetVector(), {})
 
 
@@ -193,8 +196,13 @@ class SliceReader:
     def answer(
         self, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims], cache: ReadCache
     ) -> Merged:
-        memories = [cache.of(plan) for plan in self.batch.plans]
-        return merge(self.batch, stored, entities, claims, known=cache.partials, memories=memories)
+        memories = cache.of(self.batch.plans)
+        return merge(self.batch, stored, entities, claims, cache=cache.partials, memories=memories)
+
+    @cached_property
+    def has_sessions(self) -> bool:
+        """Whether a window's bounds are told by what is in it."""
+        return any(plan.gaps for plan in self.batch.plans)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +228,7 @@ class ListReader:
         cache: ReadCache,  # noqa: ARG002  no two instants have a plan in common
     ) -> ListResults:
         each = zip(self.plans, stored, claims, strict=True)
-        return ListResults(tuple(merge_list(plan, some, entities, base.ledger) for plan, some, base in each))
+        return ListResults(tuple(merge_list(plan, some, entities, base.committed) for plan, some, base in each))
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +269,8 @@ class Answered:
 
     def tokens(self, entity: int) -> list[str]:
         """What the answer for an entity contains, part by part."""
-        found = [self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))]
-        return found + [each.token(entity) for each in self.events.lists] if self.events.lists else found
+        tokens = [self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))]
+        return tokens + [each.token(entity) for each in self.events.lists] if self.events.lists else tokens
 
     def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
         """The same as offsets, per entity: the base, and per hour what is ahead of it."""
@@ -277,25 +285,25 @@ class Answered:
     @property
     def pending(self) -> Sequence[PendingSeen]:
         """Per part of slices what the answer contains of pending events."""
-        return self.slices.tail
+        return self.slices.pending
 
     def sessions(self, part: int, entity: int) -> Mapping[int, Interval]:
         """Feature of a part -> what its session came to for an entity; of other features nothing."""
         plans = self.plan.slices.batch.plans
         if part >= len(plans) or not plans[part].gaps:
-            return {}
+            return _NOTHING
         intervals, asked = self.slices.intervals(part, entity), plans[part]
         return {i: intervals[at] for i, at in enumerate(asked.interval_of) if asked.gaps[at]}
 
     @property
     def values_of_one(self) -> list[object] | None:
-        """Of one entity all values side by side, at the places of `BatchedPlan.of_one`; None where that is not all."""
+        """Of one entity all values side by side, at the partitions of `BatchedPlan.of_one`; None where that is not all."""
         finished = self.slices.finished
         if self.entities != 1 or self.events.lists:
             return None
         if not all(type(each) is Scalars and not each.errors for each in finished):
             return None
-        return [value for each in finished for value in each.values]
+        return list(chain.from_iterable([each.values for each in finished]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,8 +394,8 @@ def plan(
     without_total: (unit, day or five days) of what is read by its hours or days. kept: the selection's plan of another
     instant, between which and this one no bound of its slices moved: they are read as it says.
     """
-    found = _of_slices(selection, mode, t_us, standing, without_total) if kept is None else kept.alone or kept
-    return _with_lists(found, selection, mode, t_us, standing) if selection.listed else found
+    of_slices = _of_slices(selection, mode, t_us, standing, without_total) if kept is None else kept.alone or kept
+    return _with_lists(of_slices, selection, mode, t_us, standing) if selection.listed else of_slices
 
 
 def _of_slices(
@@ -401,15 +409,15 @@ def _of_slices(
     for part in selection.sliced:
         name = part.unit.storage_fingerprint
         missing = frozenset(total for unit, total in without_total if unit == name)
-        horizon = standing.horizons.get(name)
-        reached = None if horizon is None else horizon.hour
+        total_until = standing.totals_until.get(name)
+        reached = None if total_until is None else total_until.hour
         plans.append(plan_read(part.unit, part.features, mode, t_us, missing, reached))
     slices, parts = SliceReader(BatchedPlan(tuple(plans))), tuple(selection.sliced)
 
     def shapes(of: Standing) -> tuple[ReadShape, ...]:
-        return _shapes(parts, slices, of, [ReadShape(of.generation, ()) for _ in selection.groups])
+        return _shapes(parts, slices, of, [ReadShape(of.store_id, ()) for _ in selection.groups])
 
-    return Plan(parts, slices, ListReader(), shapes(standing), {n: shapes(each) for n, each in standing.nodes.items()})
+    return Plan(parts, slices, ListReader(), shapes(standing), {n: shapes(node) for n, node in standing.nodes.items()})
 
 
 def _with_lists(found: Plan, selection: Selection, mode: ReadMode, t_us: int, standing: Standing) -> Plan:
@@ -435,6 +443,6 @@ def _shapes(
         (part.group, reader.shape(i, standing.names[part.unit.storage_fingerprint])) for i, part in enumerate(parts)
     ]
     return tuple(
-        ReadShape(shape.generation, (*shape.units, *(each for of, each in shapes if of == group)))
+        ReadShape(shape.store_id, (*shape.units, *(each for of, each in shapes if of == group)))
         for group, shape in enumerate(before)
     )

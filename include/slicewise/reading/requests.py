@@ -11,7 +11,7 @@ class UnitShape(NamedTuple):
     """One unit: its hot hash whole, and fields of its day hashes."""
 
     unit: str
-    """Its name in keys (`Marks.name`)."""
+    """Name in keys (`StoreMetadata.name`)."""
     days: tuple[tuple[int, tuple[bytes, ...]], ...]
     """(day since the epoch, field names)."""
 
@@ -20,7 +20,7 @@ class ListShape(NamedTuple):
     """One event list: its hash whole, and ranges of its members."""
 
     unit: str
-    """Its name in keys (`Marks.name`)."""
+    """Name in keys (`StoreMetadata.name`)."""
     ranges: tuple[tuple[int, int, int], ...]
     """(first score, last score, newest) as `steps.Members` has them."""
 
@@ -29,7 +29,7 @@ class ListShape(NamedTuple):
 class ReadShape:
     """Units under one tag, read in one transaction."""
 
-    generation: int
+    store_id: int
     units: tuple[UnitShape | ListShape, ...]
     packed: dict[int, list[bytes]] = field(default_factory=dict, repr=False)
     """Kept by an adapter: what it sends, cut where the tag stands, by the length of the tag."""

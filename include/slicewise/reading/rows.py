@@ -1,4 +1,4 @@
-"""Every event's row is taken once of all that was read: compacted, running beyond the cover, or alone in the tail.
+"""Every event's row is taken once of all that was read: compacted, running beyond the offset vector, or alone among the pending events.
 
 Rows that count go to `Rows`, still encoded, with what it counts in: a key, `owner · masks + mask`.
 """
@@ -28,11 +28,11 @@ from slicewise.codec import (
     day_digest,
     open_running,
     open_slices,
-    pentad_digest,
-    seqs_of,
+    five_day_digest,
+    versions_of,
     unpack_hours,
     unpack_lifetime,
-    unpack_tail,
+    unpack_pending,
 )
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
@@ -46,8 +46,8 @@ from slicewise.reading.pending import (
     PendingSeen,
     accumulated,
     opened,
-    standing,
-    tail_of,
+    pending_range,
+    pending_of,
 )
 from slicewise.reading.plan import NOWHERE, FiveDays, HotField, HourRows, Int64, ReadPlan, Total
 from slicewise.windows.durations import HOUR_US
@@ -56,9 +56,9 @@ LEARNED_LIMIT = 50_000
 """Hot field names that a plan remembers."""
 
 Compacted = tuple[Mapping[int, int], frozenset[Total]]
-"""hour -> seq of what is compacted, and what has a total that is out of date."""
+"""hour -> archive version of what is compacted, and what has a total that is out of date."""
 Gathered = tuple[tuple[OffsetVector, ...], tuple[Mapping[int, OffsetVector], ...], frozenset[Total], PendingSeen]
-"""Base and ahead per entity, the days and pentads without a valid total, and what there was of the tail."""
+"""Base and compacted_beyond per entity, the days and five-day totals without a valid total, and what there was of the pending events."""
 
 
 class Rows(Protocol):
@@ -76,53 +76,53 @@ class Rows(Protocol):
         """A value that holds, from `start`, a block of rows with these slice numbers."""
         ...
 
-    def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
-        """Events of the tail, each in its mask; key: of mask 0."""
+    def events(self, plan: ReadPlan, key: int, pending: PendingField) -> None:
+        """Events of the pending events, each in its mask; key: of mask 0."""
         ...
 
 
 @dataclass
 class Gathering:
-    """Encoded rows of one layout, in blocks; and what is known of compacted hours, combined already."""
+    """Encoded rows of one layout, in blocks; and what is cached of compacted hours, combined already."""
 
     layout: Layout
     masks: int
-    """Of all plans of the layout."""
-    known: PartialCache | None = None
+    """Number of masks of all plans of the layout."""
+    cache: PartialCache | None = None
     blocks: list[Raw] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     """Per block its rows."""
     runs: list[tuple[int, int]] = field(default_factory=list)
     """(key, rows) of consecutive rows that count alike."""
-    known_keys: list[int] = field(default_factory=list)
-    known_partials: list[Sequence[Columns]] = field(default_factory=list)
-    tails: list[PendingEvents] = field(default_factory=list)
+    cached_keys: list[int] = field(default_factory=list)
+    cached_partials: list[Sequence[Columns]] = field(default_factory=list)
+    pending: list[PendingEvents] = field(default_factory=list)
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
         """Takes compacted hours, as `Rows`."""
-        known = self.known
-        if known is None or not days or plan.gaps:  # a session looks at each slice by itself
+        cache = self.cache
+        if cache is None or not days or plan.gaps:  # a session looks at each slice by itself
             return add_days(plan, days, key, self)
-        name = known.key(~plan.number, days)
-        found = known.get(name)
-        if not isinstance(found, CachedColumns):
-            if not known.is_asked_again(name):
+        name = cache.key(~plan.number, days)
+        cached_columns = cache.get(name)
+        if not isinstance(cached_columns, CachedColumns):
+            if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
-            alone = Gathering(self.layout, self.masks)
-            found = CachedColumns(*add_days(plan, days, 0, alone), *alone.combined(plan.partials))
-            known.put(name, found)
-        if found.masks:
-            self.known_keys += [key + mask for mask in found.masks]
-            self.known_partials.append(found.partials)
-        return found.hours, found.stale
+            own = Gathering(self.layout, self.masks)
+            cached_columns = CachedColumns(*add_days(plan, days, 0, own), *own.combined(plan.partials))
+            cache.put(name, cached_columns)
+        if cached_columns.masks:
+            self.cached_keys += [key + mask for mask in cached_columns.masks]
+            self.cached_partials.append(cached_columns.partials)
+        return cached_columns.hours, cached_columns.stale
 
-    def combined(self, asked: frozenset[int]) -> tuple[Sequence[int], list[Columns]]:
+    def combined(self, wanted: frozenset[int]) -> tuple[Sequence[int], list[Columns]]:
         """Keys, and per partial of the layout one row per key; empty ones of what is not asked for."""
         keys, groups = np.unique(self.keys(), return_inverse=True)
         n = len(keys)
         decoded = self.layout.decode_blocks(self.blocks, self.counts)
         partials = [
-            partial.combine_columns(rows, groups, n) if i in asked else Columns.empty(partial.fields, n)
+            partial.combine_columns(rows, groups, n) if i in wanted else Columns.empty(partial.fields, n)
             for i, (partial, rows) in enumerate(zip(self.layout.partials, decoded, strict=True))
         ]
         return keys.tolist(), partials
@@ -130,14 +130,14 @@ class Gathering:
     def columns(self) -> tuple[list[Columns], Int64]:
         """Per partial of the layout its rows, and per row its key."""
         decoded = self.layout.decode_blocks(self.blocks, self.counts)
-        partials, keys = [*self.known_partials], [self.keys(), np.array(self.known_keys, np.int64)]
-        for found, their_keys in accumulated(self.layout, self.tails):
+        partials, keys = [*self.cached_partials], [self.keys(), np.array(self.cached_keys, np.int64)]
+        for found, their_keys in accumulated(self.layout, self.pending):
             partials.append(found)
             keys.append(their_keys)
         if not partials:
             return decoded, keys[0]
         parts = zip(decoded, *partials, strict=True)
-        return [Columns.concat(each) for each in parts], np.concatenate(keys)
+        return [Columns.concat(part) for part in parts], np.concatenate(keys)
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """Takes single rows, as `Rows`."""
@@ -151,9 +151,9 @@ class Gathering:
         self.counts.append(len(numbers))
         self.runs += [(key + mask, n) for mask, n in part.runs(numbers)]
 
-    def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
-        """Takes events of the tail, as `Rows`."""
-        self.tails.append(PendingEvents(plan, key, tail))
+    def events(self, plan: ReadPlan, key: int, pending: PendingField) -> None:
+        """Takes pending events, as `Rows`."""
+        self.pending.append(PendingEvents(plan, key, pending))
 
     def keys(self) -> Int64:
         """Per row its key."""
@@ -165,52 +165,52 @@ def gather(
     plan: ReadPlan,
     stored: Sequence[Stored],
     entities: int,
-    base: NodeClaims,
+    claims: NodeClaims,
     rows: Rows,
     masks: int,
     first: int,
     learned: dict[bytes, HotField],
 ) -> Gathered:
-    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`; base: of parts
+    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`; claims: of parts
     that bring none of their own; learned: what hot fields mean under this plan, parsed once, not once per entity.
 
     Raises CodecError for damaged values, DataLoss where stored values contradict each other.
     """
     stale: frozenset[Total] = frozenset()
-    covers = [base.ledger] * entities
-    aheads: list[Mapping[int, OffsetVector]] = [_NOTHING] * entities
+    offset_vectors = [claims.committed] * entities
+    beyond_by_entity: list[Mapping[int, OffsetVector]] = [_NOTHING] * entities
     seen = NO_EVENTS
-    given = base
+    given = claims
     for part in stored:
         key = part.entity * masks + first
-        if part.base is not None:
-            base = part.base
-            covers[part.entity] = covers[part.entity].join(base.held(part.partition))
+        if part.claims is not None:
+            claims = part.claims
+            offset_vectors[part.entity] = offset_vectors[part.entity].join(claims.committed_of(part.partition))
         else:
-            base = given
-        total = NO_TOTAL if plan.horizon is None else _add_total(plan, part, base, rows, key)
+            claims = given
+        total = NO_TOTAL if plan.total_until is None else _add_total(plan, part, claims, rows, key)
         days = (
             part.days
-            if plan.horizon is None or total.horizon <= plan.horizon
-            else plan.days_after(part.days, total.horizon)
+            if plan.total_until is None or total.total_until <= plan.total_until
+            else plan.days_after(part.days, total.total_until)
         )
         compacted, without = rows.compacted(plan, days, key)
         if without:
             stale |= without
-        guards, events = _add_hot(plan, part, compacted, total, base, rows, key, learned)
+        applied_offsets, events = _add_hot(plan, part, compacted, total, claims, rows, key, learned)
         if events is not NO_EVENTS:
             seen = seen.and_of(events)
-        if guards:
-            covers[part.entity] = _beyond(covers[part.entity], guards)
+        if applied_offsets:
+            offset_vectors[part.entity] = _beyond(offset_vectors[part.entity], applied_offsets)
         if compacted:
-            ahead = _ahead(compacted, plan.hours, base, part.partition)
-            if ahead:
-                aheads[part.entity] = _joined(aheads[part.entity], ahead)
-    for entity, hours in enumerate(aheads):
+            compacted_beyond = _compacted_beyond(compacted, plan.hours, claims, part.partition)
+            if compacted_beyond:
+                beyond_by_entity[part.entity] = _joined(beyond_by_entity[part.entity], compacted_beyond)
+    for entity, hours in enumerate(beyond_by_entity):
         if hours:
-            held = covers[entity]
-            aheads[entity] = {h: c for h, c in hours.items() if not held.dominates(c)}
-    return tuple(covers), tuple(aheads), stale, seen
+            contained = offset_vectors[entity]
+            beyond_by_entity[entity] = {h: c for h, c in hours.items() if not contained.dominates(c)}
+    return tuple(offset_vectors), tuple(beyond_by_entity), stale, seen
 
 
 _NOTHING: Mapping[int, OffsetVector] = {}
@@ -230,25 +230,25 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
     for at, total in fetched.days:
         hours, value = values[at - 1], values[at]
         if hours is not None:  # else nothing of this day is compacted
-            seqs, digest = _covered(hours)
-            compacted.update(seqs)
+            archive_versions, digest = _compacted_hours(hours)
+            compacted.update(archive_versions)
             if value is not None and value[:DIGEST_BYTES] == digest:
                 whole.append(value)
                 of.append(total.mask)
             else:
                 stale |= {total.day}
-    for covered_at, at, pentad in fetched.pentads:
-        raws = [values[i] for i in covered_at]
-        found_hours = [each for each in raws if each is not None]
-        if found_hours:
-            for each in found_hours:
-                compacted.update(_covered(each)[0])
+    for hours_at, at, five_day_total in fetched.five_day_totals:
+        raws = [values[i] for i in hours_at]
+        present_hours = [hour for hour in raws if hour is not None]
+        if present_hours:
+            for hour in present_hours:
+                compacted.update(_compacted_hours(hour)[0])
             value = values[at]
-            if value is not None and value[:DIGEST_BYTES] == _pentad(tuple(raws)):
+            if value is not None and value[:DIGEST_BYTES] == _five_day_digest(tuple(raws)):
                 whole.append(value)
-                of.append(pentad.mask)
+                of.append(five_day_total.mask)
             else:
-                stale |= {FiveDays(pentad.pentad)}
+                stale |= {FiveDays(five_day_total.five_day)}
     if whole:
         check_values(whole, DAY_HEAD)
         rows.singles(key, DAY_HEAD, whole, of)
@@ -256,21 +256,21 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
     if None in totals:
         there = [value is not None for value in totals]
         numbers, masks = tuple(compress(numbers, there)), tuple(compress(masks, there))
-    found = [value for value in totals if value is not None]
-    if found:
-        check_values(found, TOTAL_HEAD)
-        compacted.update(zip(numbers, seqs_of(found), strict=True))
+    stored_totals = [value for value in totals if value is not None]
+    if stored_totals:
+        check_values(stored_totals, TOTAL_HEAD)
+        compacted.update(zip(numbers, versions_of(stored_totals), strict=True))
         if NOWHERE in masks:
-            found, masks = list(compress(found, masks)), tuple(compress(masks, masks))
-        rows.singles(key, TOTAL_HEAD, found, masks)
+            stored_totals, masks = list(compress(stored_totals, masks)), tuple(compress(masks, masks))
+        rows.singles(key, TOTAL_HEAD, stored_totals, masks)
     for at, part, name in fetched.rows:
         value = values[at]
         if value is not None:
             check_values([value], TOTAL_HEAD)
-            seq, slices, start = open_slices(value)
-            if compacted.get(part.hour) != seq:
+            archive_version, slices, start = open_slices(value)
+            if compacted.get(part.hour) != archive_version:
                 raise DataLoss(
-                    f"rows of hour {part.hour} are of seq {seq}, its total is of another",
+                    f"rows of hour {part.hour} are of archive version {archive_version}, its total is of another",
                     next_step="compact the hour again",
                 )
             rows.block(key, value, start, slices, part)
@@ -284,51 +284,51 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
 
 
 @lru_cache(maxsize=16_384)
-def _covered(raw: bytes) -> tuple[Mapping[int, int], bytes]:
+def _compacted_hours(raw: bytes) -> tuple[Mapping[int, int], bytes]:
     """The hours of a `c`, and the digest by which a total names it."""
     return unpack_hours(raw), day_digest(raw)
 
 
 @lru_cache(maxsize=4_096)
-def _pentad(covered: tuple[bytes | None, ...]) -> bytes:
-    """The digest by which a total names a pentad whose days say this."""
-    return pentad_digest(covered)
+def _five_day_digest(hours: tuple[bytes | None, ...]) -> bytes:
+    """The digest by which a total names a five-day total whose days say this."""
+    return five_day_digest(hours)
 
 
-class Brought(NamedTuple):
-    """Reach of an entity's total: all of its events of hours before the horizon are in it, or beyond the cover of the seq."""
+class InTotal(NamedTuple):
+    """Reach of an entity's total: all of its events of hours before the total-until hour are in it, or beyond the offset vector of the archive version."""
 
-    horizon: int
-    seq: int
-
-
-NO_TOTAL = Brought(-(1 << 62), 0)
+    total_until: int
+    archive_version: int
 
 
-def _add_total(plan: ReadPlan, part: Stored, base: NodeClaims, rows: Rows, key: int) -> Brought:
+NO_TOTAL = InTotal(-(1 << 62), 0)
+
+
+def _add_total(plan: ReadPlan, part: Stored, claims: NodeClaims, rows: Rows, key: int) -> InTotal:
     """Adds the entity's total, if it has one."""
     at = next((i for i in range(0, len(part.hot), 2) if part.hot[i] == _LIFETIME), None)
     if at is None:
         return NO_TOTAL
     value = part.hot[at + 1]
-    horizon, seq, _ = unpack_lifetime(value)
-    if min(plan.start_us, plan.lifetime_end_us) < horizon * HOUR_US:
+    total_until, archive_version, _ = unpack_lifetime(value)
+    if min(plan.start_us, plan.lifetime_end_us) < total_until * HOUR_US:
         shifts = (feature.window.offset_us for feature in plan.features if feature.window.unbounded)
         raise BeyondRetention(
-            f"view {plan.unit.view!r} keeps totals of what lies before hour {horizon}, and cannot cut them",
+            f"view {plan.unit.view!r} keeps totals of what lies before hour {total_until}, and cannot cut them",
             where="at",
-            earliest_at_us=horizon * HOUR_US + max(shifts, default=0),
+            earliest_at_us=total_until * HOUR_US + max(shifts, default=0),
             next_step="ask later times here, earlier ones of the archive (training sets)",
         )
-    if base.ahead(seq, part.partition) is not None:
+    if claims.compacted_beyond(archive_version, part.partition) is not None:
         raise StoreUnavailable(
-            "a total was brought after the ledger was read that bounds it",
-            where=f"archive seq {seq}",
+            "a total was brought after the committed offsets were read that bounds it",
+            where=f"archive version {archive_version}",
             next_step="read again",
         )
     if plan.total_mask != NOWHERE:
         rows.singles(key, LIFETIME_HEAD, [value], (plan.total_mask,))
-    return Brought(horizon, seq)
+    return InTotal(total_until, archive_version)
 
 
 _FIRST = itemgetter(0)
@@ -338,80 +338,80 @@ def _add_hot(
     plan: ReadPlan,
     part: Stored,
     compacted: Mapping[int, int],
-    total: Brought,
-    base: NodeClaims,
+    total: InTotal,
+    claims: NodeClaims,
     rows: Rows,
     key: int,
     learned: dict[bytes, HotField],
 ) -> tuple[dict[TopicPartition, int], PendingSeen]:
-    """Adds the running partials and the events of the tail that count; gives the offsets beyond the ledger that they
-    reach, and what there was of the tail."""
-    guards: dict[TopicPartition, int] = {}
+    """Adds the running partials and the pending events that count; gives the offsets beyond the committed offsets that they
+    reach, and what there was of the pending events."""
+    applied_offsets: dict[TopicPartition, int] = {}
     counted: list[bytes] = []
     masks: list[int] = []
-    ledger, names, values = base.ledger.offsets, part.hot[::2], part.hot[1::2]
-    tail: list[bytes] = []
+    committed, names, values = claims.committed.offsets, part.hot[::2], part.hot[1::2]
+    pending: list[bytes] = []
     left: dict[TopicPartition, int] = {}
-    if base.tail:
+    if claims.pending:
         letters = _letters(names)
         if _EVENT in letters:
-            tail = list(compress(values, letters.translate(_EVENTS)))
+            pending = list(compress(values, letters.translate(_EVENTS)))
             others = letters.translate(_OTHERS)
             names, values = list(compress(names, others)), list(compress(values, others))
     for what, name, value in zip(map(learned.get, names), names, values, strict=True):
-        kind, place, hour, mask = what or _learn(plan, learned, name)
+        kind, topic_partition, hour, mask = what or _learn(plan, learned, name)
         if kind == "r":
-            seq = total.seq if hour < total.horizon else compacted.get(hour)
-            if mask != NOWHERE and (seq is None or _is_beyond(value, seq, place, hour, base)):
+            archive_version = total.archive_version if hour < total.total_until else compacted.get(hour)
+            if mask != NOWHERE and (archive_version is None or _is_beyond(value, archive_version, topic_partition, hour, claims)):
                 counted.append(value)
                 masks.append(mask)
         elif kind == "l":
             after = int(value) + 1
-            if after > ledger.get(place, 0):
-                guards[place] = after
-        elif kind == "q" and place[0] == base.tail_left:
-            left[place] = max(unpack_tail(value)[0] + 1, left.get(place, 0))
+            if after > committed.get(topic_partition, 0):
+                applied_offsets[topic_partition] = after
+        elif kind == "q" and topic_partition[0] == claims.pending_left:
+            left[topic_partition] = max(unpack_pending(value)[0] + 1, left.get(topic_partition, 0))
     if counted:
         check_values(counted, RUNNING_HEAD)
         rows.singles(key, RUNNING_HEAD, counted, masks)
     if left:
-        return guards, _left(left, dict(zip(names, values, strict=True)), base.ledger, guards)
-    if not tail:
-        return guards, NO_EVENTS
-    events = opened(plan, tail)
+        return applied_offsets, _left(left, dict(zip(names, values, strict=True)), claims.committed, applied_offsets)
+    if not pending:
+        return applied_offsets, NO_EVENTS
+    events = opened(plan, pending)
     fields = dict(zip(names, values, strict=True))
 
-    def floor(place: TopicPartition, hour: int) -> int:
-        seq = total.seq if hour < total.horizon else compacted.get(hour)
-        return base.start.get(place) if seq is None else base.floor(seq, place)
+    def floor(topic_partition: TopicPartition, hour: int) -> int:
+        archive_version = total.archive_version if hour < total.total_until else compacted.get(hour)
+        return claims.start.get(topic_partition) if archive_version is None else claims.floor(archive_version, topic_partition)
 
-    found = tail_of(plan, events, lambda place: standing(fields, place), floor)
+    found = pending_of(plan, events, lambda topic_partition: pending_range(fields, topic_partition), floor)
     if len(found.masks):
         rows.events(plan, key, found)
-    for place, end in found.ends.items():
-        if end > ledger.get(place, 0):
-            guards[place] = max(end, guards.get(place, 0))
-    return guards, PendingSeen(len(found.masks), found.newest_us)
+    for topic_partition, end in found.ends.items():
+        if end > committed.get(topic_partition, 0):
+            applied_offsets[topic_partition] = max(end, applied_offsets.get(topic_partition, 0))
+    return applied_offsets, PendingSeen(len(found.masks), found.newest_us)
 
 
 def _left(
     ends: Mapping[TopicPartition, int],
     fields: Mapping[bytes, bytes],
-    ledger: OffsetVector,
-    guards: Mapping[TopicPartition, int],
+    committed: OffsetVector,
+    applied_offsets: Mapping[TopicPartition, int],
 ) -> PendingSeen:
-    """Finds what a tail of another life brought beyond what is folded. ends: beyond the last event in its fields. One that
+    """Finds what pending events of another server run brought beyond what is applied. ends: beyond the last event in its fields. One that
     was skipped, and what lies beyond it, counted in no answer."""
     lacking = 0
-    for place, end in ends.items():
-        _, skipped = standing(fields, place)
-        lacking += max(0, min(end, skipped) - max(ledger.get(place), guards.get(place, 0)))
+    for topic_partition, end in ends.items():
+        _, skipped = pending_range(fields, topic_partition)
+        lacking += max(0, min(end, skipped) - max(committed.get(topic_partition), applied_offsets.get(topic_partition, 0)))
     return PendingSeen(0, NO_EVENTS.newest_us, lacking) if lacking else NO_EVENTS
 
 
 _RUNNING, _APPLIED, _LIFETIME = (entry.letter.encode() for entry in (f.RUNNING, f.APPLIED, f.LIFETIME))
 _EVENT = f.PENDING.letter.encode()
-"""What names of tail fields begin with, and no others."""
+"""Beginning of the names of pending fields, and no others."""
 _EVENTS = bytes(letter == _EVENT[0] for letter in range(256))
 _OTHERS = bytes(letter != _EVENT[0] for letter in range(256))
 
@@ -424,16 +424,16 @@ def _letters(names: Sequence[bytes]) -> bytes:
         raise CodecError("a hot field without a name") from error
 
 
-def _is_beyond(value: bytes, seq: int, place: TopicPartition, hour: int, base: NodeClaims) -> bool:
+def _is_beyond(value: bytes, archive_version: int, topic_partition: TopicPartition, hour: int, claims: NodeClaims) -> bool:
     """Tells whether a running partial holds what its compacted hour does not."""
     first, last, _ = open_running(value)
-    floor = base.floor(seq, place)
+    floor = claims.floor(archive_version, topic_partition)
     if last < floor:
         return False
     if first < floor:
         raise DataLoss(
-            f"a running partial [{first}, {last}] straddles the cover {floor}",
-            where=f"hour {hour}, topic {place[0]}, partition {place[1]}",
+            f"a running partial [{first}, {last}] straddles the offset vector {floor}",
+            where=f"hour {hour}, topic {topic_partition[0]}, partition {topic_partition[1]}",
             next_step="leave the hour dirty and compact it again",
         )
     return True
@@ -442,18 +442,18 @@ def _is_beyond(value: bytes, seq: int, place: TopicPartition, hour: int, base: N
 def _learn(plan: ReadPlan, learned: dict[bytes, HotField], name: bytes) -> HotField:
     if len(learned) >= LEARNED_LIMIT:
         learned.clear()
-    found = learned[name] = _hot_field(plan, name)
-    return found
+    hot_field = learned[name] = _hot_field(plan, name)
+    return hot_field
 
 
 def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
     parts = name.split(b":")
     try:
         if parts[0] == _RUNNING and len(parts) == 4:
-            number, place = int(parts[1]), (parts[2].decode("ascii"), int(parts[3]))
+            number, topic_partition = int(parts[1]), (parts[2].decode("ascii"), int(parts[3]))
             region = np.searchsorted(plan.hot.cuts, number, side="right")
             hour = number * plan.unit.slice_us // HOUR_US
-            return HotField("r", place, hour, int(plan.hot.masks[region]))
+            return HotField("r", topic_partition, hour, int(plan.hot.masks[region]))
         if parts[0] == _APPLIED and len(parts) == 3:
             return HotField("l", (parts[1].decode("ascii"), int(parts[2])), 0, NOWHERE)
         if parts[0] == _EVENT and len(parts) == 4:
@@ -469,35 +469,35 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
 
 _PASSED_OVER = (*(entry.letter.encode() for entry in (f.PENDING_NUMBERS, f.SKIPPED)), b"e")
 _COUNTS = (f.PENDING_COUNT.form, b"n")
-"""Of a tail: the numbers of its fields, and what was skipped, which is asked for by name.
+"""Fields of pending events: the numbers of its fields, and what was skipped, which is asked for by name.
 Beside them `m` says how many events there are. `e` and `n` are of the format before, and nobody counts them."""
 _UNCOUNTED = HotField("", ("", 0), 0, NOWHERE)
 
 
-def _beyond(base: OffsetVector, guards: Mapping[TopicPartition, int]) -> OffsetVector:
-    return base.join(_cover_of(tuple(sorted(guards.items()))))
+def _beyond(base: OffsetVector, applied_offsets: Mapping[TopicPartition, int]) -> OffsetVector:
+    return base.join(_offset_vector_of(tuple(sorted(applied_offsets.items()))))
 
 
 @lru_cache(maxsize=4_096)
-def _cover_of(offsets: tuple[tuple[TopicPartition, int], ...]) -> OffsetVector:
+def _offset_vector_of(offsets: tuple[tuple[TopicPartition, int], ...]) -> OffsetVector:
     return OffsetVector(dict(offsets))
 
 
-def _ahead(
-    compacted: Mapping[int, int], hours: tuple[int, int], base: NodeClaims, partition: int | None
+def _compacted_beyond(
+    compacted: Mapping[int, int], hours: tuple[int, int], claims: NodeClaims, partition: int | None
 ) -> dict[int, OffsetVector]:
-    if base.behind.issuperset(compacted.values()):
+    if claims.behind.issuperset(compacted.values()):
         return {}
     first, end = hours
     return {
-        hour: ahead
-        for hour, seq in compacted.items()
-        if (ahead := base.ahead(seq, partition)) is not None and first <= hour < end
+        hour: compacted_beyond
+        for hour, archive_version in compacted.items()
+        if (compacted_beyond := claims.compacted_beyond(archive_version, partition)) is not None and first <= hour < end
     }
 
 
 def _joined(one: Mapping[int, OffsetVector], other: Mapping[int, OffsetVector]) -> dict[int, OffsetVector]:
     joined = dict(one)
-    for hour, cover in other.items():
-        joined[hour] = joined[hour].join(cover) if hour in joined else cover
+    for hour, offset_vector in other.items():
+        joined[hour] = joined[hour].join(offset_vector) if hour in joined else offset_vector
     return joined

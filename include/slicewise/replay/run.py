@@ -23,29 +23,29 @@ class Sink(Protocol):
 
 
 @dataclass(frozen=True)
-class Standing:
+class NewestEvent:
     """The newest event of a partition, as the topic has it."""
 
     value: bytes
     time_ms: int
 
 
-def resume(year: Year, pace: Pace, standing: Mapping[int, Standing], now_us: int) -> tuple[Schedule, int]:
+def resume(year: Year, pace: Pace, newest_events: Mapping[int, NewestEvent], now_us: int) -> tuple[Schedule, int]:
     """The schedule that the topic follows, and the number of the next event.
 
     An empty topic starts a schedule now. Raises DataLoss where the topic holds something else than
     this replay: other events, or the same at another pace.
     """
-    found = [_number(partition, each) for partition, each in standing.items()]
-    if not found:
+    numbers = [_number(partition, newest_event) for partition, newest_event in newest_events.items()]
+    if not numbers:
         return Schedule(year, pace, pace.base_us(now_us)), 0
-    newest, last = max(found, key=lambda pair: pair[0])
+    newest, last = max(numbers, key=lambda pair: pair[0])
     at_zero = Schedule(year, pace, 0)
     base_us = _scheduled(last) - at_zero.event(newest).event_us
     schedule = Schedule(year, pace, base_us)
-    for number, each in found:
+    for number, record in numbers:
         expected = schedule.event(number)
-        if each.value != expected.value or each.time_ms != expected.arrival_us // 1000:
+        if record.value != expected.value or record.time_ms != expected.arrival_us // 1000:
             raise DataLoss(
                 f"event {number} of the topic is not that of this replay",
                 expected="a topic that this replay wrote, with the same --speed, --share, --offset",
@@ -54,9 +54,9 @@ def resume(year: Year, pace: Pace, standing: Mapping[int, Standing], now_us: int
     return schedule, newest + 1
 
 
-def _number(partition: int, standing: Standing) -> tuple[int, Standing]:
+def _number(partition: int, newest: NewestEvent) -> tuple[int, NewestEvent]:
     try:
-        return int(json.loads(standing.value)["number"]), standing
+        return int(json.loads(newest.value)["number"]), newest
     except (ValueError, KeyError, TypeError) as error:
         raise DataLoss(
             f"partition {partition} ends with a record that no replay wrote",
@@ -65,8 +65,8 @@ def _number(partition: int, standing: Standing) -> tuple[int, Standing]:
         ) from error
 
 
-def _scheduled(standing: Standing) -> int:
-    return int(json.loads(standing.value)["scheduled"])
+def _scheduled(newest: NewestEvent) -> int:
+    return int(json.loads(newest.value)["scheduled"])
 
 
 def run(

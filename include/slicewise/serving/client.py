@@ -65,7 +65,7 @@ class Client:
 
         Raises BadRequest, UnknownName, NotReady, BeyondRetention, BehindToken, StoreUnavailable.
         """
-        refs, name = _asked(features)
+        refs, name = _named(features)
         request = checked(refs, name, _entities(entities), at, min_token, tokens=tokens)
         answer = self._connection.run(self._service.read(request))
         # a store that did not answer just now is not asked once more
@@ -74,7 +74,7 @@ class Client:
         return answer
 
     def leaderboard(self, name: str) -> Leaderboard:
-        """The board of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
+        """The leaderboard of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
         return self._connection.run(read_leaderboard(self._service, name))
 
     def _listen(self) -> None:
@@ -99,7 +99,7 @@ class Client:
         self.close()
 
 
-def _asked(features: Features) -> tuple[list[str] | None, str | None]:
+def _named(features: Features) -> tuple[list[str] | None, str | None]:
     return (None, features) if isinstance(features, str) else (list(features), None)
 
 

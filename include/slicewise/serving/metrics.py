@@ -83,9 +83,9 @@ class Metrics:
             "Times that the background listener broke; freshness is not current meanwhile",
             registry=self.registry,
         )
-        self.ledger_age = Gauge(
-            "slicewise_ledger_age_seconds",
-            "Time since this process last saw the ledger move",
+        self.committed_age = Gauge(
+            "slicewise_committed_age_seconds",
+            "Time since this process last saw the committed offsets move",
             ["source"],
             registry=self.registry,
         )
@@ -101,9 +101,9 @@ class Metrics:
             ["source"],
             registry=self.registry,
         )
-        self.tail_age = Gauge(
-            "slicewise_tail_age_seconds",
-            "Age, by its own time, of the latest event that an answer had from the tail",
+        self.realtime_age = Gauge(
+            "slicewise_realtime_age_seconds",
+            "Age, by its own time, of the latest event that an answer had from the pending events",
             ["source"],
             registry=self.registry,
         )
@@ -113,13 +113,13 @@ class Metrics:
             ["leaderboard"],
             registry=self.registry,
         )
-        self.known_bytes = Gauge(
-            "slicewise_known_bytes",
+        self.partial_cache_bytes = Gauge(
+            "slicewise_partial_cache_bytes",
             "About the bytes of combined compacted hours that are remembered",
             registry=self.registry,
         )
-        self.known_asked = Gauge(
-            "slicewise_known_asked",
+        self.partial_cache_asked = Gauge(
+            "slicewise_partial_cache_asked",
             "Reads of an entity's compacted hours since the start, by whether they were remembered",
             ["found"],
             registry=self.registry,

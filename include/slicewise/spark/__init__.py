@@ -1,4 +1,4 @@
-"""Everything that runs in a Spark driver or on its executors: fold, archive, compaction, backfill.
+"""Everything that runs in a Spark driver or on its executors: micro-batch lane, archive, compaction, backfill.
 
 Importing this package imports no pyspark; `conf` can be read from any environment.
 

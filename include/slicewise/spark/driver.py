@@ -1,6 +1,6 @@
 """The driver keeps one query per deployed source alive, and drains them when it is told to stop.
 
-What can be mended by planning again from the marks is (a new epoch at once, a lost store with
+What can be mended by planning again from the metadata is (a new deployment version at once, a lost store with
 growing pauses); lost data and a failure that returns without any progress end it, loudly.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
-from slicewise.errors import DataLoss, EpochSuperseded, NotReady, SettingsError, SlicewiseError, StoreUnavailable
+from slicewise.errors import DataLoss, DeploymentSuperseded, NotReady, SettingsError, SlicewiseError, StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.realtime import lives
@@ -35,7 +35,7 @@ from slicewise.stores.online.operations.pending import EndRealtime
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
-from slicewise.stores.recovery.schema_places import LEASE_S, record_places
+from slicewise.stores.recovery.schema_offsets import LEASE_S, record_schema_offsets
 
 TICK_S = 0.5
 _PAUSES_S = (0.1, 0.5, 1.0, 2.0, 5.0)
@@ -58,14 +58,16 @@ class Driver:
     """One process's streams. `run` returns the exit code."""
 
     part: ClassVar[str] = "stream"
-    """Its folder, its events and the names of its statuses."""
+    """Name of its folder, its events and its statuses."""
+    setting: ClassVar[str] = ""
+    """What its settings begin with, where that is not its part's name."""
 
     settings: Settings
     clock: Clock
     stop: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
     share: Share | None = None
-    """Of the processor, where this process shall give way while nobody waits for it."""
+    """Share of the processor, where this process shall give way while nobody waits for it."""
     _queries: dict[str, RunningQuery] = field(default_factory=dict)
     _statuses: dict[str, SourceStatus] = field(default_factory=dict)
     _bound: tuple[object, ...] | None = None
@@ -75,7 +77,7 @@ class Driver:
     _session: SparkSession | None = None
     _healer: Healing = field(init=False)
     _opening: tuple[Deployment, StoreMetadata, float] | None = None
-    """The deployment that runs, its marks, and since when, where a schema of it has no place yet."""
+    """The deployment that runs, its metadata, and since when, where a schema of it has no recorded offsets yet."""
 
     def __post_init__(self) -> None:
         self._healer = Healer(self.settings)
@@ -84,7 +86,7 @@ class Driver:
         self._obey_signals()
         forget_checkpoints(self.settings.state_dir, self.part)
         (self.settings.state_dir / self.part).mkdir(parents=True, exist_ok=True)
-        self._port = self.metrics.serve(getattr(self.settings, f"{self.part}_metrics"), self.part)
+        self._port = self.metrics.serve(getattr(self.settings, f"{self.setting or self.part}_metrics"), self.part)
         self._open()
         event(f"{self.part}_started", metrics_port=self._port)
         code = 0
@@ -97,7 +99,7 @@ class Driver:
                     store.close()
             except DataLoss as error:
                 warning(f"{self.part}_refused", error=str(error))
-                self._tell("refused", str(error))
+                self._put_state("refused", str(error))
                 code = 3
                 break
             except SlicewiseError as error:
@@ -122,51 +124,51 @@ class Driver:
             self._session.stop()
 
     def _attend(self, store: OnlineStore) -> None:
-        """Until told to stop: plans when the marks change, and looks after the queries."""
+        """Until told to stop: plans when the metadata changes, and looks after the queries."""
         while not self.stop.is_set():
-            marks = self._look(store)
-            bound = (marks.epoch, marks.units, marks.generation, self._tailed(marks))
+            metadata = self._look(store)
+            bound = (metadata.deployment_version, metadata.units, metadata.store_id, self._realtime_sources(metadata))
             if bound != self._bound or not all(q.active for q in self._queries.values()):
                 self._bound = None  # what fails half-way is planned again
-                self._plan(store, marks)
+                self._plan(store, metadata)
                 self._bound = bound
-            self._report(store, marks)
-            self._record_places(store)
+            self._report(store, metadata)
+            self._record_schema_offsets(store)
             self.stop.wait(TICK_S)
 
     def _look(self, store: OnlineStore) -> StoreMetadata:
-        """The marks; what they lack is brought back first."""
+        """The metadata; what it lacks is brought back first."""
         return self._healer.look(store)
 
-    def _record_places(self, store: OnlineStore) -> None:
-        """Records places of schemas that have none, once all who judged by earlier ones are gone; the next look plans with them."""
+    def _record_schema_offsets(self, store: OnlineStore) -> None:
+        """Records offsets of schemas that have none, once all who judged by earlier ones are gone; the next look plans with them."""
         if self._opening is None or time.monotonic() - self._opening[2] < LEASE_S:
             return
-        (deployment, marks, _), self._opening = self._opening, None
+        (deployment, metadata, _), self._opening = self._opening, None
         try:
             with KafkaLog(self.settings.kafka_bootstrap) as log:
-                record_places(store, log, deployment, marks)
-        except EpochSuperseded:
+                record_schema_offsets(store, log, deployment, metadata)
+        except DeploymentSuperseded:
             return  # who deployed meanwhile, or recorded them, is planned next
         event("schema_placed", sources=list(deployment.opening))
 
-    def _plan(self, store: OnlineStore, marks: StoreMetadata) -> None:
+    def _plan(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         ended = [query.error() for query in self._queries.values() if not query.active]
         self._drain("running")
         for error in ended:
-            if error is not None and not isinstance(error, EpochSuperseded):
+            if error is not None and not isinstance(error, DeploymentSuperseded):
                 raise error if isinstance(error, SlicewiseError) else _Ended.of(error)
-        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
+        manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
         if manifest is None:
             event("nothing_deployed")
             return
-        deployment, stands = Deployment.from_json(manifest), store.run(ReadMetadata())  # the ledger after the drain
-        opening = deployment.opening and stands.units == marks.units and self.part == Driver.part
-        self._opening = (deployment, stands, time.monotonic()) if opening else None
-        if self._healer.bridged(store, deployment, stands) is stands:  # else it is a newer deployment's turn
-            self._start(deployment, manifest, stands)
+        deployment, current = Deployment.from_json(manifest), store.run(ReadMetadata())  # the committed offsets after the drain
+        opening = deployment.opening and current.units == metadata.units and self.part == Driver.part
+        self._opening = (deployment, current, time.monotonic()) if opening else None
+        if self._healer.bridged(store, deployment, current) is current:  # else it is a newer deployment's turn
+            self._start(deployment, manifest, current)
 
-    def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:
+    def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:
         """A query for each source that has something to do."""
         assert self._session is not None
         log = KafkaLog(self.settings.kafka_bootstrap)
@@ -174,25 +176,25 @@ class Driver:
             if source.is_opening:
                 event("schema_opening", source=source.name)
                 continue
-            plan = plan_stream(deployment, source, marks, log, tail=self.settings.tail == "on")
+            plan = plan_stream(deployment, source, metadata, log, realtime=self.settings.realtime == "on")
             if not plan.units:
                 continue
             status = self._statuses.setdefault(source.name, SourceStatus(source.name, self.clock, self.metrics))
-            status.state, status.tail = "running", self.settings.tail
+            status.state, status.realtime = "running", self.settings.realtime
             self._queries[source.name] = SourceQuery(self._session, self.settings, plan, manifest, status)
-            event("query_started", source=source.name, epoch=plan.epoch, start=dict(plan.start))
+            event("query_started", source=source.name, deployment_version=plan.deployment_version, start=dict(plan.start))
 
-    def _tailed(self, marks: StoreMetadata) -> frozenset[str]:
-        """Sources whose folds remove what a tail wrote, beyond what the setting says."""
-        return frozenset() if self.settings.tail == "on" else frozenset(marks.tails)
+    def _realtime_sources(self, metadata: StoreMetadata) -> frozenset[str]:
+        """Sources whose micro-batches remove what the real-time lane wrote, beyond what the setting says."""
+        return frozenset() if self.settings.realtime == "on" else frozenset(metadata.realtime_starts)
 
-    def _report(self, store: OnlineStore, marks: StoreMetadata) -> None:
+    def _report(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         in_time = bool(self._queries)
         for name, query in self._queries.items():
             lag = query.lag()
             if isinstance(query, SourceQuery):
-                self._look_at_tail(store, marks, query)
-                self._statuses[name].lacking(self._healer.lost_of(query.plan.topic_id, marks))
+                self._look_at_realtime(store, metadata, query)
+                self._statuses[name].lacking(self._healer.lost_of(query.plan.topic_id, metadata))
                 in_time = in_time and query.in_time(sum(lag.values()))
             self._statuses[name].lagging(lag)
         self._give_way(in_time)
@@ -202,20 +204,20 @@ class Driver:
         for name, figures in self._figures().items():
             store.run(PutStatus(f"{self.part}:{name}", _text(figures)))
 
-    def _look_at_tail(self, store: OnlineStore, marks: StoreMetadata, query: SourceQuery) -> None:
-        """The fold takes its time while the tail lives; where it is off, the mark goes that one left in another life of
+    def _look_at_realtime(self, store: OnlineStore, metadata: StoreMetadata, query: SourceQuery) -> None:
+        """The micro-batch lane takes its time while the real-time lane lives; where it is off, the entry goes that one left in another server run of
         the store."""
         name = query.plan.source.name
-        if self.settings.tail == "on":
-            said = store.run(ReadStatus(f"tail:{name}"))
-            query.paced = lives(StreamStatus.parse(name, said) if said else None, self.clock.now_us())
-        elif name in marks.tails and store.run(EndRealtime(name)):
-            event("tail_ended", source=name)
+        if self.settings.realtime == "on":
+            tail_status = store.run(ReadStatus(f"tail:{name}"))
+            query.paced = lives(StreamStatus.parse(name, tail_status) if tail_status else None, self.clock.now_us())
+        elif name in metadata.realtime_starts and store.run(EndRealtime(name)):
+            event("realtime_ended", source=name)
 
     def _figures(self) -> Mapping[str, Mapping[str, Any]]:
         figures = {name: status.to_json() for name, status in self._statuses.items()}
         file = self.settings.state_dir / self.part / "heartbeat.json"
-        write_heartbeat(file, figures, self._port, self.settings.tail)
+        write_heartbeat(file, figures, self._port, self.settings.realtime)
         return figures
 
     def _pause(self, error: SlicewiseError) -> bool:
@@ -229,7 +231,7 @@ class Driver:
         self._figures()
         # a store that is away or empty may stay so for long: that is no fault of the stream
         if self._failures >= _ENDLESS and not isinstance(error, StoreUnavailable | NotReady):
-            self._tell("failed", str(error))
+            self._put_state("failed", str(error))
             return False
         self.stop.wait(pause)
         return True
@@ -250,9 +252,9 @@ class Driver:
             event("query_drained", source=name)
         self._queries.clear()
         if state != "running":
-            self._tell(state, None)
+            self._put_state(state, None)
 
-    def _tell(self, state: str, error: str | None) -> None:
+    def _put_state(self, state: str, error: str | None) -> None:
         """The last word; a store that is away cannot hear it, the heartbeat file does."""
         for status in self._statuses.values():
             if status.state == "running":
@@ -260,8 +262,8 @@ class Driver:
         figures = self._figures()
         try:
             store = open_store(self.settings.redis_url)
-            for name, each in figures.items():
-                store.run(PutStatus(f"{self.part}:{name}", _text(each)))
+            for name, figure in figures.items():
+                store.run(PutStatus(f"{self.part}:{name}", _text(figure)))
             store.close()
         except (StoreUnavailable, SettingsError) as away:
             warning("status_not_stored", error=away.what)

@@ -13,8 +13,8 @@ from slicewise.errors import BadRequest
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
-from slicewise.training.answering.ask import Asked, named, resolve
-from slicewise.training.answering.asking import asking, looked_through
+from slicewise.training.answering.unit_requests import UnitRequest, named, resolve
+from slicewise.training.answering.training_request import training_request, looked_through
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed
 from slicewise.training.archiving.pending import Need, need_of, pending
@@ -23,7 +23,7 @@ from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.windows.durations import parse_duration
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def _nobody(line: str) -> None:
@@ -40,7 +40,7 @@ def training_set(
     deployment: Deployment | None = None,
     settings: Settings | None = None,
     archive: bool = True,
-    progress: Say | None = None,
+    progress: Notify | None = None,
 ) -> DataSet:
     """The features' values for every row of the spine, as they were known.
 
@@ -58,7 +58,7 @@ def training_set(
     """
     settings = settings or Settings.load()
     return open_training_set(
-        settings, spine, features, knowledge, deployment, archive=archive, say=progress or to_stderr
+        settings, spine, features, knowledge, deployment, archive=archive, notify=progress or to_stderr
     )[1]
 
 
@@ -74,14 +74,14 @@ def snapshot(
     deployment: Deployment | None = None,
     settings: Settings | None = None,
     archive: bool = True,
-    progress: Say | None = None,
+    progress: Notify | None = None,
 ) -> DataSet:
     """The features of every entity that has events in some window, at each of the instants.
 
     Either `at`, or start, start + every, … before end; aware. Other arguments as of training_set.
     """
     settings, ats = settings or Settings.load(), snapshot_instants(at, start, end, every)
-    return open_snapshot(settings, features, ats, deployment, archive=archive, say=progress or to_stderr)[1]
+    return open_snapshot(settings, features, ats, deployment, archive=archive, notify=progress or to_stderr)[1]
 
 
 def open_training_set(
@@ -92,22 +92,22 @@ def open_training_set(
     deployment: Deployment | None = None,
     *,
     archive: bool,
-    say: Say,
-    step: Say = _nobody,
+    notify: Notify,
+    step: Notify = _nobody,
 ) -> tuple[Offline, DataSet]:
     """Builds what training_set gives, and the offline side that it came from.
 
-    Each step opens more than the one before, so that what is wrong is said by the first that can see it. say: is told
+    Each step opens more than the one before, so that what is wrong is said by the first that can see it. notify: is told
     what is archived; step: of each step.
     """
     given = looked_through(spine, features, knowledge)
-    question = asking(deployment or deployed(settings), given, features, knowledge)
+    question = training_request(deployment or deployed(settings), given, features, knowledge)
     rows = question.spine
     step(f"the spine has {len(rows):,} rows, `at` from {text_of(rows.at_us.min())} to {text_of(rows.at_us.max())}")
     step("opening the archive")
     offline = Offline.open(settings, question.deployment)
     if archive:
-        bring_archive(settings, offline, question.asked, need_of(question.asked, rows.at_us, question.tokens), say)
+        extend_archive(settings, offline, question.requested, need_of(question.requested, rows.at_us, question.tokens), notify)
     step(f"building {len(question.refs)} features")
     return offline, build_training_set(offline.deployment, offline.archive, rows, features, knowledge)
 
@@ -119,30 +119,30 @@ def open_snapshot(
     deployment: Deployment | None = None,
     *,
     archive: bool,
-    say: Say,
-    step: Say = _nobody,
+    notify: Notify,
+    step: Notify = _nobody,
 ) -> tuple[Offline, DataSet]:
     """Builds what snapshot gives, in the same way."""
     named(features)
     known = deployment or deployed(settings)
-    refs, asked = resolve(known, features)
+    refs, requested = resolve(known, features)
     step("opening the archive")
     offline = Offline.open(settings, known)
     if archive:
-        bring_archive(settings, offline, asked, need_of(asked, np.array(sorted(ats_us), np.int64), None), say)
+        extend_archive(settings, offline, requested, need_of(requested, np.array(sorted(ats_us), np.int64), None), notify)
     step(f"building {len(refs)} features")
     return offline, build_snapshot(known, offline.archive, features, ats_us)
 
 
-def bring_archive(settings: Settings, offline: Offline, asked: Sequence[Asked], need: Need, say: Say) -> None:
+def extend_archive(settings: Settings, offline: Offline, requested: Sequence[UnitRequest], need: Need, notify: Notify) -> None:
     """Archives what these features need and no archive holds yet; nothing where all is there.
 
     Raises BadRequest for instants in the future, NothingArchived, StoreUnavailable, ServerError, SettingsError.
     """
     archive = offline.archive
-    some = pending(offline.deployment, archive, archive, asked, need, offline.clock.now_us())
+    some = pending(offline.deployment, archive, archive, requested, need, offline.clock.now_us())
     if some:
-        archive_first(settings, some, archive, say)
+        archive_first(settings, some, archive, notify)
 
 
 def to_stderr(line: str) -> None:

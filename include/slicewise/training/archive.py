@@ -1,4 +1,4 @@
-"""Offline answers come from the archive alone, up to a stated seq, and never beyond what that covers."""
+"""Offline answers come from the archive alone, up to a stated archive version, and never beyond what that covers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class NothingArchived(DataLoss):
 class Archived:
     """Reach of the archive of a source.
 
-    seq: the newest archive seq. cover: per place the first offset that is not archived.
+    archive_version: the newest archive version. offset_vector: per partition the first offset that is not archived.
     until_us: when that archive was taken; what came before then is in it. snapshot_id: the table's.
     """
 
-    seq: int
-    cover: OffsetVector
+    archive_version: int
+    offset_vector: OffsetVector
     until_us: int
     snapshot_id: int
-    holes: tuple[AcceptedGap, ...] = ()
-    """Events that were lost before they were archived, up to seq."""
+    accepted_gaps: tuple[AcceptedGap, ...] = ()
+    """Events that were lost before they were archived, up to archive version."""
 
 
 class Archive(Protocol):
@@ -50,16 +50,16 @@ class Archive(Protocol):
         """
         ...
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
-        """Good events with time in [start_us, end_us) of archive seqs up to `seq`.
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:
+        """Good events with time in [start_us, end_us) of archive versions up to `archive_version`.
 
         Gives the columns, and event_time, kafka_time (int64 microseconds), topic_id, partition, offset. What
-        a seq holds never changes, so that the same seq gives the same events for ever.
+        an archive version holds never changes, so that the same archive version gives the same events for ever.
         """
         ...
 
-    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:
-        """Good events that the cover contains, of Kafka times at or after this one, of archive seqs up to `seq`.
+    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:
+        """Good events that the offset vector contains, of Kafka times at or after this one, of archive versions up to `archive_version`.
 
         Gives what `events` gives: the events by which one that comes again is known.
         """
@@ -81,15 +81,15 @@ def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[Token]) 
     """Refuse tokens that contain events that are not archived yet."""
     for row, token in enumerate(tokens):
         wanted = token.base
-        for cover in token.ahead.values():
-            wanted = wanted.join(cover)
-        behind = [place for place in wanted if archived.cover.get(place) < wanted.get(place)]
+        for offset_vector in token.compacted_beyond.values():
+            wanted = wanted.join(offset_vector)
+        behind = [topic_partition for topic_partition in wanted if archived.offset_vector.get(topic_partition) < wanted.get(topic_partition)]
         if behind:
             topic, partition = behind[0]
             raise BadRequest(
                 f"the token of row {row} reaches beyond the archive of {source!r}: it contains "
                 f"offsets up to {wanted.get(behind[0])} of partition {partition} (topic {topic}), "
-                f"archived are those below {archived.cover.get(behind[0])}",
+                f"archived are those below {archived.offset_vector.get(behind[0])}",
                 where="token",
                 expected=f"tokens of answers up to {text_of(archived.until_us)}",
                 next_step=ARCHIVE_NOW,

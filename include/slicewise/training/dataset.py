@@ -18,8 +18,8 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.token import Token
-from slicewise.training.answering.ask import Asked, answer_spine, entity_types, incomplete, questions_of, reach, resolve
-from slicewise.training.answering.asking import asking
+from slicewise.training.answering.unit_requests import UnitRequest, answer_spine, entity_types, incomplete, questions_of, reach, resolve
+from slicewise.training.answering.training_request import training_request
 from slicewise.training.answering.questions import refuse_questions
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
@@ -102,11 +102,11 @@ def build_training_set(
     archived: how far each source is read; None reads all that is archived now. mode: of bounds by event time;
     "row" is for a query's rows alone, which no manifest rebuilds.
     """
-    question = asking(deployment, spine, features, knowledge)
-    refs, asked, rows = question.refs, question.asked, question.spine
+    question = training_request(deployment, spine, features, knowledge)
+    refs, requested, rows = question.refs, question.requested, question.spine
     timely = knowledge == "event_time" and len(rows) > 0
-    reached = archived or reach(deployment, archive, asked, int(rows.at_us.max()) if timely else None)
-    finished = answer_spine(deployment, archive, reached, asked, rows, knowledge, mode)
+    reached = archived or reach(deployment, archive, requested, int(rows.at_us.max()) if timely else None)
+    finished = answer_spine(deployment, archive, reached, requested, rows, knowledge, mode)
     table = rows.table
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
@@ -116,11 +116,11 @@ def build_training_set(
         refs,
         deployment.to_json(),
         described(reached),
-        _units(asked),
+        _units(requested),
         spine=rows.digest(),
         rows=table.num_rows,
         errors=_errors(refs, finished),
-        incomplete=_lacking(asked, reached, rows.at_us, rows.tokens() if knowledge == "token" else None),
+        incomplete=_lacking(requested, reached, rows.at_us, rows.tokens() if knowledge == "token" else None),
     )
     return DataSet(table, manifest, rows)
 
@@ -137,11 +137,11 @@ def build_snapshot(
     Rows are ordered by instant, then by entity. Views must share one entity key; a global view's
     features stand in every row.
     """
-    refs, asked = resolve(deployment, features)
-    refuse_questions(questions_of(asked))
+    refs, requested = resolve(deployment, features)
+    refuse_questions(questions_of(requested))
     ats = tuple(sorted(set(ats_us)))
-    reached = archived or reach(deployment, archive, asked, ats[-1] if ats else None)
-    table, finished = answer_snapshot(deployment, archive, reached, asked, ats)
+    reached = archived or reach(deployment, archive, requested, ats[-1] if ats else None)
+    table, finished = answer_snapshot(deployment, archive, reached, requested, ats)
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
     manifest = Manifest(
@@ -150,11 +150,11 @@ def build_snapshot(
         refs,
         deployment.to_json(),
         described(reached),
-        _units(asked),
+        _units(requested),
         ats_us=ats,
         rows=table.num_rows,
         errors=_errors(refs, finished),
-        incomplete=_lacking(asked, reached, np.asarray(table[AT].cast(pa.int64()), np.int64), None),
+        incomplete=_lacking(requested, reached, np.asarray(table[AT].cast(pa.int64()), np.int64), None),
     )
     return DataSet(table, manifest)
 
@@ -169,8 +169,8 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
     if manifest.kind == "snapshot":
         again = build_snapshot(deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived())
     else:
-        _, asked = resolve(deployment, list(manifest.features))
-        rows = read_spine(spine, entity_types(asked), questions_of(asked))
+        _, requested = resolve(deployment, list(manifest.features))
+        rows = read_spine(spine, entity_types(requested), questions_of(requested))
         if rows.digest() != manifest.spine:
             raise BadRequest(
                 "the spine is not the one that the data set was built for",
@@ -186,11 +186,11 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
             manifest.knowledge,
             manifest.archived(),
         )
-    found = hashlib.sha256(parquet_bytes(again.table)).hexdigest()
-    if manifest.content and found != manifest.content:
+    digest = hashlib.sha256(parquet_bytes(again.table)).hexdigest()
+    if manifest.content and digest != manifest.content:
         same = manifest.pyarrow == pa.__version__
         raise DataLoss(
-            f"the data set is {found} now and was {manifest.content}",
+            f"the data set is {digest} now and was {manifest.content}",
             where=where,
             expected="the same bytes",
             next_step="see whether archived rows were deleted"
@@ -201,16 +201,16 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
 
 
 def _lacking(
-    asked: Sequence[Asked], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+    requested: Sequence[UnitRequest], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
 ) -> dict[str, int]:
-    found = incomplete(asked, archived, at_us, tokens)
+    found = incomplete(requested, archived, at_us, tokens)
     for ref, rows in found.items():
         log.warning("data_set_incomplete", feature=ref, rows=rows)
     return found
 
 
-def _units(asked: Sequence[Asked]) -> dict[str, str]:
-    return {each.unit.storage_fingerprint: each.unit.definition_fingerprint for each in asked}
+def _units(requested: Sequence[UnitRequest]) -> dict[str, str]:
+    return {each.unit.storage_fingerprint: each.unit.definition_fingerprint for each in requested}
 
 
 def _errors(refs: Sequence[str], finished: Mapping[str, Finished]) -> dict[str, int]:

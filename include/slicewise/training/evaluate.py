@@ -79,15 +79,15 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
 
 def evaluated(view: FeatureView, events: object, queries: object) -> tuple[pa.Table, Sequence[str]]:
     """The result of evaluate, and what functions of the user's own raised, for people."""
-    with listening() as heard:
+    with listening() as raised_counts:
         table = _evaluated(view, events, queries)
-    raised = _told(heard)
+    raised = _messages(raised_counts)
     notes = {**(table.schema.metadata or {}), RAISED: json.dumps(raised, ensure_ascii=False).encode()}
     return table.replace_schema_metadata(notes), raised
 
 
-def _told(heard: Counter[Raised]) -> list[str]:
-    return sorted(each.told(times) for each, times in heard.items())
+def _messages(raised: Counter[Raised]) -> list[str]:
+    return sorted(each.message(times) for each, times in raised.items())
 
 
 def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
@@ -101,8 +101,8 @@ def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
     deployment = plan(Project.of("evaluate", [view]))
     units = deployment.view(view.name)
     typed, refused = typed_events(deployment.source(units[0].source), events)
-    asked = question_types((unit, unit.features) for unit in units)
-    spine = read_spine(queries, dict(units[0].entity), asked, "queries")
+    questions = question_types((unit, unit.features) for unit in units)
+    spine = read_spine(queries, dict(units[0].entity), questions, "queries")
     modes = _modes(spine.table)
     finished: dict[str, Finished] = {}
     online = np.array([mode != "event_time" for mode in modes], np.bool_)
@@ -124,7 +124,7 @@ def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
                 beyond[column] = int(rows.sum())
                 some[column] = _without(some[column], rows & online)
         finished |= {f.column: answered(f, some[f.column], spine.table) for f in unit.features}
-    return _table(view, spine, (*dict(units[0].entity), *asked), finished, refusals, beyond)
+    return _table(view, spine, (*dict(units[0].entity), *questions), finished, refusals, beyond)
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ def _modes(table: pa.Table) -> list[Mode]:
 
 def _bounds(unit: StorageUnit, feature: PlannedFeature, modes: Sequence[Mode], spine: Spine) -> Bounds:
     start, end = np.zeros(len(spine), np.int64), np.zeros(len(spine), np.int64)
-    asked = np.array(modes, dtype=object)
+    wanted = np.array(modes, dtype=object)
     for mode in MODES:
-        rows: Ints = np.flatnonzero(asked == mode).astype(np.int64)
+        rows: Ints = np.flatnonzero(wanted == mode).astype(np.int64)
         if len(rows):
             start[rows], end[rows] = feature.window.bounds_columns(mode, spine.at_us[rows], unit.slice_us)
     return start, end

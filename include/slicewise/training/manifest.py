@@ -27,7 +27,7 @@ class Manifest:
     """Record of a question and of what it was answered from.
 
     kind: "training_set" or "snapshot". deployment: its canonical JSON. sources: name -> archive
-    seq, snapshot id, cover (hex) and the instant that the archive reached. ats_us: of a snapshot.
+    version, snapshot id, offset vector (hex) and the instant that the archive reached. ats_us: of a snapshot.
     errors: ref -> number of values that are null because of an error. incomplete: ref -> number of rows whose
     window may lack events that are lost for good. content: SHA-256 of the Parquet bytes, empty until they are written.
     """
@@ -97,13 +97,13 @@ class Manifest:
         """The reach of each source's read."""
         return {
             name: Archived(
-                each["seq"],
-                OffsetVector.unpack(bytes.fromhex(each["cover"])),
-                each["until_us"],
-                each["snapshot_id"],
-                from_json(each["holes"], "manifest") if "holes" in each else (),
+                source["seq"],
+                OffsetVector.unpack(bytes.fromhex(source["cover"])),
+                source["until_us"],
+                source["snapshot_id"],
+                from_json(source["holes"], "manifest") if "holes" in source else (),
             )
-            for name, each in self.sources.items()
+            for name, source in self.sources.items()
         }
 
 
@@ -111,13 +111,13 @@ def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:
     """The reach of each source's read, as a manifest keeps it."""
     return {
         name: {
-            "seq": each.seq,
-            "cover": each.cover.pack().hex(),
-            "until_us": each.until_us,
-            "snapshot_id": each.snapshot_id,
-            **({"holes": to_json(each.holes)} if each.holes else {}),
+            "seq": source.archive_version,
+            "cover": source.offset_vector.pack().hex(),
+            "until_us": source.until_us,
+            "snapshot_id": source.snapshot_id,
+            **({"holes": to_json(source.accepted_gaps)} if source.accepted_gaps else {}),
         }
-        for name, each in sorted(archived.items())
+        for name, source in sorted(archived.items())
     }
 
 

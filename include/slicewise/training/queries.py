@@ -49,16 +49,16 @@ class GivenArchive:
         """See Archive."""
         return archived
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:  # noqa: ARG002
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:  # noqa: ARG002
         """See Archive."""
         time = self.table["event_time"]
         within = pc.and_(pc.greater_equal(time, start_us), pc.less(time, end_us))
         return self._selected(self.table.filter(within), columns)
 
-    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:  # noqa: ARG002
+    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:  # noqa: ARG002
         """See Archive."""
-        places = zip(self.table["topic_id"].to_pylist(), self.table["partition"].to_pylist(), strict=True)
-        ends = np.array([cover.get(place) for place in places], np.int64)
+        topic_partitions = zip(self.table["topic_id"].to_pylist(), self.table["partition"].to_pylist(), strict=True)
+        ends = np.array([offset_vector.get(topic_partition) for topic_partition in topic_partitions], np.int64)
         below = pa.array(np.asarray(self.table["offset"].to_numpy()) < ends)
         since = pc.greater_equal(self.table[KAFKA_TIME], kafka_us)
         return self._selected(self.table.filter(pc.and_(below, since)), columns)
@@ -111,22 +111,22 @@ def query_rows(
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
     span = first, min(end, reached.until_us)
-    kept, _ = row_logic(unit, events_of(archive, source, unit, *span, reached.seq), span)
+    kept, _ = row_logic(unit, events_of(archive, source, unit, *span, reached.archive_version), span)
     known = {source.name: reached}
     if complete:
-        asked = _spine(_ends(unit, kept, periodic, begin, min(end, reached.until_us)))
-        return _rows(view, WINDOW_END, build_training_set(deployment, archive, asked, refs, "event_time", known))
-    asked = _spine(_each(unit, kept))
-    built = build_training_set(deployment, archive, asked, refs, "event_time", known, mode="row")
+        ends = _spine(_ends(unit, kept, periodic, begin, min(end, reached.until_us)))
+        return _rows(view, WINDOW_END, build_training_set(deployment, archive, ends, refs, "event_time", known))
+    ends = _spine(_per_event(unit, kept))
+    built = build_training_set(deployment, archive, ends, refs, "event_time", known, mode="row")
     return _rows(view, source.timestamp, built)
 
 
-def _spine(asked: pa.Table) -> Given:
+def _spine(ends: pa.Table) -> Given:
     """The rows as a spine that may be empty: a query without rows is no mistake of its reader's."""
-    return given_spine(asked)
+    return given_spine(ends)
 
 
-def _each(unit: StorageUnit, kept: pa.Table) -> pa.Table:
+def _per_event(unit: StorageUnit, kept: pa.Table) -> pa.Table:
     """A question per event, in the order of their times."""
     time = np.asarray(kept["event_time"].to_numpy(), np.int64)
     order = np.argsort(time, kind="stable")
@@ -148,14 +148,14 @@ def _ends(unit: StorageUnit, kept: pa.Table, windows: Sequence[Periodic], begin:
     for window in {(w.length_us, w.hop_us, w.offset_us): w for w in windows}.values():
         for step in range(1, -(-window.length_us // window.hop_us) + 1):
             ends = time // window.hop_us * window.hop_us + step * window.hop_us
-            asked = ends + window.offset_us
-            holds = (ends - window.length_us <= time) & (asked > begin) & (asked <= end)
-            pairs.append(np.unique(np.stack([asked[holds], number[holds]], axis=1), axis=0))
+            end_us = ends + window.offset_us
+            holds = (ends - window.length_us <= time) & (end_us > begin) & (end_us <= end)
+            pairs.append(np.unique(np.stack([end_us[holds], number[holds]], axis=1), axis=0))
             count += len(pairs[-1])
             _refuse_many(count)
-    found = np.unique(np.concatenate(pairs), axis=0)
-    entity = known.values.take(pa.array(found[:, 1])) if names else pa.table({})
-    at = as_timestamps(found[:, 0])
+    rows = np.unique(np.concatenate(pairs), axis=0)
+    entity = known.values.take(pa.array(rows[:, 1])) if names else pa.table({})
+    at = as_timestamps(rows[:, 0])
     return entity.append_column(AT, at) if names else pa.table({AT: at})
 
 

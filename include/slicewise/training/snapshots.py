@@ -11,7 +11,7 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import arrow_type
-from slicewise.training.answering.ask import Asked, entity_types, read_unit
+from slicewise.training.answering.unit_requests import UnitRequest, entity_types, read_unit
 from slicewise.training.answering.entities import Entities, entities_of
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.answering.sessions import settled
@@ -41,11 +41,11 @@ def answer_snapshot(
     deployment: Deployment,
     archive: Archive,
     archived: Mapping[str, Archived],
-    asked: Sequence[Asked],
+    requested: Sequence[UnitRequest],
     ats_us: tuple[int, ...],
 ) -> tuple[pa.Table, dict[str, Finished]]:
     """Entity columns and `at` of every row, and the finished values by ref."""
-    names = _one_key(asked)
+    names = _one_key(requested)
     ats = np.array(ats_us, np.int64)
     if not len(ats):
         raise BadRequest(
@@ -54,26 +54,26 @@ def answer_snapshot(
             expected="at, or start, end and every",
             next_step="widen the span, or shorten every=",
         )
-    views: list[tuple[Asked, UnitEvents]] = []
-    for each in asked:
+    views: list[tuple[UnitRequest, UnitEvents]] = []
+    for each in requested:
         refuse_beyond(each.unit.source, archived[each.unit.source], int(ats.max()))
-        seq = archived[each.unit.source].seq
-        views.append((each, read_unit(deployment, archive, each.unit, _bounds(each, ats), seq, None)))
-    entities = _all(names, views, entity_types(asked))
+        archive_version = archived[each.unit.source].archive_version
+        views.append((each, read_unit(deployment, archive, each.unit, _bounds(each, ats), archive_version, None)))
+    entities = _all(names, views, entity_types(requested))
     entity, at = _present(entities, views, ats)
     values = entities.values.take(pa.array(entity)) if names else pa.table({})
     table = values.append_column(AT, as_timestamps(at)) if names else pa.table({AT: as_timestamps(at)})
     finished: dict[str, Finished] = {}
-    for each, events in views:
+    for part, events in views:
         numbers = events.entities.numbers(table)
-        question = Question(numbers, settled(events, each.features, numbers, _bounds(each, at)))
-        some = answer(events, each.features, question)
-        finished |= {each.ref(feature): some[feature.column] for feature in each.features}
+        question = Question(numbers, settled(events, part.features, numbers, _bounds(part, at)))
+        some = answer(events, part.features, question)
+        finished |= {part.ref(feature): some[feature.column] for feature in part.features}
     return table, finished
 
 
-def _one_key(asked: Sequence[Asked]) -> tuple[str, ...]:
-    keys = {tuple(name for name, _ in each.unit.entity) for each in asked} - {()}
+def _one_key(requested: Sequence[UnitRequest]) -> tuple[str, ...]:
+    keys = {tuple(name for name, _ in each.unit.entity) for each in requested} - {()}
     if len(keys) > 1:
         raise BadRequest(
             f"views of different entities: {', '.join(sorted(' + '.join(key) for key in keys))}",
@@ -84,12 +84,12 @@ def _one_key(asked: Sequence[Asked]) -> tuple[str, ...]:
     return keys.pop() if keys else ()
 
 
-def _bounds(asked: Asked, at_us: Ints) -> dict[str, Bounds]:
-    slice_us = asked.unit.slice_us
-    return {feature.column: feature.window.bounds_columns("event_time", at_us, slice_us) for feature in asked.features}
+def _bounds(request: UnitRequest, at_us: Ints) -> dict[str, Bounds]:
+    slice_us = request.unit.slice_us
+    return {feature.column: feature.window.bounds_columns("event_time", at_us, slice_us) for feature in request.features}
 
 
-def _all(names: tuple[str, ...], views: Sequence[tuple[Asked, UnitEvents]], types: Mapping[str, str]) -> Entities:
+def _all(names: tuple[str, ...], views: Sequence[tuple[UnitRequest, UnitEvents]], types: Mapping[str, str]) -> Entities:
     """The entities of all views, in the order of their values, so that rows have one order."""
     if not names:
         return Entities((), pa.table({}))
@@ -99,7 +99,7 @@ def _all(names: tuple[str, ...], views: Sequence[tuple[Asked, UnitEvents]], type
     return Entities(names, distinct.sort_by([(name, "ascending") for name in names]))
 
 
-def _present(entities: Entities, views: Sequence[tuple[Asked, UnitEvents]], ats: Ints) -> tuple[Ints, Ints]:
+def _present(entities: Entities, views: Sequence[tuple[UnitRequest, UnitEvents]], ats: Ints) -> tuple[Ints, Ints]:
     """(entity number, instant) of every row, ordered by instant and entity."""
     # Beside views with entities, a global view has none of its own.
     own = [view for view in views if bool(view[1].entities.columns) == bool(entities.columns)]
@@ -108,13 +108,13 @@ def _present(entities: Entities, views: Sequence[tuple[Asked, UnitEvents]], ats:
     entity, at = [], []
     rows = 0
     for instant in ats:
-        found = np.zeros(len(entities), np.bool_)
-        for (each, events), number in zip(own, numbers, strict=True):
-            asked = _bounds(each, np.full(len(entities), instant, np.int64))
-            for start, end in settled(events, each.features, number, asked).values():
+        present = np.zeros(len(entities), np.bool_)
+        for (part, events), number in zip(own, numbers, strict=True):
+            bounds = _bounds(part, np.full(len(entities), instant, np.int64))
+            for start, end in settled(events, part.features, number, bounds).values():
                 first, beyond = events.source.between(number, start, end)
-                found |= first < beyond
-        entity.append(np.flatnonzero(found).astype(np.int64))
+                present |= first < beyond
+        entity.append(np.flatnonzero(present).astype(np.int64))
         at.append(np.full(len(entity[-1]), instant, np.int64))
         rows += len(entity[-1])
         if rows > MAX_ROWS:

@@ -12,7 +12,7 @@ from slicewise.windows.tumbling import Tumbling
 from slicewise.windows.window import Window
 
 KINDS: tuple[type[Window], ...] = (Sliding, Tumbling, Hopping, Session, ExactRange, Rows, Lifetime)
-"""Each window that there is."""
+"""Kinds of windows that there are."""
 
 
 def as_window(window: str | Window) -> Window:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slicewise.windows.bounds import Mode, Smaller, ceil, floor, levels_from, present
-from slicewise.windows.segments import PENTAD_US
+from slicewise.windows.segments import FIVE_DAYS_US
 from slicewise.windows.window import Window, Wrong
 
 
@@ -32,7 +32,7 @@ class Periodic(Window):
 
     @property
     def reads_five_days(self) -> bool:
-        return self.length_us >= 2 * PENTAD_US
+        return self.length_us >= 2 * FIVE_DAYS_US
 
     @property
     def ends_complete(self) -> bool:

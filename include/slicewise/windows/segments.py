@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from slicewise.windows.bounds import ceil, floor
 from slicewise.windows.durations import DAY_US, HOUR_US
 
-PENTAD_DAYS = 5
-PENTAD_US = PENTAD_DAYS * DAY_US
+FIVE_DAYS = 5
+FIVE_DAYS_US = FIVE_DAYS * DAY_US
 """Five days, aligned to the epoch: wherever a month begins, it holds about as many whole ones as days beside them."""
 
 
@@ -44,10 +44,10 @@ def slice_segments(start_us: int, end_us: int, slice_us: int) -> Segments:
 
 def whole_five_days(days: range) -> tuple[range, tuple[int, ...]]:
     """Numbers of the five days that lie whole among consecutive days, and the days outside of them."""
-    first, end = -(-days.start // PENTAD_DAYS), days.stop // PENTAD_DAYS
+    first, end = -(-days.start // FIVE_DAYS), days.stop // FIVE_DAYS
     if first >= end:
         return range(0), tuple(days)
-    return range(first, end), (*range(days.start, first * PENTAD_DAYS), *range(end * PENTAD_DAYS, days.stop))
+    return range(first, end), (*range(days.start, first * FIVE_DAYS), *range(end * FIVE_DAYS, days.stop))
 
 
 def segments(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> Segments:

@@ -38,10 +38,10 @@ def open_sessions(key: Int64, first: Int64, last: Int64, end_us: Int64, gap_us: 
     ends = np.append(np.flatnonzero(begins)[1:], len(key)) - 1  # the last span of each key
     owner = np.cumsum(begins) - 1
     is_open = end_us[order][ends] - latest[ends] < gap_us[order][ends]
-    held = (chain == chain[ends][owner]) & is_open[owner]
-    found, begun = np.empty(len(key), np.bool_), np.empty(len(key), np.int64)
-    found[order], begun[order] = held, first[heads][chain]
-    return found, begun
+    in_latest = (chain == chain[ends][owner]) & is_open[owner]
+    belongs, begun = np.empty(len(key), np.bool_), np.empty(len(key), np.int64)
+    belongs[order], begun[order] = in_latest, first[heads][chain]
+    return belongs, begun
 
 
 def _latest_so_far(begins: Flags, last: Int64) -> Int64:

@@ -10,7 +10,7 @@ from slicewise.windows.window import Window
 
 SLICES: tuple[int, ...] = tuple(int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600))
 """Slices that the planner chooses from, ascending."""
-MAX_FOLD = 60
+MAX_RATIO = 60
 """Windows whose own slices differ by more than this are stored in different units."""
 LIFETIME_GRAIN_US = 10 * MINUTE_US
 """The upper bound of ten slices where no window has a length."""

@@ -8,7 +8,7 @@ from typing import Any
 from slicewise.calls import checked_call
 from slicewise.windows.bounds import Mode, Smaller, floor, levels_from, present
 from slicewise.windows.durations import format_duration, parse_duration
-from slicewise.windows.segments import PENTAD_US
+from slicewise.windows.segments import FIVE_DAYS_US
 from slicewise.windows.window import Window, Wrong
 
 MAX_STEPS = 1_500
@@ -34,7 +34,7 @@ class Sliding(Window):
 
     @property
     def reads_five_days(self) -> bool:
-        return self.length_us >= 2 * PENTAD_US
+        return self.length_us >= 2 * FIVE_DAYS_US
 
     @property
     def ends_complete(self) -> bool:

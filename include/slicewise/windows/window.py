@@ -57,9 +57,9 @@ class Window(metaclass=_ByKind):
 
     kind: ClassVar[Kind]
     by_events: ClassVar[bool] = False
-    """Whether it is answered from events, one by one, instead of from slices."""
+    """Tells whether it is answered from events, one by one, instead of from slices."""
     unbounded: ClassVar[bool] = False
-    """Whether it holds all events up to its end, as UNBOUNDED PRECEDING."""
+    """Tells whether it holds all events up to its end, as UNBOUNDED PRECEDING."""
 
     if TYPE_CHECKING:
         # Each class answers these.

@@ -28,12 +28,12 @@ def test_the_index_is_current(index: ModuleType) -> None:
 
 
 def test_a_number_is_given_once(index: ModuleType) -> None:
-    numbers = [each.number for each in index.records()]
+    numbers = [record.number for record in index.records()]
     assert len(numbers) == len(set(numbers))
 
 
 def test_a_successor_is_a_later_record_of_the_folder(index: ModuleType) -> None:
-    there = {each.number: each.file for each in index.records()}
+    there = {record.number: record.file for record in index.records()}
     for record in index.records():
         for number, file in record.superseded_by:
             assert (record.number < number, there.get(number)) == (True, file), record
@@ -41,14 +41,14 @@ def test_a_successor_is_a_later_record_of_the_folder(index: ModuleType) -> None:
 
 def test_the_index_links_to_every_record(index: ModuleType) -> None:
     text = index.PAGE.read_text(encoding="utf-8")
-    assert [each.file for each in index.records() if f"]({each.file})" not in text] == []
+    assert [record.file for record in index.records() if f"]({record.file})" not in text] == []
 
 
 def test_a_record_says_what_took_its_place(index: ModuleType) -> None:
     text = "# 7. One claim\n\nStatus: partly superseded by [0009](0009-a.md), [0012](0012-b.md)\n\n## Context\n"
-    found = index.parse("0007-one.md", text)
-    assert (found.claim, found.status) == ("One claim", "partly superseded")
-    assert found.superseded_by == ((9, "0009-a.md"), (12, "0012-b.md"))
+    result = index.parse("0007-one.md", text)
+    assert (result.claim, result.status) == ("One claim", "partly superseded")
+    assert result.superseded_by == ((9, "0009-a.md"), (12, "0012-b.md"))
 
 
 @pytest.mark.parametrize(

@@ -33,33 +33,33 @@ class Row:
 
 def rows() -> list[Row]:
     table = [line for line in SHORT.splitlines() if line.startswith("|")][2:]
-    found = []
+    results = []
     for line in table:
         cells = ROW.fullmatch(line)
         assert cells, line
         raw = RAW.fullmatch(cells["raw"])
         assert raw, line
-        found.append(Row(*(cells[name].strip() for name in ("what", "figure", "aim", "beside")), *raw.groups()))
-    return found
+        results.append(Row(*(cells[name].strip() for name in ("what", "figure", "aim", "beside")), *raw.groups()))
+    return results
 
 
 def block(page: str, command: str) -> list[str]:
     """The lines that the command wrote in the page."""
     text = (DOCS / page).read_text(encoding="utf-8")
     begin = re.escape(f"<!-- begin: written by `{command}") + r"(?: [^`]*)?` -->\n```\n(.*?)\n```\n<!-- end -->"
-    found = re.findall(begin, text, re.DOTALL)
-    assert len(found) == 1, (page, command)
-    return str(found[0]).splitlines()
+    result = re.findall(begin, text, re.DOTALL)
+    assert len(result) == 1, (page, command)
+    return str(result[0]).splitlines()
 
 
 def sections(lines: list[str]) -> list[tuple[str, str]]:
     """Lines of figures, with the heads of their tables."""
-    head, found = "", []
+    head, result = "", []
     for line in lines:
         if line and not line.startswith(" "):
             head = line
-        found.append((head, line))
-    return found
+        result.append((head, line))
+    return result
 
 
 def test_the_page_is_read_in_a_minute() -> None:
@@ -92,9 +92,9 @@ def test_every_raw_run_is_named() -> None:
         for page in (DOCS / "benchmarks").glob("*.md")
         for command in re.findall(r"<!-- begin: written by `(make [\w-]+)", page.read_text(encoding="utf-8"))
     }
-    told = {(row.page, row.command) for row in rows()}
-    assert told <= written
-    assert written - told <= {("benchmarks/aggregates.md", "make bench-reader")}
+    named = {(row.page, row.command) for row in rows()}
+    assert named <= written
+    assert written - named <= {("benchmarks/aggregates.md", "make bench-reader")}
 
 
 def test_a_command_is_told_to_write_into_the_page_that_has_its_marks() -> None:

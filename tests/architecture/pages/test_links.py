@@ -23,10 +23,10 @@ SELF = Path(__file__).resolve()
 
 def texts() -> list[Path]:
     """All of the repository's text files, by name."""
-    found = [path for path in ROOT.iterdir() if path.is_file()]
+    paths = [path for path in ROOT.iterdir() if path.is_file()]
     for top in TOPS:
-        found += (path for path in (ROOT / top).rglob("*") if path.is_file())
-    kept = (path for path in found if path.suffix in TEXTS and not {"node_modules", "__pycache__"} & set(path.parts))
+        paths += (path for path in (ROOT / top).rglob("*") if path.is_file())
+    kept = (path for path in paths if path.suffix in TEXTS and not {"node_modules", "__pycache__"} & set(path.parts))
     return sorted(path for path in kept if path != SELF and not path.name.startswith("."))
 
 
@@ -72,8 +72,8 @@ def test_every_cited_page_and_record_is_there() -> None:
 
 
 def test_nothing_cites_a_page_that_is_not_in_the_repository() -> None:
-    found = {str(path.relative_to(ROOT)): UNPUBLISHED.findall(path.read_text(encoding="utf-8")) for path in texts()}
-    assert {name: words for name, words in found.items() if words} == {}
+    results = {str(path.relative_to(ROOT)): UNPUBLISHED.findall(path.read_text(encoding="utf-8")) for path in texts()}
+    assert {name: words for name, words in results.items() if words} == {}
 
 
 def prose() -> list[Path]:

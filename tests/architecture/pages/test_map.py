@@ -15,7 +15,7 @@ TREE, TABLE = (text for language, text in BLOCKS if not language)
 def test_every_path_that_the_map_names_exists() -> None:
     named = set(re.findall(r"`([\w./-]+\.(?:py|java|lua|md))`", PAGE))
     assert len(named) > 20
-    assert not sorted(each for each in named if not (PACKAGE / each).exists() and not (ROOT / each).exists())
+    assert not sorted(name for name in named if not (PACKAGE / name).exists() and not (ROOT / name).exists())
 
 
 def test_every_room_stands_on_the_map() -> None:

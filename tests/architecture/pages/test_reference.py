@@ -42,8 +42,8 @@ def test_every_aggregate_has_a_maker(reference: ModuleType) -> None:
 @pytest.mark.parametrize("name", sorted(surfaces.PAGES))
 def test_a_page_of_settings_metrics_http_or_commands_is_current(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    held = (surfaces.FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    assert held == surfaces.PAGES[name](), "python docs/surfaces.py writes it anew"
+    stored = (surfaces.FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    assert stored == surfaces.PAGES[name](), "python docs/surfaces.py writes it anew"
 
 
 def test_every_setting_is_explained_or_named_by_itself() -> None:

@@ -20,13 +20,13 @@ def test_the_page_is_current(index: int, capsys: pytest.CaptureFixture[str], mon
     monkeypatch.chdir(ROOT)
     kind, command, text = SHOWN[index]
     assert main(shlex.split(command)[1:]) == (kind == "error")
-    said = capsys.readouterr()
-    wanted = told(text)
+    captured = capsys.readouterr()
+    wanted = without_tables(text)
     assert wanted, f"nothing is told: python docs/render.py docs/guides/schemas.md  ({command})"
-    assert told(said.err if kind == "error" else said.out) == wanted, f"make it anew: python docs/render.py ({command})"
+    assert without_tables(captured.err if kind == "error" else captured.out) == wanted, f"make it anew: python docs/render.py ({command})"
 
 
-def told(text: str) -> list[str]:
+def without_tables(text: str) -> list[str]:
     """Without the tables."""
     return [line.strip() for line in text.splitlines() if ": " in line]
 

@@ -24,8 +24,8 @@ def test_every_command_of_the_tutorial_exists() -> None:
     named = set(re.findall(r"slicewise ([a-z]+)", typed))
     assert {"init", "check", "up", "apply", "env", "dataset"} <= named
     assert named <= set(command_names())
-    told = set(re.findall(r"`slicewise ([a-z]+)", PAGE))
-    assert told <= set(command_names())
+    mentioned = set(re.findall(r"`slicewise ([a-z]+)", PAGE))
+    assert mentioned <= set(command_names())
 
 
 def test_the_producer_has_ten_lines_and_all_files_compile() -> None:

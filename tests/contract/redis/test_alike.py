@@ -20,57 +20,57 @@ from slicewise.stores.online.operations.publish_hour import PublishHour
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Backend, new_unit
-from tests.contract.test_fold import hot
-from tests.contract.test_tail import BOUND, RANGE, expiry, fields
+from tests.contract.test_apply_batch import hot
+from tests.contract.test_pending import BOUND, RANGE, expiry, fields
 from tests.support.stores.stored import (
     Event,
     StoreDeployment,
-    cover,
-    fold_batch,
+    offset_vector,
+    micro_batch,
     hour_entry,
     list_batch,
     list_unit,
     read_list,
-    tail_batch,
+    pending_batch,
 )
 
 
 def play(store: Store, seed: int) -> list[object]:
-    """A random history of folds, tails, swaps and list writes: every outcome, and what stands after each."""
+    """A random history of micro-batches, pending events, published hours and list writes: every outcome, and what stands after each."""
     rng = random.Random(seed)
     unit, lists = new_unit(slice_us=HOUR_US // 2), list_unit(RANGE, "00000000000000e9", "exact")
     unit = replace(unit, storage_fingerprint="00000000000000a9")
     store.run(Initialise())
-    store.run(Deploy(StoreDeployment(f"seed {seed}", (unit, lists)), store.run(ReadMetadata()).epoch, {}))
+    store.run(Deploy(StoreDeployment(f"seed {seed}", (unit, lists)), store.run(ReadMetadata()).deployment_version, {}))
     hour = store.run(ReadTime()) // HOUR_US - 3
     log = [
         Event(rng.randrange(2), (hour - rng.choice((0, 0, 1, 50))) * HOUR_US + rng.randrange(HOUR_US), 0, o)
         for o in range(60)
     ]
-    told: list[object] = []
+    results: list[object] = []
     for _ in range(25):
         begin = rng.randrange(50)
         some, bound = log[begin : begin + rng.randint(1, 12)], rng.choice((3, 8, BOUND))
         room = codec.Room(rng.choice((1, 3, 64)), rng.choice((60, 150, 4096)))
         act = rng.randrange(6)
         if act < 2:
-            told.append(store.run(WritePending(tail_batch(unit, some), bound, room)))
+            results.append(store.run(WritePending(pending_batch(unit, some), bound, room)))
         elif act == 2:
-            told.append(store.run(ApplyBatch(replace(fold_batch(unit, log[: begin + 5]), tail=rng.random() < 0.5))))
+            results.append(store.run(ApplyBatch(replace(micro_batch(unit, log[: begin + 5]), realtime=rng.random() < 0.5))))
         elif act == 3:
-            told.append(store.run(WritePending(tail_batch(lists, some), bound)))
+            results.append(store.run(WritePending(pending_batch(lists, some), bound)))
         elif act == 4:
-            told.append(store.run(AddToList(list_batch(lists, log[: begin + 5]))))
+            results.append(store.run(AddToList(list_batch(lists, log[: begin + 5]))))
         else:
-            mine = [e for e in log[:begin] if e.entity == 1 and e.time_us // HOUR_US == hour]
-            if mine:
-                told.append(store.run(PublishHour(unit, hour, 0, cover(), [hour_entry(unit, 1, 0, mine)])))
+            own = [e for e in log[:begin] if e.entity == 1 and e.time_us // HOUR_US == hour]
+            if own:
+                results.append(store.run(PublishHour(unit, hour, 0, offset_vector(), [hour_entry(unit, 1, 0, own)])))
         for entity in range(2):
             reply = hot(store, unit, entity)
-            told.append((sorted(fields(reply).items()), expiry(store, unit, entity)))
-            found = read_list(store, lists, entity)[1]
-            told.append((sorted(fields(found).items()), found.days))
-    return told
+            results.append((sorted(fields(reply).items()), expiry(store, unit, entity)))
+            result = read_list(store, lists, entity)[1]
+            results.append((sorted(fields(result).items()), result.days))
+    return results
 
 
 @given(seed=st.integers(0, 2**32))

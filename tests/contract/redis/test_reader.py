@@ -24,8 +24,8 @@ def test_a_reader_that_is_not_answered_in_time_tells_all_who_wait_and_is_dead(ow
         with redis.Redis.from_url(own_redis.operator_url) as operator:
             operator.client_pause(60_000)
             begin = time.monotonic()
-            found = await asyncio.gather(*[reader.run(Read([])) for _ in range(3)], return_exceptions=True)
-        assert all(isinstance(error, StoreUnavailable) and "no answer within 0.3 s" in error.what for error in found)
+            result = await asyncio.gather(*[reader.run(Read([])) for _ in range(3)], return_exceptions=True)
+        assert all(isinstance(error, StoreUnavailable) and "no answer within 0.3 s" in error.what for error in result)
         assert 0.25 < time.monotonic() - begin < 20
         assert reader.closed
 

@@ -21,14 +21,14 @@ from slicewise.stores.log.topics import KafkaLog
 from tests.drills.faults.compactions import Compaction, late
 from tests.drills.judging.watch import questions
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import FOLD, PROJECT, TAIL, TOPIC, Scene
+from tests.drills.stage.scene import MICROBATCH, PROJECT, REALTIME, TOPIC, Scene
 
 CHANGES: Mapping[str, str] = {
     'sw.Feature("spread", sw.variance("amount")': 'sw.Feature("spread", sw.stddev("amount")',
     "q=[0.1, 0.5, 0.9]": "q=[0.25, 0.75]",
     'windows=["30s", "5m", sw.tumbling("10s")]': 'windows=["30s", "2m", "5m", sw.tumbling("10s")]',
 }
-"""Of features under the names that they have, over what is stored; and a window more."""
+"""Changes of features under the names that they have, over what is stored; and a window more."""
 NEW_VIEW = """
 
 lately_by_shop = sw.FeatureView(
@@ -43,7 +43,7 @@ lately_by_shop = sw.FeatureView(
     ],
 )
 """
-_ASKED = 3
+_ENTITIES = 3
 """Entities that each question is asked about at once after a change."""
 
 
@@ -62,27 +62,27 @@ def changed_project(folder: Path) -> Path:
 def define(scene: Scene, project: Path) -> None:
     """Deploys as a person does. Until it has returned, either definition may answer; afterwards only the new one."""
     before, after = scene.deployment, plan(load_project(project / "features.py"))
-    scene.watch.asks([each for each in questions(before) if set(each.refs) <= refs(after)])
+    scene.watch.set_questions([question for question in questions(before) if set(question.refs) <= refs(after)])
     scene.watch.defined(before, after)
     scene.platform.given["SLICEWISE_PROJECT"] = str(project)
     apply(scene)
     with deploy.connected(scene.platform.settings) as store:
-        scene.deployment = deploy.require_units(deploy.standing(store))
-    standing = {unit.definition_fingerprint for unit in scene.deployment.units}
-    assert standing == {unit.definition_fingerprint for unit in after.units}, "another deployment stands"
+        scene.deployment = deploy.require_units(deploy.current(store))
+    definitions = {unit.definition_fingerprint for unit in scene.deployment.units}
+    assert definitions == {unit.definition_fingerprint for unit in after.units}, "another deployment stands"
     scene.deployments.append(scene.deployment)
     scene.watch.defined(scene.deployment)
-    scene.watch.asks(questions(scene.deployment))
+    scene.watch.set_questions(questions(scene.deployment))
 
 
 def apply(scene: Scene) -> None:
     """Applies, and builds what is new here: these platforms have no Airflow, of which `slicewise apply` would ask it."""
     done = scene.platform.cli("apply", "--no-wait", "--remove", check=False)
-    assert "deployed: epoch" in done.stdout, f"nothing was deployed\n{done.stdout}\n{done.stderr}"
+    assert "deployed: version" in done.stdout, f"nothing was deployed\n{done.stdout}\n{done.stderr}"
     print(done.stdout, flush=True)
     with deploy.connected(scene.platform.settings) as store:
-        found = deploy.standing(store)
-        left = deploy.building(deploy.require_units(found), found.marks)
+        current = deploy.current(store)
+        left = deploy.building(deploy.require_units(current), current.metadata)
     assert done.returncode == 0 or left, f"nothing is left to build\n{done.stdout}\n{done.stderr}"
 
 
@@ -100,21 +100,21 @@ def redefined(run: Run) -> None:
     run.some(0, 2)
     scene.platform.cli("rebuild", "--here")
     run.whole(begun)
-    ask_all(run)
+    request_all(run)
     run.some(4, 8)
     begun = time.monotonic()
     define(scene, PROJECT)
     run.whole(begun)
-    ask_all(run)
+    request_all(run)
 
 
-def ask_all(run: Run) -> None:
+def request_all(run: Run) -> None:
     """Nothing is refused of what stands."""
     watch = run.scene.watch
     for question in watch.questions:
-        for _ in range(_ASKED):
+        for _ in range(_ENTITIES):
             key = question.key(run.rng)
-            assert watch.ask(question, key) is not None, f"{question.unit.view} {key} is refused"
+            assert watch.request(question, key) is not None, f"{question.unit.view} {key} is refused"
 
 
 def topic_made_anew(run: Run) -> None:
@@ -124,7 +124,7 @@ def topic_made_anew(run: Run) -> None:
     run.some(1, 3)
     scene.feed.pause()
     scene.await_applied()
-    scene.await_folded()
+    scene.await_none_pending()
     scene.keep_records()
     ends = _ends(scene)
     begun = time.monotonic()
@@ -135,14 +135,14 @@ def topic_made_anew(run: Run) -> None:
         log.create(TOPIC, len(ends))
     scene.feed.resume()
     scene.feed.burst(2 * sum(ends.values()))
-    run.noticed(begun, lambda: not scene.runs(FOLD))
-    scene.start(FOLD)  # as `ingest_stream` does, which looks again
-    scene.wait(lambda: f"{FOLD} runs" if scene.runs(FOLD) else None, "the fold to refuse another topic")
-    said = StateFolder(scene.settings[FOLD].state_dir).log_tail(FOLD)
-    assert "made anew" in said, said
+    run.noticed(begun, lambda: not scene.runs(MICROBATCH))
+    scene.start(MICROBATCH)  # as `ingest_stream` does, which looks again
+    scene.wait(lambda: f"{MICROBATCH} runs" if scene.runs(MICROBATCH) else None, "the micro-batch lane to refuse another topic")
+    output = StateFolder(scene.settings[MICROBATCH].state_dir).last_lines(MICROBATCH)
+    assert "made anew" in output, output
     run.some(1, 2)
     apply(scene)
-    for name in (FOLD, TAIL):
+    for name in (MICROBATCH, REALTIME):
         scene.start(name)
     run.whole(begun)
 
@@ -174,10 +174,10 @@ def retention_passed(run: Run) -> None:
     job = Compaction.of(scene)
     assert job.over() is None, "an archive went on beyond what was lost"
     run.detect_s.append(time.monotonic() - begun)
-    told = job.said.read_text(encoding="utf-8")
-    assert "were archived" in told, told[-2_000:]
+    output = job.log.read_text(encoding="utf-8")
+    assert "were archived" in output, output[-2_000:]
     missing = json.loads(scene.platform.cli("hole", "--json").stdout)["sources"][0]["missing"]
-    assert {each["partition"]: each["end"] for each in missing} == first, missing
+    assert {lost["partition"]: lost["end"] for lost in missing} == first, missing
     run.some(2, 4)
     run.whole(begun)
 

@@ -21,11 +21,11 @@ from slicewise.serving.answering.memory.fallback import CLOCK_OFF
 from tests.drills.faults.compactions import Compaction, late, settled
 from tests.drills.faults.processes import again
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import FOLD, TAIL, Scene
+from tests.drills.stage.scene import MICROBATCH, REALTIME, Scene
 
 SOURCE = Path(__file__).with_name("clock_off.c")
 _MINUTES = 90
-_SAID = """
+_PRINT_CLOCKS = """
 import asyncio, threading, time
 begun = time.monotonic()
 threading.Event().wait(0.2)
@@ -63,9 +63,9 @@ def built(folder: Path) -> Path:
 def _hold(library: Path, minutes: int) -> None:
     """A process takes another time of day for the present, and waits as long as it means to."""
     environment = os.environ | lying(library, minutes)
-    done = subprocess.run([sys.executable, "-c", _SAID], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", _PRINT_CLOCKS], env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    now, whole, waited = (float(each) for each in done.stdout.split())
+    now, whole, waited = (float(part) for part in done.stdout.split())
     assert abs(now - time.time() - 60 * minutes) < 30, f"{minutes} minutes off, and the time of day is {now}"
     assert abs(whole - now) < 5, "two clocks say two times of day"
     assert 0.6 <= waited < 30, f"0.6 s of waits took {waited} s"
@@ -73,8 +73,8 @@ def _hold(library: Path, minutes: int) -> None:
 
 # ------------------------------------------------------------ drills
 def clock_off(run: Run) -> None:
-    """Sets the clocks of the tail, the fold and serving wrong, one after another, each ahead or behind."""
-    for name in (TAIL, FOLD):
+    """Sets the clocks of the real-time lane, the micro-batch lane and serving wrong, one after another, each ahead or behind."""
+    for name in (REALTIME, MICROBATCH):
         with off(run.scene, _some_minutes(run)):
             again(run, name)
         run.some(4, 6)
@@ -112,8 +112,8 @@ def compaction_off(run: Run) -> None:
             job = Compaction.of(run.scene)
         assert job.over() is None, f"a compaction went on whose clock is off by {minutes} minutes"
         run.detect_s.append(time.monotonic() - begun)
-        said = job.said.read_text(encoding="utf-8")
-        assert "the clock of this process is" in said, f"no word of the clock:\n{said[-3_000:]}"
+        log = job.log.read_text(encoding="utf-8")
+        assert "the clock of this process is" in log, f"no word of the clock:\n{log[-3_000:]}"
     settled(run)
 
 

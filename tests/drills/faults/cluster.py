@@ -1,4 +1,4 @@
-"""The fold on a cluster: what dies is an executor, and its tasks are tried again on another, within their batch."""
+"""The micro-batch lane on a cluster: what dies is an executor, and its tasks are tried again on another, within their batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicewise.local.servers.process import Birth, descendants, spawn, write_pid
 from slicewise.local.servers.state import StateFolder
 from slicewise.spark.runtime.conf import stream_conf
 from tests.drills.stage.run import POLL_S, Run
-from tests.drills.stage.scene import FOLD, Scene, signal_all
+from tests.drills.stage.scene import MICROBATCH, Scene, signal_all
 
 _CONF = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.cores.max": "2"}
 _EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -37,20 +37,20 @@ def kill_executor(run: Run) -> None:
             run.whole(begun)
         _end(scene)
     begun = time.monotonic()
-    scene.start(FOLD)
+    scene.start(MICROBATCH)
     run.whole(begun)
 
 
 def _end(scene: Scene) -> None:
-    signal_all(scene.tree(FOLD), signal.SIGKILL)
+    signal_all(scene.tree(MICROBATCH), signal.SIGKILL)
 
 
 @contextmanager
 def _clustered(scene: Scene) -> Iterator[Birth]:
-    """A master, a worker, which is given, and the fold's driver, submitted to them instead of the local one."""
-    settings = scene.settings[FOLD]
+    """A master, a worker, which is given, and the micro-batch lane's driver, submitted to them instead of the local one."""
+    settings = scene.settings[MICROBATCH]
     state = StateFolder(settings.state_dir)
-    driver = stream.service(settings, state, FOLD)
+    driver = stream.service(settings, state, MICROBATCH)
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
     environment = replace(driver, name="cluster").environment(settings) | local
     programs, port = settings.spark_python.parent, ports.choose()
@@ -66,19 +66,19 @@ def _clustered(scene: Scene) -> Iterator[Birth]:
         conf = [f"--conf={name}={value}" for name, value in (stream_conf(settings) | _CONF).items()]
         argv = [str(programs / "spark-submit"), "--master", master, *conf, driver.argv[-1]]
         write_pid_file(
-            state.pid_file(FOLD), spawn(argv, driver.environment(settings) | local, state.path, state.log(FOLD))
+            state.pid_file(MICROBATCH), spawn(argv, driver.environment(settings) | local, state.path, state.log(MICROBATCH))
         )
         yield started[-1]
     finally:
-        signal_all([each for birth in started for each in (birth, *descendants(birth))], signal.SIGKILL)
+        signal_all([descendant for birth in started for descendant in (birth, *descendants(birth))], signal.SIGKILL)
 
 
 def _executors(worker: Birth) -> list[Birth]:
-    found = []
-    for each in descendants(worker):
+    executors = []
+    for descendant in descendants(worker):
         try:
-            if any(_EXECUTOR in word for word in psutil.Process(each.pid).cmdline()):
-                found.append(each)
+            if any(_EXECUTOR in word for word in psutil.Process(descendant.pid).cmdline()):
+                executors.append(descendant)
         except psutil.Error:
             continue
-    return found
+    return executors

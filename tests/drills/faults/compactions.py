@@ -44,15 +44,15 @@ class Compaction:
     """One run of the job that `compact_slices` starts, in processes of its own."""
 
     process: subprocess.Popen[str]
-    said: Path
+    log: Path
     begun: float
 
     @staticmethod
     def of(scene: Scene, *arguments: str) -> Compaction:
-        said = scene.platform.settings.state_dir / "logs" / f"compact-{time.monotonic_ns()}.log"
-        with said.open("w", encoding="utf-8") as out:
+        log = scene.platform.settings.state_dir / "logs" / f"compact-{time.monotonic_ns()}.log"
+        with log.open("w", encoding="utf-8") as out:
             process = scene.platform.begin_job("compact", "--hour", hour(), *arguments, out=out)
-        return Compaction(process, said, time.monotonic())
+        return Compaction(process, log, time.monotonic())
 
     @property
     def tree(self) -> list[Birth]:
@@ -68,7 +68,7 @@ class Compaction:
     def over(self) -> Mapping[str, Any] | None:
         """The report when it has ended; None where it failed, which it has said."""
         code = self.process.wait(_ENDS_S)
-        lines = [line for line in self.said.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+        lines = [line for line in self.log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
         if code == 0:
             report: dict[str, Any] = json.loads(lines[-1])
             return report
@@ -82,7 +82,7 @@ class Compaction:
         return report
 
     def _last(self) -> str:
-        return self.said.read_text(encoding="utf-8")[-3_000:]
+        return self.log.read_text(encoding="utf-8")[-3_000:]
 
 
 def hour() -> str:
@@ -100,7 +100,7 @@ def settle(run: Run) -> None:
     scene = run.scene
     scene.feed.pause()
     scene.await_applied()
-    scene.await_folded()
+    scene.await_none_pending()
     for _ in range(_TRIES):
         if not Compaction.of(scene).done()["dirty"]:
             break
@@ -124,12 +124,12 @@ def settled(run: Run) -> None:
 
 
 def in_store(scene: Scene) -> dict[str, Any]:
-    """Every field of every key of an entity, in the generation that stands: (key, field) -> bytes."""
+    """Every field of every key of an entity, in the store id that stands: (key, field) -> bytes."""
     with scene.platform.store() as store:
-        generation = store.run(ReadMetadata()).generation
+        store_id = store.run(ReadMetadata()).store_id
     client = redis.Redis.from_url(scene.platform.settings.redis_url)
     try:
-        keys = [bytes(key) for key in client.scan_iter(match=f"sw:{generation}:*", count=1000)]
+        keys = [bytes(key) for key in client.scan_iter(match=f"sw:{store_id}:*", count=1000)]
         hashes = {key: client.hgetall(key) for key in keys if client.type(key) == b"hash" and _entity(key)}
         return {f"{key!r} {name!r}": value for key, fields in hashes.items() for name, value in fields.items()}
     finally:
@@ -149,15 +149,15 @@ def _entity(key: bytes) -> bool:
 def live_rows(scene: Scene) -> dict[str, Any]:
     """Rows of each unit's table, by what they are of."""
     catalog = open_catalog(scene.platform.settings)
-    found = {}
+    results = {}
     for unit in scene.deployment.units:
         table = load(catalog, unit.storage_fingerprint)
         for row in [] if table is None else table.scan().to_arrow().to_pylist():
             entity = tuple(row[name] for name, _ in unit_entity(unit))
             key = f"{unit.view} {unit.storage_fingerprint} {row['hour']} {entity} {row['slice']}"  # a header has none
-            assert key not in found, f"two rows of {key}"
-            found[key] = row
-    return found
+            assert key not in results, f"two rows of {key}"
+            results[key] = row
+    return results
 
 
 def without(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def kill_compaction(run: Run) -> None:
 def two_compactions(run: Run) -> None:
     late(run)
     both = [Compaction.of(run.scene), Compaction.of(run.scene)]
-    reports = [each.over() for each in both]
+    reports = [compaction.over() for compaction in both]
     assert any(report is not None for report in reports), "of two compactions at once neither came to its end"
     settled(run)
 

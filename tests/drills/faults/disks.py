@@ -17,7 +17,7 @@ from pathlib import Path
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.drills.faults.compactions import HOURS, Compaction, late, settled
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import FOLD, TAIL, Scene, signal_all
+from tests.drills.stage.scene import MICROBATCH, REALTIME, Scene, signal_all
 
 _ROOM = 64 << 20
 """Bytes beside what stands already: enough for all that a drill writes while the disk is not full."""
@@ -70,9 +70,9 @@ def store_disk(run: Run) -> None:
     """Fills the disk of the append-only file. When there is room again the store is killed: what it took before must be in it."""
     scene = run.scene
     with _moved_store(run) as folder:
-        begun, before = time.monotonic(), scene.restarts(FOLD)
+        begun, before = time.monotonic(), scene.restarts(MICROBATCH)
         with full(folder):
-            run.noticed(begun, lambda: scene.restarts(FOLD) > before or not scene.runs(FOLD))
+            run.noticed(begun, lambda: scene.restarts(MICROBATCH) > before or not scene.runs(MICROBATCH))
             run.some(6, 10)
         run.whole(time.monotonic())
         _nothing_lost(run)
@@ -84,14 +84,14 @@ def _nothing_lost(run: Run) -> None:
     scene.feed.pause()
     scene.await_applied()
     with scene.platform.store() as store:
-        before = store.run(ReadMetadata()).ledger
+        before = store.run(ReadMetadata()).committed
     time.sleep(_WRITTEN_S)
     begun = time.monotonic()
     signal_all([scene.server("redis")], signal.SIGKILL)
     run.kills += 1
     scene.platform.up("redis")
     with scene.platform.store() as store:
-        after = store.run(ReadMetadata()).ledger
+        after = store.run(ReadMetadata()).committed
     assert after.dominates(before), f"the store had applied {dict(before.offsets)}, and has {dict(after.offsets)}"
     scene.feed.resume()
     run.whole(begun)
@@ -122,16 +122,16 @@ def checkpoint_disk(run: Run) -> None:
     """Fills the disk of both drivers' checkpoints."""
     scene = run.scene
     with _moved_drivers(
-        run, [scene.settings[name].state_dir / name / "checkpoints" for name in (FOLD, TAIL)]
+        run, [scene.settings[name].state_dir / name / "checkpoints" for name in (MICROBATCH, REALTIME)]
     ) as folders:
-        begun, before = time.monotonic(), {name: scene.restarts(name) for name in (FOLD, TAIL)}
+        begun, before = time.monotonic(), {name: scene.restarts(name) for name in (MICROBATCH, REALTIME)}
 
-        def told(name: str) -> bool:
+        def has_noticed(name: str) -> bool:
             return scene.restarts(name) > before[name] or not scene.runs(name)
 
         with full(folders[0]), full(folders[1]):
-            run.noticed(begun, lambda: told(FOLD))
-            run.noticed(begun, lambda: told(TAIL))
+            run.noticed(begun, lambda: has_noticed(MICROBATCH))
+            run.noticed(begun, lambda: has_noticed(REALTIME))
             run.some(3, 6)
         run.whole(time.monotonic())
 
@@ -147,10 +147,10 @@ def scratch_disk(run: Run) -> None:
         with full(folder):
             _refused(Compaction.of(scene))
             run.detect_s.append(time.monotonic() - begun)
-            signal_all(scene.tree(FOLD), signal.SIGKILL)
+            signal_all(scene.tree(MICROBATCH), signal.SIGKILL)
             run.kills += 1
             run.some(1, 3)
-            scene.start(FOLD)
+            scene.start(MICROBATCH)
             run.some(6, 10)
         run.whole(time.monotonic())
         settled(run)
@@ -171,8 +171,8 @@ def warehouse_disk(run: Run) -> None:
 
 def _refused(job: Compaction) -> None:
     assert job.over() is None, "a compaction went on without a place to write to"
-    said = job.said.read_text(encoding="utf-8")
-    assert _NO_SPACE in said, f"no word of the full disk:\n{said[-3_000:]}"
+    log = job.log.read_text(encoding="utf-8")
+    assert _NO_SPACE in log, f"no word of the full disk:\n{log[-3_000:]}"
 
 
 @contextmanager
@@ -190,10 +190,10 @@ def _moved_drivers(run: Run, folders: Sequence[Path]) -> Iterator[Sequence[Path]
 
 
 def _kill_drivers(scene: Scene) -> None:
-    signal_all([each for name in (FOLD, TAIL) if scene.runs(name) for each in scene.tree(name)], signal.SIGKILL)
+    signal_all([process for name in (MICROBATCH, REALTIME) if scene.runs(name) for process in scene.tree(name)], signal.SIGKILL)
 
 
 def _start_drivers(run: Run) -> None:
-    for name in (FOLD, TAIL):
+    for name in (MICROBATCH, REALTIME):
         run.scene.start(name)
     run.whole(time.monotonic())

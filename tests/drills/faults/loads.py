@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import FOLD, TAIL
+from tests.drills.stage.scene import MICROBATCH, REALTIME
 from tests.e2e.payments import SHOPS
 
 _BURST = 10_000
@@ -14,18 +14,18 @@ _HOT = 1_000
 _MANY_KEYS = 1_000_000
 _MANY, _AT_ONCE = 300_000, 50_000
 """Cards, each with keys of its own in four views and an event list."""
-_MANY_ASKED = 10
+_MANY_ENTITIES = 10
 
 
-def fold_behind(run: Run) -> None:
-    with run.still(run.scene.tree(FOLD)):
+def microbatch_behind(run: Run) -> None:
+    with run.still(run.scene.tree(MICROBATCH)):
         run.scene.feed.burst(_BURST)
         run.some(8, 12)
     run.whole(time.monotonic())
 
 
-def tail_behind(run: Run) -> None:
-    with run.still(run.scene.tree(TAIL)):
+def realtime_behind(run: Run) -> None:
+    with run.still(run.scene.tree(REALTIME)):
         run.scene.feed.burst(_BURST)
         run.scene.await_applied()
         run.some(1, 3)
@@ -49,11 +49,11 @@ def many_keys(run: Run) -> None:
         scene.await_applied()
     run.whole(begun)
     with scene.operator() as client:
-        found = client.dbsize()
-    assert found >= _MANY_KEYS, f"the store has {found} keys"
-    asked = [each for each in scene.watch.questions if "card" in dict(each.unit.entity)]
-    for _ in range(_MANY_ASKED):
-        for question in asked:
+        key_count = client.dbsize()
+    assert key_count >= _MANY_KEYS, f"the store has {key_count} keys"
+    by_card = [question for question in scene.watch.questions if "card" in dict(question.unit.entity)]
+    for _ in range(_MANY_ENTITIES):
+        for question in by_card:
             card = f"key-{run.rng.randrange(_MANY)}"
             key = tuple(card if name == "card" else run.rng.choice(SHOPS) for name, _ in question.unit.entity)
-            assert scene.watch.ask(question, key) is not None, f"{question.unit.view} {key} is refused"
+            assert scene.watch.request(question, key) is not None, f"{question.unit.view} {key} is refused"

@@ -46,15 +46,15 @@ VIEW = "per_card"
 _HISTORY = 2_000
 """Payments of the hours before, each of them archived in time."""
 _LAST_MINUTES = range(54, 60)
-"""Of the last hour that is over: in every window of an hour that ends before the same minutes of the next."""
-_AHEAD = 5
+"""Minutes of the last hour that is over: in every window of an hour that ends before the same minutes of the next."""
+_COMPACTED_BEYOND = 5
 """Minutes from the beginning of the drill until the check asks."""
 _EDGES = 8
 """Slices of which one is the first of an hour's window when the check asks: it asks within as many minutes."""
 _ALONE = float.fromhex("0x1.f8p+830")
-"""So large that no sum hides its last bit; its mantissa is near two, so that scaled it is off by one unit at most."""
+"""Number so large that no sum hides its last bit; its mantissa is near two, so that scaled it is off by one unit at most."""
 _LARGE = 1e230
-_PLACE = 0
+_PARTITION = 0
 """The partition of what is sent to be harmed."""
 _ENDS_S = 900.0
 
@@ -99,10 +99,10 @@ def checked(scene: Scene, run_id: str) -> Checked:
     took_s = time.monotonic() - begun
     rows = [row for row in records(open_catalog(scene.platform.settings), CHECKS) if row["run_id"] == run_id]
     assert {row["result"] for row in rows} & {"green", "red"}, f"the check recorded nothing: {report}"
-    found = [row for row in rows if row["result"] in ("mismatch", "missing", "extra")]
+    results = [row for row in rows if row["result"] in ("mismatch", "missing", "extra")]
     print(f"the check {run_id}: {report['outcome']}, {report['values']} values of {report['entities']} entities, "
-          f"{len(found)} differ, {took_s:.1f} s", flush=True)  # fmt: skip
-    return Checked(report, found, took_s)
+          f"{len(results)} differ, {took_s:.1f} s", flush=True)  # fmt: skip
+    return Checked(report, results, took_s)
 
 
 def misjudged(differences: Sequence[Mapping[str, Any]], planted: Mapping[str, Cause]) -> list[str]:
@@ -117,12 +117,12 @@ def misjudged(differences: Sequence[Mapping[str, Any]], planted: Mapping[str, Ca
             by_card.setdefault(card, Counter())[row["kind"]] += 1
     wrong = [f"{who} is named, {n} times, and nothing was planted there" for who, n in others.items()]
     for card, cause in planted.items():
-        told = by_card.get(card, Counter())
-        causes = {each for each in told if each != Cause.UNCLASSIFIED}
-        if not told:
+        causes_given = by_card.get(card, Counter())
+        causes = {each for each in causes_given if each != Cause.UNCLASSIFIED}
+        if not causes_given:
             wrong.append(f"{card} is not named ({cause} was planted)")
         elif causes != {cause}:
-            wrong.append(f"{card} is told as {dict(told)}, and {cause} was planted")
+            wrong.append(f"{card} is told as {dict(causes_given)}, and {cause} was planted")
     return wrong
 
 
@@ -133,7 +133,7 @@ def _send(run: Run, some: Sequence[tuple[str, int, float]]) -> None:
     for card, at_us, amount in some:
         event = {"card": card, "shop": SHOPS[0], "amount": amount, "items": 3, "accepted": True, "paid_at": at_us}
         event |= dict.fromkeys(("born", "fee", "at", "tags"))
-        made.append((_PLACE, json.dumps(event).encode(), at_us // 1000 + 1))
+        made.append((_PARTITION, json.dumps(event).encode(), at_us // 1000 + 1))
     run.scene.platform.produce(TOPIC, made)
 
 
@@ -149,8 +149,8 @@ def _recent(run: Run, card: str, number: int, amounts: Sequence[float]) -> list[
     """Payments of a slice, and one each of two others near to it."""
     near = [(number - 3, _amount(run)), (number + 3, _amount(run))]
     return [
-        (card, each * MINUTE_US + run.rng.randrange(MINUTE_US), amount)
-        for each, amount in (*near, *((number, amount) for amount in amounts))
+        (card, value * MINUTE_US + run.rng.randrange(MINUTE_US), amount)
+        for value, amount in (*near, *((number, amount) for amount in amounts))
     ]
 
 
@@ -160,14 +160,14 @@ def _amount(run: Run) -> float:
 
 
 def _planter(scene: Scene, stored: Any, client: Any, unit: StorageUnit) -> Planter:
-    found = [read(source_of(scene.deployment), record) for record in scene.records()]
-    events = [event for event in found if not isinstance(event, str)]
+    results = [read(source_of(scene.deployment), record) for record in scene.records()]
+    events = [event for event in results if not isinstance(event, str)]
     (condition,) = {name for name, _ in unit.input_types} - {*events[0].columns}
     assert {f.aggregate.spec()["where"] for f in unit.features if "where" in f.aggregate.spec()} == {"accepted"}
     log = [
         Event(e.partition, e.offset, e.time, {**e.columns, condition: e.columns["accepted"]}, e.topic) for e in events
     ]
-    return Planter(client, stored, unit, log, time.time_ns() // 1000, amount="amount", partition=_PLACE)
+    return Planter(client, stored, unit, log, time.time_ns() // 1000, amount="amount", partition=_PARTITION)
 
 
 # ------------------------------------------------------------ the drill
@@ -179,7 +179,7 @@ def planted(run: Run) -> None:
     scene.feed.history(_HISTORY, HOURS)
     hour = time.time_ns() // 1000 // HOUR_US - 1
     cards = dict(zip(defects(0, 0), run.rng.sample([card for card in CARDS if card], 6), strict=True))
-    _send(run, [each for card in cards.values() for each in _last_minutes(run, card, hour)])
+    _send(run, [last_minute for card in cards.values() for last_minute in _last_minutes(run, card, hour)])
     scene.await_applied()
     Compaction.of(scene).done()
     (unit,) = scene.deployment.view(VIEW)
@@ -216,9 +216,9 @@ def planted(run: Run) -> None:
             run.kills += 1
     red = checked(scene, f"planted-{run.rng.getrandbits(32)}")
     detected = time.monotonic()
-    _tell(red, cards, wanted)
+    _print_differences(red, cards, wanted)
     assert red.report["outcome"] == "red", red.report
-    wrong = misjudged(red.differences, {cards[kind]: each.cause for kind, each in wanted.items()})
+    wrong = misjudged(red.differences, {cards[kind]: plant.cause for kind, plant in wanted.items()})
     assert not wrong, "; ".join(wrong)
     scene.platform.cli("rebuild", VIEW, "--here", timeout_s=_ENDS_S)
     scene.await_whole()
@@ -226,25 +226,25 @@ def planted(run: Run) -> None:
     mended = time.monotonic()
     assert green.report["outcome"] == "green", green.report
     scene.watch.spares(())
-    for kind, each in wanted.items():
+    for kind, plant in wanted.items():
         run.detect_s.append(detected - begun[kind])
         run.recover_s.append(mended - begun[kind])
-        run.parts.append(Part(each.what, each.cause, run.detect_s[-1], run.recover_s[-1]))
+        run.parts.append(Part(plant.what, plant.cause, run.detect_s[-1], run.recover_s[-1]))
     run.some(3, 6)  # the questions of these cards too
 
 
 def _await_early() -> None:
     """Some minutes before the last of an hour: what was compacted is in a window then, when the check asks."""
-    while (minute := datetime.now(UTC).minute) >= _LAST_MINUTES.start - _AHEAD:
+    while (minute := datetime.now(UTC).minute) >= _LAST_MINUTES.start - _COMPACTED_BEYOND:
         print(f"minute {minute} of the hour: waiting for the next", flush=True)
         time.sleep(20)
 
 
-def _tell(red: Checked, cards: Mapping[str, str], wanted: Mapping[str, Defect]) -> None:
+def _print_differences(red: Checked, cards: Mapping[str, str], wanted: Mapping[str, Defect]) -> None:
     for kind, card in cards.items():
-        mine = [row for row in red.differences if json.loads(row["entity"]).get("card") == card]
-        told = Counter((row["view"], row["kind"]) for row in mine)
-        print(f"{kind}: {card!r}: {len(mine)} values, {dict(told)}", flush=True)
-        for row in mine:
+        own = [row for row in red.differences if json.loads(row["entity"]).get("card") == card]
+        counts = Counter((row["view"], row["kind"]) for row in own)
+        print(f"{kind}: {card!r}: {len(own)} values, {dict(counts)}", flush=True)
+        for row in own:
             if row["kind"] not in (wanted[kind].cause, Cause.UNCLASSIFIED):
                 print(f"    {row['kind']}: {row['feature']}: {row['online']} and {row['offline']}"[:300], flush=True)

@@ -16,7 +16,7 @@ import psutil
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers.process import Birth
 from tests.drills.stage.run import POLL_S, Run
-from tests.drills.stage.scene import FOLD, TAIL, signal_all
+from tests.drills.stage.scene import MICROBATCH, REALTIME, signal_all
 from tests.support.platform.cutting import cutting
 
 _HUNG_S = 30.0
@@ -24,28 +24,28 @@ _LOST, _LEAST_LOST = 0.05, 20
 
 
 # ------------------------------------------------------------ drivers
-def kill_tail(run: Run) -> None:
-    run.kill(TAIL)
+def kill_realtime(run: Run) -> None:
+    run.kill(REALTIME)
 
 
-def kill_fold(run: Run) -> None:
-    run.kill(FOLD)
+def kill_microbatch(run: Run) -> None:
+    run.kill(MICROBATCH)
 
 
 def kill_both(run: Run) -> None:
-    run.kill(TAIL, FOLD)
+    run.kill(REALTIME, MICROBATCH)
 
 
-def zombie_tail(run: Run) -> None:
-    run.zombie(TAIL)
+def zombie_realtime(run: Run) -> None:
+    run.zombie(REALTIME)
 
 
-def zombie_fold(run: Run) -> None:
-    run.zombie(FOLD)
+def zombie_microbatch(run: Run) -> None:
+    run.zombie(MICROBATCH)
 
 
 def checkpoints_deleted(run: Run) -> None:
-    for name in (FOLD, TAIL):
+    for name in (MICROBATCH, REALTIME):
         shutil.rmtree(run.scene.settings[name].state_dir / name / "checkpoints", ignore_errors=True)
     begun = time.monotonic()
     run.some(5, 10)
@@ -54,15 +54,15 @@ def checkpoints_deleted(run: Run) -> None:
 
 def checkpoints_old(run: Run) -> None:
     """Both drivers die, and begin with checkpoints of some seconds ago."""
-    _checkpoints(run, lambda kept, standing: shutil.copytree(kept, standing))
+    _checkpoints(run, lambda kept, current: shutil.copytree(kept, current))
 
 
 def checkpoints_torn(run: Run) -> None:
     """Both drivers die, and begin with checkpoints of which every file is half of what it was."""
 
-    def torn(kept: Path, standing: Path) -> None:
-        shutil.copytree(kept, standing)
-        for file in standing.rglob("*"):
+    def torn(kept: Path, current: Path) -> None:
+        shutil.copytree(kept, current)
+        for file in current.rglob("*"):
             if file.is_file():
                 os.truncate(file, file.stat().st_size // 2)
 
@@ -71,21 +71,21 @@ def checkpoints_torn(run: Run) -> None:
 
 def _checkpoints(run: Run, put: Callable[[Path, Path], object]) -> None:
     scene = run.scene
-    folders = [scene.settings[name].state_dir / name / "checkpoints" for name in (FOLD, TAIL)]
+    folders = [scene.settings[name].state_dir / name / "checkpoints" for name in (MICROBATCH, REALTIME)]
     folders = [folder for folder in folders if folder.exists()]
     assert folders, "no driver keeps a checkpoint"
     for folder in folders:
         shutil.copytree(folder, _kept(folder), copy_function=_copied)
     run.some(3, 6)
     begun = time.monotonic()
-    signal_all([each for name in (FOLD, TAIL) for each in scene.tree(name)], signal.SIGKILL)
+    signal_all([process for name in (MICROBATCH, REALTIME) for process in scene.tree(name)], signal.SIGKILL)
     run.kills += 2
     for folder in folders:
         shutil.rmtree(folder)
         put(_kept(folder), folder)
         shutil.rmtree(_kept(folder))
-    run.noticed(begun, lambda: not (scene.runs(FOLD) or scene.runs(TAIL)))
-    for name in (FOLD, TAIL):
+    run.noticed(begun, lambda: not (scene.runs(MICROBATCH) or scene.runs(REALTIME)))
+    for name in (MICROBATCH, REALTIME):
         scene.start(name)
     run.whole(begun)
 
@@ -101,11 +101,11 @@ def _copied(source: str, target: str) -> None:
 
 
 def twins(run: Run) -> None:
-    """A second fold, and a second tail, that nobody ensured begin in the state folder of the one that runs: the first
+    """A second micro-batch lane, and a second real-time lane, that nobody ensured begin in the state folder of the one that runs: the first
     thing that each does is to forget all checkpoints there."""
     scene = run.scene
     begun = time.monotonic()
-    for name in (FOLD, TAIL):
+    for name in (MICROBATCH, REALTIME):
         twin = scene.twin(name)
         run.some(15, 25)
         assert twin.alive(), f"the second {name} ended"
@@ -115,10 +115,10 @@ def twins(run: Run) -> None:
     run.whole(begun)
 
 
-def tail_off_and_on(run: Run) -> None:
+def realtime_off_and_on(run: Run) -> None:
     """Off while its process stands still; that one wakes and writes on, as nobody knows; and on again."""
     scene = run.scene
-    tree = scene.tree(TAIL)
+    tree = scene.tree(REALTIME)
     begun = time.monotonic()
     with run.still(tree):
         scene.switch("off")
@@ -133,10 +133,10 @@ def tail_off_and_on(run: Run) -> None:
 
 
 def kill_worker(run: Run) -> None:
-    """The Python processes of the fold's tasks; the task is tried again within its batch."""
+    """The Python processes of the micro-batch lane's tasks; the task is tried again within its batch."""
     for _ in range(run.times):
         run.some(1, 3)
-        while not (workers := _workers(run.scene.tree(FOLD))):
+        while not (workers := _workers(run.scene.tree(MICROBATCH))):
             time.sleep(POLL_S)
         begun = time.monotonic()
         signal_all(workers, signal.SIGKILL)
@@ -146,16 +146,16 @@ def kill_worker(run: Run) -> None:
 
 def _workers(tree: Sequence[Birth]) -> list[Birth]:
     """Workers of the daemon that forks them."""
-    found = []
-    for each in tree:
+    workers = []
+    for child in tree:
         try:
-            process = psutil.Process(each.pid)
+            process = psutil.Process(child.pid)
             parent = process.parent()
             if parent is not None and all("slicewise.spark.runtime.daemon" in p.cmdline() for p in (process, parent)):
-                found.append(each)
+                workers.append(child)
         except psutil.Error:
             continue
-    return found
+    return workers
 
 
 # ------------------------------------------------------------ the store and the log
@@ -178,10 +178,10 @@ def emptied_store(run: Run) -> None:
 
 
 def store_killed(run: Run) -> None:
-    """Kills the store, which comes back with all that it was told, while the fold stands still. The tail's events in answers, then
-    of another life, are in no ledger yet."""
+    """Kills the store, which comes back with all that it was told, while the micro-batch lane stands still. The pending events in answers, then
+    of another server run, are in no committed offsets yet."""
     scene = run.scene
-    with run.still(scene.tree(FOLD)):
+    with run.still(scene.tree(MICROBATCH)):
         run.some(2, 3)
         before, begun = scene.watch.refused, time.monotonic()
         signal_all([scene.server("redis")], signal.SIGKILL)
@@ -193,9 +193,9 @@ def store_killed(run: Run) -> None:
 
 
 def store_and_serving_killed(run: Run) -> None:
-    """Kills the store as before, while no tail begins anew; and who answers afterwards has seen no answer."""
+    """Kills the store as before, while no real-time lane begins anew; and who answers afterwards has seen no answer."""
     scene = run.scene
-    with run.still([*scene.tree(FOLD), *scene.tree(TAIL)]):
+    with run.still([*scene.tree(MICROBATCH), *scene.tree(REALTIME)]):
         run.some(2, 3)
         scene.watch.pause()
         begun = time.monotonic()
@@ -285,13 +285,13 @@ def replies_lost(run: Run) -> None:
 
     direct = dict(scene.settings)
     with cutting(scene.state.ports()[redis_server.NAME], loses) as port:
-        for name in (FOLD, TAIL):
+        for name in (MICROBATCH, REALTIME):
             scene.by_way_of(name, port)
             again(run, name)
         run.some(10, 15)
         run.whole(time.monotonic())
         scene.settings |= direct
-        for name in (FOLD, TAIL):
+        for name in (MICROBATCH, REALTIME):
             again(run, name)
     assert lost >= _LEAST_LOST, f"{lost} answers were lost"
 
@@ -308,14 +308,14 @@ def again(run: Run, name: str) -> None:
 def full_store(run: Run) -> None:
     scene = run.scene
     with scene.operator() as client:
-        stood = client.config_get("maxmemory")["maxmemory"] or "0"
-        before, begun = scene.restarts(FOLD), time.monotonic()
+        limit = client.config_get("maxmemory")["maxmemory"] or "0"
+        before, begun = scene.restarts(MICROBATCH), time.monotonic()
         client.config_set("maxmemory", int(client.info("memory")["used_memory"]) // 2)
         try:
-            run.noticed(begun, lambda: scene.restarts(FOLD) > before or not scene.runs(FOLD))
+            run.noticed(begun, lambda: scene.restarts(MICROBATCH) > before or not scene.runs(MICROBATCH))
             run.some(5, 8)
         finally:
-            client.config_set("maxmemory", stood)
+            client.config_set("maxmemory", limit)
     run.whole(time.monotonic())
 
 

@@ -59,14 +59,14 @@ def paused(run: Run) -> None:
     with AirflowApi(scene.platform.settings.airflow_url) as api:
         _settle(api)
         api.pause(_DAG)
-        held = _triggered(api)
+        paused_run = _triggered(api)
         scene.feed.burst(_PAUSED_HOURS * _LATE, _PAUSED_HOURS)
         scene.await_applied()
         run.some(3, 6)
-        assert not api.run(_DAG, held.run_id).over, "a paused DAG ran"
+        assert not api.run(_DAG, paused_run.run_id).over, "a paused DAG ran"
         begun = time.monotonic()
         api.unpause(_DAG)
-        _well(api, held)
+        _well(api, paused_run)
         run.recover_s.append(time.monotonic() - begun)
         _settle(api)
     settled(run)
@@ -115,40 +115,40 @@ def _settle(api: AirflowApi) -> None:
 
 
 def _head(scene: Scene) -> psutil.Process | None:
-    return _found(scene, lambda said: "slicewise.local.airflow.head" in said)
+    return _process_that(scene, lambda command: "slicewise.local.airflow.head" in command)
 
 
 def _part(scene: Scene, name: str) -> Birth | None:
     """The part that the head started under this name."""
     head = _head(scene)
     parts = [] if head is None else head.children()
-    found = [part for part in parts if name in _said(part)]
-    return Birth.of(found[0].pid) if found else None
+    results = [part for part in parts if name in _command_of(part)]
+    return Birth.of(results[0].pid) if results else None
 
 
 def _task(scene: Scene) -> Birth | None:
     """The process of the task, which waits for the job that it submitted."""
-    job = _found(scene, lambda said: "spark_jobs/compact.py" in said)
+    job = _process_that(scene, lambda command: "spark_jobs/compact.py" in command)
     if job is None:
         return None
     for above in job.parents():
-        if "compact.py" not in _said(above):
+        if "compact.py" not in _command_of(above):
             return Birth.of(above.pid)
     return None
 
 
-def _found(scene: Scene, wanted: Callable[[str], bool]) -> psutil.Process | None:
-    for each in marked(scene.platform.settings.state_dir, _AIRFLOW):
+def _process_that(scene: Scene, wanted: Callable[[str], bool]) -> psutil.Process | None:
+    for child in marked(scene.platform.settings.state_dir, _AIRFLOW):
         try:
-            process = psutil.Process(each.pid)
-            if wanted(_said(process)):
+            process = psutil.Process(child.pid)
+            if wanted(_command_of(process)):
                 return process
         except psutil.Error:
             continue
     return None
 
 
-def _said(process: psutil.Process) -> str:
+def _command_of(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
     except psutil.Error:

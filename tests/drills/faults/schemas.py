@@ -1,6 +1,6 @@
 """A source's schema changes in place while drivers, serving, a compaction and producers of old and new shape go on.
 
-What each record is, the oracle tells once more, by the schema of its place (`judge.read`). The places are those that
+What each record is, the oracle tells once more, by the schema of its offset (`judge.read`). The offsets are those that
 the platform recorded; each lies between where the log ended before its deployment and after it.
 """
 
@@ -22,11 +22,11 @@ from slicewise.stores.lake.archive import archive_state, load
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.training.archiving.offline import Offline
-from tests.drills.faults.changes import ask_all, define
+from tests.drills.faults.changes import request_all, define
 from tests.drills.faults.compactions import Compaction, late
 from tests.drills.judging.judge import read, source_of, with_training
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import FOLD, PROJECT, SOURCE, TOPIC, Scene
+from tests.drills.stage.scene import MICROBATCH, PROJECT, SOURCE, TOPIC, Scene
 from tests.e2e.compare import Count
 from tests.e2e.payments import BAD, Produced
 
@@ -65,8 +65,8 @@ NEW = ("fees_by_card", "fees_exactly")
 _SHAPES = {"new": 60, "old": 25, "fee as text": 4, "fee beyond a float": 4, "born as number": 3, "born as no day": 2}
 _OTHER_SHOP = "harbour"
 REASONS = {"wrong_type:fee", "out_of_range:fee", "wrong_type:born", "bad_date:born"}
-_SUPERSEDED = ("another schema", "no place yet", "is not deployed on this store")
-"""Why a job may end that began before a deployment: it is tried again, by the new one."""
+_SUPERSEDED = ("another schema", "no recorded offsets yet", "is not deployed on this store")
+"""Reasons for which a job may end that began before a deployment: it is tried again, by the new one."""
 _TRAINED = 60
 _SAMPLE = "20"
 _BUILT_S = 600.0
@@ -113,29 +113,29 @@ def schema_changed(run: Run) -> None:
         run.some(3, 5)
         added = changed_project(home / "added", ADDED)
         what = "column 'fee' (float) is added; column 'born' (date) is added"
-        _take_place(run, added, what, new="stored from now on")
+        _take_offsets(run, added, what, new="stored from now on")
         _rebuilt(scene)
-        ask_all(run)
+        request_all(run)
         late(run)
         job = Compaction.of(scene)
         run.some(4, 12)
         wider = changed_project(home / "wider", WIDER)
         what = "column 'born' is removed; column 'fee' is double, was float"
-        _take_place(run, wider, what, new="the source's fee changed: built again from the archive, 503 until then")
+        _take_offsets(run, wider, what, new="the source's fee changed: built again from the archive, 503 until then")
         if job.over() is None:
-            said = job.said.read_text(encoding="utf-8")
-            assert any(each in said for each in _SUPERSEDED), f"it failed for another reason:\n{said[-3_000:]}"
+            output = job.log.read_text(encoding="utf-8")
+            assert any(phrase in output for phrase in _SUPERSEDED), f"it failed for another reason:\n{output[-3_000:]}"
         _rebuilt(scene)
-        ask_all(run)
+        request_all(run)
         late(run)
         scene.await_applied()
-        _told(scene, Compaction.of(scene).done())
+        _check_alerts(scene, Compaction.of(scene).done())
         _archived(scene)
         _trained(run)
-        found = scene.platform.job("check", "--sample", _SAMPLE)
-        print(f"the check: {found}"[:600], flush=True)
-        _take_place(run, PROJECT, "column 'fee' is removed", new=None)
-        ask_all(run)
+        result = scene.platform.job("check", "--sample", _SAMPLE)
+        print(f"the check: {result}"[:600], flush=True)
+        _take_offsets(run, PROJECT, "column 'fee' is removed", new=None)
+        request_all(run)
     finally:
         feed.shape = None
     for name, birth in before.items():
@@ -149,26 +149,26 @@ def _rebuilt(scene: Scene) -> None:
     try:
         scene.platform.cli("rebuild", "--here", timeout_s=_BUILT_S)
     finally:
-        said = (scene.platform.settings.state_dir / "logs" / "backfill.log").read_text(encoding="utf-8")
-        print(*(line for line in said.splitlines() if "unit_ready" in line or "failed" in line), sep="\n", flush=True)
+        log = (scene.platform.settings.state_dir / "logs" / "backfill.log").read_text(encoding="utf-8")
+        print(*(line for line in log.splitlines() if "unit_ready" in line or "failed" in line), sep="\n", flush=True)
 
 
-def _take_place(run: Run, project: Path, what: str, new: str | None) -> None:
+def _take_offsets(run: Run, project: Path, what: str, new: str | None) -> None:
     """Deploys it; `plan` says before what is read otherwise, and what is built for it. new: of what reads `fee`."""
     scene = run.scene
-    said = json.loads(scene.platform.cli("plan", str(project), "--json").stdout)
-    for each in said["changes"]:
+    plan = json.loads(scene.platform.cli("plan", str(project), "--json").stdout)
+    for change in plan["changes"]:
         gone = ("removed", "no longer served")
-        kind, words = ("definition", what) if each["view"] not in NEW else gone if new is None else ("new", new)
-        assert each["change"] == kind, each
-        assert words in each["reason"], each
+        kind, words = ("definition", what) if change["view"] not in NEW else gone if new is None else ("new", new)
+        assert change["change"] == kind, change
+        assert words in change["reason"], change
     begun, least = time.monotonic(), _ends(scene)
     define(scene, project)
     most, took = _ends(scene), schema_history(source_of(scene.deployment))[-1]
     assert "; ".join(took.changes) == what, took
     assert took.until is not None
-    for place, end in least.items():
-        assert end <= took.until.get(place) <= most[place], f"{place}: {end}, {took.until.get(place)}, {most[place]}"
+    for topic_partition, end in least.items():
+        assert end <= took.until.get(topic_partition) <= most[topic_partition], f"{topic_partition}: {end}, {took.until.get(topic_partition)}, {most[topic_partition]}"
     print(f"the schema that {took.text}", flush=True)
     run.whole(begun)
 
@@ -178,56 +178,56 @@ def _ends(scene: Scene) -> Mapping[TopicPartition, int]:
         return log.latest(TOPIC).offsets
 
 
-def _told(scene: Scene, report: Mapping[str, object]) -> None:
+def _check_alerts(scene: Scene, report: Mapping[str, object]) -> None:
     """Bad records are counted by their reasons, and a share of them is alerted (docs/adr/0058)."""
-    found = stream.driver_status(scene.settings[FOLD], FOLD).heartbeat["sources"][SOURCE]["bad"]
-    assert found.keys() >= REASONS, f"the stream has counted {found}"
+    counts = stream.driver_status(scene.settings[MICROBATCH], MICROBATCH).heartbeat["sources"][SOURCE]["bad"]
+    assert counts.keys() >= REASONS, f"the stream has counted {counts}"
     alerts = bad_shares(report, scene.platform.settings.bad_percent)
-    assert [each for each in alerts if each.startswith(f"{SOURCE}: ")], f"no alert of {report}"
+    assert [alert for alert in alerts if alert.startswith(f"{SOURCE}: ")], f"no alert of {report}"
     print(f"alerted: {alerts}", flush=True)
 
 
 def _archived(scene: Scene) -> None:
-    """Checks that every archived record is good or bad as its place's schema says, with its values or reason."""
+    """Checks that every archived record is good or bad as its offset's schema says, with its values or reason."""
     table = load(open_catalog(scene.platform.settings), SOURCE)
     assert table is not None
-    cover, source = archive_state(table).cover, source_of(scene.deployment)
+    offset_vector, source = archive_state(table).offset_vector, source_of(scene.deployment)
     wanted: dict[tuple[str, int, int], tuple[object, ...]] = {}
     for record in scene.records():
-        if cover.contains(record[:2], record[2]):
+        if offset_vector.contains(record[:2], record[2]):
             event = read(source, record)
             if isinstance(event, str):
                 wanted[record[:3]] = (event, record[4])
             else:
                 wanted[record[:3]] = (None, event.columns["fee"], event.columns["born"])
     fields = ("kind", "topic_id", "partition", "offset", "reason", "raw", "fee", "born")
-    found: dict[tuple[str, int, int], tuple[object, ...]] = {}
+    results: dict[tuple[str, int, int], tuple[object, ...]] = {}
     for row in table.scan(selected_fields=fields).to_arrow().to_pylist():
         at = row["topic_id"], row["partition"], row["offset"]
         if row["kind"] == "good":
-            found[at] = (None, row["fee"], None if row["born"] is None else row["born"].isoformat())
+            results[at] = (None, row["fee"], None if row["born"] is None else row["born"].isoformat())
         elif row["kind"] == "bad":
             known = row["reason"] in REASONS
-            found[at] = (row["reason"] if known else "no payment", row["raw"])
-    wrong = [(at, wanted.get(at), found.get(at)) for at in {*wanted, *found} if wanted.get(at) != found.get(at)]
+            results[at] = (row["reason"] if known else "no payment", row["raw"])
+    wrong = [(at, wanted.get(at), results.get(at)) for at in {*wanted, *results} if wanted.get(at) != results.get(at)]
     assert not wrong, f"{len(wrong)} of {len(wanted)} records are archived otherwise: {wrong[:5]}"
-    print(f"archived as they are: {len(wanted)} records, {sum(each[0] is not None for each in wanted.values())} bad")
+    print(f"archived as they are: {len(wanted)} records, {sum(row[0] is not None for row in wanted.values())} bad")
 
 
 def _trained(run: Run) -> None:
-    """Training by the platform's own archive gives what was answered, also of tokens from below the places."""
+    """Training by the platform's own archive gives what was answered, also of tokens from below the offsets."""
     scene = run.scene
     offline = Offline.open(scene.platform.settings)
-    cover = offline.archive.reaches(SOURCE).cover
-    standing = {unit.definition_fingerprint for unit in scene.deployment.units}
+    offset_vector = offline.archive.reaches(SOURCE).offset_vector
+    definitions = {unit.definition_fingerprint for unit in scene.deployment.units}
 
     def is_archived(text: str) -> bool:
-        return all(cover.dominates(each) for token in decode_all(text) for each in (token.base, *token.ahead.values()))
+        return all(offset_vector.dominates(each) for token in decode_all(text) for each in (token.base, *token.compacted_beyond.values()))
 
     answers = [
-        each
-        for each in list(scene.watch.answers)
-        if each.question.unit.definition_fingerprint in standing and is_archived(each.result["token"])
+        answer
+        for answer in list(scene.watch.answers)
+        if answer.question.unit.definition_fingerprint in definitions and is_archived(answer.result["token"])
     ]
     some = run.rng.sample(answers, min(_TRAINED, len(answers)))
     count = Count()

@@ -1,6 +1,6 @@
 """Answers are held to the oracle over the raw log at their token, and to training by it, as bytes.
 
-A record's meaning follows from the schema of its place; the oracle reads it by a function of its own.
+A record's meaning follows from the schema of its offset; the oracle reads it by a function of its own.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ def source_of(deployment: Deployment) -> Source:
 
 
 def schema_at(source: Source, topic: str, partition: int, offset: int) -> Source:
-    """The schema that holds at a place, by the places that were recorded."""
+    """The schema that holds at an offset, by the offsets that were recorded."""
     for version in source.earlier:
-        assert version.until is not None, "a schema has no place yet"
+        assert version.until is not None, "a schema has no recorded offsets yet"
         if offset < version.until.offsets.get((topic, partition), 0):
             return version.source
     return source
 
 
 def read(source: Source, record: Record) -> OracleEvent | str:
-    """The event that a record is by the schema of its place; why it is none: it is wrong in one thing at most."""
+    """The event that a record is by the schema of its offset; why it is none: it is wrong in one thing at most."""
     topic, partition, offset, _, value = record
     if value in BAD:
         return "no payment"
@@ -83,7 +83,7 @@ def read(source: Source, record: Record) -> OracleEvent | str:
 
 def logged_archive(source: Source, records: Sequence[Record], events: Sequence[OracleEvent]) -> LoggedArchive:
     """The archive of these records, all of them archived; events: what they say."""
-    judged_already = replace(source, wire=())  # by the schema of each's place, which may be wider
+    judged_already = replace(source, wire=())  # by the schema of each's offset, which may be wider
     names = [name for name, _ in source.columns]
     of_topic: dict[str, list[dict[str, Any]]] = {record[0]: [] for record in records}
     for e in events:
@@ -99,22 +99,22 @@ def logged_archive(source: Source, records: Sequence[Record], events: Sequence[O
 def judged(deployments: Sequence[Deployment], records: Sequence[Record], answers: Sequence[Answer]) -> Count:
     """Every value of every answer, twice: with the oracle and with training, by the definition that it was made by.
 
-    deployments: all by which any was made, of one source, the last with the places of all its schemas. records: all
+    deployments: all by which any was made, of one source, the last with the offsets of all its schemas. records: all
     that the log ever had.
     """
     count = Count()
     if answers:
         last = source_of(deployments[-1])
-        found = (read(last, record) for record in records)
-        events = sorted((event for event in found if not isinstance(event, str)), key=lambda e: e.time)
+        results = (read(last, record) for record in records)
+        events = sorted((event for event in results if not isinstance(event, str)), key=lambda e: e.time)
         with_oracle(answers, events, count)
 
         @cache
         def archive(schema: str) -> LoggedArchive:
             return logged_archive(sources[schema], records, events)
 
-        sources = {source_of(each).schema_fingerprint: source_of(each) for each in deployments}
-        with_training(deployments, lambda each: archive(source_of(each).schema_fingerprint), answers, count)
+        sources = {source_of(deployment).schema_fingerprint: source_of(deployment) for deployment in deployments}
+        with_training(deployments, lambda deployment: archive(source_of(deployment).schema_fingerprint), answers, count)
     return count
 
 
@@ -127,22 +127,22 @@ def with_oracle(answers: Sequence[Answer], events: Sequence[OracleEvent], count:
         name = f"{unit.view}/{unit.storage_fingerprint}"
         if name not in groups:
             groups[name] = by_entity(unit, events)
-        mine = groups[name].get(key, [])
+        own = groups[name].get(key, [])
         if (name, key) not in times:
-            times[name, key] = [e.time for e in mine]
+            times[name, key] = [e.time for e in own]
         first = bisect_left(times[name, key], _earliest_us(answer))
         when = f"at {answer.at}"
-        check_result(unit, answer.question.features, f"{key}", when, answer.result, mine[first:], count)
+        check_result(unit, answer.question.features, f"{key}", when, answer.result, own[first:], count)
 
 
 def _earliest_us(answer: Answer) -> int:
     """Before which no event is in the answer: a session is looked for further back than it begins."""
     (token,) = decode_all(answer.result["token"])
-    found = []
+    results = []
     for feature in answer.question.features:
         start, end = token.bounds[feature.column]
-        found.append(min(start, end - feature.window.length_us) if feature.window.session_gap_us else start)
-    return min(found)
+        results.append(min(start, end - feature.window.length_us) if feature.window.session_gap_us else start)
+    return min(results)
 
 
 def with_training(
@@ -152,7 +152,7 @@ def with_training(
     count: Count,
 ) -> None:
     """After the oracle, which makes numbers of what JSON writes as text. archive: as a deployment reads it."""
-    of_unit = {unit.definition_fingerprint: each for each in deployments for unit in each.units}
+    of_unit = {unit.definition_fingerprint: deployment for deployment in deployments for unit in deployment.units}
     by_question: dict[tuple[str, ...], list[Answer]] = defaultdict(list)
     for answer in answers:
         by_question[answer.question.unit.definition_fingerprint, *answer.question.refs].append(answer)

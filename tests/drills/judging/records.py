@@ -31,7 +31,7 @@ class Part:
     """One of several defects that a drill planted at once."""
 
     what: str
-    told: str
+    cause: str
     """The cause that the check gave."""
     detect_s: float
     recover_s: float
@@ -48,7 +48,7 @@ class Drilled:
     when: str
     """UTC, to the second."""
     events: int
-    """Of the log, while it was played."""
+    """Events of the log, while it was played."""
     kills: int
     answers: int
     refused: int
@@ -62,7 +62,7 @@ class Drilled:
     recover_s: float | None
     """From the end of the fault until all ran, all was applied and a new event was in an answer, the longest."""
     broke: str | None = None
-    """Why the drill did not come to its end."""
+    """Reason for which the drill did not come to its end."""
     parts: tuple[Part, ...] = ()
 
     @property
@@ -83,9 +83,9 @@ def keep(file: Path, drilled: Drilled) -> None:
     of the file or nothing is written, so that no end of a run takes a line with it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     before = read(file) if file.exists() else []
-    kept = [each for each in before if (each.drill, each.seed) != (drilled.drill, drilled.seed)]
+    kept = [drill for drill in before if (drill.drill, drill.seed) != (drilled.drill, drilled.seed)]
     part = file.with_suffix(".part")
-    lines = (json.dumps(_line_of(each), ensure_ascii=False) + "\n" for each in (*kept, drilled))
+    lines = (json.dumps(_line_of(drill), ensure_ascii=False) + "\n" for drill in (*kept, drilled))
     part.write_text("".join(lines), encoding="utf-8")
     part.replace(file)
 
@@ -100,33 +100,33 @@ def read(file: Path) -> list[Drilled]:
 
 
 def _drilled(line: dict[str, Any]) -> Drilled:
-    found = Drilled(**line)
-    parts = tuple(Part(**each) for each in line.get("parts", ()))
-    return replace(found, invariants=tuple(found.invariants), wrong=tuple(found.wrong), parts=parts)
+    drilled = Drilled(**line)
+    parts = tuple(Part(**part) for part in line.get("parts", ()))
+    return replace(drilled, invariants=tuple(drilled.invariants), wrong=tuple(drilled.wrong), parts=parts)
 
 
-def table(found: Sequence[Drilled], drills: Sequence[str]) -> str:
+def table(drilled: Sequence[Drilled], drills: Sequence[str]) -> str:
     """A row for each of these drills that was played, over all its seeds; what it says of itself, it said last. Below
     it one for each defect that it planted."""
-    played = [some for name in drills if (some := [each for each in found if each.drill == name])]
+    played = [some for name in drills if (some := [drill for drill in drilled if drill.drill == name])]
     rows = (row for some in played for row in (_row(some), *_rows_of_parts(some)))
     return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *rows))
 
 
 def _row(played: Sequence[Drilled]) -> str:
-    last = max(played, key=lambda each: each.when)
+    last = max(played, key=lambda drill: drill.when)
     cells = (
         f"{last.fault} (`{last.drill}`)",
         ", ".join(last.invariants),
-        ", ".join(dict.fromkeys(str(each.seed) for each in played)),
-        f"{sum(each.kills for each in played):,}",
-        f"{sum(each.answers for each in played):,}",
-        f"{sum(each.refused for each in played):,}",
-        f"{sum(each.compared for each in played):,}",
-        f"{sum(len(each.wrong) for each in played):,}",
-        f"{sum(each.broke is not None for each in played)} of {len(played)}",
-        _seconds(_most(each.detect_s for each in played)),
-        _seconds(_most(each.recover_s for each in played)),
+        ", ".join(dict.fromkeys(str(drill.seed) for drill in played)),
+        f"{sum(drill.kills for drill in played):,}",
+        f"{sum(drill.answers for drill in played):,}",
+        f"{sum(drill.refused for drill in played):,}",
+        f"{sum(drill.compared for drill in played):,}",
+        f"{sum(len(drill.wrong) for drill in played):,}",
+        f"{sum(drill.broke is not None for drill in played)} of {len(played)}",
+        _seconds(_most(drill.detect_s for drill in played)),
+        _seconds(_most(drill.recover_s for drill in played)),
         last.when[:10],
     )
     return _line(cells)
@@ -135,11 +135,11 @@ def _row(played: Sequence[Drilled]) -> str:
 def _rows_of_parts(played: Sequence[Drilled]) -> Iterator[str]:
     """The longest of each over all plays."""
     parts: dict[tuple[str, str], list[Part]] = {}
-    for part in (part for each in played for part in each.parts):
-        parts.setdefault((part.what, part.told), []).append(part)
-    for (what, told), some in parts.items():
-        seconds = _seconds(max(each.detect_s for each in some)), _seconds(max(each.recover_s for each in some))
-        cells = dict.fromkeys(_COLUMNS, "") | {"fault": f"– {what}: told as `{told}`"}
+    for part in (part for drill in played for part in drill.parts):
+        parts.setdefault((part.what, part.cause), []).append(part)
+    for (what, cause), some in parts.items():
+        seconds = _seconds(max(drill.detect_s for drill in some)), _seconds(max(drill.recover_s for drill in some))
+        cells = dict.fromkeys(_COLUMNS, "") | {"fault": f"– {what}: told as `{cause}`"}
         yield _line([*(cells | {"s to detect": seconds[0], "s to recover": seconds[1]}).values()])
 
 
@@ -148,29 +148,29 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _most(seconds: Iterable[float | None]) -> float | None:
-    return max((each for each in seconds if each is not None), default=None)
+    return max((duration for duration in seconds if duration is not None), default=None)
 
 
 def _seconds(value: float | None) -> str:
     return "–" if value is None else f"{value:.1f}"
 
 
-def written(page: str, found: Sequence[Drilled], drills: Sequence[str]) -> str:
+def written(page: str, drilled: Sequence[Drilled], drills: Sequence[str]) -> str:
     """The page with the table of these drills anew, between its marks. ValueError without marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"no {BEGIN} … {END}")
-    shown = [each for each in found if each.drill in drills]
-    said = _said(shown, [name for name in drills if name not in {each.drill for each in shown}])
-    return f"{before}{BEGIN}\n{said}\n\n{table(shown, drills)}\n{END}{after}"
+    shown = [drill for drill in drilled if drill.drill in drills]
+    summary = _summary(shown, [name for name in drills if name not in {drill.drill for drill in shown}])
+    return f"{before}{BEGIN}\n{summary}\n\n{table(shown, drills)}\n{END}{after}"
 
 
-def _said(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
+def _summary(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
     """Tells when the rows were played, what they come to, and which drills have none."""
-    days = sorted({each.when[:10] for each in shown})
+    days = sorted({drill.when[:10] for drill in shown})
     over = " to ".join(dict.fromkeys((days[0], days[-1])))
-    total = sum(each.compared for each in shown)
-    wrong, broke = sum(len(each.wrong) for each in shown), sum(each.broke is not None for each in shown)
-    said = f"{len(shown)} plays, {total:,} values compared, {wrong:,} mismatches, {broke} did not end; {over}."
-    return said + (f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else "")
+    total = sum(drill.compared for drill in shown)
+    wrong, broke = sum(len(drill.wrong) for drill in shown), sum(drill.broke is not None for drill in shown)
+    summary = f"{len(shown)} plays, {total:,} values compared, {wrong:,} mismatches, {broke} did not end; {over}."
+    return summary + (f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else "")

@@ -22,7 +22,7 @@ from tests.e2e.payments import CARDS, SHOPS
 
 _KEYS = {"card": CARDS, "shop": SHOPS}
 _FEATURES = 12
-"""Of one question: answers are many rather than wide."""
+"""Features of one question: answers are many rather than wide."""
 _INTERVAL_S = 0.1
 _TIMEOUT_S = 30.0
 
@@ -65,16 +65,16 @@ def under(question: Question, unit: StorageUnit) -> Question | None:
         return question
     known = {feature.column: feature for feature in unit.features}
     wanted = [feature.column for feature in question.features]
-    return Question(unit, tuple(known[each] for each in wanted)) if known.keys() >= set(wanted) else None
+    return Question(unit, tuple(known[ref] for ref in wanted)) if known.keys() >= set(wanted) else None
 
 
 def questions(deployment: Deployment) -> list[Question]:
     """Questions that together ask for every feature once."""
-    found = []
+    results = []
     for unit in deployment.units:
         for first in range(0, len(unit.features), _FEATURES):
-            found.append(Question(unit, tuple(unit.features[first : first + _FEATURES])))
-    return found
+            results.append(Question(unit, tuple(unit.features[first : first + _FEATURES])))
+    return results
 
 
 def _by_definition(units: Iterable[StorageUnit]) -> Mapping[str, StorageUnit]:
@@ -99,8 +99,8 @@ class Bases:
 class Watch:
     """Asks ten questions a second, from `resume` to `pause`."""
 
-    def __init__(self, serving_url: str, asked: Sequence[Question], rng: random.Random) -> None:
-        self.questions, self._rng = list(asked), rng
+    def __init__(self, serving_url: str, questions: Sequence[Question], rng: random.Random) -> None:
+        self.questions, self._rng = list(questions), rng
         self.answers: list[Answer] = []
         self.refused = 0
         self.flagged: Counter[str] = Counter()
@@ -108,11 +108,11 @@ class Watch:
         self._spared: frozenset[tuple[str, tuple[str, ...]]] = frozenset()
         self._bases = Bases()
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
-        self._standing = _by_definition(question.unit for question in asked)
+        self._current = _by_definition(question.unit for question in questions)
         self._url = f"{serving_url}/v1/features"
         # verify: reading certificates, which this address needs none of, takes longer than an answer
         self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=False)
-        self._asking = threading.Lock()
+        self._requesting = threading.Lock()
         self._keeping = threading.Lock()
         self._paused, self._over = threading.Event(), threading.Event()
         self._paused.set()
@@ -125,7 +125,7 @@ class Watch:
     def pause(self) -> None:
         """Returns when nothing is asked any more."""
         self._paused.set()
-        with self._asking:
+        with self._requesting:
             pass
 
     def stop(self) -> None:
@@ -135,45 +135,45 @@ class Watch:
 
     def defined(self, *deployments: Deployment) -> None:
         """From now on what is asked may be answered by the definitions of these, and by no others."""
-        self._standing = _by_definition(unit for each in deployments for unit in each.units)
+        self._current = _by_definition(unit for deployment in deployments for unit in deployment.units)
 
-    def asks(self, asked: Sequence[Question]) -> None:
+    def set_questions(self, questions: Sequence[Question]) -> None:
         """Asks these questions from now on; returns when none of the others is asked any more."""
-        with self._asking:
-            self.questions = list(asked)
+        with self._requesting:
+            self.questions = list(questions)
 
     def spares(self, entities: Iterable[tuple[str, tuple[str, ...]]]) -> None:
         """Nothing is asked about these (view, key) from now on, and about all others; returns when nothing is."""
-        with self._asking:
+        with self._requesting:
             self._spared = frozenset(entities)
 
     def taken(self) -> tuple[list[Answer], int, list[str]]:
         """Answers, refusals and what was wrong since this was asked last."""
         assert self._thread.is_alive(), "nobody asks any more: see the trace of the thread 'watch'"
-        found = self.answers, self.refused, self.wrong
+        result = self.answers, self.refused, self.wrong
         self.answers, self.refused, self.wrong = [], 0, []
-        return found
+        return result
 
-    def ask(self, question: Question, key: tuple[str, ...], *, min_token: str | None = None) -> Answer | None:
+    def request(self, question: Question, key: tuple[str, ...], *, min_token: str | None = None) -> Answer | None:
         """One answer, which is kept; None where it was refused."""
         names = [name for name, _ in question.unit.entity]
         body: dict[str, Any] = {"features": question.refs, "entities": [dict(zip(names, key, strict=True))]}
         if min_token is not None:
             body["min_token"] = min_token
-        standing = self._standing
+        current = self._current
         try:
             given = self._client.post(self._url, json=body)
         except httpx.HTTPError as error:
             self.wrong.append(f"{question.unit.view} {key}: no answer: {error!r}")
             return None
         with self._keeping:
-            return self._kept(question, key, standing, given)
+            return self._kept(question, key, current, given)
 
     def _kept(
         self,
         question: Question,
         key: tuple[str, ...],
-        standing: Mapping[str, StorageUnit],
+        current: Mapping[str, StorageUnit],
         given: httpx.Response,
     ) -> Answer | None:
         unit = question.unit.storage_fingerprint
@@ -187,7 +187,7 @@ class Watch:
         (result,) = parsed["results"]
         self.flagged.update(parsed["flags"])
         definition = decode_all(result["token"])[0].definition
-        meant = under(question, standing[definition]) if definition in standing else None
+        meant = under(question, current[definition]) if definition in current else None
         if meant is None:
             self.wrong.append(
                 f"{question.unit.view} {key}: answered by the definition {definition}, which does not stand"
@@ -203,7 +203,7 @@ class Watch:
     def _run(self) -> None:
         rng = self._rng
         while not self._over.wait(_INTERVAL_S):
-            with self._asking:
+            with self._requesting:
                 if self._paused.is_set():
                     continue
                 question = rng.choice(self.questions)
@@ -212,10 +212,10 @@ class Watch:
                     continue
                 known = self._tokens.get((question.unit.storage_fingerprint, key))
                 known = known if rng.random() < 0.3 and not self._may_be_another(question.unit) else None
-                self.ask(question, key, min_token=known)
+                self.request(question, key, min_token=known)
 
     def _may_be_another(self, unit: StorageUnit) -> bool:
         """Tells whether a unit that was built anew may answer for the view: it refuses tokens of the one before."""
-        units = [each for each in self._standing.values() if each.view == unit.view]
-        alike = [each for each in units if type(each) is type(unit)]
-        return any(each.storage_fingerprint != unit.storage_fingerprint for each in alike)
+        units = [each for each in self._current.values() if each.view == unit.view]
+        alike = [storage_unit for storage_unit in units if type(storage_unit) is type(unit)]
+        return any(other.storage_fingerprint != unit.storage_fingerprint for other in alike)

@@ -1,4 +1,4 @@
-"""Features of the drills: every kind of store entry that a tail writes beside, and windows that the present fills."""
+"""Features of the drills: every kind of store entry that the real-time lane writes beside, and windows that the present fills."""
 
 import slicewise as sw
 

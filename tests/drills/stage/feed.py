@@ -24,10 +24,10 @@ class Feed:
 
     def __init__(self, bootstrap: str, topic: str, rng: random.Random, per_second: int) -> None:
         self._bootstrap = bootstrap
-        self._topic, self._rng, self._each = topic, rng, max(1, round(per_second * TICK_S))
+        self._topic, self._rng, self._per_tick = topic, rng, max(1, round(per_second * TICK_S))
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
         self.shape: Callable[[random.Random, Produced], Produced] | None = None
-        """What becomes of each payment before it is sent."""
+        """Shape that each payment gets before it is sent."""
         self._lock = threading.Lock()
         self._paused, self._over = threading.Event(), threading.Event()
         self._paused.set()
@@ -58,10 +58,10 @@ class Feed:
         """Sends so many of the hours before now, which came when they happened: in their order, by Kafka's time too."""
         now = time.time_ns() // 1000
         made = payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now)
-        came = [replace(each, time_ms=int(json.loads(each.value)["paid_at"]) // 1000 + 1) for each in made]
-        self._send(sorted(came, key=lambda each: each.time_ms))
+        came = [replace(payment, time_ms=int(json.loads(payment.value)["paid_at"]) // 1000 + 1) for payment in made]
+        self._send(sorted(came, key=lambda payment: payment.time_ms))
 
-    def transactions(self, n: int, each: int) -> int:
+    def transactions(self, n: int, size: int) -> int:
         """Sends so many transactions of so many events of now: about half are aborted, and stand in the log for nobody.
         Returns how many were."""
         producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"drill-{self._rng.random()}"})
@@ -70,7 +70,7 @@ class Feed:
         for _ in range(n):
             now = time.time_ns() // 1000
             producer.begin_transaction()
-            for made in payments(self._rng.getrandbits(32), each, now, now - 1_000_000, now + 1):
+            for made in payments(self._rng.getrandbits(32), size, now, now - 1_000_000, now + 1):
                 producer.produce(self._topic, value=made.value, partition=made.partition, timestamp=made.time_ms)
             producer.flush(_FLUSH_S)  # else what is aborted may never have left
             if self._rng.random() < 0.5:
@@ -85,7 +85,7 @@ class Feed:
         now, rng = time.time_ns() // 1000, self._rng
         made = payments(rng.getrandbits(32), n, now, now - 1_000_000, now + 1)
         card = rng.choice(CARDS)
-        self._send([_of(each, card) if rng.random() < 0.9 else each for each in made])
+        self._send([_of(payment, card) if rng.random() < 0.9 else payment for payment in made])
 
     def many(self, first: int, n: int) -> None:
         """One event of each of so many cards, `key-<number>` from the first on: most of them of the hours before now,
@@ -93,7 +93,7 @@ class Feed:
         now, rng = time.time_ns() // 1000, self._rng
         old = payments(rng.getrandbits(32), n - n // 20, now, now - _MANY_HOURS * HOUR, now)
         new = payments(rng.getrandbits(32), n // 20, now, now - 10 * MINUTE, now)
-        self._send([_of(each, f"key-{first + i}") for i, each in enumerate((*old, *new))])
+        self._send([_of(payment, f"key-{first + i}") for i, payment in enumerate((*old, *new))])
 
     def _run(self) -> None:
         while not self._over.wait(TICK_S):
@@ -102,15 +102,15 @@ class Feed:
             now, rng = time.time_ns() // 1000, self._rng
             late = rng.random() < 0.1
             oldest = now - 10 * MINUTE if late else now - 1_000_000
-            self._send(payments(rng.getrandbits(32), self._each, now, oldest, now + 1, bad=int(rng.random() < 0.02)))
+            self._send(payments(rng.getrandbits(32), self._per_tick, now, oldest, now + 1, bad=int(rng.random() < 0.02)))
 
     def _send(self, records: Sequence[Produced]) -> None:
         with self._lock:
-            for each in records if self.shape is None else [self.shape(self._rng, made) for made in records]:
+            for record in records if self.shape is None else [self.shape(self._rng, made) for made in records]:
                 while not self._over.is_set():
                     try:
                         self._producer.produce(
-                            self._topic, value=each.value, partition=each.partition, timestamp=each.time_ms
+                            self._topic, value=record.value, partition=record.partition, timestamp=record.time_ms
                         )
                         break
                     except BufferError:  # the broker is away

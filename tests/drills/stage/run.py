@@ -25,12 +25,12 @@ class Run:
     scene: Scene
     rng: random.Random
     times: int
-    """How often those are killed that may be killed again and again."""
+    """Number of kills of those that may be killed again and again."""
     kills: int = 0
     detect_s: list[float] = field(default_factory=list)
     recover_s: list[float] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
-    """Of a drill that plants several defects at once: each."""
+    """Parts of a drill that plants several defects at once."""
 
     def some(self, least_s: float, most_s: float) -> None:
         """Until a random moment."""
@@ -56,7 +56,7 @@ class Run:
         scene = self.scene
         for _ in range(self.times):
             self.some(0.5, 3)
-            trees = [each for name in names for each in scene.tree(name)]
+            trees = [process for name in names for process in scene.tree(name)]
             begun = time.monotonic()
             signal_all(trees, signal.SIGKILL)
             self.kills += len(names)

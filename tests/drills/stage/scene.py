@@ -35,16 +35,16 @@ from tests.drills.judging.judge import Record
 from tests.drills.judging.watch import Question, Watch, questions
 from tests.drills.stage.feed import Feed
 from tests.support.platform.stack import Stack, stack
-from tests.support.stores.stored import is_of_tail
+from tests.support.stores.stored import is_pending
 
-FOLD, TAIL = stream.NAME, stream.TAIL
+MICROBATCH, REALTIME = stream.NAME, stream.REALTIME
 TOPIC = SOURCE = "payments"
 PROJECT = Path(__file__).parents[1] / "project"
 SETTINGS = {
     "SLICEWISE_KAFKA_PARTITIONS": "2",
-    "SLICEWISE_TAIL": "on",
-    "SLICEWISE_TAIL_BATCH_S": "20",  # reliefs come in every drill
-    "SLICEWISE_TAIL_FIELDS": "300",  # and a fold that stands still leads to skips
+    "SLICEWISE_REALTIME": "on",
+    "SLICEWISE_REALTIME_BATCH_S": "20",  # reliefs come in every drill
+    "SLICEWISE_REALTIME_FIELDS": "300",  # and a micro-batch lane that stands still leads to skips
 }
 PER_SECOND = 100
 WITHIN_S = 240.0
@@ -54,14 +54,14 @@ _POLL_S = 0.05
 
 @contextmanager
 def scene(rng: random.Random, **settings: str) -> Iterator[Scene]:
-    """A platform that runs and has its tail, before any load; gone afterwards with all its processes. settings: by
+    """A platform that runs and has its real-time lane, before any load; gone afterwards with all its processes. settings: by
     which it runs beside `SETTINGS`."""
     with stack(PROJECT, SETTINGS | settings) as platform:
         platform.up()
         platform.cli("apply", "--no-wait")
         made = Scene(platform, rng)
         try:
-            for name in (FOLD, TAIL):
+            for name in (MICROBATCH, REALTIME):
                 made.start(name)
             made.await_whole()
             yield made
@@ -76,11 +76,11 @@ class Scene:
         self.platform = platform
         self.state = StateFolder(platform.settings.state_dir)
         with deploy.connected(platform.settings) as store:
-            self.deployment: Deployment = deploy.require_units(deploy.standing(store))
-        self.settings = dict.fromkeys((FOLD, TAIL), platform.settings)
+            self.deployment: Deployment = deploy.require_units(deploy.current(store))
+        self.settings = dict.fromkeys((MICROBATCH, REALTIME), platform.settings)
         """By which each driver runs now; its state folder is where it runs."""
-        self.drivers = [FOLD, TAIL]
-        """Those that are to run."""
+        self.drivers = [MICROBATCH, REALTIME]
+        """Drivers that are to run."""
         self.feed = Feed(platform.settings.kafka_bootstrap, TOPIC, random.Random(rng.random()), PER_SECOND)
         self.watch = Watch(platform.settings.serving_url, questions(self.deployment), random.Random(rng.random()))
         self.deployments = [self.deployment]
@@ -95,8 +95,8 @@ class Scene:
         self.feed.stop()
         for folder in self._folder.glob("elsewhere-*"):
             left = marked(folder)
-            for each in left:
-                each.signal(signal.SIGKILL)
+            for process in left:
+                process.signal(signal.SIGKILL)
             wait_gone(left, 20)
 
     @property
@@ -137,18 +137,18 @@ class Scene:
         to = url._replace(netloc=f"{url.netloc.rpartition(':')[0]}:{port}").geturl()
         self.settings[name] = _changed(self.settings[name], SLICEWISE_REDIS_URL=to)
 
-    def switch(self, tail: str) -> None:
-        """The setting of the tail: the fold is drained and started under it. A tail that runs is left to the caller."""
-        stream.stop_driver(self.settings[FOLD], FOLD)
-        self.settings = {name: _changed(each, SLICEWISE_TAIL=tail) for name, each in self.settings.items()}
-        self.drivers = [FOLD] if tail == "off" else [FOLD, TAIL]
+    def switch(self, realtime: str) -> None:
+        """The setting of the real-time lane: the micro-batch lane is drained and started under it. A real-time lane that runs is left to the caller."""
+        stream.stop_driver(self.settings[MICROBATCH], MICROBATCH)
+        self.settings = {name: _changed(setting, SLICEWISE_REALTIME=realtime) for name, setting in self.settings.items()}
+        self.drivers = [MICROBATCH] if realtime == "off" else [MICROBATCH, REALTIME]
         for name in self.drivers:
             self.start(name)
 
     # ------------------------------------------------------------ servers
     def server(self, name: str) -> Birth:
         """The process of redis or kafka."""
-        (row,) = [each for each in self.platform.status() if each.name == name]
+        (row,) = [service for service in self.platform.status() if service.name == name]
         assert row.pid is not None, f"{name} does not run"
         birth = Birth.of(row.pid)
         assert birth is not None
@@ -156,7 +156,7 @@ class Scene:
 
     def is_up(self, name: str) -> bool:
         """By `slicewise status`."""
-        return any(each.name == name and each.state == "up" for each in self.platform.status())
+        return any(service.name == name and service.state == "up" for service in self.platform.status())
 
     @property
     def store_data(self) -> Path:
@@ -174,8 +174,8 @@ class Scene:
 
     def restarts(self, name: str) -> int:
         """The number of times that a driver has begun anew after an error, by its own word."""
-        said = stream.driver_status(self.settings[name], name).heartbeat.get("sources", {}).get(SOURCE, {})
-        return int(said.get("restarts", 0))
+        source = stream.driver_status(self.settings[name], name).heartbeat.get("sources", {}).get(SOURCE, {})
+        return int(source.get("restarts", 0))
 
     def add_partition(self) -> int:
         """To the topic; its number."""
@@ -197,7 +197,7 @@ class Scene:
 
     # ------------------------------------------------------------ what must come
     def await_whole(self) -> None:
-        """Waits until all drivers run, and the tail has begun in this life of the store. All that the log has now is applied,
+        """Waits until all drivers run, and the real-time lane has begun in this server store. All that the log has now is applied,
         and an event of now is in an answer."""
         self.wait(self._unwell, "the drivers to be well")
         self.await_applied()
@@ -207,42 +207,42 @@ class Scene:
         """Waits until what the log has now is applied."""
         with KafkaLog(self.platform.settings.kafka_bootstrap) as log:
             end = log.latest(TOPIC)
-        self.wait(lambda: self._lacks(end), "the ledger")
+        self.wait(lambda: self._lacks(end), "the committed offsets")
 
-    def await_folded(self) -> None:
-        """Nothing of the tail is left: to be asked when nothing is produced any more."""
-        self.wait(lambda: ", ".join(self._tail_fields()[:5]) or None, "the tail to be folded")
+    def await_none_pending(self) -> None:
+        """Nothing of the real-time lane is left: to be asked when nothing is produced any more."""
+        self.wait(lambda: ", ".join(self._pending_fields()[:5]) or None, "the real-time lane to be applied")
 
     def wait(self, reason: Callable[[], str | None], what: str) -> None:
         """Polls until `reason` gives None; fails with the last one, and what the drivers said."""
         deadline = time.monotonic() + WITHIN_S
-        while (why := _tried(reason)) is not None:
+        while (why := _reason_of(reason)) is not None:
             if time.monotonic() > deadline:
-                raise AssertionError(f"{what}: not within {WITHIN_S:.0f} s: {why}\n{self._said()}")
+                raise AssertionError(f"{what}: not within {WITHIN_S:.0f} s: {why}\n{self._log_tails()}")
             time.sleep(_POLL_S)
 
     def _unwell(self) -> str | None:
         for name in self.drivers:
-            found = stream.driver_status(self.settings[name], name)
-            said = found.heartbeat.get("sources", {}).get(SOURCE)
-            if not found.running:  # `ingest_stream` looks again and again
+            result = stream.driver_status(self.settings[name], name)
+            source = result.heartbeat.get("sources", {}).get(SOURCE)
+            if not result.running:  # `ingest_stream` looks again and again
                 print(f"the driver {name} had ended, and is started again", flush=True)
                 self.start(name)
-            if not found.well or said is None or said["state"] != "running":
-                return f"{name}: {found}"
-            if name == TAIL and said["waiting"]:
-                return f"{name} waits: {said['waiting']}"
-        if TAIL not in self.drivers:
+            if not result.well or source is None or source["state"] != "running":
+                return f"{name}: {result}"
+            if name == REALTIME and source["waiting"]:
+                return f"{name} waits: {source['waiting']}"
+        if REALTIME not in self.drivers:
             return None
         with self.platform.store() as store:
-            start = store.run(ReadMetadata()).tails.get(SOURCE)
-            begun = start is not None and start.incarnation == store.incarnation
-        return None if begun else "no tail has begun in this life of the store"
+            start = store.run(ReadMetadata()).realtime_starts.get(SOURCE)
+            begun = start is not None and start.server_run == store.server_run
+        return None if begun else "no real-time lane has begun in this server run"
 
     def _lacks(self, end: OffsetVector) -> str | None:
         with self.platform.store() as store:
-            ledger = store.run(ReadMetadata()).ledger
-        return None if ledger.dominates(end) else f"ledger {dict(ledger.offsets)} of {dict(end.offsets)}"
+            committed = store.run(ReadMetadata()).committed
+        return None if committed.dominates(end) else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
 
     def await_visible(self, partition: int = 0) -> None:
         """An event that is produced there now."""
@@ -253,9 +253,9 @@ class Scene:
         question = self.question("per_card", "payments_10m")
 
         def missing() -> str | None:
-            answer = self.watch.ask(question, (card,))
-            found = None if answer is None else answer.result["values"]["per_card:payments_10m"]
-            return None if found == 1 else f"{card} has {found} payments"
+            answer = self.watch.request(question, (card,))
+            result = None if answer is None else answer.result["values"]["per_card:payments_10m"]
+            return None if result == 1 else f"{card} has {result} payments"
 
         self.wait(missing, "an event to be visible")
 
@@ -264,31 +264,31 @@ class Scene:
         unit, feature = self.deployment.resolve(f"{view}:{column}")
         return Question(unit, (feature,))
 
-    def _tail_fields(self) -> list[str]:
-        """Tail fields of the units and the store that stand: what was written for others nobody reads, and it expires."""
+    def _pending_fields(self) -> list[str]:
+        """Pending fields of the units and the store that stand: what was written for others nobody reads, and it expires."""
         with self.platform.store() as store:
-            marks = store.run(ReadMetadata())
-        standing = {unit_name(name, marks.terms.get(name, 0)).encode() for name in marks.starts}
-        found = []
+            metadata = store.run(ReadMetadata())
+        names = {unit_name(name, metadata.builds.get(name, 0)).encode() for name in metadata.starts}
+        pending_fields = []
         with closing(redis.Redis.from_url(self.platform.settings.redis_url)) as client:
             cursor, begun = 0, False
             while cursor or not begun:
-                cursor, hot = client.scan(cursor, f"sw:{marks.generation}:*:hot", 1000)
+                cursor, hot = client.scan(cursor, f"sw:{metadata.store_id}:*:hot", 1000)
                 begun = True
-                hot = [key for key in hot if isinstance(key, bytes) and key.rsplit(b":", 2)[1] in standing]
+                hot = [key for key in hot if isinstance(key, bytes) and key.rsplit(b":", 2)[1] in names]
                 pipe = client.pipeline(transaction=False)
                 for key in hot:
                     pipe.hkeys(key)
                 named = [(key, bytes(name)) for key, names in zip(hot, pipe.execute(), strict=True) for name in names]
-                found += [f"{key!r} {name!r}" for key, name in named if is_of_tail(name)]
-        return found
+                pending_fields += [f"{key!r} {name!r}" for key, name in named if is_pending(name)]
+        return pending_fields
 
-    def _said(self) -> str:
+    def _log_tails(self) -> str:
         folders = {name: StateFolder(settings.state_dir) for name, settings in self.settings.items()}
-        return "\n".join(f"--- {name}\n{folder.log_tail(name)}" for name, folder in folders.items())
+        return "\n".join(f"--- {name}\n{folder.last_lines(name)}" for name, folder in folders.items())
 
 
-def _tried(reason: Callable[[], str | None]) -> str | None:
+def _reason_of(reason: Callable[[], str | None]) -> str | None:
     """A store or broker that is away is a reason too."""
     try:
         return reason()
@@ -302,7 +302,7 @@ def _changed(settings: Settings, **variables: str) -> Settings:
 
 def signal_all(processes: Sequence[Birth], number: signal.Signals) -> None:
     """Killed or stopped parents first: none of them starts what was ended."""
-    for each in processes:
-        each.signal(number)
+    for process in processes:
+        process.signal(number)
     if number is signal.SIGKILL:
         assert not wait_gone(processes, 20), "they do not end"

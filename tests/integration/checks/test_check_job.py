@@ -38,7 +38,7 @@ def platform() -> Iterator[Stack]:
         running.cli("apply", "--no-wait")
         now = time.time_ns() // 1000
         made = payments(SEED, 2_000, now, now - 3 * HOUR, now, bad=20)
-        running.produce("payments", [(each.partition, each.value, each.time_ms) for each in made])
+        running.produce("payments", [(payment.partition, payment.value, payment.time_ms) for payment in made])
         running.start_stream()
         running.wait_applied("payments")
         running.stop_stream()
@@ -58,7 +58,7 @@ def _check(platform: Stack, folder: Path, code: int) -> dict[str, Any]:
 def _falsify(platform: Stack) -> tuple[str, int]:
     """Doubles what one card's newest slice holds: its field once more, in the slice before. Its checksum holds."""
     with deploy.connected(platform.settings) as store:
-        (unit,) = deploy.require_units(deploy.standing(store)).view("by_card")
+        (unit,) = deploy.require_units(deploy.current(store)).view("by_card")
     client = redis.Redis.from_url(platform.settings.redis_url)
     for key in sorted(client.scan_iter(match=f"*:{unit.storage_fingerprint}:hot", count=1_000)):
         fields: dict[Any, Any] = dict(client.hgetall(key))
@@ -87,9 +87,9 @@ def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp
     print({name: red[name] for name in ("values", "mismatches", "causes")})
     assert red["outcome"] == "red"
     assert red["mismatches"] > 0
-    assert {(each["view"], each["entity"]["card"]) for each in red["wrong"]} == {("by_card", card)}
+    assert {(row["view"], row["entity"]["card"]) for row in red["wrong"]} == {("by_card", card)}
     html = unescape((tmp_path / "red" / "latest.html").read_text())
-    assert all(each["online"] in html for each in red["wrong"])
+    assert all(row["online"] in html for row in red["wrong"])
     kept = records(open_catalog(platform.settings), CHECKS)
     assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
 
@@ -100,7 +100,7 @@ def test_a_store_that_is_killed_under_the_check_is_waited_for(platform: Stack, t
     with log.open("w") as out:
         job = platform.begin_job("check", "--sample", "100", "--report", str(folder), out=out)
         platform.wait(lambda: None if "check_read" in log.read_text() else log.read_text()[-500:], "the first answers")
-        [store] = [each for each in platform.status() if each.name == "redis"]
+        [store] = [service for service in platform.status() if service.name == "redis"]
         assert store.pid is not None
         os.kill(store.pid, signal.SIGKILL)
         platform.wait(lambda: None if "check_waits" in log.read_text() else log.read_text()[-500:], "the check to wait")

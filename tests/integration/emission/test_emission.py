@@ -1,4 +1,4 @@
-"""Records that a view publishes are what the raw events below each record's cover come to."""
+"""Records that a view publishes are what the raw events below each record's offset vector come to."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ listening = sw.FeatureView(
 )
 """
 WINDOWS = {"tumbling_2s": (2 * S, 2 * S), "hopping_6s_2s": (6 * S, 2 * S)}
-COVER = Mapping[str, Mapping[str, int]]
+OFFSET_VECTOR = Mapping[str, Mapping[str, int]]
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def platform(tmp_path: Path) -> Iterator[Stack]:
 
 
 def beat(platform: Stack) -> dict[str, Any]:
-    found: dict[str, Any] = stream.driver_status(platform.settings, stream.EMIT).heartbeat.get("sources", {})
-    views: dict[str, Any] = found.get("plays", {}).get("views", {}).get("listening", {})
+    sources: dict[str, Any] = stream.driver_status(platform.settings, stream.EMIT).heartbeat.get("sources", {})
+    views: dict[str, Any] = sources.get("plays", {}).get("views", {}).get("listening", {})
     return views
 
 
@@ -76,10 +76,10 @@ def produce_for(platform: Stack, seconds: float, rng: random.Random) -> None:
     platform.produce_for(seconds, "plays", rng, play)
 
 
-def values_at(log: list[tuple[int, int, dict[str, Any]]], cover: COVER, start: int, end: int, user: str) -> list[Any]:
-    """Count and exact sum, of raw events below the cover."""
-    below = {int(p): offset for parts in cover.values() for p, offset in parts.items()}
-    found = [
+def values_at(log: list[tuple[int, int, dict[str, Any]]], offset_vector: OFFSET_VECTOR, start: int, end: int, user: str) -> list[Any]:
+    """Count and exact sum, of raw events below the offset vector."""
+    below = {int(p): offset for parts in offset_vector.values() for p, offset in parts.items()}
+    seconds = [
         play["seconds"]
         for partition, offset, play in log
         if offset < below.get(partition, 0)
@@ -87,10 +87,10 @@ def values_at(log: list[tuple[int, int, dict[str, Any]]], cover: COVER, start: i
         and play["seconds"] >= 0
         and start <= play["played_at"] < end
     ]
-    return [len(found), math.fsum(found) if found else None]
+    return [len(seconds), math.fsum(seconds) if seconds else None]
 
 
-def test_records_are_those_of_their_covers_also_where_the_driver_was_killed(platform: Stack) -> None:
+def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_killed(platform: Stack) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     platform.cli("apply", "--no-wait")
@@ -105,8 +105,8 @@ def test_records_are_those_of_their_covers_also_where_the_driver_was_killed(plat
     produce_for(platform, 12, rng)
     end = time.time_ns() // 1000 // S * S
     platform.wait(lambda: None if instant_of(platform) > end + 10 * S else str(beat(platform)), "all windows", 60)
-    [said] = [each for each in platform.status() if each.name == stream.EMIT]
-    assert said.state == "up"
+    [status] = [service for service in platform.status() if service.name == stream.EMIT]
+    assert status.state == "up"
     print(beat(platform))
     platform.stop_stream()
 
@@ -114,13 +114,13 @@ def test_records_are_those_of_their_covers_also_where_the_driver_was_killed(plat
     [topic_id] = {each[0] for each in raw}
     log = [(partition, offset, json.loads(value)) for _, partition, offset, _, value in raw]
     since = json.loads(platform.progress("plays", "listening")[0])["since"]
-    found = platform.keyed("listening.windows")
+    records = platform.keyed("listening.windows")
     texts: dict[tuple[bytes, int], bytes] = {}
     newest: dict[bytes, dict[str, Any]] = {}
     kinds = {"window": 0, "correction": 0}
-    for key, text in found:
+    for key, text in records:
         record, who = json.loads(text), json.loads(key)
-        assert texts.setdefault((key, record["version"]), text) == text, "equal covers, equal bytes"
+        assert texts.setdefault((key, record["version"]), text) == text, "equal offset vectors, equal bytes"
         kinds[record["kind"]] += 1
         assert record["version"] == sum(o for parts in record["cover"].values() for o in parts.values())
         truth = values_at(log, record["cover"], who["start"], who["end"], who["entity"]["user_id"])
@@ -129,12 +129,12 @@ def test_records_are_those_of_their_covers_also_where_the_driver_was_killed(plat
         if record["kind"] == "correction":
             topic, partition, offset = record["cause"]
             assert topic == topic_id
-            [play] = [each[2] for each in log if each[:2] == (partition, offset)]
+            [play] = [entry[2] for entry in log if entry[:2] == (partition, offset)]
             # of the window, or of one that it only differs from since
             assert who["start"] - WINDOWS[suffix][1] <= play["played_at"] < who["end"]
         if key not in newest or newest[key]["version"] < record["version"]:
             newest[key] = record
-    print(f"{len(found)} records, {len(found) - len(texts)} of them again, {kinds}")
+    print(f"{len(records)} records, {len(records) - len(texts)} of them again, {kinds}")
     assert min(kinds.values()) > 20
 
     # whoever keeps the newest of each window, and where there is none the window before, has the truth
@@ -143,13 +143,13 @@ def test_records_are_those_of_their_covers_also_where_the_driver_was_killed(plat
     compared = 0
     for suffix, (length, step) in WINDOWS.items():
         for user in USERS:
-            held: list[Any] = [0, None]
+            latest_values: list[Any] = [0, None]
             first = since // step * step + step
             for at in range(first, end + 8 * S, step):
                 record = by_window.get((suffix, at, user))
                 if record is not None:
-                    held = [record["values"][f"{f}_{suffix}"] for f in ("plays", "seconds")]
-                assert held == values_at(log, everything, at - length, at, user), (suffix, at, user)
+                    latest_values = [record["values"][f"{f}_{suffix}"] for f in ("plays", "seconds")]
+                assert latest_values == values_at(log, everything, at - length, at, user), (suffix, at, user)
                 compared += 1
     print(f"{compared} windows compared")
 

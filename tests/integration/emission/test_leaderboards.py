@@ -1,4 +1,4 @@
-"""Every board that stood, and every correction that was said, is what the raw plays below its cover come to."""
+"""Every leaderboard that stood, and every correction that was said, is what the raw plays below its offset vector come to."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def platform(tmp_path: Path) -> Iterator[Stack]:
 
 
 class Watcher(threading.Thread):
-    """Keeps every board that stood, and how old each was when it was first seen."""
+    """Keeps every leaderboard that stood, and how old each was when it was first seen."""
 
     def __init__(self, url: str) -> None:
         super().__init__(daemon=True)
-        self.boards: dict[bytes, StoredLeaderboard] = {}
+        self.leaderboards: dict[bytes, StoredLeaderboard] = {}
         self.ages: list[float] = []
         self._store = open_store(url)
         self._done = threading.Event()
 
     def run(self) -> None:
         while not self._done.wait(0.02):
-            found = self._store.run(ReadLeaderboard("top_songs"))
-            if found.board is not None and found.board not in self.boards:
-                self.boards[found.board] = board = StoredLeaderboard.unpack(found.board)
-                self.ages.append((found.time_us - board.end_us) / S)
+            result = self._store.run(ReadLeaderboard("top_songs"))
+            if result.leaderboard is not None and result.leaderboard not in self.leaderboards:
+                self.leaderboards[result.leaderboard] = leaderboard = StoredLeaderboard.unpack(result.leaderboard)
+                self.ages.append((result.time_us - leaderboard.end_us) / S)
 
     @property
     def newest_end(self) -> int:
-        return max((board.end_us for board in list(self.boards.values())), default=0)
+        return max((leaderboard.end_us for leaderboard in list(self.leaderboards.values())), default=0)
 
     def stop(self) -> None:
         self._done.set()
@@ -92,10 +92,10 @@ def best(log: Log, below: Mapping[int, int], end_us: int) -> list[tuple[str, int
         if offset < below.get(partition, 0) and end_us - LENGTH <= play["played_at"] < end_us
     )
     encoded = {song: "".join(c if c.isalnum() and c.isascii() else f"%{ord(c):02X}" for c in song) for song in SONGS}
-    return sorted(counts.items(), key=lambda each: (-each[1], encoded[each[0]]))[:K]
+    return sorted(counts.items(), key=lambda item: (-item[1], encoded[item[0]]))[:K]
 
 
-def test_boards_and_corrections_are_those_of_their_covers_also_after_a_kill(platform: Stack) -> None:
+def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_after_a_kill(platform: Stack) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     platform.cli("apply", "--no-wait")
@@ -104,17 +104,17 @@ def test_boards_and_corrections_are_those_of_their_covers_also_after_a_kill(plat
     platform.start_stream()
     produce_for(platform, 1, rng)
     deadline = time.monotonic() + 120
-    while not watcher.boards:
+    while not watcher.leaderboards:
         produce_for(platform, 1, rng)
-        assert time.monotonic() < deadline, "no board was made"
+        assert time.monotonic() < deadline, "no leaderboard was made"
     produce_for(platform, 8, rng)
     platform.kill_driver(stream.EMIT)
     produce_for(platform, 3, rng)
-    before = len(watcher.boards)
+    before = len(watcher.leaderboards)
     stream.ensure_emission(platform.settings)
-    while len(watcher.boards) == before:
+    while len(watcher.leaderboards) == before:
         produce_for(platform, 1, rng)
-        assert time.monotonic() < deadline, "no board was made after the kill"
+        assert time.monotonic() < deadline, "no leaderboard was made after the kill"
     produce_for(platform, 8, rng)
     end = time.time_ns() // 1000
     platform.wait(lambda: None if watcher.newest_end > end else "behind", "all windows", 60)
@@ -124,36 +124,36 @@ def test_boards_and_corrections_are_those_of_their_covers_also_after_a_kill(plat
     raw = platform.records("plays")
     [topic_id] = {each[0] for each in raw}
     log: Log = [(partition, offset, json.loads(value)) for _, partition, offset, _, value in raw]
-    assert len(watcher.boards) > 10
-    for board in watcher.boards.values():
-        below = {partition: offset for (_, partition), offset in board.cover.offsets.items()}
-        assert [(row.key[0], row.value) for row in board.rows] == best(log, below, board.end_us)
+    assert len(watcher.leaderboards) > 10
+    for leaderboard in watcher.leaderboards.values():
+        below = {partition: offset for (_, partition), offset in leaderboard.offset_vector.offsets.items()}
+        assert [(row.key[0], row.value) for row in leaderboard.rows] == best(log, below, leaderboard.end_us)
     texts: dict[tuple[bytes, int], bytes] = {}
     for key, text in platform.keyed("top_songs.corrections"):
         record = json.loads(text)
-        assert texts.setdefault((key, record["version"]), text) == text, "equal covers, equal bytes"
+        assert texts.setdefault((key, record["version"]), text) == text, "equal offset vectors, equal bytes"
         below = {int(partition): offset for partition, offset in record["cover"][topic_id].items()}
         shown = [(row["entity"]["song_id"], row["value"]) for row in record["new"]]
         assert shown == best(log, below, record["end_us"])
         assert record["old"] != record["new"]
         cause = record["cause"]
-        [play] = [each[2] for each in log if each[:2] == (cause["partition"], cause["offset"])]
+        [play] = [entry[2] for entry in log if entry[:2] == (cause["partition"], cause["offset"])]
         assert record["start_us"] <= play["played_at"] < record["end_us"]
-    # whoever takes board and corrections together has the truth of every window end
+    # whoever takes leaderboard and corrections together has the truth of every window end
     ordered = sorted(texts.items(), key=lambda each: each[0][1])
     newest = {json.loads(key)["end_us"]: json.loads(text) for (key, _), text in ordered}
     everything = {0: 1 << 60, 1: 1 << 60}
-    last = {board.end_us: board for board in sorted(watcher.boards.values(), key=lambda each: each.version)}
+    last = {leaderboard.end_us: leaderboard for leaderboard in sorted(watcher.leaderboards.values(), key=lambda leaderboard: leaderboard.version)}
     compared = 0
-    for end_us, board in last.items():
-        rows = [(row.key[0], row.value) for row in board.rows]
-        if end_us in newest and newest[end_us]["version"] > board.version:
+    for end_us, leaderboard in last.items():
+        rows = [(row.key[0], row.value) for row in leaderboard.rows]
+        if end_us in newest and newest[end_us]["version"] > leaderboard.version:
             rows = [(row["entity"]["song_id"], row["value"]) for row in newest[end_us]["new"]]
         if end_us <= end:  # a later instant was published: what came late until then is said
             assert rows == best(log, everything, end_us)
             compared += 1
     assert compared > 10
     ages = sorted(watcher.ages)
-    print(f"{len(watcher.boards)} boards, {len(texts)} corrections, {compared} compared with all plays")
-    print(f"age of a board when first seen: median {ages[len(ages) // 2]:.2f} s, most {ages[-1]:.2f} s")
+    print(f"{len(watcher.leaderboards)} leaderboards, {len(texts)} corrections, {compared} compared with all plays")
+    print(f"age of a leaderboard when first seen: median {ages[len(ages) // 2]:.2f} s, most {ages[-1]:.2f} s")
     assert len(texts) > 5

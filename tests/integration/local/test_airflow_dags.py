@@ -81,9 +81,9 @@ def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_sp
     assert len([run for run in submitted if run.run_type == "backfill"]) <= 1 + sum(h % 24 == 0 for h in platform.hours)
     # whichever run came first did the work: a scheduled one takes other dirty hours too
     assert sum(row["events"] for row in platform.compacted_slices()) == EVENTS
-    swapped = read_status(platform.settings.redis_url).swapped
-    assert all(set(platform.hours) <= set(hours) for hours in swapped.values())
-    assert swapped
+    published = read_status(platform.settings.redis_url).published
+    assert all(set(platform.hours) <= set(hours) for hours in published.values())
+    assert published
 
 
 def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> None:
@@ -114,9 +114,9 @@ def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> Non
     [run] = platform.api.runs("backfill_view", run_type="manual")
     assert platform.api.wait(run, timeout_s=PATIENCE_S).well, platform.api.log(run, "backfill")[-6000:]
     with platform.store() as store:
-        marks = store.run(ReadMetadata())
+        metadata = store.run(ReadMetadata())
     units = [unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"]
-    assert [unit["storage_fingerprint"] in marks.ready for unit in units] == [True]
+    assert [unit["storage_fingerprint"] in metadata.ready for unit in units] == [True]
 
 
 def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: AirflowStack) -> None:
@@ -124,17 +124,17 @@ def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: Airflo
     status = read_status(platform.settings.redis_url)
     unit = str(status.units[0]["storage_fingerprint"])
     tag = keys.entity_tags([("user_id", "string")], [["user 0"]])[0]
-    hot = keys.hot_key(int(status.marks["generation"]), tag, unit)
+    hot = keys.hot_key(int(status.metadata["generation"]), tag, unit)
     # Unpausing makes a scheduled run, which would find the key as well: let it pass first.
     platform.do("sweep_expired", "sweep")
     platform.settle("sweep_expired")
     with redis.Redis.from_url(platform.settings.redis_url) as client:
         client.hset(hot, "l:00000000000000000000000000000000:9", "1")
         client.persist(hot)
-        found = platform.do("sweep_expired", "sweep")
-        assert found["no_expiry"] == 1
-        assert found["changed"] == 1
-        assert found["unknown"] == 0
+        outcome = platform.do("sweep_expired", "sweep")
+        assert outcome["no_expiry"] == 1
+        assert outcome["changed"] == 1
+        assert outcome["unknown"] == 0
         assert client.ttl(hot) > 0
         assert platform.do("sweep_expired", "sweep")["no_expiry"] == 0
 
@@ -174,10 +174,10 @@ def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
     assert platform.compacted
     answer = httpx.get(f"{platform.settings.airflow_url}/slicewise/status.json", trust_env=False, timeout=30)
     assert answer.status_code == 200, answer.text
-    found = answer.json()
-    assert found["health"]["well"], found["health"]
-    assert {line["view"] for line in found["views"]} >= {"listening"}
-    assert any(line["job"] == "compact" and line["ok"] for line in found["jobs"])
+    body = answer.json()
+    assert body["health"]["well"], body["health"]
+    assert {line["view"] for line in body["views"]} >= {"listening"}
+    assert any(line["job"] == "compact" and line["ok"] for line in body["jobs"])
     page = httpx.get(f"{platform.settings.airflow_url}/slicewise/", trust_env=False, timeout=30)
     assert "<title>slicewise</title>" in page.text
 
@@ -189,8 +189,8 @@ def test_a_killed_driver_makes_its_run_red_and_the_next_run_starts_another(platf
     platform.kill_stream()
 
     def another() -> str | None:
-        found = stream.stream_status(platform.settings)
-        return None if found.well and found.pid != before else f"{found}"
+        stream_status = stream.stream_status(platform.settings)
+        return None if stream_status.well and stream_status.pid != before else f"{stream_status}"
 
     platform.wait(another, "another driver", PATIENCE_S)
     red = [run for run in platform.api.runs("ingest_stream") if run.run_id in watching]

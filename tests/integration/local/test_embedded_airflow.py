@@ -21,9 +21,9 @@ def _get(port: int, path: str) -> dict[str, object]:
     connection.request("GET", "/auth/token")
     token = json.loads(connection.getresponse().read())["access_token"]
     connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
-    found: dict[str, object] = json.loads(connection.getresponse().read())
+    document: dict[str, object] = json.loads(connection.getresponse().read())
     connection.close()
-    return found
+    return document
 
 
 def test_airflow_runs_on_our_settings_and_leaves_no_orphan_when_its_head_is_killed(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_airflow_runs_on_our_settings_and_leaves_no_orphan_when_its_head_is_kill
         head.signal(signal.SIGKILL)
         assert process.wait_gone([head], 10) == []
         assert len(process.marked(state.path)) > 3, "the parts live on"
-        [row] = [each for each in supervisor.status(settings) if each.name == "airflow"]
+        [row] = [service for service in supervisor.status(settings) if service.name == "airflow"]
         assert row.state == "down"
     finally:
         supervisor.down(settings, print)

@@ -79,8 +79,8 @@ def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(k
     topic = NewTopic("times", num_partitions=1, replication_factor=1, config={"retention.ms": "-1"})
     admin.create_topics([topic])["times"].result(30)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
-    for each in times:
-        producer.produce("times", value=b"x", timestamp=each)
+    for time_ms in times:
+        producer.produce("times", value=b"x", timestamp=time_ms)
     assert producer.flush(30) == 0
     consumer = Consumer({"bootstrap.servers": kafka_broker.bootstrap, "group.id": "times", "enable.auto.commit": False})
     consumer.assign([TopicPartition("times", 0, 0)])
@@ -105,31 +105,31 @@ def test_a_killed_broker_keeps_what_it_acknowledged(own_kafka: KafkaBroker) -> N
 
 
 def test_up_twice_changes_nothing_and_down_leaves_no_process(state: StateFolder) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
-    supervisor.up(settings, said.append, only=["redis", "kafka"])
+    supervisor.up(settings, lines.append, only=["redis", "kafka"])
     before = process.marked(state.path)
-    supervisor.up(settings, said.append, only=["redis", "kafka"])
+    supervisor.up(settings, lines.append, only=["redis", "kafka"])
     assert process.marked(state.path) == before
     assert len(before) == 2
     assert {address.removeprefix("::ffff:") for address, _ in listening(before)} == {"127.0.0.1"}
-    rows = {each.name: each.state for each in supervisor.status(settings)}
+    rows = {service.name: service.state for service in supervisor.status(settings)}
     assert rows == {name: "up" if name in ("redis", "kafka") else "down" for name in services.NAMES}
 
     ports = state.ports()
-    supervisor.down(settings, said.append)
+    supervisor.down(settings, lines.append)
     assert process.marked(state.path) == []
     assert not any(birth.alive() for birth in before)
-    assert {each.state for each in supervisor.status(settings)} == {"down"}
+    assert {service.state for service in supervisor.status(settings)} == {"down"}
 
-    supervisor.up(settings, said.append, only=["redis"])
+    supervisor.up(settings, lines.append, only=["redis"])
     assert state.ports() == ports, "a restart takes the same ports"
 
 
 def test_redis_is_all_nodes_of_the_store(state: StateFolder) -> None:
     settings = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_STORE_NODES": "2"})
     supervisor.up(settings, print, only=["redis"])
-    rows = {each.name: each.state for each in supervisor.status(settings)}
+    rows = {service.name: service.state for service in supervisor.status(settings)}
     supervisor.down(settings, print)
     assert (rows["redis"], rows["redis-2"], rows["kafka"]) == ("up", "up", "down")
     addresses = state.addresses()
@@ -173,7 +173,7 @@ def test_up_killed_half_way_is_finished_by_the_next_up(state: StateFolder) -> No
         starter.send_signal(signal.SIGKILL)
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
     supervisor.up(settings, print, only=["redis", "kafka"])
-    assert {each.name for each in supervisor.status(settings) if each.state == "up"} == {"redis", "kafka"}
+    assert {service.name for service in supervisor.status(settings) if service.state == "up"} == {"redis", "kafka"}
     assert len(process.marked(state.path)) == 2
 
 
@@ -205,21 +205,21 @@ def test_clean_forgets_the_state_and_spares_a_folder_of_someone_else(state: Stat
     supervisor.up(settings, print, only=["redis"])
     supervisor.clean(settings, print)
     assert not state.path.exists()
-    mine = tmp_path / "mine"
-    mine.mkdir()
-    (mine / "thesis.txt").write_text("years of work")
+    own = tmp_path / "mine"
+    own.mkdir()
+    (own / "thesis.txt").write_text("years of work")
     with pytest.raises(ServerError):
-        supervisor.clean(Settings.load({"SLICEWISE_STATE": str(mine)}), print)
-    assert (mine / "thesis.txt").exists()
+        supervisor.clean(Settings.load({"SLICEWISE_STATE": str(own)}), print)
+    assert (own / "thesis.txt").exists()
 
 
 def test_a_service_waits_only_for_those_that_it_comes_after(state: StateFolder) -> None:
-    said: list[str] = []
+    lines: list[str] = []
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
-    supervisor.up(settings, said.append, only=["redis", "kafka", "serving"])
-    order = [line.split()[0] for line in said if " up after " in line]
+    supervisor.up(settings, lines.append, only=["redis", "kafka", "serving"])
+    order = [line.split()[0] for line in lines if " up after " in line]
     assert order.index("redis") < order.index("serving")
-    starts = [line.split()[0] for line in said if line.endswith("starting")]
+    starts = [line.split()[0] for line in lines if line.endswith("starting")]
     assert set(starts[:2]) == {"redis", "kafka"}
 
 

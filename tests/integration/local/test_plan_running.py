@@ -28,8 +28,8 @@ def test_a_plan_says_what_differs_from_the_deployment(
     own_redis: RedisServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
-    code, found = planned(capsys)
-    assert (code, found["compared"]) == (0, "nothing is deployed yet")
+    code, result = planned(capsys)
+    assert (code, result["compared"]) == (0, "nothing is deployed yet")
     operator = redis.Redis.from_url(own_redis.operator_url)
     assert operator.dbsize() == 0, "a plan writes nothing"
 
@@ -42,20 +42,20 @@ def test_a_plan_says_what_differs_from_the_deployment(
     deployed = plan(load_project(project / "features.py"))
     store = open_store(own_redis.url)
     try:
-        marks = store.run(Initialise())
+        metadata = store.run(Initialise())
         topics = {source.topic: "0" * 31 + "1" for source in deployed.sources}
-        store.run(Deploy(deployed, marks.epoch, topics, OffsetVector()))
+        store.run(Deploy(deployed, metadata.deployment_version, topics, OffsetVector()))
     finally:
         store.close()
     before = operator.dbsize()
-    code, found = planned(capsys)
+    code, result = planned(capsys)
     assert code == 1, "something is refused"
-    kinds = {change["view"]: change["change"] for change in found["changes"]}
+    kinds = {change["view"]: change["change"] for change in result["changes"]}
     assert kinds == dict.fromkeys(deployed.views, "unchanged") | {"long_haul": "refused"}
-    (refused,) = [change for change in found["changes"] if change["change"] == "refused"]
+    (refused,) = [change for change in result["changes"] if change["change"] == "refused"]
     assert (
         "where is `distance >= 1500 AND NOT cancelled`, was `distance >= 1000 AND NOT cancelled`" in refused["reason"]
     )
-    assert found["compared"] == f"compared with deployment {deployed.digest[:16]}"
+    assert result["compared"] == f"compared with deployment {deployed.digest[:16]}"
     assert operator.dbsize() == before
     operator.close()

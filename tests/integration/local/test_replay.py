@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from slicewise.errors import ServerError, StoreUnavailable
 from slicewise.replay import flights
-from slicewise.replay.run import Standing, resume
+from slicewise.replay.run import NewestEvent, resume
 from slicewise.replay.schedule import Pace, partition_of
 from slicewise.replay.songs import Plays
 from slicewise.stores.log.producer import Record, TransactionalWriter, last_records
@@ -36,8 +36,8 @@ def start(broker: KafkaBroker, topic: str, *options: str) -> subprocess.Popen[st
 
 def run(broker: KafkaBroker, topic: str, *options: str) -> None:
     replay = start(broker, topic, "--history-only", *options)
-    _, said = replay.communicate(timeout=120)
-    assert replay.returncode == 0, said
+    _, output = replay.communicate(timeout=120)
+    assert replay.returncode == 0, output
 
 
 def read(broker: KafkaBroker, topic: str) -> list[Logged]:
@@ -58,7 +58,7 @@ def records(broker: KafkaBroker, topic: str) -> list[tuple[int, int, bytes]]:
         }
     )
     consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    found: list[tuple[int, int, bytes]] = []
+    results: list[tuple[int, int, bytes]] = []
     ends = 0
     while ends < PARTITIONS:
         message = consumer.poll(20)
@@ -69,12 +69,12 @@ def records(broker: KafkaBroker, topic: str) -> list[tuple[int, int, bytes]]:
         value, partition = message.value(), message.partition()
         assert value is not None
         assert partition is not None
-        found.append((partition, message.timestamp()[1], value))
+        results.append((partition, message.timestamp()[1], value))
     consumer.close()
-    return found
+    return results
 
 
-def standing(log: KafkaLog, topic: str) -> int:
+def count_of(log: KafkaLog, topic: str) -> int:
     return sum(log.latest(topic).offsets.values())
 
 
@@ -85,55 +85,55 @@ def created(broker: KafkaBroker) -> tuple[str, KafkaLog]:
     deadline = time.monotonic() + 30
     while True:
         try:
-            assert standing(log, topic) == 0
+            assert count_of(log, topic) == 0
             return topic, log
         except StoreUnavailable:
             assert time.monotonic() < deadline, "the topic did not come up"
             time.sleep(0.05)
 
 
-def once_and_in_order(found: list[Logged]) -> None:
-    numbers = [number for number, *_ in found]
+def once_and_in_order(actual: list[Logged]) -> None:
+    numbers = [number for number, *_ in actual]
     assert sorted(numbers) == list(range(len(numbers))), "each event once, none left out"
     for partition in range(PARTITIONS):
-        own = [number for number, p, *_ in found if p == partition]
+        own = [number for number, p, *_ in actual if p == partition]
         assert own == sorted(own), "the log's order is the order of arrival"
 
 
 def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_nothing(kafka_broker: KafkaBroker) -> None:
     topic = f"replay-{uuid.uuid4().hex[:8]}"
     run(kafka_broker, topic, "--share", "0.02")
-    found = read(kafka_broker, topic)
-    once_and_in_order(found)
+    result = read(kafka_broker, topic)
+    once_and_in_order(result)
     pace = Pace(share=0.02)
-    standing = {p: Standing(value, at) for _, p, at, value in found}
-    schedule, following = resume(flights.year(), pace, standing, now_us=0)
-    assert following == len(found) == schedule.due(schedule.live_from_us)
+    newest = {p: NewestEvent(value, at) for _, p, at, value in result}
+    schedule, following = resume(flights.year(), pace, newest, now_us=0)
+    assert following == len(result) == schedule.due(schedule.live_from_us)
     assert abs(schedule.live_from_us / 1e6 - time.time()) < 60, "the start is when it was started"
-    for number, partition, at, value in found:
+    for number, partition, at, value in result:
         event = schedule.event(number)
         assert (value, at) == (event.value, event.arrival_us // 1000)
         assert partition == partition_of(event.carrier, PARTITIONS)
 
     run(kafka_broker, topic, "--share", "0.02")
-    assert read(kafka_broker, topic) == found
+    assert read(kafka_broker, topic) == result
 
 
 def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafka_broker: KafkaBroker) -> None:
     topic, log = created(kafka_broker)
     for kill in range(2):
-        before = standing(log, topic)
+        before = count_of(log, topic)
         replay = start(kafka_broker, topic, "--history-only", "--share", "0.3")
         deadline = time.monotonic() + 60
-        while standing(log, topic) == before:  # at least one batch, others on their way
+        while count_of(log, topic) == before:  # at least one batch, others on their way
             assert time.monotonic() < deadline, "nothing was written"
         replay.send_signal(signal.SIGKILL)
         replay.communicate()
         assert len(read(kafka_broker, topic)) < 90_000, f"kill {kill} came too late to show anything"
     run(kafka_broker, topic, "--share", "0.3")
-    found = read(kafka_broker, topic)
-    once_and_in_order(found)
-    assert len(found) > 90_000
+    result = read(kafka_broker, topic)
+    once_and_in_order(result)
+    assert len(result) > 90_000
 
 
 def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker: KafkaBroker) -> None:
@@ -142,15 +142,15 @@ def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker: Kaf
     options = ("--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
     replay = start(kafka_broker, topic, *options)
     deadline = time.monotonic() + 60
-    while standing(log, topic) < 700 and time.monotonic() < deadline:
+    while count_of(log, topic) < 700 and time.monotonic() < deadline:
         time.sleep(0.1)
     replay.terminate()
-    _, said = replay.communicate(timeout=30)
-    assert replay.returncode == 0, said
-    found = read(kafka_broker, topic)
-    once_and_in_order(found)
-    assert len(found) > 400
-    newest = max(at for _, _, at, _ in found)
+    _, output = replay.communicate(timeout=30)
+    assert replay.returncode == 0, output
+    result = read(kafka_broker, topic)
+    once_and_in_order(result)
+    assert len(result) > 400
+    newest = max(at for _, _, at, _ in result)
     assert newest <= time.time() * 1000, "nothing is produced before it is due"
 
 
@@ -158,7 +158,7 @@ def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka: KafkaBroker) 
     topic, log = created(own_kafka)
     replay = start(own_kafka, topic, "--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
     deadline = time.monotonic() + 120
-    while standing(log, topic) < 300:
+    while count_of(log, topic) < 300:
         assert time.monotonic() < deadline, "nothing was written"
         time.sleep(0.1)
     own_kafka.kill()
@@ -169,8 +169,8 @@ def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka: KafkaBroker) 
         assert replay.poll() is None, "it ended"
         assert time.monotonic() < deadline + 120, "it did not go on"
     replay.terminate()
-    _, said = replay.communicate(timeout=60)
-    assert replay.returncode == 0, said
+    _, output = replay.communicate(timeout=60)
+    assert replay.returncode == 0, output
     once_and_in_order(read(own_kafka, topic))
 
 
@@ -212,8 +212,8 @@ def test_a_load_is_what_its_seed_says(kafka_broker: KafkaBroker) -> None:
         "2",
     ]
     env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap}
-    said = subprocess.run([*command, "--seed", "11"], env=env, capture_output=True, text=True, check=True).stdout
-    assert json.loads(said)["events"] == 4_000
+    output = subprocess.run([*command, "--seed", "11"], env=env, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output)["events"] == 4_000
     ends = last_records(kafka_broker.bootstrap, topic, range(PARTITIONS))
     assert len(ends) == PARTITIONS, "users are spread over the partitions"
     wanted = {(row["user_id"], row["song_id"], row["seconds"]) for row in Plays(seed=11).batch(0, 4_000).to_pylist()}
@@ -243,8 +243,8 @@ def test_a_live_load_goes_on_with_the_plays_that_are_due_however_it_ended(
                     time.sleep(0.1)
             finally:
                 load.send_signal(ended_by)
-                _, said = load.communicate(timeout=60)
-        assert load.returncode == (0 if ended_by == signal.SIGTERM else -ended_by), said
+                _, output = load.communicate(timeout=60)
+        assert load.returncode == (0 if ended_by == signal.SIGTERM else -ended_by), output
         ends.append(sum(log.latest(topic).offsets.values()))
     plays = Plays(seed=11, users=50, songs=9, rate=200.0, start_us=0)
     due = int(time.time() * plays.rate) + 1

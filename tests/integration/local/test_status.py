@@ -53,17 +53,17 @@ def status(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, list[dict
 def test_all_servers_up_is_not_well_while_a_view_is_refused(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, found = status(capsys)
+    code, result = status(capsys)
     assert code == 0
-    assert [(each["detail"], each["state"]) for each in found["finding"]] == [("nothing is deployed", "past")]
+    assert [(finding["detail"], finding["state"]) for finding in result["finding"]] == [("nothing is deployed", "past")]
 
     with Served.on(settings.redis_url, plan(Project("tests", (everyone,)))) as served:
         now_us = served.store.run(ReadTime())
         columns = {"user_id": "ann", "country": "no", "seconds": 30.0, "n": 1}
-        served.fold([Event(0, 0, now_us - 60_000_000, columns)])
+        served.apply([Event(0, 0, now_us - 60_000_000, columns)])
         whole = Served(served.store, deployment())
         topics = {source.topic: TOPIC for source in whole.deployment.sources}
-        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).epoch, topics=topics))
+        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).deployment_version, topics=topics))
         running = json.dumps({"state": "running", "heartbeat_us": now_us, "lag": 0})
         for source in whole.deployment.sources:
             record_part(settings.redis_url, f"stream:{source.name}", running)
@@ -74,41 +74,41 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         ]
         assert left
         whole.store.run(MarkBuilding(left[0], 3, 12))
-        said = {unit.storage_fingerprint: "Spark computes hours" for unit in left}
-        whole.store.run(PutStatus(phases.PART, phases.changed(None, said, whole.store.run(ReadTime()))))
+        building = {unit.storage_fingerprint: "Spark computes hours" for unit in left}
+        whole.store.run(PutStatus(phases.PART, phases.changed(None, building, whole.store.run(ReadTime()))))
 
-        code, found = status(capsys)
+        code, result = status(capsys)
         assert code == 3
-        assert {row["state"] for row in found["service"] if row["name"] in ("redis", "serving")} == {"up"}
-        views = {row["name"]: row for row in found["view"]}
+        assert {row["state"] for row in result["service"] if row["name"] in ("redis", "serving")} == {"up"}
+        views = {row["name"]: row for row in result["view"]}
         assert views["everyone"]["state"] == "ready"
         assert views[left[0].view]["state"] == "building"
         assert "3 of 12 hours; Spark computes hours (for " in views[left[0].view]["detail"]
-        reasons = {row["name"]: row for row in found["finding"]}
+        reasons = {row["name"]: row for row in result["finding"]}
         assert reasons[f"view {left[0].view}"]["log"] == "docs/runbook.md#a-view-stays-in-building"
 
         assert cli.main(["status"]) == 3
-        told = capsys.readouterr().out
-        assert "not well:" in told
-        assert f"view {left[0].view}: answers 503: building, 3 of 12 hours; Spark computes hours" in told
+        output = capsys.readouterr().out
+        assert "not well:" in output
+        assert f"view {left[0].view}: answers 503: building, 3 of 12 hours; Spark computes hours" in output
 
         for unit in left:
             whole.store.run(MarkReady(unit, whole.store.run(ReadMetadata()).starts[unit.storage_fingerprint]))
-        code, found = status(capsys)
-        assert (code, found["finding"]) == (0, [])
+        code, result = status(capsys)
+        assert (code, result["finding"]) == (0, [])
 
         amend_part(settings.redis_url, alerted.PART, lambda text: alerted.remembered(text, _alert(1), now_us))
-        code, found = status(capsys)
+        code, result = status(capsys)
         assert code == 0, "what is over is told, and is not wrong now"
-        assert [row["state"] for row in found["finding"]] == ["past"]
+        assert [row["state"] for row in result["finding"]] == ["past"]
 
-    serving = Birth.of(next(row["pid"] for row in found["service"] if row["name"] == "serving"))
+    serving = Birth.of(next(row["pid"] for row in result["service"] if row["name"] == "serving"))
     assert serving is not None
     os.kill(serving.pid, signal.SIGKILL)
     assert not process.wait_gone([serving], 20)
-    code, found = status(capsys)
+    code, result = status(capsys)
     assert code == 1
-    assert next((row["name"], row["state"]) for row in found["finding"]) == ("serving", "ill")
+    assert next((row["name"], row["state"]) for row in result["finding"]) == ("serving", "ill")
 
 
 def test_a_part_that_many_change_at_once_has_what_each_of_them_said(own_redis: RedisServer) -> None:
@@ -118,11 +118,11 @@ def test_a_part_that_many_change_at_once_has_what_each_of_them_said(own_redis: R
         amend_part(own_redis.url, alerted.PART, lambda text: alerted.remembered(text, _alert(number), now_us))
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(remember, [each for each in range(8) for _ in range(5)]))
+        list(pool.map(remember, [i for i in range(8) for _ in range(5)]))
     with Served.on(own_redis.url, deployment()):
-        found = alerted.recent(read_status(own_redis.url).parts[alerted.PART], now_us)
-    assert sorted(each.subject for each in found) == sorted(f"dag{number}.task" for number in range(8))
-    assert {each.times for each in found} == {5}
+        alerts = alerted.recent(read_status(own_redis.url).parts[alerted.PART], now_us)
+    assert sorted(told_alert.subject for told_alert in alerts) == sorted(f"dag{number}.task" for number in range(8))
+    assert {told_alert.times for told_alert in alerts} == {5}
 
 
 def _alert(number: int) -> dict[str, str]:

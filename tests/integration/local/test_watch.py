@@ -42,8 +42,8 @@ def wait(reason: Callable[[], str | None]) -> float:
 
 
 def row(settings: Settings, name: str) -> supervisor.ServiceStatus:
-    [found] = [each for each in supervisor.status(settings) if each.name == name]
-    return found
+    [results] = [service for service in supervisor.status(settings) if service.name == name]
+    return results
 
 
 def kill(settings: Settings, name: str) -> Birth:
@@ -59,9 +59,9 @@ def back(settings: Settings, name: str, before: Birth) -> Callable[[], str | Non
     """The reason why it is not up again, as another process."""
 
     def reason() -> str | None:
-        found = row(settings, name)
-        fresh = found.state == "up" and found.pid != before.pid
-        return None if fresh else f"{name}: {found}\n{StateFolder(settings.state_dir).log_tail(watch.NAME)}"
+        result = row(settings, name)
+        fresh = result.state == "up" and result.pid != before.pid
+        return None if fresh else f"{name}: {result}\n{StateFolder(settings.state_dir).last_lines(watch.NAME)}"
 
     return reason
 
@@ -96,15 +96,15 @@ def test_each_server_that_is_killed_is_well_again_where_it_was_with_what_it_had(
 
 
 def test_what_was_stopped_on_purpose_stays_down_and_what_up_starts_is_watched_again(settings: Settings) -> None:
-    said: list[str] = []
-    supervisor.up(settings, said.append, only=("redis", services.WATCH))
+    lines: list[str] = []
+    supervisor.up(settings, lines.append, only=("redis", services.WATCH))
     watcher = row(settings, services.WATCH).pid
-    supervisor.down(settings, said.append, only=["redis"])
+    supervisor.down(settings, lines.append, only=["redis"])
     log = StateFolder(settings.state_dir).log(watch.NAME)
     time.sleep(4 * watch.EVERY_S)  # looks that find nothing to do leave no trace
     assert row(settings, "redis").state == "down"
     assert "server_died" not in log.read_text()
-    supervisor.up(settings, said.append, only=["redis"])
+    supervisor.up(settings, lines.append, only=["redis"])
     wait(back(settings, "redis", kill(settings, "redis")))
     assert row(settings, services.WATCH).pid == watcher
 
@@ -182,13 +182,13 @@ def test_a_watcher_whose_state_is_gone_ends_by_itself(settings: Settings, tmp_pa
 
 def test_it_costs_next_to_nothing(settings: Settings) -> None:
     supervisor.up(settings, print, only=("redis", services.WATCH))
-    found = psutil.Process(row(settings, services.WATCH).pid)
+    result = psutil.Process(row(settings, services.WATCH).pid)
     log = StateFolder(settings.state_dir).log(watch.NAME)
     wait(lambda: None if "watching" in log.read_text() else "it has not begun")
-    begun, used = time.monotonic(), sum(found.cpu_times()[:2])
+    begun, used = time.monotonic(), sum(result.cpu_times()[:2])
     time.sleep(10)
-    share = (sum(found.cpu_times()[:2]) - used) / (time.monotonic() - begun)
-    memory = found.memory_full_info().uss / 2**20
+    share = (sum(result.cpu_times()[:2]) - used) / (time.monotonic() - begun)
+    memory = result.memory_full_info().uss / 2**20
     print(f"idle: {share:.2%} of a core, {memory:.0f} MiB")
     assert share < 0.02
     assert memory < 40
@@ -198,7 +198,7 @@ def test_where_it_is_off_nobody_watches(tmp_path: Path) -> None:
     env = {"SLICEWISE_STATE": str(tmp_path / "state"), "SLICEWISE_WATCH": "off"}
     settings = Settings.load(env)
     supervisor.up(settings, print, only=("redis", services.WATCH))
-    found = row(settings, services.WATCH)
+    result = row(settings, services.WATCH)
     supervisor.down(settings, print)
-    assert (found.state, found.detail) == ("idle", "off (SLICEWISE_WATCH)")
+    assert (result.state, result.detail) == ("idle", "off (SLICEWISE_WATCH)")
     assert not list((settings.state_dir / "pids").iterdir())

@@ -70,15 +70,15 @@ def running_api() -> Iterator[Running]:
         served = stack.enter_context(Served.on(redis.url, deployment()))
         now_us = time.time_ns() // 1_000
         events = events_before(now_us, 1_500, SEED)
-        served.fold(events[:800])
+        served.apply(events[:800])
         served.log = events[:900]  # the archive runs ahead of the stream
         hours = sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - HOUR_US})
-        cover = OffsetVector({(TOPIC, p): _end(events[:900], p) for p in (0, 1)})
+        offset_vector = OffsetVector({(TOPIC, p): _end(events[:900], p) for p in (0, 1)})
         for hour in hours[: len(hours) - 1]:
-            served.compact(hour, cover)
+            served.compact(hour, offset_vector)
         for day in sorted({hour // 24 for hour in hours})[:-1]:
             served.total(day)
-        served.fold(events[800:])  # late events too, into compacted hours
+        served.apply(events[800:])  # late events too, into compacted hours
         served.log = events
         url = stack.enter_context(serving(redis.url))
         yield Running(redis, url, served, now_us)
@@ -151,7 +151,7 @@ def test_a_session_is_answered_with_the_bounds_that_it_has_for_each_entity(runni
         for i, (entity, result) in enumerate(zip(entities, text["results"], strict=True)):
             (token,) = tokens.decode_all(result["token"])
             # the slice is a minute, a tenth of the gap and less
-            searched = [instant_us(each) for each in text["bounds"]["visits:plays_session_15m"]]
+            searched = [instant_us(bound) for bound in text["bounds"]["visits:plays_session_15m"]]
             own = [e.time_us for e in running_api.served.log if e.columns["user_id"] == entity["user_id"]]
             visit = session_of([us for us in own if searched[0] <= us < searched[1]], searched[1], 15 * MINUTE_US)
             start = min(visit) // MINUTE_US * MINUTE_US if visit else searched[1]
@@ -164,18 +164,18 @@ def test_a_session_is_answered_with_the_bounds_that_it_has_for_each_entity(runni
                 wanted = expected(ref, running_api.served.log, entity, bounds)
                 if ref.startswith("visits:lasted"):
                     wanted = max(visit) - min(visit) if visit else None
-                found = result["values"][ref]
-                assert repr(found) == repr(wanted) == repr(ours.values(i)[ref]) == repr(theirs.values(i)[ref])
+                answer = result["values"][ref]
+                assert repr(answer) == repr(wanted) == repr(ours.values(i)[ref]) == repr(theirs.values(i)[ref])
             opened.add(len(visit) > 0)
     assert opened == {True, False}
 
 
 def session_of(times_us: list[int], end_us: int, gap_us: int) -> list[int]:
     """Back from the latest event, while the next one is less than the gap away."""
-    left, found = sorted(times_us), [end_us]
-    while left and found[-1] - left[-1] < gap_us:
-        found.append(left.pop())
-    return found[1:]
+    left, result = sorted(times_us), [end_us]
+    while left and result[-1] - left[-1] < gap_us:
+        result.append(left.pop())
+    return result[1:]
 
 
 def test_a_read_at_a_past_time_ends_there(running_api: Running) -> None:
@@ -192,12 +192,12 @@ def test_a_read_at_a_past_time_ends_there(running_api: Running) -> None:
             assert answer["results"][0]["values"][ref] == wanted
 
 
-def test_a_token_names_the_places_up_to_which_events_are_contained(running_api: Running) -> None:
+def test_a_token_names_the_partitions_up_to_which_events_are_contained(running_api: Running) -> None:
     answer = running_api.post({"features": LISTENING, "entities": [{"user_id": "ann"}]}).json()
     (token,) = tokens.decode_all(answer["results"][0]["token"])
     ends = {(TOPIC, p): _end(running_api.served.log, p) for p in (0, 1)}
     assert dict(token.base.offsets) == ends
-    assert token.ahead == {}
+    assert token.compacted_beyond == {}
     assert set(token.bounds) == {ref.partition(":")[2] for ref in LISTENING}
 
 
@@ -207,10 +207,10 @@ def test_in_process_http_json_and_msgpack_give_the_same_values(running_api: Runn
     with Client(running_api.redis.url) as near, HttpClient(running_api.url, timeout_s=60) as far:
         ours, theirs = near.get(LISTENING, entities, at), far.get(LISTENING, entities, at)
     text = running_api.post({"features": LISTENING, "entities": entities, "at": at}).json()
-    for mine, other, third in zip(ours.results, theirs.results, text["results"], strict=True):
-        assert mine.token == other.token == third["token"]
-        assert dict(mine.entity) == dict(other.entity)
-        for ref, one, two in zip(LISTENING, mine.values, other.values, strict=True):
+    for own, other, third in zip(ours.results, theirs.results, text["results"], strict=True):
+        assert own.token == other.token == third["token"]
+        assert dict(own.entity) == dict(other.entity)
+        for ref, one, two in zip(LISTENING, own.values, other.values, strict=True):
             three = third["values"][ref]
             assert type(one) is type(two)
             if isinstance(one, float):
@@ -232,7 +232,7 @@ def test_a_feature_set_answers_its_features_with_its_defaults(running_api: Runni
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "kind", "says"),
+    ("body", "status", "kind", "message"),
     [
         ({"features": ["listening:plays_2h"]}, 404, "UnknownName", "plays_"),
         ({"features": ["listenin:plays_1h"]}, 404, "UnknownName", "listening"),
@@ -262,12 +262,12 @@ def test_a_feature_set_answers_its_features_with_its_defaults(running_api: Runni
     ],
 )  # fmt: skip
 def test_a_wrong_request_is_told_what_was_wrong_and_what_exists(
-    running_api: Running, body: Any, status: int, kind: str, says: str
+    running_api: Running, body: Any, status: int, kind: str, message: str
 ) -> None:
     reply = running_api.post(body)
     error = reply.json()["error"]
     assert (reply.status_code, error["kind"]) == (status, kind), reply.text
-    assert says in reply.text
+    assert message in reply.text
     assert set(error) >= {"kind", "what", "where", "expected", "next_step"}
 
 
@@ -296,7 +296,7 @@ def test_min_token_waits_for_what_it_contains(running_api: Running) -> None:
     text = running_api.post(body).json()["results"][0]["token"]
     assert running_api.post({**body, "min_token": text}).status_code == 200
     token = tokens.decode(text)
-    later = OffsetVector({place: offset + 1 for place, offset in token.base.offsets.items()})
+    later = OffsetVector({topic_partition: offset + 1 for topic_partition, offset in token.base.offsets.items()})
     beyond = tokens.encode(token.unit, token.definition, later, {}, "live", token.bounds)
     reply = running_api.post({**body, "min_token": beyond})
     assert reply.status_code == 503
@@ -357,10 +357,10 @@ def test_metrics_count_requests_errors_and_the_stores_share(running_api: Running
     running_api.post({"features": ["everyone:plays_1h"]})
     running_api.post({"features": ["nothing:here"]})
     text = httpx.get(running_api.url + "/metrics", trust_env=False, timeout=30).text
-    found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    assert float(found['slicewise_request_seconds_count{route="/v1/features"}']) >= 2
-    assert float(found['slicewise_errors_total{kind="UnknownName"}']) >= 1
-    assert float(found["slicewise_store_seconds_count"]) >= 1
+    samples = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(samples['slicewise_request_seconds_count{route="/v1/features"}']) >= 2
+    assert float(samples['slicewise_errors_total{kind="UnknownName"}']) >= 1
+    assert float(samples["slicewise_store_seconds_count"]) >= 1
 
 
 def test_other_paths_and_methods_are_refused_in_the_same_shape(running_api: Running) -> None:

@@ -24,7 +24,7 @@ REFS = ["listening:plays_1h", "listening:seconds_1h", "listening:mean_seconds_1h
 USERS = [{"user_id": name} for name in ("ann", "bob", "nobody")]
 
 
-class Asks(Protocol):
+class AnyClient(Protocol):
     """Client as every client is."""
 
     def get(
@@ -52,7 +52,7 @@ class Awaited:
 
     def batches(self, *arguments: Any, **options: Any) -> list[answers.Answer]:
         async def gathered() -> list[answers.Answer]:
-            return [each async for each in self._client.get_batches(*arguments, **options)]
+            return [batch async for batch in self._client.get_batches(*arguments, **options)]
 
         return self._loop.run_until_complete(gathered())
 
@@ -68,7 +68,7 @@ class Running:
         self.redis, self.url, self.at_us = redis, url, at_us
 
 
-KINDS: dict[str, Callable[[Running], Asks]] = {
+KINDS: dict[str, Callable[[Running], AnyClient]] = {
     "in process": lambda api: Client(api.redis.url),
     "HTTP, msgpack": lambda api: HttpClient(api.url, timeout_s=60),
     "HTTP, JSON": lambda api: HttpClient(api.url, timeout_s=60, form="json"),
@@ -89,12 +89,12 @@ def api() -> Iterator[Running]:
             Event(0, 1, now_us - HOUR_US // 2, {"user_id": "ann", "seconds": 0.1, **columns}),
             Event(0, 2, now_us - MINUTE_US, {"user_id": "ann", "seconds": 0.2, **columns}),
         ]
-        served.fold(events)
+        served.apply(events)
         yield Running(redis, stack.enter_context(serving(redis.url)), now_us)
 
 
 @pytest.fixture(params=KINDS)
-def client(request: pytest.FixtureRequest, api: Running) -> Iterator[Asks]:
+def client(request: pytest.FixtureRequest, api: Running) -> Iterator[AnyClient]:
     made = KINDS[request.param](api)
     yield made
     made.close()
@@ -107,12 +107,12 @@ def expected(api: Running) -> answers.Answer:
         return near.get(REFS, USERS, api.at_us)
 
 
-def test_the_answer_is_the_same_in_each_part(client: Asks, expected: answers.Answer, api: Running) -> None:
+def test_the_answer_is_the_same_in_each_part(client: AnyClient, expected: answers.Answer, api: Running) -> None:
     got = client.get(REFS, USERS, api.at_us)
     assert isinstance(got, answers.Answer)
     parts = ("features", "mode", "t_us", "bounds", "results", "flags", "incomplete", "tokens")
     assert {part: getattr(got, part) for part in parts} == {part: getattr(expected, part) for part in parts}
-    assert [each.source for each in got.freshness] == [each.source for each in expected.freshness]
+    assert [source.source for source in got.freshness] == [source.source for source in expected.freshness]
     assert list(got.rows()) == list(expected.rows())
     for index, result in enumerate(got.results):
         assert [type(value) for value in result.values] == [type(value) for value in expected.results[index].values]
@@ -122,7 +122,7 @@ def test_the_answer_is_the_same_in_each_part(client: Asks, expected: answers.Ans
     assert got.values()["listening:seconds_1h"] == pytest.approx(0.3, abs=1e-12)
 
 
-def test_now_is_answered_with_a_token_that_binds_the_next_answer(client: Asks) -> None:
+def test_now_is_answered_with_a_token_that_binds_the_next_answer(client: AnyClient) -> None:
     first = client.get("churn_v1", USERS[0])
     assert first.mode == "live"
     again = client.get("churn_v1", USERS[0], min_token=first.results[0].token, tokens=False)
@@ -130,7 +130,7 @@ def test_now_is_answered_with_a_token_that_binds_the_next_answer(client: Asks) -
 
 
 @pytest.mark.parametrize(
-    ("asked", "kind"),
+    ("call", "kind"),
     [
         (lambda client: client.get(["listening:plays_2h"], USERS), errors.UnknownName),
         (lambda client: client.get("no_such_set", USERS), errors.UnknownName),
@@ -140,15 +140,15 @@ def test_now_is_answered_with_a_token_that_binds_the_next_answer(client: Asks) -
         (lambda client: client.get(REFS, USERS, -1), errors.BadRequest),
         (lambda client: client.get(REFS, USERS, 86_400_000_000), errors.BeyondRetention),
         (lambda client: client.get(REFS, USERS, min_token="no token"), errors.BadRequest),
-        (lambda client: client.leaderboard("no/such board"), errors.UnknownName),
+        (lambda client: client.leaderboard("no/such leaderboard"), errors.UnknownName),
     ],
 )
 def test_what_is_refused_is_refused_by_the_same_words(
-    client: Asks, api: Running, asked: Callable[[Asks], object], kind: type[errors.SlicewiseError]
+    client: AnyClient, api: Running, call: Callable[[AnyClient], object], kind: type[errors.SlicewiseError]
 ) -> None:
-    def raised(by: Asks) -> errors.SlicewiseError:
+    def raised(by: AnyClient) -> errors.SlicewiseError:
         with pytest.raises(kind) as caught:
-            asked(by)
+            call(by)
         return caught.value
 
     with Client(api.redis.url) as near:
@@ -173,7 +173,7 @@ def test_batches_hold_what_single_calls_hold(api: Running) -> None:
         beside = waiting.batches(REFS, iter(many), api.at_us, size=50)
     finally:
         waiting.close()
-    assert [len(each.results) for each in split] == [64, 64, 24]
-    assert [len(each.results) for each in beside] == [50, 50, 50, 2]
+    assert [len(batch.results) for batch in split] == [64, 64, 24]
+    assert [len(batch.results) for batch in beside] == [50, 50, 50, 2]
     for batches in (split, beside):
-        assert [row for each in batches for row in each.rows()] == expected
+        assert [row for batch in batches for row in batch.rows()] == expected

@@ -107,10 +107,10 @@ def world() -> Iterator[World]:
         redis = stack.enter_context(running(RedisServer))
         served = stack.enter_context(Served.on(redis.url, deployment))
         for first in range(0, 300, 100):
-            served.fold(events[first : first + 100])
+            served.apply(events[first : first + 100])
         for hours_ago in (2, 3, 4):  # events of these hours come late, too
             served.compact((now_us - hours_ago * HOUR_US) // HOUR_US, OffsetVector({(TOPIC, 0): 150, (TOPIC, 1): 150}))
-        served.fold(events[300:])
+        served.apply(events[300:])
         yield World(redis.url, stack.enter_context(serving(redis.url)), deployment, events)
 
 

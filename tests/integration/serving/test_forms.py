@@ -19,7 +19,7 @@ from tests.support.platform.servers import RedisServer, running
 from tests.support.stores.served import Event, Served
 
 REFS = ["listening:plays_1h", "listening:seconds_1h"]
-ASKED = {"features": REFS, "entities": [{"user_id": "ann"}]}
+REQUEST = {"features": REFS, "entities": [{"user_id": "ann"}]}
 MSGPACK = "application/msgpack"
 
 
@@ -47,7 +47,7 @@ def api() -> Iterator[Running]:
             Event(0, 0, now_us - 2 * DAY_US, {"user_id": "bob", **columns}),
             Event(0, 1, now_us - MINUTE_US, {"user_id": "ann", **columns}),
         ]
-        served.fold(events)
+        served.apply(events)
         served.log = events
         yield Running(redis, stack.enter_context(serving(redis.url)))
 
@@ -65,7 +65,7 @@ def api() -> Iterator[Running]:
     ],
 )
 def test_a_form_that_there_is_not_is_refused_with_those_that_there_are(api: Running, accept: str) -> None:
-    for reply in (api.post(ASKED, accept=accept), api.get("/v1/features", accept=accept)):
+    for reply in (api.post(REQUEST, accept=accept), api.get("/v1/features", accept=accept)):
         assert reply.status_code == 406
         assert reply.headers["content-type"] == "application/json"
         error = reply.json()["error"]
@@ -89,7 +89,7 @@ def test_a_form_that_there_is_not_is_refused_with_those_that_there_are(api: Runn
     ],
 )
 def test_a_form_that_there_is_is_answered(api: Running, accept: str, form: str) -> None:
-    reply = api.post(ASKED, accept=accept)
+    reply = api.post(REQUEST, accept=accept)
     assert (reply.status_code, reply.headers["content-type"]) == (200, form)
 
 
@@ -103,14 +103,14 @@ def test_pages_are_html_and_what_tells_of_the_service_is_told_whatever_is_accept
 
 # ---- tokens
 def test_tokens_are_left_out_where_nobody_wants_them(api: Running) -> None:
-    whole = api.post(ASKED).json()
-    bare = api.post({**ASKED, "tokens": False}).json()
+    whole = api.post(REQUEST).json()
+    bare = api.post({**REQUEST, "tokens": False}).json()
     assert whole["results"][0].pop("token")
     assert bare["results"] == whole["results"]
-    packed = api.post({**ASKED, "tokens": False}, accept=MSGPACK)
+    packed = api.post({**REQUEST, "tokens": False}, accept=MSGPACK)
     assert "token" not in msgspec.msgpack.decode(packed.content)["results"][0]
-    assert api.post({**ASKED, "tokens": True}).json()["results"][0]["token"]
-    assert api.post({**ASKED, "tokens": "no"}).status_code == 400
+    assert api.post({**REQUEST, "tokens": True}).json()["results"][0]["token"]
+    assert api.post({**REQUEST, "tokens": "no"}).status_code == 400
 
 
 def test_clients_leave_tokens_out_and_min_token_holds_all_the_same(api: Running) -> None:
@@ -122,15 +122,15 @@ def test_clients_leave_tokens_out_and_min_token_holds_all_the_same(api: Running)
             assert whole.results[0].token
             assert bare.results[0].token == ""
             assert bare.values() == whole.values()
-            held = client.get(REFS, {"user_id": "ann"}, min_token=whole.results[0].token, tokens=False)
-            assert (held.values(), held.results[0].token) == (whole.values(), "")
+            answer = client.get(REFS, {"user_id": "ann"}, min_token=whole.results[0].token, tokens=False)
+            assert (answer.values(), answer.results[0].token) == (whole.values(), "")
             with pytest.raises(errors.BadRequest):
                 client.get(["everyone:plays_1h"], {}, min_token=whole.results[0].token, tokens=False)
 
 
 def test_what_is_remembered_for_a_store_that_is_away_has_its_token_though_it_was_read_without() -> None:
     with running(RedisServer) as redis, Served.on(redis.url, deployment()) as served, Client(redis.url) as client:
-        served.fold([Event(0, 0, time.time_ns() // 1_000, {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1})])
+        served.apply([Event(0, 0, time.time_ns() // 1_000, {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1})])
         assert client.get("remembered", {}, tokens=False).results[0].token
         redis.stop()
         stale = client.get("remembered", {})
@@ -154,20 +154,20 @@ def test_an_entity_never_seen_is_told_from_one_without_recent_events(api: Runnin
     for alone, nothing in (("bob", ()), ("nobody", ("listening",))):
         with Client(api.redis.url) as here, HttpClient(api.url) as there:
             for client in (here, there):
-                found = client.get(REFS, {"user_id": alone})
-                assert found.results[0].no_data == nothing
+                result = client.get(REFS, {"user_id": alone})
+                assert result.results[0].no_data == nothing
 
 
 def test_each_view_is_told_by_itself(api: Running) -> None:
     refs = ["listening:plays_1h", "places:plays_1h", "everyone:plays_1h"]
-    asked = [{"user_id": "ann", "country": "se"}, {"user_id": "ann", "country": "no"}, {"user_id": "x", "country": "y"}]
-    found = api.post({"features": refs, "entities": asked}).json()["results"]
-    assert [each.get("no_data", []) for each in found] == [["places"], [], ["listening", "places"]]
+    rows = [{"user_id": "ann", "country": "se"}, {"user_id": "ann", "country": "no"}, {"user_id": "x", "country": "y"}]
+    results = api.post({"features": refs, "entities": rows}).json()["results"]
+    assert [result.get("no_data", []) for result in results] == [["places"], [], ["listening", "places"]]
 
 
 def test_a_global_view_without_an_event_has_no_data() -> None:
     with running(RedisServer) as redis, Served.on(redis.url, deployment()) as served, Client(redis.url) as client:
         refs = ["everyone:plays_1h"]
         assert client.get(refs, {}).results[0].no_data == ("everyone",)
-        served.fold([Event(1, 0, time.time_ns() // 1_000, {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1})])
+        served.apply([Event(1, 0, time.time_ns() // 1_000, {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1})])
         assert client.get(refs, {}).results[0].no_data == ()

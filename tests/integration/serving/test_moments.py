@@ -1,4 +1,4 @@
-"""Moments from a real store, folded and compacted, are those of the events within the answer's bounds, bit for bit."""
+"""Moments from a real store, applied and compacted, are those of the events within the answer's bounds, bit for bit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.stores.served import TOPIC, Event, Served
 
 SEED = 20_130_102
 USERS = ("ann", "bob", "zoë")
-ASKED = {
+AGGREGATES = {
     "spread": sw.variance("seconds"),
     "deviation": sw.stddev("n", population=True),
     "lean": sw.skewness("n"),
@@ -43,7 +43,7 @@ VIEW = sw.FeatureView(
     "shapes",
     source=PLAYS,
     entity=["user_id"],
-    features=[sw.Feature(name, asked, windows=WINDOWS) for name, asked in ASKED.items()],
+    features=[sw.Feature(name, aggregate, windows=WINDOWS) for name, aggregate in AGGREGATES.items()],
 )
 
 
@@ -80,27 +80,27 @@ def test_moments_are_those_of_the_events_within_the_answers_bounds(own_redis: Re
     now_us = time.time_ns() // 1_000
     events = events_before(now_us, 900)
     with Served.on(own_redis.url, plan(Project("tests", (VIEW,), ()))) as served, Client(own_redis.url) as client:
-        served.fold(events[:600])
+        served.apply(events[:600])
         ends = {(TOPIC, p): max(e.offset + 1 for e in events[:600] if e.partition == p) for p in (0, 1)}
         hours = sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - 2 * HOUR_US})
         for hour in hours[:-1]:
             served.compact(hour, OffsetVector(ends))
-        served.fold(events[600:])  # late events too, into compacted hours
+        served.apply(events[600:])  # late events too, into compacted hours
         refs = [f"shapes:{feature.column}" for unit in served.deployment.units for feature in unit.features]
         compared = 0
-        # One entity is answered by the form for few rows, many by whole columns.
+        # One entity is answered by the form for scalars, many by whole columns.
         for entities in ([{"user_id": USERS[0]}], [{"user_id": user} for user in (*USERS, "nobody")] * 15):
             for at in (None, now_us - 3 * HOUR_US):
                 answer = client.get(refs, entities, at)
                 for entity, result in zip(entities[:4], answer.results, strict=False):
                     own = [e for e in events if e.columns["user_id"] == entity["user_id"]]
-                    for ref, found in zip(refs, result.values, strict=True):
+                    for ref, value in zip(refs, result.values, strict=True):
                         start, end = answer.bounds[ref]
                         inside = [Known(e.time_us, e.columns) for e in own if start <= e.time_us < end]
-                        spec = ASKED[ref.partition(":")[2].split("_")[0]].spec()
+                        spec = AGGREGATES[ref.partition(":")[2].split("_")[0]].spec()
                         given = {name: value for name, value in spec.items() if name != "kind"}
                         wanted = moments.BY_KIND[spec["kind"]](inside, **given)
-                        assert bits(found) == bits(wanted), (ref, entity, at)
+                        assert bits(value) == bits(wanted), (ref, entity, at)
                         compared += wanted is not None
     print(f"compared {compared} values that are not null")
     assert compared > 100

@@ -28,9 +28,9 @@ def test_the_openapi_document_is_true_to_the_code(own_redis: RedisServer) -> Non
         schema.config.update(base_url=url)
         with requests.Session() as session:
             session.trust_env = False
-            for found in schema.get_all_operations():
-                assert isinstance(found, Ok)
-                operation = found.ok()
+            for operations in schema.get_all_operations():
+                assert isinstance(operations, Ok)
+                operation = operations.ok()
                 quick = settings(
                     max_examples=EXAMPLES,
                     deadline=None,

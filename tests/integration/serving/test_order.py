@@ -1,4 +1,4 @@
-"""Features by order and age are served from a real store, folded, compacted and late, as brute force has them."""
+"""Features by order and age are served from a real store, applied, compacted and late, as brute force has them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ USERS = ("ann", "bob")
 
 def events_before(now_us: int, n: int) -> list[Event]:
     """Events of the last five hours in any order, with ties of time and nulls."""
-    draw, offsets, found = random.Random(SEED), [0, 0], []
+    draw, offsets, events = random.Random(SEED), [0, 0], []
     for _ in range(n):
         partition = draw.randrange(2)
         columns = {
@@ -61,13 +61,13 @@ def events_before(now_us: int, n: int) -> list[Event]:
             "stars": draw.choice([None, *range(-2, 6)]),
         }
         at = now_us - draw.randrange(1, 5 * 60) * MINUTE_US + draw.randrange(2)
-        found.append(Event(partition, offsets[partition], at, {**columns, "played_at": at}))
+        events.append(Event(partition, offsets[partition], at, {**columns, "played_at": at}))
         offsets[partition] += 1
-    return found
+    return events
 
 
 def wanted(column: str, user: str, events: list[Event], start: int, end: int) -> Any:
-    name = max((each for each in FEATURES if column.startswith(f"{each}_")), key=len)
+    name = max((feature for feature in FEATURES if column.startswith(f"{feature}_")), key=len)
     _, kind, arguments = FEATURES[name]
     own = [OracleEvent(e.time_us, TOPIC, e.partition, e.offset, e.columns) for e in events if e.columns["user"] == user]
     more = {"end": end} if kind.startswith("decay") else {}
@@ -82,19 +82,19 @@ def test_live_and_past_answers_are_brute_force_over_their_bounds(own_redis: Redi
     refs = [f"{VIEW.name}:{feature.column}" for feature in unit.features]
     compared = 0
     with Served.on(own_redis.url, deployment) as served:
-        served.fold(events[:400])
+        served.apply(events[:400])
         ends = {(TOPIC, p): max(e.offset + 1 for e in events[:400] if e.partition == p) for p in (0, 1)}
         for hour in sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - HOUR_US})[:-1]:
             served.compact(hour, OffsetVector(ends))
-        served.fold(events[400:])  # late ones too, into hours that are compacted
+        served.apply(events[400:])  # late ones too, into hours that are compacted
         with Client(own_redis.url) as client:
             for at in (None, now_us - 47 * MINUTE_US - 1, now_us - HOUR_US):
                 answer = client.get(refs, [{"user": user} for user in USERS], at)
                 for user, result in zip(USERS, answer.results, strict=True):
                     bounds = decode(result.token).bounds
-                    for ref, found in zip(refs, result.values, strict=True):
+                    for ref, value in zip(refs, result.values, strict=True):
                         column = ref.partition(":")[2]
                         expected = wanted(column, user, events, *bounds[column])
-                        assert repr(found) == repr(expected), (ref, user, at)
+                        assert repr(value) == repr(expected), (ref, user, at)
                         compared += 1
     assert compared == 3 * len(USERS) * len(refs)

@@ -27,7 +27,7 @@ from tests.support.stores.served import Served
 
 WAIT_S, TIMEOUT_S = 0.2, 1.0
 BOUND_S = WAIT_S + TIMEOUT_S + 2.0
-"""What is allowed beside both bounds for a machine of which others take their part."""
+"""Seconds allowed beside both bounds for a machine of which others take their part."""
 LIMITS = {
     "SLICEWISE_SERVING_AT_ONCE": "4",
     "SLICEWISE_SERVING_WAIT_MS": str(int(WAIT_S * 1e3)),
@@ -68,24 +68,24 @@ def metrics(url: str) -> dict[str, float]:
 
 def test_a_store_that_hangs_is_answered_with_503_in_time_and_its_return_at_once(own_redis: RedisServer) -> None:
     with Served.on(own_redis.url, deployment()) as served:
-        served.fold([play(0)])
+        served.apply([play(0)])
     with serving(own_redis.url, settings=LIMITS) as url, ThreadPoolExecutor(40) as pool:
         assert value(post(url, BODY)) == 1
         assert value(post(url, {"feature_set": "remembered"})) == 1
         with stopped(own_redis):
-            asked = [pool.submit(timed, url, BODY) for _ in range(32)]
+            requests = [pool.submit(timed, url, BODY) for _ in range(32)]
             declared = [pool.submit(timed, url, {"feature_set": name}) for name in ("remembered", "assumed") * 3]
             time.sleep(WAIT_S / 2)
             start = time.perf_counter()
             assert QUICK.get(url + "/healthz").status_code == 200
             assert time.perf_counter() - start < 1.0
-            found = [each.result() for each in asked]
-            assert {reply.status_code for _, reply in found} == {503}
-            assert all(int(reply.headers["retry-after"]) >= 1 for _, reply in found)
-            kinds = [reply.json()["error"]["kind"] for _, reply in found]
+            results = [request.result() for request in requests]
+            assert {reply.status_code for _, reply in results} == {503}
+            assert all(int(reply.headers["retry-after"]) >= 1 for _, reply in results)
+            kinds = [reply.json()["error"]["kind"] for _, reply in results]
             assert set(kinds) == {"StoreUnavailable", "Overloaded"}
-            assert max(seconds for seconds, _ in found) < BOUND_S
-            flags = {tuple(reply.json()["flags"]) for seconds, reply in (each.result() for each in declared)}
+            assert max(seconds for seconds, _ in results) < BOUND_S
+            flags = {tuple(reply.json()["flags"]) for seconds, reply in (future.result() for future in declared)}
             assert flags == {("stale",), ("default",)}  # what they declare, whether refused or not answered
             ready = QUICK.get(url + "/readyz")
             assert (ready.status_code, ready.elapsed.total_seconds() < BOUND_S) == (503, True)
@@ -101,21 +101,21 @@ def test_of_more_than_can_be_answered_what_is_answered_comes_in_time_and_the_res
     own_redis: RedisServer,
 ) -> None:
     with Served.on(own_redis.url, deployment()) as served:
-        served.fold([play(n) for n in range(50)])
+        served.apply([play(n) for n in range(50)])
     with serving(own_redis.url, settings=LIMITS) as url, ThreadPoolExecutor(33) as pool:
         alone = min(timed(url, HEAVY)[0] for _ in range(3))
         health = []
-        asked = [pool.submit(timed, url, HEAVY) for _ in range(160)]
-        while not all(each.done() for each in asked):
+        requests = [pool.submit(timed, url, HEAVY) for _ in range(160)]
+        while not all(request.done() for request in requests):
             start = time.perf_counter()
             assert QUICK.get(url + "/healthz").status_code == 200
             health.append(time.perf_counter() - start)
             time.sleep(0.02)
-        found = [each.result() for each in asked]
-        counted = {status: sum(reply.status_code == status for _, reply in found) for status in (200, 503)}
-        worst = max(seconds for seconds, _ in found)
+        results = [request.result() for request in requests]
+        counted = {status: sum(reply.status_code == status for _, reply in results) for status in (200, 503)}
+        worst = max(seconds for seconds, _ in results)
         print(f"alone {alone:.3f} s; {counted}; worst {worst:.3f} s; health {max(health):.3f} s of {len(health)}")
-        assert sum(counted.values()) == len(found)
+        assert sum(counted.values()) == len(results)
         assert min(counted.values()) > 0
         assert worst < BOUND_S
         assert max(health) < 2.0
@@ -127,14 +127,14 @@ def test_of_more_than_can_be_answered_what_is_answered_comes_in_time_and_the_res
 
 def test_a_client_that_asks_for_more_than_its_share_is_refused_and_another_is_answered(own_redis: RedisServer) -> None:
     with Served.on(own_redis.url, deployment()) as served:
-        served.fold([play(0)])
-    few = {**LIMITS, "SLICEWISE_SERVING_WAITING": "8", "SLICEWISE_SERVING_WAIT_MS": "2000"}
-    with serving(own_redis.url, settings=few) as url, ThreadPoolExecutor(24) as pool:
+        served.apply([play(0)])
+    narrow = {**LIMITS, "SLICEWISE_SERVING_WAITING": "8", "SLICEWISE_SERVING_WAIT_MS": "2000"}
+    with serving(own_redis.url, settings=narrow) as url, ThreadPoolExecutor(24) as pool:
         greedy = [pool.submit(timed, url, HEAVY, "greedy") for _ in range(200)]
         modest = []
-        while not all(each.done() for each in greedy):
+        while not all(future.done() for future in greedy):
             modest.append(timed(url, BODY, "modest")[1].status_code)
-        refused = [reply for _, reply in (each.result() for each in greedy) if reply.status_code != 200]
+        refused = [reply for _, reply in (future.result() for future in greedy) if reply.status_code != 200]
         print(f"modest: {len(modest)} of {set(modest)}; greedy refused {len(refused)} of {len(greedy)}")
         assert modest.count(200) >= 0.9 * len(modest) > 0
         assert 429 in {reply.status_code for reply in refused} <= {429, 503}
@@ -152,8 +152,8 @@ def test_the_client_raises_what_it_was_told_and_does_not_ask_again(own_redis: Re
                 client.get(BODY["features"], {})
             assert raised.value.retry_after_s >= 1
             assert not isinstance(raised.value, OverShare)
-            for each in holding:
-                each.result()
+            for future in holding:
+                future.result()
             waits = metrics(url)["slicewise_wait_seconds_count"]
         assert waits == 1
 
@@ -181,9 +181,9 @@ def test_clients_that_send_or_read_slowly_are_let_go(own_redis: RedisServer) -> 
             sends(b"POST /v1/features HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"),
         ]
         answers = []
-        for each in dawdlers:
-            with each:
-                answers.append(each.recv(1 << 16)[:12])
+        for dawdler in dawdlers:
+            with dawdler:
+                answers.append(dawdler.recv(1 << 16)[:12])
         took = time.perf_counter() - start
         assert answers == [b"", b"HTTP/1.1 408", b"HTTP/1.1 408"]
         assert protocol.SEND_S - 1 < took < protocol.SEND_S + 10
@@ -191,12 +191,12 @@ def test_clients_that_send_or_read_slowly_are_let_go(own_redis: RedisServer) -> 
         while metrics(url)["slicewise_values_total"] == 0:
             time.sleep(0.1)
         time.sleep(protocol.READ_S + 3)  # writing was paused soon after the first answer
-        heard = bytearray()
+        received = bytearray()
         with deaf, contextlib.suppress(ConnectionError):
             while chunk := deaf.recv(1 << 20):
-                heard += chunk
-        print(f"{len(heard)} bytes arrived")
-        assert heard.count(b"HTTP/1.1 200") < 8
+                received += chunk
+        print(f"{len(received)} bytes arrived")
+        assert received.count(b"HTTP/1.1 200") < 8
         assert QUICK.get(url + "/healthz").status_code == 200
 
 
@@ -220,7 +220,7 @@ def test_a_client_that_leaves_before_its_answers_is_no_error(
     own_redis: RedisServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Served.on(own_redis.url, deployment()) as served:
-        served.fold([play(0)])
+        served.apply([play(0)])
     with serving(own_redis.url) as url:
         address = urlsplit(url)
         request = client_request(BODY)

@@ -51,7 +51,7 @@ def urls() -> Iterator[tuple[str, str]]:
         before = now_us - 3 * HOUR_US
         events = [_event(0, before, "ann", "no", 1), _event(1, now_us - 10, "ann", "se", None)]
         events += [_event(2 + n, now_us - 20, "bob", None, n) for n in range(5)]
-        served.fold(events)
+        served.apply(events)
         served.compact(before // HOUR_US, OffsetVector({(TOPIC, 0): 1}))
         yield redis.url, stack.enter_context(serving(redis.url))
 
@@ -96,7 +96,7 @@ def test_both_clients_ask_alike(urls: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entity", "said"),
+    ("entity", "message"),
     [
         ({"user_id": "ann", "n": 1}, "'country' is missing"),
         ({"user_id": "ann", "country": 5, "n": 1}, "no value of entity column 'country'"),
@@ -106,13 +106,13 @@ def test_both_clients_ask_alike(urls: tuple[str, str]) -> None:
         ({"user_id": "ann", "country": "no", "n": 1, "x": 1}, "unknown entity column"),
     ],
 )
-def test_a_row_that_asks_wrongly_is_refused(urls: tuple[str, str], entity: dict[str, Any], said: str) -> None:
+def test_a_row_that_asks_wrongly_is_refused(urls: tuple[str, str], entity: dict[str, Any], message: str) -> None:
     reply = _post(urls[1], features=REFS, entities=[entity])
-    assert (reply.status_code, said in reply.text) == (400, True), reply.text
-    with Client(urls[0]) as client, pytest.raises(BadRequest, match=said):
+    assert (reply.status_code, message in reply.text) == (400, True), reply.text
+    with Client(urls[0]) as client, pytest.raises(BadRequest, match=message):
         client.get(REFS, entity)
 
 
 def test_what_a_feature_is_asked_by_is_listed(urls: tuple[str, str]) -> None:
-    found = httpx.get(urls[1] + "/v1/features/visited:numbers_1d", trust_env=False, timeout=30).json()
-    assert (found["type"], found["asked_by"]) == ("bool", {"n": "long"})
+    body = httpx.get(urls[1] + "/v1/features/visited:numbers_1d", trust_env=False, timeout=30).json()
+    assert (body["type"], body["asked_by"]) == ("bool", {"n": "long"})

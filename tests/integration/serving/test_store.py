@@ -65,10 +65,10 @@ def test_a_store_without_a_deployment_is_not_ready_and_then_is(own_redis: RedisS
 def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisServer) -> None:
     small = plan(Project("tests", (everyone,)))
     with Served.on(own_redis.url, small) as served, serving(own_redis.url) as url:
-        served.fold([play(0)])  # so that something lies below the start cover of a later unit
+        served.apply([play(0)])  # so that something lies below the start offsets of a later unit
         whole = Served(served.store, deployment())
         topics = {source.topic: TOPIC for source in whole.deployment.sources}
-        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).epoch, topics=topics))
+        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).deployment_version, topics=topics))
         unit = whole.deployment.view("listening")[0]
         whole.store.run(MarkBuilding(unit, 1, 4))
         body = {"features": ["listening:plays_1h"], "entities": [{"user_id": "ann"}]}
@@ -78,8 +78,8 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         assert value(post(url, BODY)) == 1  # another view answers all the while
         reasons = httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["reasons"]
         assert "view listening is building: 1 of 4 hours" in reasons
-        said = {unit.storage_fingerprint: "Spark computes hours"}
-        whole.store.run(PutStatus(phases.PART, phases.changed(None, said, whole.store.run(ReadTime()))))
+        building = {unit.storage_fingerprint: "Spark computes hours"}
+        whole.store.run(PutStatus(phases.PART, phases.changed(None, building, whole.store.run(ReadTime()))))
         deadline = time.monotonic() + 60
         while "is building, 25%: Spark computes hours (for " not in post(url, body).json()["error"]["what"]:
             assert time.monotonic() < deadline, "nobody listened to what the build waits for"
@@ -90,7 +90,7 @@ def test_a_store_that_goes_away_is_an_error_and_its_return_is_found_by_a_new_con
     own_redis: RedisServer,
 ) -> None:
     with Served.on(own_redis.url, deployment()) as served:
-        served.fold([play(0)])
+        served.apply([play(0)])
     with serving(own_redis.url) as url:
         assert value(post(url, BODY)) == 1
         own_redis.stop()  # it writes what it still holds
@@ -105,7 +105,7 @@ def test_a_store_that_goes_away_is_an_error_and_its_return_is_found_by_a_new_con
 
 def test_a_feature_set_answers_a_store_that_is_away_as_it_declares(own_redis: RedisServer) -> None:
     with Served.on(own_redis.url, deployment()) as served:
-        served.fold([play(0), play(1)])
+        served.apply([play(0), play(1)])
     with serving(own_redis.url) as url:
         for name in ("remembered", "forgetful", "assumed"):
             whole = post(url, {"feature_set": name})
@@ -128,26 +128,26 @@ def test_a_feature_set_answers_a_store_that_is_away_as_it_declares(own_redis: Re
         assert answered(url, BODY).json()["flags"] == []
 
 
-def test_a_store_that_was_emptied_is_answered_under_its_new_generation(
+def test_a_store_that_was_emptied_is_answered_under_its_new_store_id(
     own_redis: RedisServer,
 ) -> None:
     import redis
 
     with serving(own_redis.url) as url, Client(own_redis.url) as near:
         with Served.on(own_redis.url, deployment()) as served:
-            served.fold([play(offset) for offset in range(3)])
+            served.apply([play(offset) for offset in range(3)])
         assert value(post(url, BODY)) == 3
         assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 3}
         with redis.Redis.from_url(own_redis.operator_url) as operator:
             operator.flushall()
         assert post(url, BODY).status_code == 503
         with Served.on(own_redis.url, deployment()) as served:
-            served.fold([play(0)])
+            served.apply([play(0)])
             refused = post(url, BODY)
             assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "Recovering")
             with pytest.raises(Recovering, match="2 to go"):
                 near.get(BODY["features"], {})
-            served.fold([play(1), play(2)])
+            served.apply([play(1), play(2)])
         assert value(answered(url, BODY)) == 3
         assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 3}
 
@@ -166,14 +166,14 @@ def test_a_view_that_was_removed_and_came_back_is_answered_from_its_new_keys_alo
     small = plan(Project("tests", (listening,)))
     with serving(own_redis.url) as url, Client(own_redis.url) as near:
         with Served.on(own_redis.url, deployment()) as served:
-            served.fold([play(offset) for offset in range(3)])
+            served.apply([play(offset) for offset in range(3)])
         assert value(post(url, BODY)) == 3
         assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 3}
         with Served.on(own_redis.url, small):
             assert post(url, BODY).status_code == 404
         with Served.on(own_redis.url, deployment()) as served:
-            # no backfill was made here: what lies below the new start cover is in the old keys only
+            # no backfill was made here: what lies below the new start offsets is in the old keys only
             assert value(post(url, BODY)) == 0
-            served.fold([play(3)])
+            served.apply([play(3)])
         assert value(post(url, BODY)) == 1
         assert near.get(BODY["features"], {}).values() == {"everyone:plays_1h": 1}

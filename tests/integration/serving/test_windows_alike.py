@@ -36,9 +36,9 @@ LENGTHS = {"10s": 10 * SECOND_US, "1m": 60 * SECOND_US, "1d": DAY_US, "30d": 30 
 SESSIONS = {"session_20s": (20 * SECOND_US, HOUR_US), "session_2h": (2 * HOUR_US, 10 * DAY_US)}
 """Gap, and longest length."""
 SLICES = {"10s": SECOND_US, "1m": SECOND_US, "session_20s": SECOND_US, "session_2h": 300 * SECOND_US}
-"""Of the unit of seconds, and of the other one."""
+"""Slices of the unit of seconds, and of the other one."""
 STARTS = {**SLICES, "1d": 300 * SECOND_US, "30d": HOUR_US}
-"""What a start is a multiple of: a month in steps of 5 minutes would be too many."""
+"""Steps of a start: a month in steps of 5 minutes would be too many."""
 
 clicks = sw.KafkaSource(
     "clicks",
@@ -96,14 +96,14 @@ def served() -> Iterator[tuple[Client, list[Event], int]]:
         now_us = time.time_ns() // 1_000
         events = made(now_us, 1_200)
         served = stack.enter_context(Served.on(redis.url, DEPLOYMENT))
-        served.fold(events[:900])
+        served.apply(events[:900])
         hours = sorted({e.time_us // HOUR_US for e in events[:900] if e.time_us < now_us - HOUR_US})
-        cover = OffsetVector({(TOPIC, p): 1 + max(e.offset for e in events[:900] if e.partition == p) for p in (0, 1)})
+        offset_vector = OffsetVector({(TOPIC, p): 1 + max(e.offset for e in events[:900] if e.partition == p) for p in (0, 1)})
         for hour in hours[:-1]:
-            served.compact(hour, cover)
+            served.compact(hour, offset_vector)
         for day in sorted({hour // 24 for hour in hours})[:-1]:
             served.total(day)
-        served.fold(events[900:])
+        served.apply(events[900:])
         yield stack.enter_context(Client(redis.url)), events, now_us
 
 
@@ -154,8 +154,8 @@ def test_seconds_and_a_month_are_answered_alike_online_in_evaluate_and_in_traini
         bounds = answer.bounds_of(number)
         own = [e for e in events if e.columns["user_id"] == entity["user_id"]]
         recorded: Mapping[str, Any] = {}
-        for each in tokens.decode_all(result.token):
-            recorded = {**recorded, **each.bounds}
+        for token in tokens.decode_all(result.token):
+            recorded = {**recorded, **token.bounds}
         for ref, value in zip(REFS, result.values, strict=True):
             column = ref.partition(":")[2]
             start, end = bounds_by_hand(column, mode, t_us, own)
@@ -191,12 +191,12 @@ def test_plan_shows_both_units_their_levels_and_what_a_read_takes(
     assert main(["plan", str(tmp_path), "--offline", "--json"]) == 0
     units = json.loads(capsys.readouterr().out)["units"]
     assert [unit["slice"] for unit in units] == ["1s", "1h"]
-    # at worst: of the minute two edge hours and an index; of the month pentads and days, what is compacted of
+    # at worst: of the minute two edge hours and an index; of the month five-day totals and days, what is compacted of
     # these, and the hours at both ends
     assert [unit["features"] for unit in units] == [4, 4]
     assert units[0]["reads_per_request"] <= 4
     assert 5 + 4 + 29 <= units[1]["reads_per_request"] <= 6 + 5 + 31 + 46
-    (month,) = [each for each in units[1]["reads"] if each["window"] == "30d"]
+    (month,) = [read for read in units[1]["reads"] if read["window"] == "30d"]
     assert (month["pentads"], month["days"], month["lists"]) == (5, 4, 29)
     assert 23 <= month["hours"] + month["slices"] <= 46
     assert main(["plan", str(tmp_path), "--offline"]) == 0

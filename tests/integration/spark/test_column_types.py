@@ -82,17 +82,17 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 @pytest.fixture(scope="module")
 def registry() -> Iterator[Registry]:
-    with serving() as found:
-        assert (found.register(json.dumps(AVRO)), found.register(PROTO, "PROTOBUF")) == (1, 2)
-        yield found
+    with serving() as result:
+        assert (result.register(json.dumps(AVRO)), result.register(PROTO, "PROTOBUF")) == (1, 2)
+        yield result
 
 
 @sw.row_function(output="string")
 def tagged(s, tags, t):  # type: ignore[no-untyped-def]
     """Reads text, an array and an instant."""
     return [
-        None if name is None else "|".join([name, str(at % 7), *[tag for tag in held or [] if tag is not None]])
-        for name, held, at in zip(s.to_pylist(), tags.to_pylist(), t.to_pylist(), strict=True)
+        None if name is None else "|".join([name, str(at % 7), *[tag for tag in of or [] if tag is not None]])
+        for name, of, at in zip(s.to_pylist(), tags.to_pylist(), t.to_pylist(), strict=True)
     ]
 
 
@@ -163,13 +163,13 @@ def test_every_type_goes_the_whole_way_from_every_format(shared: Lake, registry:
     for kind, written in WRITERS.items():
         values = [written(event) for event in [*events, {**events[0], "n": 128}]]
         shared.produce(f"types_{kind}", [*values, b"\2neither"], 0)
-        status = shared.fold(deployment, f"types_{kind}")
+        status = shared.apply(deployment, f"types_{kind}")
         assert (status.records, status.bad) == (302, {bad[kind]: 1, f"not_{kind}": 1})
     with shared.context() as context:
         report = compact(context, Request(start // HOUR_US))
         assert report.left_over == 0
         given = [{**event, "partition": 0, "offset": i} for i, event in enumerate(events)]
-        asked = [{"born": day, "at": start + 2 * HOUR_US} for day in born]
+        queries = [{"born": day, "at": start + 2 * HOUR_US} for day in born]
         for kind, declared in views.items():
             (unit,) = deployment.view(declared.name)
             source = deployment.source(declared.source.name)
@@ -179,9 +179,9 @@ def test_every_type_goes_the_whole_way_from_every_format(shared: Lake, registry:
             assert {name: archived[name].to_pylist() for name in ("born", "n", "f", "tags", "s")} == {
                 name: [event[name] for event in events] for name in ("born", "n", "f", "tags", "s")
             }
-            wanted = sw.evaluate(declared, given, asked)
+            wanted = sw.evaluate(declared, given, queries)
             columns = [name for name, _ in source.columns]
-            assert sw.evaluate(declared, archived.select([*columns, "partition", "offset"]), asked).equals(wanted)
+            assert sw.evaluate(declared, archived.select([*columns, "partition", "offset"]), queries).equals(wanted)
             table = context.unit_table(unit).table
             table.refresh()
             rows = scan_slices(table, [start // HOUR_US, start // HOUR_US + 1])
@@ -189,5 +189,5 @@ def test_every_type_goes_the_whole_way_from_every_format(shared: Lake, registry:
             partials = unit.layout.from_arrow(rows)
             for feature in unit.features:
                 combined = feature.aggregate.combine_columns(partials[feature.partial], entity, len(born))
-                found = feature.aggregate.finish_columns(combined).values
-                assert found.to_pylist() == wanted[feature.column].to_pylist(), (kind, feature.column)
+                result = feature.aggregate.finish_columns(combined).values
+                assert result.to_pylist() == wanted[feature.column].to_pylist(), (kind, feature.column)

@@ -1,4 +1,4 @@
-"""A loss is never passed over in silence: snapshots that data sets name, covers by time, holes of the log."""
+"""A loss is never passed over in silence: snapshots that data sets name, offset vectors by time, accepted gaps of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicewise.spark.lake.maintain import Maintenance
 from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.gaps import accepted
 from slicewise.stores.lake.records import records
-from slicewise.stores.lake.schemas import LEDGER, RUNS
+from slicewise.stores.lake.schemas import COMMITTED, RUNS
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.training.archiving.offline import IcebergArchive, Offline
@@ -69,18 +69,18 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
     unit = deployment.units[0]
     seen = events(over(2), 30)
     shared.produce("lost", seen)
-    shared.fold(deployment, "lost")
+    shared.apply(deployment, "lost")
     with shared.context() as context:
         compact(context, Request(over(2) // HOUR_US))
         store = context.store
         store.run(
-            MarkReady(unit, context.marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+            MarkReady(unit, context.metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
         )
     assert command(shared, monkeypatch, capsys, "hole")["lost"] == 0
 
-    # retention passes while the archive stands still: 20 of the next 30 go, the stream has folded them
+    # retention passes while the archive stands still: 20 of the next 30 go, the stream has applied them
     shared.produce("lost", events(over(1), 30))
-    shared.fold(deployment, "lost")
+    shared.apply(deployment, "lost")
     log.delete_records("lost", {0: 50})
     for _ in range(2):
         with shared.context() as context, pytest.raises(DataLoss, match=r"20 offsets are gone.*(?s:.*)slicewise hole"):
@@ -89,7 +89,7 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
     shown = command(shared, monkeypatch, capsys, "hole", "--source", "lost")
     [planned] = shown["sources"]
     assert shown["lost"] == 20
-    assert [(each["first"], each["end"]) for each in planned["missing"]] == [(30, 50)]
+    assert [(lost["first"], lost["end"]) for lost in planned["missing"]] == [(30, 50)]
     accept = ("hole", "--accept", planned["digest"], "--by", "Ada", "--why", "the disk of a broker")
     assert "no loss of digest" in command(shared, monkeypatch, capsys, "hole", "--accept", "0" * 12, *accept[3:])
     assert "nobody says why" in command(shared, monkeypatch, capsys, *accept[:5], "--why", " ")
@@ -107,9 +107,9 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
         assert table is not None
         source = context.deployment.source("lost")
         assert scan_events(table, source).num_rows == 40
-        [hole] = accepted(table)
-        assert (hole.first, hole.end, hole.by, hole.why) == (30, 50, "Ada", "the disk of a broker")
-        assert hole.from_us <= over(1) < hole.until_us
+        [accepted_gap] = accepted(table)
+        assert (accepted_gap.first, accepted_gap.end, accepted_gap.by, accepted_gap.why) == (30, 50, "Ada", "the disk of a broker")
+        assert accepted_gap.from_us <= over(1) < accepted_gap.until_us
         assert {row["outcome"] for row in records(context.catalog, RUNS) if row["job"] == "hole"} == {"accepted"}
 
         archive = IcebergArchive(context.catalog, shared.settings.kafka_bootstrap, shared.clock)
@@ -117,13 +117,13 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
         built = build_training_set(context.deployment, archive, spine, ["lost_by_user:plays_1h"], "event_time")
         assert dict(built.manifest.incomplete) == {"lost_by_user:plays_1h": 6}, "lateness reaches back for days"
     # as a user's process reads it; serving lives in the platform's environment
-    asks = (
+    script = (
         "import json, sys, slicewise as sw\n"
         "with sw.Client(sys.argv[1]) as client:\n"
         "    answer = client.get(['lost_by_user:plays_1h'], {'user_id': 'ada'})\n"
         "print(json.dumps([answer.flags, answer.incomplete]))\n"
     )
-    process = [str(shared.settings.platform_python), "-c", asks, shared.settings.redis_url]
+    process = [str(shared.settings.platform_python), "-c", script, shared.settings.redis_url]
     printed = subprocess.run(process, capture_output=True, text=True, timeout=60, check=True).stdout
     assert json.loads(printed) == [["incomplete"], ["lost_by_user:plays_1h"]]
 
@@ -156,10 +156,10 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
         report = Maintenance(shared.session, shared.settings, context.catalog, shared.clock, keep_days=0).run()
         table = load(context.catalog, "kept")
         assert table is not None
-        left = {each.snapshot_id for each in table.snapshots()}
+        left = {snapshot.snapshot_id for snapshot in table.snapshots()}
         assert named in left
         assert others[0] not in left, "what nothing names goes"
-        assert next(each for each in report["tables"] if each["table"] == "log.kept")["held"] == 1
+        assert next(entry for entry in report["tables"] if entry["table"] == "log.kept")["held"] == 1
         log = f"{shared.settings.catalog_name}.log.kept"
         text = f"SELECT count(*) AS n FROM {log} VERSION AS OF {named} WHERE kind = 'good'"
         seen = shared.session.sql(text).collect()
@@ -168,7 +168,7 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
         assert again.to_arrow().equals(built.to_arrow())
 
 
-def test_the_ledger_is_recorded_by_time_and_a_rerun_records_nothing(shared: Lake) -> None:
+def test_committed_offsets_are_recorded_by_time_and_a_rerun_records_nothing(shared: Lake) -> None:
     shared.topic("timed")
     shared.topic("other")
     deployment = shared.deploy(view(shared, "timed"), view(shared, "other"))
@@ -176,8 +176,8 @@ def test_the_ledger_is_recorded_by_time_and_a_rerun_records_nothing(shared: Lake
 
     def rows() -> list[dict[str, Any]]:
         with shared.context() as context:
-            found = [row for row in records(context.catalog, LEDGER) if row["source"] == "timed"]
-        return sorted(found, key=lambda row: row["time"])
+            results = [row for row in records(context.catalog, COMMITTED) if row["source"] == "timed"]
+        return sorted(results, key=lambda row: row["time"])
 
     def run() -> None:
         with shared.context() as context:
@@ -185,16 +185,16 @@ def test_the_ledger_is_recorded_by_time_and_a_rerun_records_nothing(shared: Lake
 
     run()
     shared.produce("timed", events(over(3), 30), partition=1)
-    run()  # archived, not applied: the ledger stands where it stood
+    run()  # archived, not applied: the committed offsets stand where it stood
     assert [OffsetVector.unpack(row["cover"]).get((topic, 1)) for row in rows()] == [0]
-    shared.fold(deployment, "timed")
+    shared.apply(deployment, "timed")
     run()
     run()
-    found = rows()
-    assert [OffsetVector.unpack(row["cover"]).get((topic, 1)) for row in found] == [0, 30]
-    assert {place[0] for row in found for place in OffsetVector.unpack(row["cover"])} <= {topic}, (
-        "no other source's places"
+    result = rows()
+    assert [OffsetVector.unpack(row["cover"]).get((topic, 1)) for row in result] == [0, 30]
+    assert {topic_partition[0] for row in result for topic_partition in OffsetVector.unpack(row["cover"])} <= {topic}, (
+        "no other source's partitions"
     )
     with shared.store() as store:
-        marks = store.run(ReadMetadata())
-    assert {(row["epoch"], row["generation"]) for row in found} == {(marks.epoch, marks.generation)}
+        metadata = store.run(ReadMetadata())
+    assert {(row["epoch"], row["generation"]) for row in result} == {(metadata.deployment_version, metadata.store_id)}

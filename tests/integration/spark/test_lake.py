@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import slicewise as sw
-from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded, UnknownName
+from slicewise.errors import CommitConflict, DataLoss, DeploymentSuperseded, UnknownName
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
@@ -84,9 +84,9 @@ def by_song(shared: Lake, name: str) -> sw.FeatureView:
     )
 
 
-def check(shared: Lake, unit: StorageUnit, stand: list[dict[str, Any]]) -> None:
+def check(shared: Lake, unit: StorageUnit, sent: list[dict[str, Any]]) -> None:
     """The store holds exactly these events of the unit, each once."""
-    wanted = expected(stand, [name for name, _ in unit.entity], unit.slice_us)
+    wanted = expected(sent, [name for name, _ in unit.entity], unit.slice_us)
     assert shared.contents(unit, list(wanted)) == wanted
 
 
@@ -109,15 +109,15 @@ def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(
     good = events(over(2), 60)
     shared.produce("applied", [*good[:30], b"{", b'{"user_id": 3, "played": 1}', {"song_id": "s", "played": 1}], 0)
     shared.produce("applied", good[30:], 1)
-    status = shared.fold(deployment, "applied")
+    status = shared.apply(deployment, "applied")
     check(shared, unit, good)
     assert status.records == 63
     assert status.bad == {"not_json": 1, "wrong_type:user_id": 1, "missing_required:user_id": 1}
     with shared.store() as store:
-        assert sum(store.run(ReadMetadata()).ledger.offsets.values()) == 63
+        assert sum(store.run(ReadMetadata()).committed.offsets.values()) == 63
 
 
-def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_twice(
+def test_a_batch_whose_committed_offsets_did_not_advance_is_applied_again_without_counting_twice(
     shared: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared.topic("again")
@@ -137,14 +137,14 @@ def test_a_batch_whose_ledger_did_not_advance_is_applied_again_without_counting_
     with pytest.raises(Exception, match="the driver died here"):
         query.query.processAllAvailable()
     query.drain()
-    check(shared, deployment.units[0], good)  # folded, and not in the ledger
+    check(shared, deployment.units[0], good)  # applied, and not in the committed offsets
     with shared.store() as store:
-        assert store.run(ReadMetadata()).ledger.get((query.plan.topic_id, 0)) == 0
-    shared.fold(deployment, "again")
+        assert store.run(ReadMetadata()).committed.get((query.plan.topic_id, 0)) == 0
+    shared.apply(deployment, "again")
     check(shared, deployment.units[0], good)
 
 
-def test_a_ledger_below_the_log_is_refused_with_what_was_lost(shared: Lake) -> None:
+def test_committed_offsets_below_the_log_are_refused_with_what_was_lost(shared: Lake) -> None:
     shared.topic("gone")
     deployment = shared.deploy(by_user(shared, "gone"))
     shared.produce("gone", events(over(2), 9))
@@ -168,14 +168,14 @@ def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_
         again = archiver(shared, context, "kept").run()
         table = load(context.catalog, "kept")
         assert table is not None
-        assert (done.archives, done.state.seq) == (1, 1) or done.archives == 1
+        assert (done.archives, done.state.archive_version) == (1, 1) or done.archives == 1
         state = archive_state(table)
         assert again.archives == 0
         assert again.state.snapshot_id == state.snapshot_id
-        assert state.seq == 1
-        assert sum(state.cover.offsets.values()) == 27
-        found = scan_events(table, deployment.source("kept")).to_pylist()
-        assert [(row["user_id"], row["n"], row["event_time"], row["offset"]) for row in found] == [
+        assert state.archive_version == 1
+        assert sum(state.offset_vector.offsets.values()) == 27
+        rows = scan_events(table, deployment.source("kept")).to_pylist()
+        assert [(row["user_id"], row["n"], row["event_time"], row["offset"]) for row in rows] == [
             (event["user_id"], event["n"], event["played"], i) for i, event in enumerate(good)
         ]
         bad = table.scan(row_filter="kind = 'bad'").to_arrow().sort_by("offset").to_pylist()
@@ -200,11 +200,11 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         stale = archive_state(table)
         shared.produce("both", events(over(2), 10))
         topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("both")
-        assert first.run().state.seq == 2
+        assert first.run().state.archive_version == 2
         with pytest.raises(CommitConflict):
             first._commit(stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us(), {})
         table.refresh()
-        assert archive_state(table).seq == 2
+        assert archive_state(table).archive_version == 2
         assert scan_events(table, context.deployment.source("both")).num_rows == 20
         assert first.run().archives == 0
 
@@ -216,9 +216,9 @@ def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
     source = f"unsure_{part}"
     shared.topic(source)
     deployment = shared.deploy(by_user(shared, source))
-    hour, stand = over(3) // HOUR_US, events(over(3), 60)
-    shared.produce(source, stand)
-    shared.fold(deployment, source)
+    hour, sent = over(3) // HOUR_US, events(over(3), 60)
+    shared.produce(source, sent)
+    shared.apply(deployment, source)
 
     def lost(write: Callable[[], None], what: str) -> None:
         committed(write, what)
@@ -229,14 +229,14 @@ def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
             patch.setattr(f"slicewise.spark.lake.{part}.committed", lost)
             with pytest.raises(ConnectionError, match="did not answer"):
                 compact(context, Request(hour))
-        check(shared, deployment.units[0], stand)
+        check(shared, deployment.units[0], sent)
         again = compact(context, Request(hour))
         assert again.more["dirty"] == 0
-        check(shared, deployment.units[0], stand)
+        check(shared, deployment.units[0], sent)
         table = load(context.catalog, source)
         assert table is not None
-        assert archive_state(table).seq == 1, "what was committed is not archived again"
-        assert scan_events(table, deployment.source(source)).num_rows == len(stand)
+        assert archive_state(table).archive_version == 1, "what was committed is not archived again"
+        assert scan_events(table, deployment.source(source)).num_rows == len(sent)
         keys = [
             (row["hour"], row["slice"], row["user_id"])
             for row in rows_of(context, deployment.units[0], [hour]).to_pylist()
@@ -249,38 +249,38 @@ def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
 def test_compaction_moves_finished_hours_and_late_events_join_them(
     shared: Lake, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if size == "many":  # as if they were: archived, combined and swapped by several tasks
+    if size == "many":  # as if they were: archived, combined and published by several tasks
         monkeypatch.setattr("slicewise.spark.lake.archive._FEW", -1)
-        monkeypatch.setattr("slicewise.spark.lake.compaction._FEW_EVENTS", -1)
-        monkeypatch.setattr("slicewise.spark.lake.compaction._FEW_ROWS", -1)
+        monkeypatch.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
+        monkeypatch.setattr("slicewise.spark.lake.compaction._DRIVER_ROWS", -1)
     moved = f"moved_{size}"
     shared.topic(moved)
     deployment = shared.deploy(by_user(shared, moved), by_song(shared, moved))
     hour = over(3) // HOUR_US
-    stand = events(over(3), 300)  # 85 minutes: two hours
-    shared.produce(moved, stand)
-    shared.fold(deployment, moved)
+    sent = events(over(3), 300)  # 85 minutes: two hours
+    shared.produce(moved, sent)
+    shared.apply(deployment, moved)
     with shared.context() as context:
         report = compact(context, Request(hour))
-    assert {each["why"] for each in report.hours} == {"events"}
+    assert {entry["why"] for entry in report.hours} == {"events"}
     assert report.left_over == 0
     assert report.more["dirty"] == 0
-    assert sum(row["events"] for row in report.slices) == 2 * len(stand)
+    assert sum(row["events"] for row in report.slices) == 2 * len(sent)
     for unit in deployment.units:
-        check(shared, unit, stand)
+        check(shared, unit, sent)
     with shared.context() as context:
         again = compact(context, Request(hour))
         assert again.to_json()["outcome"] == "clean"
 
         late = events(over(3) + MINUTE_US, 30)
         shared.produce(moved, late)
-        shared.fold(deployment, moved)
+        shared.apply(deployment, moved)
         for unit in deployment.units:
-            check(shared, unit, stand + late)
+            check(shared, unit, sent + late)
         merged = compact(context, Request(hour))
-        assert {each["hour"][-2:] for each in merged.hours} == {f"{hour % 24:02d}"}
+        assert {entry["hour"][-2:] for entry in merged.hours} == {f"{hour % 24:02d}"}
         for unit in deployment.units:
-            check(shared, unit, stand + late)
+            check(shared, unit, sent + late)
 
         hours = [hour, hour + 1]
         before = [rows_of(context, unit, hours) for unit in deployment.units]
@@ -288,9 +288,9 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
         after = [rows_of(context, unit, hours) for unit in deployment.units]
         assert all(one.equals(other) for one, other in zip(before, after, strict=True))
         for unit in deployment.units:
-            check(shared, unit, stand + late)
+            check(shared, unit, sent + late)
             totals = context.unit_table(unit).total(hour // 24)
-            assert totals == len(expected(stand, [name for name, _ in unit.entity], unit.slice_us))
+            assert totals == len(expected(sent, [name for name, _ in unit.entity], unit.slice_us))
 
 
 def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compacted_from(shared: Lake) -> None:
@@ -298,15 +298,15 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
     deployment = shared.deploy(by_user(shared, "asked"))
     hour = over(3) // HOUR_US
     shared.produce("asked", events(over(3), 300))  # 85 minutes: two hours
-    shared.fold(deployment, "asked")
-    asked_us = shared.clock.now_us()
-    told = [why_not_clean(shared.settings, hour, asked_us)]
+    shared.apply(deployment, "asked")
+    requested_us = shared.clock.now_us()
+    reasons = [why_not_clean(shared.settings, hour, requested_us)]
     with shared.context() as context:
         context.archive("asked")
-        told.append(why_not_clean(shared.settings, hour, asked_us))
+        reasons.append(why_not_clean(shared.settings, hour, requested_us))
         compact(context, Request(hour))
-    told += [why_not_clean(shared.settings, each, asked_us) for each in (hour, hour + 1)]
-    assert told == [
+    reasons += [why_not_clean(shared.settings, asked_hour, requested_us) for asked_hour in (hour, hour + 1)]
+    assert reasons == [
         "source 'asked' was not archived since it was asked for",
         "events of view 'asked_by_user'",
         None,
@@ -316,7 +316,7 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
     # nobody wrote anything since: whoever asks now is answered too
     assert why_not_clean(shared.settings, hour, shared.clock.now_us()) is None
     shared.produce("asked", events(over(3) + MINUTE_US, 3))
-    shared.fold(deployment, "asked")
+    shared.apply(deployment, "asked")
     later_us = shared.clock.now_us()
     assert why_not_clean(shared.settings, hour, later_us) == "source 'asked' was not archived since it was asked for"
     with shared.context() as context:
@@ -333,7 +333,7 @@ def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(
     shared.topic("halfway", partitions=1)
     shared.deploy(by_user(shared, "halfway"))
     shared.produce("halfway", events(over(3), 20))
-    asked_us, done = shared.clock.now_us(), list[str]()
+    requested_us, done = shared.clock.now_us(), list[str]()
 
     def once(write: Callable[[], None], what: str) -> None:
         if done:
@@ -348,52 +348,52 @@ def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(
                 archiver(shared, context, "halfway").run(max_events=5)
         table = load(context.catalog, "halfway")
         assert table is not None
-        assert (archive_state(table).seq, archived_until_us(table)) == (1, 0)
+        assert (archive_state(table).archive_version, archived_until_us(table)) == (1, 0)
         archiver(shared, context, "halfway").run(max_events=5)
         table.refresh()
-        assert archived_until_us(table) >= asked_us
+        assert archived_until_us(table) >= requested_us
 
 
 def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(shared: Lake) -> None:
     shared.topic("ahead")
     deployment = shared.deploy(by_user(shared, "ahead"))
-    stand = events(over(2), 50)
-    shared.produce("ahead", stand)
+    sent = events(over(2), 50)
+    shared.produce("ahead", sent)
     with shared.context() as context:
         compact(context, Request(over(2) // HOUR_US))
-    check(shared, deployment.units[0], stand)
-    shared.fold(deployment, "ahead")
-    check(shared, deployment.units[0], stand)
+    check(shared, deployment.units[0], sent)
+    shared.apply(deployment, "ahead")
+    check(shared, deployment.units[0], sent)
 
 
-def test_an_entity_whose_running_partial_straddles_the_cover_is_left_over_and_the_hour_stays_dirty(
+def test_an_entity_whose_running_partial_straddles_the_offset_vector_is_left_over_and_the_hour_stays_dirty(
     shared: Lake,
 ) -> None:
     #   offsets  0 … 4 | 5 … 9
-    #   archive  ######            cover 5
+    #   archive  ######            offset vector 5
     #   stream   ############      one running partial [0, 9]
     shared.topic("astride")
     deployment = shared.deploy(by_user(shared, "astride"))
     unit, hour = deployment.units[0], over(2) // HOUR_US
-    stand = [{"user_id": "ada", "song_id": "s", "n": i, "played": over(2) + i} for i in range(10)]
-    shared.produce("astride", stand[:5])
+    sent = [{"user_id": "ada", "song_id": "s", "n": i, "played": over(2) + i} for i in range(10)]
+    shared.produce("astride", sent[:5])
     with shared.context() as context:
         state = context.archive("astride").state
-        shared.produce("astride", stand[5:])
-        shared.fold(deployment, "astride")
+        shared.produce("astride", sent[5:])
+        shared.apply(deployment, "astride")
         table = context.unit_table(unit)
-        table.write([HourJob(hour, state.seq, state.cover)], 5)
+        table.write([HourJob(hour, state.archive_version, state.offset_vector)], 5)
         from slicewise.spark.lake.report import Report
 
         report = Report("compact")
-        UnitRun(context, table, report, None).swap([hour], 0, {})
+        UnitRun(context, table, report, None).publish([hour], 0, {})
         assert report.left_over == 1
         assert context.store.run(ReadHours(unit)) == {}
-        check(shared, unit, stand)
+        check(shared, unit, sent)
         done = compact(context, Request(hour, only=True))
         assert done.left_over == 0
         assert context.store.run(ReadHours(unit)) == {hour: 2}
-        check(shared, unit, stand)
+        check(shared, unit, sent)
 
 
 def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(shared: Lake) -> None:
@@ -404,18 +404,18 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     days_ago = events(over(50), 9, 1000)
     old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
     shared.produce("filled", old)
-    shared.fold(deployment, "filled")
+    shared.apply(deployment, "filled")
     second = by_song(shared, "filled")
     deployment = shared.deploy(first, second)
     unit = unit_of(deployment, "filled_by_song")
     with shared.store() as store:
-        marks = store.run(ReadMetadata())
-        assert unit.storage_fingerprint not in marks.ready
-        assert sum(marks.starts[unit.storage_fingerprint].offsets.values()) == len(old)
+        metadata = store.run(ReadMetadata())
+        assert unit.storage_fingerprint not in metadata.ready
+        assert sum(metadata.starts[unit.storage_fingerprint].offsets.values()) == len(old)
     new = events(over(4), 40, 30_000_000)
     shared.produce("filled", new)
-    shared.fold(deployment, "filled")
-    said: list[str] = []
+    shared.apply(deployment, "filled")
+    phase_texts: list[str] = []
     with shared.context() as context, pytest.MonkeyPatch.context() as patched:
         run = context.store.run
 
@@ -423,26 +423,26 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
             result = run(operation)
             if not isinstance(operation, PutStatus) or operation.part != phases.PART:
                 return result
-            found = phases.said(run(ReadStatus(phases.PART))).get(unit.storage_fingerprint)
-            said.extend([found.text] if found is not None else [])
+            phase = phases.phases_of(run(ReadStatus(phases.PART))).get(unit.storage_fingerprint)
+            phase_texts.extend([phase.text] if phase is not None else [])
             return result
 
         patched.setattr(context.store, "run", noted)
         report = backfill(context, "filled_by_song")
-        assert phases.said(context.store.run(ReadStatus(phases.PART))) == {}, "it is over"
+        assert phases.phases_of(context.store.run(ReadStatus(phases.PART))) == {}, "it is over"
     hours = f"hours 1 to {len(report.hours)} of {len(report.hours)}"
-    assert said == [
+    assert phase_texts == [
         "the archive takes in what the log of source filled holds",
         f"Spark computes {hours}",
         f"{hours} are written to the store",
         "totals of days are written to the store",
     ]
     assert report.more["ready"] is True
-    assert {each["seq"] for each in report.hours} == {0}
-    ended = {each["played"] // DAY_US for each in old} - {now // DAY_US}
-    totals = {each["day"]: each["totals"] for each in report.days}
+    assert {hour["seq"] for hour in report.hours} == {0}
+    ended = {event["played"] // DAY_US for event in old} - {now // DAY_US}
+    totals = {day["day"]: day["totals"] for day in report.days}
     assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], "a first read finds every total"
-    assert totals[min(totals)] == len({(each["song_id"], each["user_id"]) for each in days_ago})
+    assert totals[min(totals)] == len({(event["song_id"], event["user_id"]) for event in days_ago})
     check(shared, unit, old + new)
     with shared.store() as store:
         assert unit.storage_fingerprint in store.run(ReadMetadata()).ready
@@ -454,8 +454,8 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
 
 
 def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: Lake) -> None:
-    # Its first life leaves all that can be left: running partials, an hour swapped at an archive's
-    # seq, rows in Iceberg, and a writer that began before it was left out.
+    # Its first build leaves all that can be left: running partials, an hour published at an archive's
+    # archive version, rows in Iceberg, and a writer that began before it was left out.
     shared.topic("returned")
     first, second = by_user(shared, "returned"), by_song(shared, "returned")
     deployment = shared.deploy(first, second)
@@ -463,11 +463,11 @@ def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: La
     name = unit.storage_fingerprint
     compacted, running = events(over(3), 60, 30_000_000), events(over(2), 20, 30_000_000)
     shared.produce("returned", compacted)
-    shared.fold(deployment, "returned")
+    shared.apply(deployment, "returned")
     with shared.context() as context:
         assert compact(context, Request(over(3) // HOUR_US)).left_over == 0
     shared.produce("returned", running)
-    shared.fold(deployment, "returned")
+    shared.apply(deployment, "returned")
     check(shared, unit, compacted + running)
 
     with shared.context() as zombie:
@@ -475,40 +475,40 @@ def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: La
         without = shared.deploy(first)
         away = events(over(3), 30, 40_000_000) + events(over(1), 30, 40_000_000)
         shared.produce("returned", away)
-        shared.fold(without, "returned")
+        shared.apply(without, "returned")
         deployment = shared.deploy(first, second)
         with shared.store() as store:
-            marks = store.run(ReadMetadata())
-            assert name not in marks.ready
-            assert marks.name(name) != before.name(name)
+            metadata = store.run(ReadMetadata())
+            assert name not in metadata.ready
+            assert metadata.name(name) != before.name(name)
             total = len(compacted + running + away)
-            assert sum(marks.starts[name].offsets.values()) == total
+            assert sum(metadata.starts[name].offsets.values()) == total
         later = events(over(3), 12, 50_000_000)
         shared.produce("returned", later)
-        shared.fold(deployment, "returned")
-        with pytest.raises(EpochSuperseded):
+        shared.apply(deployment, "returned")
+        with pytest.raises(DeploymentSuperseded):
             compact(zombie, Request(over(3) // HOUR_US))
 
     with shared.context() as context:
         while not backfill(context, "returned_by_song").more["ready"]:
-            pass  # what straddles the archive's cover waits for the next archive
-    stand = compacted + running + away + later
-    check(shared, unit, stand)
+            pass  # what straddles the archive's offset vector waits for the next archive
+    sent = compacted + running + away + later
+    check(shared, unit, sent)
     with shared.context() as context:
         compact(context, Request(over(3) // HOUR_US))
-    check(shared, unit, stand)
+    check(shared, unit, sent)
     with closing(redis.Redis.from_url(shared.settings.redis_url)) as client:
         old = [key for key in client.scan_iter(match="sw:*") if before.name(name).encode() in key.split(b":")]
-        assert old, "what the first term left"
-        standing = store_sweep.deployed(shared.settings.redis_url)
-        assert standing is not None
-        rules = rules_of(standing.marks, standing.manifest)
-        found = store_sweep.sweep(
-            shared.settings.redis_url, standing, lambda key, at, now, fields: verdict(key, at, now, rules, fields)
+        assert old, "what the first build left"
+        deployed_now = store_sweep.deployed(shared.settings.redis_url)
+        assert deployed_now is not None
+        rules = rules_of(deployed_now.metadata, deployed_now.manifest)
+        counts = store_sweep.sweep(
+            shared.settings.redis_url, deployed_now, lambda key, at, now, fields: verdict(key, at, now, rules, fields)
         )
-        assert found["retired"] >= len(old)
+        assert counts["retired"] >= len(old)
         assert client.exists(*old) == 0
-    check(shared, unit, stand)
+    check(shared, unit, sent)
 
 
 def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on_where_it_was_stopped(
@@ -519,12 +519,12 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
     (unit,) = deployment.units
     old, late = events(over(30), 60, 30_000_000) + events(over(3), 60, 30_000_000), events(over(3), 20, 40_000_000)
     shared.produce("renewed", old)
-    shared.fold(deployment, "renewed")
+    shared.apply(deployment, "renewed")
     with shared.context() as context:
         compact(context, Request(None))
         before = context.unit_table(unit).headers()
-    shared.produce("renewed", late)  # beyond the cover of the hour, and below the start cover of what is built again
-    shared.fold(deployment, "renewed")
+    shared.produce("renewed", late)  # beyond the offset vector of the hour, and below the start offsets of what is built again
+    shared.apply(deployment, "renewed")
     with pytest.raises(UnknownName, match="renewed_by_usr"):
         rebuilding.plans(shared.settings, "renewed_by_usr")
     (planned,) = rebuilding.plans(shared.settings, "renewed_by_user")
@@ -536,36 +536,36 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
     assert not begun.ready
     assert rebuilding.begin(shared.settings, [begun]) == [], "what was begun goes on"
     shared.produce("renewed", later := events(over(3), 9, 50_000_000))
-    shared.fold(deployment, "renewed")
+    shared.apply(deployment, "renewed")
 
-    swapped: list[int] = []
-    honest = UnitTable.swap
+    published: list[int] = []
+    honest = UnitTable.publish
 
     def dies(self: UnitTable, hours: Mapping[int, Header], silent: frozenset[int]) -> Any:
-        if swapped:
+        if published:
             raise DataLoss("the job died here")
-        swapped.extend(hours)
+        published.extend(hours)
         return honest(self, hours, silent)
 
     monkeypatch.setattr(backfill_run, "TOGETHER", 1)
-    monkeypatch.setattr(UnitTable, "swap", dies)
+    monkeypatch.setattr(UnitTable, "publish", dies)
     with shared.context() as context, pytest.raises(DataLoss, match="died here"):
         backfill(context, None)
-    monkeypatch.setattr(UnitTable, "swap", honest)
+    monkeypatch.setattr(UnitTable, "publish", honest)
     with shared.context() as context:
         report = backfill(context, "renewed_by_user")
         assert report.more["ready"]
         headers = context.unit_table(unit).headers()
         done = context.store.run(ReadHours(unit))
-    assert swapped == [over(3) // HOUR_US], "the newest first"
-    assert [each["hour"] for each in report.hours] == [hour_text(over(30) // HOUR_US)], "the other was done"
+    assert published == [over(3) // HOUR_US], "the newest first"
+    assert [hour["hour"] for hour in report.hours] == [hour_text(over(30) // HOUR_US)], "the other was done"
     assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], "nothing is written of what holds all"
-    assert headers[over(3) // HOUR_US].seq == 0
-    assert done == {hour: each.seq for hour, each in headers.items()}
+    assert headers[over(3) // HOUR_US].archive_version == 0
+    assert done == {hour: header.archive_version for hour, header in headers.items()}
     check(shared, unit, [*old, *late, *later])
     with shared.context() as context:
         again_clean = compact(context, Request(None))
-        assert [each["hour"] for each in again_clean.hours] == [hour_text(over(3) // HOUR_US)], "what came later"
+        assert [hour["hour"] for hour in again_clean.hours] == [hour_text(over(3) // HOUR_US)], "what came later"
     check(shared, unit, [*old, *late, *later])
 
 
@@ -577,7 +577,7 @@ def test_maintenance_changes_no_row(shared: Lake) -> None:
             shared.produce("tidied", events(over(3), 8))
             context.archive("tidied")
             compact(context, Request(over(3) // HOUR_US))
-            assert context.archives["tidied"].seq == i + 1
+            assert context.archives["tidied"].archive_version == i + 1
         table = load(context.catalog, "tidied")
         assert table is not None
         source = context.deployment.source("tidied")
@@ -586,7 +586,7 @@ def test_maintenance_changes_no_row(shared: Lake) -> None:
         table.refresh()
         assert scan_events(table, source).equals(before["rows"])
         assert newest_by_hour(table) == before["newest"]
-        named = {each["table"]: each for each in report["tables"]}
+        named = {entry["table"]: entry for entry in report["tables"]}
         assert named["log.tidied"]["files_after"] < named["log.tidied"]["files_before"]
         assert compact(context, Request(over(3) // HOUR_US)).to_json()["outcome"] == "clean"
 
@@ -602,10 +602,10 @@ def test_a_view_of_more_columns_than_iceberg_bounds_by_itself_is_compacted(share
     (unit,) = (deployment := shared.deploy(view)).units
     start = over(2)
     shared.produce("wide", events(start, 12))
-    shared.fold(deployment, "wide")
+    shared.apply(deployment, "wide")
     with shared.context() as context:
         report = compact(context, Request(None))
         assert report.more["dirty"] == 0
-        assert [each["hour"] for each in report.hours if each["view"] == "wide"]
+        assert [hour["hour"] for hour in report.hours if hour["view"] == "wide"]
         assert context.store.run(ReadHours(unit)) == {start // HOUR_US: 1}
-        assert slices.headers(context.unit_table(unit).table)[start // HOUR_US].seq == 1
+        assert slices.headers(context.unit_table(unit).table)[start // HOUR_US].archive_version == 1

@@ -99,9 +99,9 @@ from slicewise.errors import BeyondRetention
 url, refs, entities, at = json.loads(sys.stdin.read())
 with sw.Client(url) as client:
     try:
-        found = client.get(refs, entities, at)
-        results = [{"entity": r.entity, "token": r.token, "values": r.values} for r in found.results]
-        told = {"t_us": found.t_us, "results": results}
+        response = client.get(refs, entities, at)
+        results = [{"entity": r.entity, "token": r.token, "values": r.values} for r in response.results]
+        told = {"t_us": response.t_us, "results": results}
     except BeyondRetention as refused:
         told = {"earliest_at_us": refused.earliest_at_us}
 print(json.dumps(told))
@@ -111,15 +111,15 @@ print(json.dumps(told))
 def read(shared: Lake, refs: list[str], entities: list[dict[str, str]], at: int | None) -> dict[str, Any]:
     """The answer to a client whose environment is not that of Spark."""
     python = shared.settings.home / ".venvs" / "platform" / "bin" / "python"
-    asked = json.dumps([shared.settings.redis_url, refs, entities, at])
-    done = subprocess.run([python, "-c", READ], input=asked, text=True, capture_output=True, timeout=60, check=False)
+    request = json.dumps([shared.settings.redis_url, refs, entities, at])
+    done = subprocess.run([python, "-c", READ], input=request, text=True, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
 
 
 def compare(
-    shared: Lake, deployment: Deployment, stand: Sequence[Mapping[str, Any]], at: int | None = None, view: str = "ever"
+    shared: Lake, deployment: Deployment, sent: Sequence[Mapping[str, Any]], at: int | None = None, view: str = "ever"
 ) -> int:
     """Online, by token from the archive, and by brute force: the same bytes. Gives the time of the reading."""
     refs = [f"{view}:{column}" for column in COLUMNS]
@@ -131,7 +131,7 @@ def compare(
     trained = build_training_set(deployment, offline.archive, spine, refs, "token").table.to_pylist()
     for entity, result, row in zip(entities, answer["results"], trained, strict=True):
         bounds = tokens.decode_all(result["token"])[0].bounds
-        own = [e for e in stand if e["user_id"] == entity["user_id"]]
+        own = [e for e in sent if e["user_id"] == entity["user_id"]]
         for ref, value in zip(refs, result["values"], strict=True):
             column = ref.partition(":")[2]
             start, end = bounds[column]
@@ -147,15 +147,15 @@ def compare(
 
 def totals(shared: Lake, deployment: Deployment) -> dict[str, int]:
     """The numbers of the store's keys that hold a total, days, and an expiry."""
-    found = {"totals": 0, "days": 0, "expiring": 0}
+    result = {"totals": 0, "days": 0, "expiring": 0}
     unit = deployment.units[0].storage_fingerprint
     with redis.Redis.from_url(shared.settings.redis_url) as client:
         for key in client.scan_iter(f"*{unit}*:hot"):
-            found["totals"] += bool(client.hexists(key, "t"))
+            result["totals"] += bool(client.hexists(key, "t"))
         for key in client.scan_iter(f"*{unit}*"):
-            found["days"] += b":day:" in key
-            found["expiring"] += client.ttl(key) != -1
-    return found
+            result["days"] += b":day:" in key
+            result["expiring"] += client.ttl(key) != -1
+    return result
 
 
 def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
@@ -163,41 +163,41 @@ def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
     chance = random.Random(SEED)
     shared.topic("clicks")
     deployment = shared.deploy(ever())
-    stand = [e for days in (400, 5, 1) for e in days_ago(days, 40, chance)]
-    produce(shared, stand)
-    shared.fold(deployment, "clicks")
+    sent = [e for days in (400, 5, 1) for e in days_ago(days, 40, chance)]
+    produce(shared, sent)
+    shared.apply(deployment, "clicks")
     report = compacted(shared)
-    assert [(each["brought"], each["left_over"]) for each in report.horizons] == [(len(USERS), 0)]
+    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [(len(USERS), 0)]
     assert totals(shared, deployment) == {"totals": len(USERS), "days": len(USERS), "expiring": 0}
     old = read(shared, ["ever:plays_lifetime"], [{"user_id": "ann"}], time.time_ns() // 1_000 - 30 * DAY_US)
     # later than the offset, and than the hour before it: other windows go no further back than retention
-    compare(shared, deployment, stand, at=old["earliest_at_us"] + DAY_US + 2 * HOUR_US)
+    compare(shared, deployment, sent, at=old["earliest_at_us"] + DAY_US + 2 * HOUR_US)
 
     # events for hours that are in totals count at once, and are brought by the next run
     late = [*days_ago(400, 9, chance), *days_ago(5, 9, chance)]
     produce(shared, late)
-    shared.fold(deployment, "clicks")
+    shared.apply(deployment, "clicks")
     with shared.context() as context:
         context.archive("clicks")
-    compare(shared, deployment, stand + late)
+    compare(shared, deployment, sent + late)
     report = compacted(shared)
-    assert [(each["brought"], each["left_over"]) for each in report.horizons] == [(len(USERS), 0)]
-    compare(shared, deployment, stand + late)
+    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [(len(USERS), 0)]
+    compare(shared, deployment, sent + late)
 
-    # a run with nothing to do does nothing; the sweep takes only a day that an unfinished swap left behind
+    # a run with nothing to do does nothing; the sweep takes only a day that an unfinished publish left behind
     with shared.context() as context:
         again = compact(context, Request(None))
         assert again.to_json()["outcome"] == "clean"
-        assert not again.horizons
-    standing = store_sweep.deployed(shared.settings.redis_url)
-    assert standing is not None
-    rules = rules_of(standing.marks, standing.manifest)
-    name = standing.marks.name(deployment.units[0].storage_fingerprint)
+        assert not again.totals_until
+    deployed_now = store_sweep.deployed(shared.settings.redis_url)
+    assert deployed_now is not None
+    rules = rules_of(deployed_now.metadata, deployed_now.manifest)
+    name = deployed_now.metadata.name(deployment.units[0].storage_fingerprint)
     with redis.Redis.from_url(shared.settings.redis_url) as client:
-        left = f"sw:{standing.marks.generation}:{{user_id:string:ann}}:{name}:day:20240101"
+        left = f"sw:{deployed_now.metadata.store_id}:{{user_id:string:ann}}:{name}:day:20240101"
         client.hset(left, "c", "")
         url = shared.settings.redis_url
-        swept = store_sweep.sweep(url, standing, lambda key, at, now, fields: verdict(key, at, now, rules, fields))
+        swept = store_sweep.sweep(url, deployed_now, lambda key, at, now, fields: verdict(key, at, now, rules, fields))
         assert (swept["in_totals"], swept["no_expiry"], swept["unknown"]) == (1, 0, 0)
         assert not client.exists(left)
 
@@ -206,25 +206,25 @@ def test_a_new_unit_and_a_store_that_was_emptied_begin_with_totals(shared: Lake)
     chance = random.Random(SEED + 1)
     shared.topic("others")
     shared.deploy(ever("first", "others"))
-    stand = [e for days in (300, 1) for e in days_ago(days, 20, chance)]
-    produce(shared, stand, "others")
-    shared.fold(shared.deploy(ever("first", "others")), "others")
+    sent = [e for days in (300, 1) for e in days_ago(days, 20, chance)]
+    produce(shared, sent, "others")
+    shared.apply(shared.deploy(ever("first", "others")), "others")
     both = shared.deploy(ever("first", "others"), ever("second", "others"))
     with shared.context() as context:
         built = backfill(context, "second")
-        assert [each["ready"] for each in built.more["units"]] == [True]
-        assert [(each["seq"], each["brought"]) for each in built.horizons] == [(0, len(USERS))]
-    compare(shared, both, stand, view="second")
+        assert [unit["ready"] for unit in built.more["units"]] == [True]
+        assert [(each["seq"], each["brought"]) for each in built.totals_until] == [(0, len(USERS))]
+    compare(shared, both, sent, view="second")
     compacted(shared)
 
     # emptied: the new store begins where the log does, and replays it beside what is archived and compacted
     with redis.Redis.from_url(shared.operator_url) as client:
         client.flushall()
     both = shared.deploy(ever("first", "others"), ever("second", "others"))
-    shared.fold(both, "others")
+    shared.apply(both, "others")
     compacted(shared)
     for view in ("first", "second"):
-        compare(shared, both, stand, view=view)
+        compare(shared, both, sent, view=view)
 
 
 def test_a_day_that_passed_is_added_to_totals_and_what_is_recomputed_mends_them(
@@ -238,29 +238,29 @@ def test_a_day_that_passed_is_added_to_totals_and_what_is_recomputed_mends_them(
     with redis.Redis.from_url(shared.operator_url) as client:  # as if it had been deployed a week ago
         client.hset("sw:marks:{0}", f"h:{unit.storage_fingerprint}", f"{(today - 7) * 24}/0")
     made = [event for days in (400, 6, 4, 1) for event in days_ago(days, 30, chance)]
-    stand = [event | {"played": event["played"] // 1_000 * 1_000 + 1_000} for event in made]  # their records' times
+    sent = [event | {"played": event["played"] // 1_000 * 1_000 + 1_000} for event in made]  # their records' times
     produce(shared, made, "stamped")
-    shared.fold(deployment, "stamped")
+    shared.apply(deployment, "stamped")
     with monkeypatch.context() as earlier:  # five days ago
-        earlier.setattr(Context, "horizon_due", lambda self, unit: (today - 5) * 24)  # noqa: ARG005
+        earlier.setattr(Context, "total_until_due", lambda self, unit: (today - 5) * 24)  # noqa: ARG005
         first = compacted(shared)
-    compare(shared, deployment, stand, view="stamped")
+    compare(shared, deployment, sent, view="stamped")
     assert totals(shared, deployment) == {"totals": len(USERS), "days": 2 * len(USERS), "expiring": 0}
     second = compacted(shared)
-    moves = [(each["brought"], each["left_over"]) for report in (first, second) for each in report.horizons]
+    moves = [(each["brought"], each["left_over"]) for report in (first, second) for each in report.totals_until]
     assert moves == [(len(USERS), 0)] * 2
-    assert first.horizons[0]["before"] == hour_text((today - 5) * 24) < second.horizons[0]["before"]
+    assert first.totals_until[0]["before"] == hour_text((today - 5) * 24) < second.totals_until[0]["before"]
     assert totals(shared, deployment) == {"totals": len(USERS), "days": len(USERS), "expiring": 0}
-    compare(shared, deployment, stand, view="stamped")
-    assert read_status(shared.settings.redis_url).swapped[unit.storage_fingerprint]
+    compare(shared, deployment, sent, view="stamped")
+    assert read_status(shared.settings.redis_url).published[unit.storage_fingerprint]
 
-    # ann's total is bob's: an hour before the horizon is recomputed, and all totals are written anew
+    # ann's total is bob's: an hour before the total-until hour is recomputed, and all totals are written anew
     with redis.Redis.from_url(shared.operator_url) as client:
         hot = sorted(client.scan_iter(f"*{unit.storage_fingerprint}*:hot"))
         ann, bob, _ = hot
         client.hset(ann, "t", client.hget(bob, "t"))
     with pytest.raises(AssertionError, match="lifetime"):
-        compare(shared, deployment, stand, view="stamped")
+        compare(shared, deployment, sent, view="stamped")
     with shared.context() as context:
         compact(context, Request((today - 6) * 24, only=True, from_raw=True))
-    compare(shared, deployment, stand, view="stamped")
+    compare(shared, deployment, sent, view="stamped")

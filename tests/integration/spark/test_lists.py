@@ -67,10 +67,10 @@ def answered(shared: Lake, unit: ListUnit, at: int) -> dict[str, dict[str, Any]]
     planned = plan_list(unit, unit.features, "at", at)
     users: Sequence[str] = USERS if unit.entity else ("",)
     with shared.store() as store:
-        marks = store.run(ReadMetadata())
-        assert unit.storage_fingerprint in marks.ready
-        shape = ReadShape(store.generation, (ListShape(marks.name(unit.storage_fingerprint), planned.ranges),))
-        partitions: Sequence[int | None] = sorted(p for _, p in marks.places) if unit.spread else [None]
+        metadata = store.run(ReadMetadata())
+        assert unit.storage_fingerprint in metadata.ready
+        shape = ReadShape(store.store_id, (ListShape(metadata.name(unit.storage_fingerprint), planned.ranges),))
+        partitions: Sequence[int | None] = sorted(p for _, p in metadata.topic_partitions) if unit.per_partition else [None]
         values = [list(users)] if unit.entity else []
         targets = [
             (i, p, tag)
@@ -81,14 +81,14 @@ def answered(shared: Lake, unit: ListUnit, at: int) -> dict[str, dict[str, Any]]
     stored = [
         Stored(i, p, units[0].hot, units[0].days) for (i, p, _), units in zip(targets, reply.entities, strict=True)
     ]
-    merged: ListMerged = merge_list(planned, stored, len(users), reply.only.marks.ledger)
+    merged: ListMerged = merge_list(planned, stored, len(users), reply.only.metadata.committed)
     assert not merged.short
-    found: dict[str, dict[str, Any]] = {user: {} for user in users}
+    results: dict[str, dict[str, Any]] = {user: {} for user in users}
     for i, feature in enumerate(unit.features):
         finished, where = merged.column(i)
         for user, value in zip(users, finished.values.to_pylist()[where], strict=True):
-            found[user][feature.column] = value
-    return found
+            results[user][feature.column] = value
+    return results
 
 
 def brute(log: Sequence[Sequence[Mapping[str, Any]]], at: int, user: str | None) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def brute(log: Sequence[Sequence[Mapping[str, Any]]], at: int, user: str | None)
         "exact_90m_left": [e for t, e in events if at - 90 * minutes <= t < at],
         "rows_5": [e for _, e in events][-5:],
     }
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, some in chosen.items():
         numbers = [e["n"] for e in some if e["n"] is not None]
-        found[f"n_{name}"] = sum(numbers) if numbers else None
-        found[f"songs_{name}"] = [e["song_id"] for e in some if e["song_id"] is not None][:-4:-1] or None
-    return found
+        results[f"n_{name}"] = sum(numbers) if numbers else None
+        results[f"songs_{name}"] = [e["song_id"] for e in some if e["song_id"] is not None][:-4:-1] or None
+    return results
 
 
 class _Row(dict[str, Any]):
@@ -147,18 +147,18 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     log = [made(400, SEED), made(300, SEED + 1)]
     for partition in (0, 1):
         shared.produce("lists", log[partition][:200], partition)
-    status = shared.fold(deployment, "lists")
+    status = shared.apply(deployment, "lists")
     assert status.records == 400
     for partition in (0, 1):
         shared.produce("lists", log[partition][200:], partition)
-    shared.fold(deployment, "lists")
+    shared.apply(deployment, "lists")
     compared = check(shared, listed(deployment, "first"), log) + check(shared, listed(deployment, "everyone"), log)
     print(f"{compared} values after the stream")
     with redis.Redis.from_url(shared.settings.redis_url) as client:
         names = sorted(key.decode() for key in client.scan_iter("*") if client.type(key) == b"zset")
         assert len(names) == 3 + 2, "one list per user for two views, and the global one's per partition"
 
-    # a view of other columns comes later: all of it lies below its start cover, and the archive brings it
+    # a view of other columns comes later: all of it lies below its start offsets, and the archive brings it
     later = view_of("later", source, where="n IS NOT NULL AND n >= -1000")
     rows = view_of(
         "by_rows", source, [sw.rows(5), sw.exact_range("20m"), sw.exact_range("90m", closed="left")], where="true"
@@ -167,8 +167,8 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     with shared.context() as context:
         report = backfill(context, None).to_json()
     assert report["ready"]
-    print({each["view"]: each["events"] for each in report["units"]})
-    assert sum(each["events"] for each in report["units"] if each["view"] == "by_rows") == 700
+    print({storage_unit["view"]: storage_unit["events"] for storage_unit in report["units"]})
+    assert sum(storage_unit["events"] for storage_unit in report["units"] if storage_unit["view"] == "by_rows") == 700
     check(shared, listed(deployment, "by_rows"), log)
     known = [[e if e["n"] is not None else {**e, "user_id": "-"} for e in part] for part in log]
     check(shared, listed(deployment, "later"), known)
@@ -178,7 +178,7 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     for partition in (0, 1):
         shared.produce("lists", more[partition], partition)
         log[partition] += more[partition]
-    shared.fold(deployment, "lists")
+    shared.apply(deployment, "lists")
     with shared.context() as context:
         compact(context, Request(None))
         assert backfill(context, None).to_json()["units"] == []
@@ -190,10 +190,10 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     with_longer = shared.deploy(first, sharing, everyone, later, rows, longer)
     unit = listed(with_longer, "first")
     with shared.store() as store:
-        marks = store.run(ReadMetadata())
-        assert unit.storage_fingerprint not in marks.ready
-        assert marks.starts[unit.storage_fingerprint] == OffsetVector(
-            {place: len(log[place[1]]) for place in marks.starts[unit.storage_fingerprint]}
+        metadata = store.run(ReadMetadata())
+        assert unit.storage_fingerprint not in metadata.ready
+        assert metadata.starts[unit.storage_fingerprint] == OffsetVector(
+            {topic_partition: len(log[topic_partition[1]]) for topic_partition in metadata.starts[unit.storage_fingerprint]}
         )
     with shared.context() as context:
         assert backfill(context, None).to_json()["ready"]
@@ -206,7 +206,7 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
     deployment = shared.deploy(view)
     now = time.time_ns() // 1_000
     shared.produce("full", [{"user_id": "ada", "song_id": "a", "n": i, "played": now - 1000 + i} for i in range(25)])
-    status = shared.fold(deployment, "full")
+    status = shared.apply(deployment, "full")
     unit = listed(deployment, "full")
     assert status.left_out[unit.storage_fingerprint]["over_capacity"] == 15
     assert any(
@@ -217,8 +217,8 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
     planned = plan_list(unit, unit.features, "at", time.time_ns() // 1_000)
     with shared.store() as store:
         name = store.run(ReadMetadata()).name(unit.storage_fingerprint)
-        shape = ReadShape(store.generation, (ListShape(name, planned.ranges),))
+        shape = ReadShape(store.store_id, (ListShape(name, planned.ranges),))
         reply = store.run(Read([TagRead(shape, keys.entity_tags(unit.entity, [["ada"]])[0])]))
-    (found,) = reply.entities[0]
-    merged = merge_list(planned, [Stored(0, None, found.hot, found.days)], 1, reply.only.marks.ledger)
+    (result,) = reply.entities[0]
+    merged = merge_list(planned, [Stored(0, None, result.hot, result.days)], 1, reply.only.metadata.committed)
     assert {(short.span, short.low_us) for short in merged.short} == {(0, now - 1000 + 14)}

@@ -113,7 +113,7 @@ def source_of(declared: sw.KafkaSource, view: sw.FeatureView) -> Source:
 def values() -> list[bytes]:
     """Most of them good: each has at most one value that may be bad."""
     rng = random.Random(SEED)
-    first = {name: [each for each in given[:2] if each is not None] for name, given in VALUES.items()}
+    first = {name: [value for value in given[:2] if value is not None] for name, given in VALUES.items()}
     made = []
     for _ in range(3_000):
         record = {name: rng.choice(given) for name, given in first.items()}
@@ -127,12 +127,12 @@ def values() -> list[bytes]:
 
 def frames_to(reader: LogReader, ends: dict[int, int]) -> list[Frame]:
     """All frames up to these ends."""
-    found: list[Frame] = []
+    frames: list[Frame] = []
     deadline = time.monotonic() + 60
-    while {p: max((f.end for f in found if f.partition == p), default=0) for p in ends} != ends:
-        assert time.monotonic() < deadline, [(f.partition, f.end) for f in found]
-        found += reader.take(1_000, 0.5)
-    return found
+    while {p: max((f.end for f in frames if f.partition == p), default=0) for p in ends} != ends:
+        assert time.monotonic() < deadline, [(f.partition, f.end) for f in frames]
+        frames += reader.take(1_000, 0.5)
+    return frames
 
 
 def test_columns_and_rows_are_those_of_the_stream(
@@ -158,7 +158,7 @@ def test_columns_and_rows_are_those_of_the_stream(
         [(value, 0, i) for i, value in enumerate(given)], "value binary, partition int, offset long"
     ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
     rows = parsed(stream, source)
-    found = [
+    results = [
         (int(offset), int(at), bool(good), event, *(column[i] for column in columns))
         for frame in frames
         for columns in [[frame.columns[name].to_pylist() for name in names]]
@@ -170,8 +170,8 @@ def test_columns_and_rows_are_those_of_the_stream(
         (row.offset, row.kafka_time, row.reason is None, row.event_time, *(row[f"c_{name}"] for name in names))
         for row in sorted(rows.collect(), key=lambda row: int(row.offset))
     ]
-    assert list(map(repr, found)) == list(map(repr, expected))
-    assert 500 < sum(row[2] for row in found) < len(given) - 100
+    assert list(map(repr, results)) == list(map(repr, expected))
+    assert 500 < sum(row[2] for row in results) < len(given) - 100
 
     units = list(UNITS.values())
     topic_id = log.topic_id(source.topic)

@@ -53,15 +53,15 @@ def test_a_users_class_goes_the_whole_way(shared: Lake) -> None:
     shared.topic("own")
     deployment = shared.deploy(view)
     shared.produce("own", events[:120], 0)
-    assert shared.fold(deployment, "own").records == 120
+    assert shared.apply(deployment, "own").records == 120
     (unit,) = deployment.units
     given = [{**event, "partition": 0, "offset": i} for i, event in enumerate(events)]
-    asked = [{"user": user, "at": start + 2 * HOUR_US} for user in USERS]
-    wanted = sw.evaluate(view, given, asked)
+    queries = [{"user": user, "at": start + 2 * HOUR_US} for user in USERS]
+    wanted = sw.evaluate(view, given, queries)
     with shared.context() as context:
         assert compact(context, Request(start // HOUR_US)).left_over == 0
         shared.produce("own", events[120:], 0)
-        assert shared.fold(deployment, "own").records == 80
+        assert shared.apply(deployment, "own").records == 80
         for raw in (False, True):
             assert compact(context, Request(start // HOUR_US, from_raw=raw)).left_over == 0
             table = context.unit_table(unit).table
@@ -71,6 +71,6 @@ def test_a_users_class_goes_the_whole_way(shared: Lake) -> None:
             partials = unit.layout.from_arrow(rows)
             for feature in unit.features:
                 combined = feature.aggregate.combine_columns(partials[feature.partial], entity, len(USERS))
-                found = feature.aggregate.finish_columns(combined)
-                assert found.values.to_pylist() == wanted[feature.column].to_pylist(), (raw, feature.column)
-                assert not found.errors
+                finished = feature.aggregate.finish_columns(combined)
+                assert finished.values.to_pylist() == wanted[feature.column].to_pylist(), (raw, feature.column)
+                assert not finished.errors

@@ -82,15 +82,15 @@ CATALOGUE = hostile.records(NOW)
 
 
 def test_every_record_of_the_catalogue_gets_its_verdict(session: SparkSession) -> None:
-    assert len({each.name for each in CATALOGUE}) == len(CATALOGUE)
-    for wanted, row in zip(CATALOGUE, rows(session, [each.value for each in CATALOGUE]), strict=True):
+    assert len({case.name for case in CATALOGUE}) == len(CATALOGUE)
+    for wanted, row in zip(CATALOGUE, rows(session, [case.value for case in CATALOGUE]), strict=True):
         assert row.reason == wanted.reason, f"{wanted.name}: {row.reason}"
         assert (row.partition, row.kafka_time) == (3, NOW)
         if wanted.reason is None:  # every value exactly as it is
             assert row.raw is None
             for name, expected in wanted.columns.items():
-                found = row[name if name == "event_time" else f"c_{name}"]
-                assert found == expected, f"{wanted.name}: {name} is {found!r}"
+                actual = row[name if name == "event_time" else f"c_{name}"]
+                assert actual == expected, f"{wanted.name}: {name} is {actual!r}"
         else:  # its bytes are kept, and nothing else is made of it
             assert (None if row.raw is None else bytes(row.raw)) == wanted.value
             assert row.event_time is None
@@ -135,18 +135,18 @@ def test_rfc_3339_with_zone_is_read_by_its_form_alone(session: SparkSession) -> 
 @settings(max_examples=3, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30)), min_size=20, max_size=40))  # noqa: DTZ001
 def test_any_instant_is_read_as_python_reads_it(session: SparkSession, instants: list[datetime]) -> None:
-    aware = [each.replace(tzinfo=UTC) for each in instants]
-    found = rows(session, [event(at=each.isoformat()) for each in aware], ANY_TIME)
+    aware = [instant.replace(tzinfo=UTC) for instant in instants]
+    result = rows(session, [event(at=moment.isoformat()) for moment in aware], ANY_TIME)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    for each, row in zip(aware, found, strict=True):
-        delta = each - epoch
-        assert row.event_time == (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, each
+    for moment, row in zip(aware, result, strict=True):
+        delta = moment - epoch
+        assert row.event_time == (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, moment
 
 
 @pytest.mark.parametrize(("form", "unit"), [("s", 1_000_000), ("ms", 1_000), ("us", 1)])
 def test_integers_are_read_in_the_declared_unit(session: SparkSession, form: str, unit: int) -> None:
     source = replace(ANY_TIME, time_form=form)
     last = 253_402_300_799_999_999 // unit
-    found = rows(session, [event(at=NOW // unit), event(at=last), event(at=last + 1), event(at=2**63 - 1)], source)
-    assert [row.event_time for row in found] == [NOW // unit * unit, last * unit, None, None]
-    assert [row.reason for row in found[2:]] == ["bad_time:at", "bad_time:at"]
+    result = rows(session, [event(at=NOW // unit), event(at=last), event(at=last + 1), event(at=2**63 - 1)], source)
+    assert [row.event_time for row in result] == [NOW // unit * unit, last * unit, None, None]
+    assert [row.reason for row in result[2:]] == ["bad_time:at", "bad_time:at"]

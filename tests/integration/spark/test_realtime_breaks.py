@@ -1,4 +1,4 @@
-"""The JVM's tail writer loses and doubles nothing where a connection breaks or a store hangs; it writes into one life.
+"""The JVM's real-time writer loses and doubles nothing where a connection breaks or a store hangs; it writes into one server run.
 
 The store is real, and so is what breaks.
 """
@@ -29,16 +29,16 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.status import ReadStatus
 from tests.support.platform.cutting import cutting
 from tests.support.platform.servers import RedisServer
-from tests.support.stores.tail_rows import TOPIC, Bench, Records, Writer
+from tests.support.stores.pending_rows import TOPIC, Bench, Records, Writer
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    found = stream_session(settings_of("redis://127.0.0.1:1", tmp_path_factory.mktemp("spark")))
-    yield found
-    found.stop()
+    result = stream_session(settings_of("redis://127.0.0.1:1", tmp_path_factory.mktemp("spark")))
+    yield result
+    result.stop()
 
 
 def settings_of(url: str, folder: Path, **more: str) -> Settings:
@@ -58,10 +58,10 @@ def some(count: int) -> Records:
 
 
 def offsets(url: str) -> list[int]:
-    """Offsets of all events in tail fields of the store."""
+    """Offsets of all events in pending fields of the store."""
     with redis.Redis.from_url(url) as client:
-        found = [each for key in client.scan_iter(match=b"sw:*:hot") for each in client.hgetall(key).items()]
-    fields = [codec.unpack_tail(value)[1] for name, value in found if name.startswith(keys.TAIL_FIELDS)]
+        results = [item for key in client.scan_iter(match=b"sw:*:hot") for item in client.hgetall(key).items()]
+    fields = [codec.unpack_pending(value)[1] for name, value in results if name.startswith(keys.PENDING_FIELDS)]
     return sorted(codec.offset_of(member) for members in fields for member in members)
 
 
@@ -77,8 +77,8 @@ def test_an_answer_that_is_lost_is_asked_for_again_and_changes_nothing(
         writer.close()
     assert offsets(own_redis.operator_url) == list(range(60))
     with bench.store() as store:
-        said = json.loads(store.run(ReadStatus("tail:plays:0")) or "")
-    assert (said["acked"], said["reconnects"]) == (59, 3)
+        status = json.loads(store.run(ReadStatus("tail:plays:0")) or "")
+    assert (status["acked"], status["reconnects"]) == (59, 3)
 
 
 def test_a_store_that_hangs_is_waited_for_and_loses_nothing(
@@ -111,7 +111,7 @@ def failure(writer: Writer, frame: Any = None) -> str:
     return str(caught.value.java_exception.getMessage())
 
 
-def test_no_other_life_of_the_store_is_written_to(
+def test_no_other_server_run_is_written_to(
     session: SparkSession, own_redis: RedisServer, tmp_path: Path
 ) -> None:
     bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
@@ -120,10 +120,10 @@ def test_no_other_life_of_the_store_is_written_to(
     waiting = Writer(session, spec)
     own_redis.stop()
     own_redis.start()
-    assert "another life" in failure(waiting, frame)
+    assert "another server run" in failure(waiting, frame)
     with pytest.raises(Py4JJavaError) as caught:
         Writer(session, spec)
-    assert "another life" in str(caught.value.java_exception.getMessage())
+    assert "another server run" in str(caught.value.java_exception.getMessage())
     assert offsets(own_redis.operator_url) == []
 
     emptied = Writer(session, bench.spec(placed))
@@ -132,7 +132,7 @@ def test_no_other_life_of_the_store_is_written_to(
     assert "the store was emptied" in failure(emptied)
 
 
-def test_what_the_store_refuses_and_a_new_deployment_end_the_tail_with_the_place_named(
+def test_what_the_store_refuses_and_a_new_deployment_end_the_real_time_lane_with_the_partition_named(
     session: SparkSession, own_redis: RedisServer, tmp_path: Path
 ) -> None:
     bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
@@ -141,18 +141,18 @@ def test_what_the_store_refuses_and_a_new_deployment_end_the_tail_with_the_place
     with bench.store() as store, redis.Redis.from_url(own_redis.operator_url) as client:
         unit = bench.deployment.units[0]
         name = store.run(ReadMetadata()).name(unit.storage_fingerprint)
-        client.set(keys.hot_key(store.generation, b"user:string:u1", name), "x")
-    said = failure(writer, frame)
-    assert "WRONGTYPE" in said
-    assert f"unit {name}, partition 0, offset 1" in said
-    assert "next step" in said
+        client.set(keys.hot_key(store.store_id, b"user:string:u1", name), "x")
+    message = failure(writer, frame)
+    assert "WRONGTYPE" in message
+    assert f"unit {name}, partition 0, offset 1" in message
+    assert "next step" in message
     other = Writer(session, bench.spec(placed))
     with redis.Redis.from_url(own_redis.operator_url) as client:
-        client.hincrby(keys.MARKS, "epoch", 1)
+        client.hincrby(keys.METADATA, "epoch", 1)
         assert "another deployment" in failure(other)
 
 
-def test_a_tail_waits_for_the_ledger(session: SparkSession, own_redis: RedisServer, tmp_path: Path) -> None:
+def test_the_real_time_lane_waits_for_the_committed_offsets(session: SparkSession, own_redis: RedisServer, tmp_path: Path) -> None:
     bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(60))
     writer = Writer(session, bench.spec(placed, ahead=20))
@@ -162,11 +162,11 @@ def test_a_tail_waits_for_the_ledger(session: SparkSession, own_redis: RedisServ
         assert time.monotonic() < deadline
         time.sleep(0.05)
     with bench.store() as store:
-        marks = store.run(ReadMetadata())
+        metadata = store.run(ReadMetadata())
         for begin, end in ((0, 30), (30, 60)):
             store.run(
                 AdvanceCommitted(
-                    OffsetVector({(TOPIC, 0): begin}), OffsetVector({(TOPIC, 0): end}), marks.epoch, marks.units
+                    OffsetVector({(TOPIC, 0): begin}), OffsetVector({(TOPIC, 0): end}), metadata.deployment_version, metadata.units
                 )
             )
     writer.close()

@@ -1,7 +1,7 @@
 """A source's schema changes in place, on real servers: stream, archive, compaction, backfill, training and the reader
-of the emission judge each record by the schema of its place, whichever of them comes first.
+of the emission judge each record by the schema of its offset, whichever of them comes first.
 
-The records before and after the place differ in which schema takes them; what counts is told by hand.
+The records before and after the offset differ in which schema takes them; what counts is told by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import slicewise as sw
-from slicewise.errors import EpochSuperseded
+from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
@@ -32,7 +32,7 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
-from slicewise.stores.recovery.schema_places import settled
+from slicewise.stores.recovery.schema_offsets import settled
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.lake import COLUMNS, Lake, expected, lake
 
@@ -78,16 +78,16 @@ NEW_BAD = [event(11, "1.00"), event(12, "1.00", agent=7)]  # without what is req
 def written(events: Sequence[dict[str, Any]]) -> list[bytes]:
     """With prices as JSON numbers that keep their digits."""
     texts = []
-    for each in events:
-        rest = json.dumps({name: value for name, value in each.items() if name != "price"})
-        texts.append((rest[:-1] + f', "price": {each["price"]}}}' if "price" in each else rest).encode())
+    for item in events:
+        rest = json.dumps({name: value for name, value in item.items() if name != "price"})
+        texts.append((rest[:-1] + f', "price": {item["price"]}}}' if "price" in item else rest).encode())
     return texts
 
 
 def deployed(shared: Lake, deployment: Deployment) -> None:
     log = shared.topic(NAME)
     with shared.store() as store:
-        store.run(Deploy(deployment, store.run(ReadMetadata()).epoch, {NAME: log.topic_id(NAME)}, log.earliest(NAME)))
+        store.run(Deploy(deployment, store.run(ReadMetadata()).deployment_version, {NAME: log.topic_id(NAME)}, log.earliest(NAME)))
 
 
 def counted(shared: Lake, deployment: Deployment, view: str, events: Sequence[dict[str, Any]]) -> None:
@@ -95,13 +95,13 @@ def counted(shared: Lake, deployment: Deployment, view: str, events: Sequence[di
     wanted: Any = expected(events, [name for name, _ in unit.entity], unit.slice_us)
     if view == "paying":  # its one partial is a sum
         wanted = {entity: Counter[int]() for entity in wanted}
-        for each in events:
-            wanted[each["user_id"],][each["played"] // unit.slice_us] += Decimal(each["price"])
+        for item in events:
+            wanted[item["user_id"],][item["played"] // unit.slice_us] += Decimal(item["price"])
     assert shared.contents(unit, list(wanted)) == wanted
 
 
 def judged(shared: Lake) -> tuple[list[int], Counter[str], list[str | None]]:
-    """Offsets of good archived records over both partitions, reasons of bad ones, and what the good ones
+    """Offsets of good archived records over both partitions, and reasons of bad ones. Gives also what the good ones
     of the first partition hold of a column that is gone."""
     table = load(open_catalog(shared.settings), NAME)
     assert table is not None
@@ -112,7 +112,7 @@ def judged(shared: Lake) -> tuple[list[int], Counter[str], list[str | None]]:
     return [row["offset"] for row in good], Counter(row["reason"] for row in rows if row["kind"] == "bad"), notes
 
 
-def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -> None:
+def test_every_engine_judges_a_record_by_the_schema_of_its_offset(shared: Lake) -> None:
     first = planned(BEFORE, ["user_id"], agents=False)
     shared.topic(NAME)
     with shared.store() as store:
@@ -120,10 +120,10 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
     deployed(shared, first)
     old = written([*OLD_GOOD, *OLD_BAD])
     shared.produce(NAME, old[:4])
-    shared.fold(first, NAME)
+    shared.apply(first, NAME)
     with shared.context() as context:
         compact(context, Request(None))
-    shared.produce(NAME, old[4:])  # neither folded nor archived when the schema changes
+    shared.produce(NAME, old[4:])  # neither applied nor archived when the schema changes
 
     opening = joined(planned(AFTER, ["user_id", "agent"], agents=True), first)
     units = {unit.view: unit.storage_fingerprint for unit in first.units}
@@ -132,9 +132,9 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
     assert units["paying"] != after_units["paying"]
     with shared.context() as stale:  # a job that began before
         deployed(shared, opening)
-        with pytest.raises(EpochSuperseded, match="another schema"):
+        with pytest.raises(DeploymentSuperseded, match="another schema"):
             stale.archive(NAME)
-    with pytest.raises(EpochSuperseded, match="no place yet"):
+    with pytest.raises(DeploymentSuperseded, match="no recorded offsets yet"):
         shared.query(opening, NAME)
     with shared.store() as store:
         text = settled(store, shared.settings.kafka_bootstrap, time.sleep).units
@@ -147,7 +147,7 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
     new = written([*NEW_GOOD, *NEW_BAD])
     shared.produce(NAME, new)
     shared.produce(NAME, written([event(13, "1.00", agent="web"), event(14, "1.00")]), partition=1)  # all beyond
-    status = shared.fold(now, NAME)
+    status = shared.apply(now, NAME)
     reasons = {
         "out_of_range:price": 1,
         "wrong_type:note": 1,
@@ -162,12 +162,12 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
         while not backfill(context, None).more["ready"]:
             pass
         compact(context, Request(None))
-        # the note of records before the place is kept, also of those that were archived after it was removed
+        # the note of records before the offsets are kept, also of those that were archived after it was removed
         notes = [*["x"] * 6, None, None, None]
         assert judged(shared) == (sorted([*range(7), 9, 10, 0]), Counter(reasons), notes)
         for view in ("by_user", "paying"):
             counted(shared, now, view, good)
-        # agents of records before the place are none, whatever they say
+        # agents of records before the offset are none, whatever they say
         counted(shared, now, "by_agent", [e for e in good if isinstance(e.get("agent"), str)])
         for hour in sorted(context.unit_table(now.view("paying")[0]).headers()):
             compact(context, Request(hour, only=True, from_raw=True))
@@ -193,5 +193,5 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_place(shared: Lake) -
                 agents += frame.columns["agent"].to_pylist()
     finally:
         reader.close()
-    assert [n for n, each in enumerate(verdicts) if each] == [*range(7), 9, 10]
+    assert [n for n, verdict in enumerate(verdicts) if verdict] == [*range(7), 9, 10]
     assert agents == [None] * 9 + ["web", "app", None, None]

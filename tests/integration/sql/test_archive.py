@@ -35,10 +35,10 @@ def text(us: int) -> str:
 def events(n: int) -> list[dict[str, Any]]:
     """Purchases of six hours, in no order, over two partitions."""
     rng, offsets = random.Random(SEED), [0, 0]
-    found = []
+    results = []
     for _ in range(n):
         partition = rng.randrange(2)
-        found.append(
+        results.append(
             {
                 "user_id": rng.choice(["ann", "bob", "zoë"]),
                 "item": rng.choice(["tea", "pan", None]),
@@ -49,7 +49,7 @@ def events(n: int) -> list[dict[str, Any]]:
             }
         )
         offsets[partition] += 1
-    return found
+    return results
 
 
 def line(event: Mapping[str, Any]) -> str:
@@ -64,7 +64,7 @@ def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[dict
 
 
 def ordered(rows: list[list[dict[str, Any]]]) -> list[list[str]]:
-    return [sorted(json.dumps(row, sort_keys=True) for row in each) for each in rows]
+    return [sorted(json.dumps(row, sort_keys=True) for row in answer_rows) for answer_rows in rows]
 
 
 def test_the_archive_and_a_file_of_the_same_events_give_the_same_rows(
@@ -83,14 +83,14 @@ def test_the_archive_and_a_file_of_the_same_events_give_the_same_rows(
     file.write_text("\n".join(map(line, given)), encoding="utf-8")
 
     compared = 0
-    for asked in (
+    for arguments in (
         ["--at", text(START + 3 * HOUR_US + 17)],
         ["--start", text(START + HOUR_US), "--end", text(START + 4 * HOUR_US)],
         ["--start", text(START + 2 * HOUR_US), "--end", text(TAKEN)],
     ):
-        from_archive, from_file = shown(capsys, *asked), shown(capsys, "--over", str(file), *asked)
+        from_archive, from_file = shown(capsys, *arguments), shown(capsys, "--over", str(file), *arguments)
         assert ordered(from_archive) == ordered(from_file)
-        assert all(from_archive), asked
+        assert all(from_archive), arguments
         compared += sum(map(len, from_archive))
     assert compared > 300
 
@@ -115,15 +115,15 @@ def test_a_global_view_over_the_archive_has_a_row_per_event(
     given = events(60)
     source = plan_source(load_project(EXAMPLE / "views.sql").sources[0])
     archive(open_catalog(Settings.load()), source, TOPIC, 1, given, [], TAKEN)
-    asked = ["--start", text(START), "--end", text(TAKEN), "--limit", "0"]
+    arguments = ["--start", text(START), "--end", text(TAKEN), "--limit", "0"]
     capsys.readouterr()
-    assert main(["sql", GLOBAL, *asked, "--json"]) == 0
+    assert main(["sql", GLOBAL, *arguments, "--json"]) == 0
     (answer,) = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     times = sorted(event["bought_at"] for event in given)
     step = 5 * 60 * 1_000_000  # the window's slice
     expected = [sum((t - HOUR_US) // step * step <= other <= t for other in times) for t in times]
     assert [row["n_1h"] for row in answer["rows"]] == expected
-    assert main(["sql", GLOBAL, *asked]) == 0
+    assert main(["sql", GLOBAL, *arguments]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["bought_at", "n_1h"]
     assert shown[-1] == "60 rows"

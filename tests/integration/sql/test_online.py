@@ -1,4 +1,4 @@
-"""Views in SQL, folded into a real store: its answers are the rows that `slicewise sql` shows of the same events."""
+"""Views in SQL, applied into a real store: its answers are the rows that `slicewise sql` shows of the same events."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_store_answers_what_the_query_shows(
     at_us = now_us // HOUR_US * HOUR_US - HOUR_US
     compared = 0
     with Served.on(own_redis.url, deployment) as served, Client(own_redis.url) as client:
-        served.fold(events)
+        served.apply(events)
         assert main(["sql", "views.sql", "--over", str(file), "--at", text(at_us), "--json"]) == 0
         for line in capsys.readouterr().out.splitlines():
             shown = json.loads(line)

@@ -35,7 +35,7 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
 def purchases(now: datetime) -> list[tuple[int, bytes, int]]:
     """(partition, value, Kafka time): purchases of the last five hours, in no order."""
     rng = random.Random(SEED)
-    found = []
+    results = []
     for _ in range(EVENTS):
         at = now - timedelta(microseconds=rng.randrange(5 * 3600 * 10**6))
         event = {
@@ -44,8 +44,8 @@ def purchases(now: datetime) -> list[tuple[int, bytes, int]]:
             "price": rng.choice([rng.uniform(-1, 90), 0.1, 1e300, None]),
             "bought_at": at.isoformat(timespec="microseconds"),
         }
-        found.append((rng.randrange(2), json.dumps(event).encode(), int(now.timestamp() * 1000)))
-    return found
+        results.append((rng.randrange(2), json.dumps(event).encode(), int(now.timestamp() * 1000)))
+    return results
 
 
 def shown(platform: Stack, *arguments: str) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
     platform.wait_applied("purchases")
     platform.job("compact", "--hour", (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H"))
     file = tmp_path / "purchases.jsonl"  # the log by partition: ties are broken as there
-    file.write_bytes(b"\n".join(value for _, value, _ in sorted(records, key=lambda each: each[0])))
+    file.write_bytes(b"\n".join(value for _, value, _ in sorted(records, key=lambda record: record[0])))
 
     # A whole hour is cut the same way online and in training.
     at = datetime.fromtimestamp(time.time() // 3600 * 3600 - 3600, UTC).isoformat()
@@ -76,7 +76,7 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
         assert len(answer["rows"]) == len(USERS) or (answer["view"] == "visits" and answer["rows"])
         columns = [name for name in answer["columns"] if name not in ("user_id", "at")]
         refs = [f"{answer['view']}:{column}" for column in columns]
-        served = platform.ask(features=refs, entities=[{"user_id": row["user_id"]} for row in answer["rows"]], at=at)
+        served = platform.request(features=refs, entities=[{"user_id": row["user_id"]} for row in answer["rows"]], at=at)
         for row, result in zip(answer["rows"], served["results"], strict=True):
             for column, ref in zip(columns, refs, strict=True):
                 assert result["values"][ref] == row[column], (ref, row)
@@ -89,10 +89,10 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
     begin = (datetime.fromisoformat(at) - timedelta(hours=2)).isoformat()
     archived = shown(platform, views, "--start", begin, "--end", at)
     over_file = shown(platform, views, "--over", str(file), "--start", begin, "--end", at)
-    for mine, theirs in zip(archived, over_file, strict=True):
-        assert mine["count"] > len(USERS)
-        assert _ordered(mine["rows"]) == _ordered(theirs["rows"])
-        compared += mine["count"]
+    for own, theirs in zip(archived, over_file, strict=True):
+        assert own["count"] > len(USERS)
+        assert _ordered(own["rows"]) == _ordered(theirs["rows"])
+        compared += own["count"]
     print(f"{compared} rows and values compared")
 
 

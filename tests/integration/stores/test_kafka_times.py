@@ -29,7 +29,7 @@ def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_brok
     producer.produce(topic, b"deleted", partition=1, timestamp=3_000)
     producer.commit_transaction(30)
     log.delete_records(topic, {1: 3})  # what is left of partition 1 is the marker of the commit
-    assert {place[1]: end for place, end in log.latest(topic).offsets.items()} == {0: 2, 1: 4, 2: 4}
+    assert {topic_partition[1]: end for topic_partition, end in log.latest(topic).offsets.items()} == {0: 2, 1: 4, 2: 4}
     assert first_times_us(log, topic) == {2: 7_000_000}
     assert first_time_us(log, topic) == 7_000_000
     producer.begin_transaction()

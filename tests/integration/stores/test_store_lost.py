@@ -23,7 +23,7 @@ from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.e2e.compare import Count
-from tests.support.oracles.answers import OracleEvent, count, covered, inside, sum_
+from tests.support.oracles.answers import OracleEvent, count, contained, inside, sum_
 from tests.support.platform.stack import Stack, stack_of
 
 SEED = 20261122
@@ -34,7 +34,7 @@ COLUMNS: Mapping[str, Callable[[Sequence[OracleEvent]], Any]] = {
     "total_1h": lambda events: sum_(events, "n"),
 }
 LOSSES = 2
-ASK_EVERY_S = 0.05
+READ_EVERY_S = 0.05
 DEFINITIONS = """
 import slicewise as sw
 
@@ -50,7 +50,7 @@ by_user = sw.FeatureView(
 """
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """One answer. at: when it came, by the monotonic clock; kind: of a refusal; wanted: the `min_token` that it must
     reach."""
 
@@ -72,28 +72,28 @@ class Reader:
 
     settings: Settings
     users: Sequence[str] = tuple(USERS)
-    said: list[Said] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
 
-    def ask_until(self, stop: threading.Event) -> None:
+    def read_until(self, stop: threading.Event) -> None:
         body = {"features": [f"by_user:{column}" for column in COLUMNS], "entities": [{"user": u} for u in self.users]}
         newest: str | None = None
         number = 0
         with httpx.Client(base_url=self.settings.serving_url, timeout=30, trust_env=False, verify=False) as client:
-            while not stop.wait(ASK_EVERY_S):
+            while not stop.wait(READ_EVERY_S):
                 number += 1
                 wanted = newest if number % 2 else None
                 reply = client.post("/v1/features", json=body | ({"min_token": wanted} if wanted else {}))
-                told = reply.json()
-                results = told.get("results", ())
-                kind = told.get("error", {}).get("kind", "")
+                answer_json = reply.json()
+                results = answer_json.get("results", ())
+                kind = answer_json.get("error", {}).get("kind", "")
                 after = reply.headers.get("retry-after")
-                self.said.append(Said(time.monotonic(), reply.status_code, kind, after, wanted, results))
+                self.replies.append(Reply(time.monotonic(), reply.status_code, kind, after, wanted, results))
                 if results:
                     newest = results[0]["token"]
 
-    def first(self, since: float, *, right: bool) -> Said | None:
+    def first(self, since: float, *, right: bool) -> Reply | None:
         """The first answer of a kind that came since then."""
-        return next((each for each in self.said if each.at > since and each.right == right), None)
+        return next((reply for reply in self.replies if reply.at > since and reply.right == right), None)
 
 
 def event(rng: Random) -> Callable[[int], Mapping[str, Any]]:
@@ -106,19 +106,19 @@ def load_until(running: Stack, stop: threading.Event) -> None:
         running.produce_for(0.5, TOPIC, rng, event(rng))
 
 
-def awaited(running: Stack, reader: Reader, since: float, others: Sequence[Future[None]], *, right: bool) -> Said:
+def awaited(running: Stack, reader: Reader, since: float, others: Sequence[Future[None]], *, right: bool) -> Reply:
     """The first answer of a kind, while the others work."""
 
     def reason() -> str | None:
-        for each in others:
-            if each.done():
-                each.result()
-        return None if reader.first(since, right=right) is not None else f"{len(reader.said)} answers, none of it"
+        for other in others:
+            if other.done():
+                other.result()
+        return None if reader.first(since, right=right) is not None else f"{len(reader.replies)} answers, none of it"
 
     running.wait(reason, "right answers" if right else "a refusal", 120)
-    found = reader.first(since, right=right)
-    assert found is not None
-    return found
+    row = reader.first(since, right=right)
+    assert row is not None
+    return row
 
 
 def empty(running: Stack) -> float:
@@ -131,27 +131,27 @@ def empty(running: Stack) -> float:
     return at
 
 
-def judge(said: Sequence[Said], events: Sequence[OracleEvent]) -> Count:
+def judge(replies: Sequence[Reply], events: Sequence[OracleEvent]) -> Count:
     """Every value that was answered, against the raw log at the answer's own token."""
     of_user = {user: [e for e in events if e.columns["user"] == user] for user in USERS}
     known: dict[tuple[Any, ...], Any] = {}
-    found = Count()
-    for each in said:
-        wanted = decode_all(each.wanted) if each.wanted and each.right else ()
-        for result in each.results:
+    answer = Count()
+    for reply in replies:
+        wanted = decode_all(reply.wanted) if reply.wanted and reply.right else ()
+        for result in reply.results:
             user = result["entity"]["user"]
             (token,) = decode_all(result["token"])
             base = token.base.offsets
-            for asked in wanted:
-                assert all(base.get(place, 0) >= offset for place, offset in asked.base.offsets.items()), (user, each)
+            for needed in wanted:
+                assert all(base.get(topic_partition, 0) >= offset for topic_partition, offset in needed.base.offsets.items()), (user, reply)
             for column, value_of in COLUMNS.items():
                 start, end = token.bounds[column]
                 key = user, column, start, end, tuple(sorted(base.items()))
                 if key not in known:
-                    ahead = {hour: cover.offsets for hour, cover in token.ahead.items()}
-                    known[key] = value_of(inside(covered(of_user[user], base, ahead), start, end))
-                found.check(f"{user} {column}", known[key], result["values"][f"by_user:{column}"])
-    return found
+                    compacted_beyond = {hour: offset_vector.offsets for hour, offset_vector in token.compacted_beyond.items()}
+                    known[key] = value_of(inside(contained(of_user[user], base, compacted_beyond), start, end))
+                answer.check(f"{user} {column}", known[key], result["values"][f"by_user:{column}"])
+    return answer
 
 
 def raw_events(running: Stack) -> list[OracleEvent]:
@@ -170,44 +170,44 @@ def test_a_store_that_is_emptied_under_load_refuses_or_is_right_and_heals_by_its
         reader, stop = Reader(running.settings), threading.Event()
         with ThreadPoolExecutor(2) as pool:
             try:
-                others = [pool.submit(load_until, running, stop), pool.submit(reader.ask_until, stop)]
+                others = [pool.submit(load_until, running, stop), pool.submit(reader.read_until, stop)]
                 running.wait(lambda: None if applied(running) else "nothing", "the first batch")
                 for number in range(1, LOSSES + 1):
                     before = awaited(running, reader, time.monotonic(), others, right=True)
                     emptied = empty(running)
                     refused = awaited(running, reader, emptied, others, right=False)
                     healed = awaited(running, reader, refused.at, others, right=True)
-                    meanwhile = [each for each in reader.said if emptied < each.at < healed.at]
-                    kinds = Counter(each.kind for each in meanwhile)
+                    meanwhile = [reply for reply in reader.replies if emptied < reply.at < healed.at]
+                    kinds = Counter(answer.kind for answer in meanwhile)
                     print(f"emptied for the {number}. time: {dict(kinds)}; right after {healed.at - emptied:.1f} s")
                     assert "Recovering" in kinds, "it came back without a word of what it lacked"
                     assert sum_of(healed) >= sum_of(before), "an answer of after has less than one of before"
             finally:
                 stop.set()
-            for each in others:
-                each.result()
+            for other in others:
+                other.result()
         running.wait_applied(TOPIC)
-        last = running.ask(features=[f"by_user:{column}" for column in COLUMNS], entities=[{"user": u} for u in USERS])
+        last = running.request(features=[f"by_user:{column}" for column in COLUMNS], entities=[{"user": u} for u in USERS])
         events = raw_events(running)
         (whole,) = {decode_all(result["token"])[0].base for result in last["results"]}
         assert sum(whole.offsets.values()) == len(events), "what was produced is applied"
-        said = [*reader.said, Said(time.monotonic(), 200, "", None, None, last["results"])]
-        judged = judge(said, events)
-        kinds = Counter(each.kind or "right" for each in said)
-        print(f"{len(events)} events, {len(said)} answers {dict(kinds)}, {judged.compared} values compared")
+        replies = [*reader.replies, Reply(time.monotonic(), 200, "", None, None, last["results"])]
+        judged = judge(replies, events)
+        kinds = Counter(reply.kind or "right" for reply in replies)
+        print(f"{len(events)} events, {len(replies)} answers {dict(kinds)}, {judged.compared} values compared")
         assert not judged.wrong, "\n".join(judged.wrong[:20])
-        refusals = [each for each in said if not each.right]
-        assert {each.status for each in refusals} == {503}
-        assert all(int(each.retry_after or 0) >= 1 for each in refusals)
+        refusals = [reply for reply in replies if not reply.right]
+        assert {refusal.status for refusal in refusals} == {503}
+        assert all(int(refusal.retry_after or 0) >= 1 for refusal in refusals)
         assert set(kinds) <= {"right", "Recovering", "NotReady", "BehindToken", "StoreUnavailable"}
         assert stream.stream_status(running.settings).pid == driver, "nobody started the driver again"
 
 
 def applied(running: Stack) -> int:
     with running.store() as store:
-        return sum(store.run(ReadMetadata()).ledger.offsets.values())
+        return sum(store.run(ReadMetadata()).committed.offsets.values())
 
 
-def sum_of(said: Said) -> int:
+def sum_of(reply: Reply) -> int:
     """Events in an answer; of an hour in which all of them lie."""
-    return sum(int(result["values"]["by_user:plays_1h"]) for result in said.results)
+    return sum(int(result["values"]["by_user:plays_1h"]) for result in reply.results)

@@ -26,7 +26,7 @@ from tests.integration.stores.test_store_lost import (
     TOPIC,
     USERS,
     Reader,
-    Said,
+    Reply,
     applied,
     awaited,
     judge,
@@ -63,12 +63,12 @@ def kill_for(running: Stack, seconds: float) -> None:
     control.await_well(service, control.start(service, state, running.settings), state, print)
 
 
-def is_ahead(said: Sequence[Said], refused: Said) -> bool:
+def is_ahead(replies: Sequence[Reply], refused: Reply) -> bool:
     """Tells whether it was asked of all entities what one of them had alone, of a batch that waits: the others did not have
     it when that one's token was given. Events that all had then they must have ever after."""
     if refused.kind != "BehindToken" or not refused.wanted:
         return False
-    gave = next(each for each in said if each.results and each.results[0]["token"] == refused.wanted)
+    gave = next(reply for reply in replies if reply.results and reply.results[0]["token"] == refused.wanted)
     wanted, *others = (decode_all(result["token"])[0].base for result in gave.results)
     return any(not base.dominates(wanted) for base in others)
 
@@ -86,7 +86,7 @@ def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_a
         with ThreadPoolExecutor(3) as pool:
             try:
                 others = [pool.submit(load_until, running, stop)]
-                others += [pool.submit(each.ask_until, stop) for each in (stays, loses)]
+                others += [pool.submit(reader.read_until, stop) for reader in (stays, loses)]
                 running.wait(lambda: None if applied(running) else "nothing", "the first batch")
                 for befall in (empty, lambda stack: kill_for(stack, 3.0)):
                     before = awaited(running, loses, time.monotonic(), others, right=True)
@@ -97,26 +97,26 @@ def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_a
                     healed = awaited(running, loses, refused.at, others, right=True)
                     awaited(running, stays, healed.at, others, right=True)
                     kinds = [
-                        Counter(e.kind or "right" for e in r.said if at < e.at < healed.at) for r in (stays, loses)
+                        Counter(e.kind or "right" for e in r.replies if at < e.at < healed.at) for r in (stays, loses)
                     ]
-                    print(f"right after {healed.at - at:.1f} s; meanwhile {[dict(each) for each in kinds]}")
-                    mine = [each for each in stays.said if at < each.at < healed.at]
-                    assert any(each.right for each in mine), "the other node's entities had no answer"
-                    refusals = [each.kind for each in mine if not (each.right or is_ahead(stays.said, each))]
+                    print(f"right after {healed.at - at:.1f} s; meanwhile {[dict(kind) for kind in kinds]}")
+                    during = [reply for reply in stays.replies if at < reply.at < healed.at]
+                    assert any(each.right for each in during), "the other node's entities had no answer"
+                    refusals = [each.kind for each in during if not (each.right or is_ahead(stays.replies, each))]
                     assert not refusals, "an entity of the other node was refused"
                     assert sum_of(healed) >= sum_of(before), "an answer of after has less than one of before"
             finally:
                 stop.set()
-            for each in others:
-                each.result()
+            for other in others:
+                other.result()
         running.wait_applied(TOPIC)
-        last = running.ask(features=[f"by_user:{column}" for column in COLUMNS], entities=[{"user": u} for u in USERS])
+        last = running.request(features=[f"by_user:{column}" for column in COLUMNS], entities=[{"user": u} for u in USERS])
         events = raw_events(running)
         (whole,) = {decode_all(result["token"])[0].base for result in last["results"]}
         assert sum(whole.offsets.values()) == len(events), "what was produced is applied, on both nodes"
-        said = [*stays.said, *loses.said, Said(time.monotonic(), 200, "", None, None, last["results"])]
-        judged = judge(said, events)
-        print(f"{len(events)} events, {len(said)} answers, {judged.compared} values compared")
+        replies = [*stays.replies, *loses.replies, Reply(time.monotonic(), 200, "", None, None, last["results"])]
+        judged = judge(replies, events)
+        print(f"{len(events)} events, {len(replies)} answers, {judged.compared} values compared")
         assert not judged.wrong, "\n".join(judged.wrong[:20])
-        assert {each.status for each in said if not each.right} == {503}
+        assert {reply.status for reply in replies if not reply.right} == {503}
         assert stream.stream_status(running.settings).pid == driver, "nobody started the driver again"

@@ -31,8 +31,8 @@ def deployed(own_redis: RedisServer, tmp_path: Path) -> Deployment:
     deployment = plan(load_project(tmp_path / "features.py"))
     store = open_store(own_redis.url)
     try:
-        marks = store.run(Initialise())
-        store.run(Deploy(deployment, marks.epoch, {"plays": "a" * 32}))
+        metadata = store.run(Initialise())
+        store.run(Deploy(deployment, metadata.deployment_version, {"plays": "a" * 32}))
     finally:
         store.close()
     return deployment
@@ -56,26 +56,26 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     unit = deployed.units[0]
-    generation = int(read_status(own_redis.url).marks["generation"])
+    store_id = int(read_status(own_redis.url).metadata["generation"])
     tags = keys.entity_tags([("user_id", "string")], [[f"user {n}" for n in range(MANY)]])
     with redis.Redis.from_url(own_redis.url) as client:
         now = client.time()[0]
         well = now + 3_600
         pipe = client.pipeline(transaction=False)
         for tag in tags:
-            key = keys.hot_key(generation, tag, unit.storage_fingerprint)
+            key = keys.hot_key(store_id, tag, unit.storage_fingerprint)
             pipe.hset(key, "l:0:0", 1).expireat(key, well)
-        stray = keys.hot_key(generation, b"user_id:string:stray", unit.storage_fingerprint)
+        stray = keys.hot_key(store_id, b"user_id:string:stray", unit.storage_fingerprint)
         pipe.hset(stray, "l:0:0", 1)
-        long = keys.day_key(generation, tags[0], unit.storage_fingerprint, now // 86_400)
+        long = keys.day_key(store_id, tags[0], unit.storage_fingerprint, now // 86_400)
         pipe.hset(long, "c", b"\x90").expireat(long, now + 10**8)
-        old = keys.hot_key(generation - 1, tags[0], unit.storage_fingerprint)
+        old = keys.hot_key(store_id - 1, tags[0], unit.storage_fingerprint)
         pipe.hset(old, "l:0:0", 1)
         pipe.set("sw:somebody's", "x").set("other:key", "x")
         pipe.execute()
 
         dry = swept(own_redis, monkeypatch, capsys, "--dry-run")
-        assert (dry["no_expiry"], dry["over_long"], dry["old_generation"], dry["unknown"]) == (1, 1, 1, 1)
+        assert (dry["no_expiry"], dry["over_long"], dry["old_store_id"], dry["unknown"]) == (1, 1, 1, 1)
         assert dry["changed"] == 0
         assert client.ttl(stray) == -1
 
@@ -87,27 +87,27 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
         assert client.expiretime(long) < now + 10**8
         assert not client.exists(old)
         assert client.get("sw:somebody's") == b"x"
-        assert client.expiretime(keys.hot_key(generation, tags[7], unit.storage_fingerprint)) == well
+        assert client.expiretime(keys.hot_key(store_id, tags[7], unit.storage_fingerprint)) == well
 
         again = swept(own_redis, monkeypatch, capsys)
-        assert (again["changed"], again["no_expiry"], again["over_long"], again["old_generation"]) == (0, 0, 0, 0)
+        assert (again["changed"], again["no_expiry"], again["over_long"], again["old_store_id"]) == (0, 0, 0, 0)
 
 
-def test_an_expiry_that_a_fold_extended_meanwhile_is_never_lengthened(
+def test_an_expiry_that_a_micro_batch_extended_meanwhile_is_never_lengthened(
     own_redis: RedisServer, deployed: Deployment
 ) -> None:
     from slicewise.lifecycle.sweep import Finding, Verdict
     from slicewise.stores.online.redis import sweep as store
 
-    standing = store.deployed(own_redis.url)
-    assert standing is not None
-    key = keys.hot_key(standing.marks.generation, b"user_id:string:u", deployed.units[0].storage_fingerprint)
+    deployed_now = store.deployed(own_redis.url)
+    assert deployed_now is not None
+    key = keys.hot_key(deployed_now.metadata.store_id, b"user_id:string:u", deployed.units[0].storage_fingerprint)
     with redis.Redis.from_url(own_redis.url) as client:
         now = client.time()[0]
         client.hset(key, "l:0:0", 1)
         client.expireat(key, now + 100)
         # as if it had had none when it was looked at
-        store.sweep(own_redis.url, standing, lambda *_: Verdict(Finding.NO_EXPIRY, "u", now + 5_000))
+        store.sweep(own_redis.url, deployed_now, lambda *_: Verdict(Finding.NO_EXPIRY, "u", now + 5_000))
         assert client.expiretime(key) == now + 100
 
 
@@ -119,14 +119,14 @@ def test_a_store_without_deployment_has_nothing_to_sweep(
 
 
 def test_the_status_holds_what_is_deployed_and_what_parts_say(own_redis: RedisServer, deployed: Deployment) -> None:
-    (unit,) = [each.storage_fingerprint for each in deployed.units]
+    (unit,) = [storage_unit.storage_fingerprint for storage_unit in deployed.units]
     record_part(own_redis.url, "stream:plays", '{"state": "running"}')
     record_part(own_redis.url, "job:sweep", "{}")
-    with redis.Redis.from_url(own_redis.url) as client:  # hours of the one unit, and a seq that totals name
-        generation = int(read_status(own_redis.url).marks["generation"])
-        client.hset(keys.swapped_key(generation, unit), mapping={"490000": 3, "t:3": 489984})
-    found = read_status(own_redis.url, ["sweep", "check"])
-    assert found.sources == ("plays",)
-    assert {unit["view"] for unit in found.units} == {"listening"}
-    assert found.parts == {"stream:plays": '{"state": "running"}', "job:sweep": "{}"}
-    assert found.swapped == {unit: {490_000: 3}}
+    with redis.Redis.from_url(own_redis.url) as client:  # hours of the one unit, and an archive version that totals name
+        store_id = int(read_status(own_redis.url).metadata["generation"])
+        client.hset(keys.published_key(store_id, unit), mapping={"490000": 3, "t:3": 489984})
+    status = read_status(own_redis.url, ["sweep", "check"])
+    assert status.sources == ("plays",)
+    assert {unit["view"] for unit in status.units} == {"listening"}
+    assert status.parts == {"stream:plays": '{"state": "running"}', "job:sweep": "{}"}
+    assert status.published == {unit: {490_000: 3}}

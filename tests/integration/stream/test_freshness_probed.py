@@ -43,11 +43,11 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
     platform.start_stream()
 
     def fresh() -> str | None:
-        said = probes_of(read_status(url))
-        return None if said is not None and said.shown >= 5 and said.waiting_ms < 2_000 else f"{said}"
+        probes = probes_of(read_status(url))
+        return None if probes is not None and probes.shown >= 5 and probes.waiting_ms < 2_000 else f"{probes}"
 
     platform.wait(fresh, "probes in answers", 240)
-    [line] = [each for each in platform.status() if each.name == stream.PROBES]
+    [line] = [service for service in platform.status() if service.name == stream.PROBES]
     assert line.state == "up"
     assert line.detail.startswith("produce to answer p50 ")
     beat = stream.driver_status(platform.settings, stream.PROBES).heartbeat
@@ -58,11 +58,11 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
 
     # of what users declare nothing is touched, and they are shown nothing else
     listed = httpx.get(f"{platform.settings.serving_url}/v1/features", trust_env=False, timeout=30).json()
-    assert [each["name"] for each in listed["views"]] == ["listening"]
+    assert [view["name"] for view in listed["views"]] == ["listening"]
     assert listed["project"] == "mine"
     status = read_status(url)
-    assert [each.view for each in overview(status, limits).views] == ["listening"]
-    assert {each.source for each in overview(status, limits).streams} == {"plays", own.SOURCE}
+    assert [view.view for view in overview(status, limits).views] == ["listening"]
+    assert {stopped_stream.source for stopped_stream in overview(status, limits).streams} == {"plays", own.SOURCE}
     assert platform.records("plays") == []
 
     # the stream is gone; the prober is not, and says so
@@ -79,17 +79,17 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
     # it comes back: what was produced meanwhile shows, and none of it is lost that had not waited for a minute
     platform.start_stream()
     platform.wait(fresh, "probes in answers again", 240)
-    said = probes_of(read_status(url))
-    assert said is not None
-    print(f"whole again after {time.monotonic() - gone:.1f} s, {said.lost} probes lost")
-    assert said.lost <= before.lost or time.monotonic() - gone > PATIENCE_S
-    assert said.recent_p99_ms is not None
-    assert said.recent_p99_ms > limits.probe_ms
+    probes = probes_of(read_status(url))
+    assert probes is not None
+    print(f"whole again after {time.monotonic() - gone:.1f} s, {probes.lost} probes lost")
+    assert probes.lost <= before.lost or time.monotonic() - gone > PATIENCE_S
+    assert probes.recent_p99_ms is not None
+    assert probes.recent_p99_ms > limits.probe_ms
 
     platform.stop_stream()
     assert health_of(read_status(url), limits).stopped
-    stopped = [each for each in platform.status() if each.name in (stream.NAME, stream.PROBES)]
-    assert [each.state for each in stopped] == ["down", "down"]
+    stopped = [service for service in platform.status() if service.name in (stream.NAME, stream.PROBES)]
+    assert [service.state for service in stopped] == ["down", "down"]
 
     # switched off, they go, and what users declared stays as it is
     platform.given["SLICEWISE_PROBES"] = "off"

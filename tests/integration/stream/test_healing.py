@@ -1,4 +1,4 @@
-"""The stream's driver brings back what its store lost, on real servers: from its copy of the marks, and the archive."""
+"""The stream's driver brings back what its store lost, on real servers: from its copy of the metadata, and the archive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.healing import Healer
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.stores.lake.committed import record_ledger
+from slicewise.stores.lake.committed import record_committed
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.committed import AdvanceCommitted
@@ -68,7 +68,7 @@ class Platform:
     def deploy(self, deployment: Deployment) -> StoreMetadata:
         self.deployment = deployment
         with deploy.connected(self.settings) as store:
-            return deploy.deploy(self.settings, store, deployment, store.run(ReadMetadata()).epoch)
+            return deploy.deploy(self.settings, store, deployment, store.run(ReadMetadata()).deployment_version)
 
     def produced(self, events: int) -> OffsetVector:
         """Produces so many in each partition; gives where the log ends."""
@@ -79,10 +79,10 @@ class Platform:
         return self.log.latest("plays")
 
     def applied(self, end: OffsetVector) -> None:
-        """Moves the ledger as a batch's end does."""
+        """Moves the committed offsets as a batch's end does."""
         with self.store() as store:
-            marks = store.run(ReadMetadata())
-            store.run(AdvanceCommitted(marks.ledger, end, marks.epoch, marks.units))
+            metadata = store.run(ReadMetadata())
+            store.run(AdvanceCommitted(metadata.committed, end, metadata.deployment_version, metadata.units))
 
     def look(self, healer: Healer | None = None) -> StoreMetadata:
         with self.store() as store:
@@ -116,18 +116,18 @@ def test_an_emptied_store_is_deployed_again_where_the_archive_ends_and_says_what
     end = platform.produced(30)
     platform.applied(end)
     platform.look()
-    platform.archive = OffsetVector({place: offset - 10 for place, offset in end.offsets.items()})
+    platform.archive = OffsetVector({topic_partition: offset - 10 for topic_partition, offset in end.offsets.items()})
     for healer in (platform.healer, platform.driver()):  # the one that saw it, and one that only has the file
         platform.emptied()
-        marks = platform.look(healer)
-        assert (marks.units, marks.ledger) == (platform.deployment.digest, platform.archive)
-        assert marks.generation > first.generation
-        (start,) = marks.starts.values()
-        assert (start, marks.ready) == (platform.archive, frozenset())
-        assert platform.look(healer).known == end
+        metadata = platform.look(healer)
+        assert (metadata.units, metadata.committed) == (platform.deployment.digest, platform.archive)
+        assert metadata.store_id > first.store_id
+        (start,) = metadata.starts.values()
+        assert (start, metadata.ready) == (platform.archive, frozenset())
+        assert platform.look(healer).lost_offsets == end
         assert healer.lost_of(next(iter(end))[0], platform.look(healer)) == 20
     platform.applied(end)
-    assert platform.look().known == OffsetVector()
+    assert platform.look().lost_offsets == OffsetVector()
 
 
 def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform) -> None:
@@ -143,27 +143,27 @@ def test_a_store_that_fell_behind_a_deployment_gets_it_again(platform: Platform)
         client.restore(key, 0, dumped)  # type: ignore[arg-type]
     client.close()
     with platform.store() as store:
-        assert store.run(ReadMetadata()).epoch < newer.epoch
-    marks = platform.look()
-    assert (marks.units, marks.known) == (newer.units, end)
-    assert len(marks.starts) == 2
+        assert store.run(ReadMetadata()).deployment_version < newer.deployment_version
+    metadata = platform.look()
+    assert (metadata.units, metadata.lost_offsets) == (newer.units, end)
+    assert len(metadata.starts) == 2
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_end(
+def test_a_store_that_lost_what_was_applied_under_the_real_time_lane_is_awaited_to_the_logs_end(
     platform: Platform, begun: bool
 ) -> None:
-    """The tail's events that answers held nobody wrote down: they are below the end of the log."""
-    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": "off"})
+    """The pending events that answers held nobody wrote down: they are below the end of the log."""
+    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_REALTIME": "off"})
     platform.healer = platform.driver()
-    marks = platform.deploy(platform.deployment)
+    metadata = platform.deploy(platform.deployment)
     if begun:  # and was switched off since
         with platform.store() as store:
-            store.run(BeginRealtime("plays", marks.ledger, marks.epoch, marks.units))
+            store.run(BeginRealtime("plays", metadata.committed, metadata.deployment_version, metadata.units))
     client = redis.Redis.from_url(platform.operator_url)
     older = {key: client.dump(key) for key in client.scan_iter(match="*")}
     end = platform.produced(5)
-    applied = OffsetVector({place: offset - 2 for place, offset in end.offsets.items()})
+    applied = OffsetVector({topic_partition: offset - 2 for topic_partition, offset in end.offsets.items()})
     platform.applied(applied)
     platform.look()
     platform.emptied()
@@ -171,46 +171,46 @@ def test_a_store_that_lost_what_was_applied_under_a_tail_is_awaited_to_the_logs_
         client.restore(key, 0, dumped)  # type: ignore[arg-type]
     client.close()
     awaited = end if begun else applied
-    assert platform.look().known == awaited
+    assert platform.look().lost_offsets == awaited
     platform.produced(5)
-    assert platform.look().known == awaited, "the log's end of later was in no answer"
+    assert platform.look().lost_offsets == awaited, "the log's end of later was in no answer"
     platform.applied(applied)
-    assert platform.look().known == (end if begun else OffsetVector())
+    assert platform.look().lost_offsets == (end if begun else OffsetVector())
     platform.applied(end)
-    assert platform.look().known == OffsetVector()
+    assert platform.look().lost_offsets == OffsetVector()
 
 
-def test_a_ledger_that_the_log_no_longer_reaches_goes_on_where_the_archive_ends(platform: Platform) -> None:
-    marks = platform.deploy(platform.deployment)
+def test_committed_offsets_that_the_log_no_longer_reaches_go_on_where_the_archive_ends(platform: Platform) -> None:
+    metadata = platform.deploy(platform.deployment)
     end = platform.produced(20)
     topic = next(iter(end))[0]
     platform.log.delete_records("plays", {0: end.get((topic, 0)) - 3, 1: end.get((topic, 1)) - 2})
-    platform.applied(OffsetVector({place: offset - 4 for place, offset in end.offsets.items()}))
+    platform.applied(OffsetVector({topic_partition: offset - 4 for topic_partition, offset in end.offsets.items()}))
     with platform.store() as store:
-        stands = platform.healer.look(store)
-        assert platform.healer.bridged(store, platform.deployment, stands) is stands, (
+        current = platform.healer.look(store)
+        assert platform.healer.bridged(store, platform.deployment, current) is current, (
             "the archive lacks it too: a person's"
         )
-        platform.archive = OffsetVector({place: offset - 1 for place, offset in end.offsets.items()})
-        moved = platform.healer.bridged(store, platform.deployment, stands)
-        assert moved.ledger == platform.archive
-        assert (moved.epoch, set(moved.starts.values())) == (marks.epoch + 1, {platform.archive})
+        platform.archive = OffsetVector({topic_partition: offset - 1 for topic_partition, offset in end.offsets.items()})
+        moved = platform.healer.bridged(store, platform.deployment, current)
+        assert moved.committed == platform.archive
+        assert (moved.deployment_version, set(moved.starts.values())) == (metadata.deployment_version + 1, {platform.archive})
         assert not moved.ready
         assert platform.healer.bridged(store, platform.deployment, moved) is moved
 
 
-def test_a_driver_that_has_lost_its_copy_asks_the_archive_how_far_the_ledger_had_come(platform: Platform) -> None:
+def test_a_driver_that_has_lost_its_copy_asks_the_archive_how_far_the_committed_offsets_had_come(platform: Platform) -> None:
     platform.deploy(platform.deployment)
     client = redis.Redis.from_url(platform.operator_url)
     older = {key: client.dump(key) for key in client.scan_iter(match="*")}
     end = platform.produced(5)
     platform.applied(end)
     with platform.store() as store:
-        assert record_ledger(open_catalog(platform.settings), store, "plays", "plays")
+        assert record_committed(open_catalog(platform.settings), store, "plays", "plays")
     platform.emptied()
     with pytest.raises(NotReady):
         platform.look(platform.driver())  # what was deployed it cannot know
     for key, dumped in older.items():
         client.restore(key, 0, dumped)  # type: ignore[arg-type]
     client.close()
-    assert platform.look(platform.driver()).known == end
+    assert platform.look(platform.driver()).lost_offsets == end

@@ -1,4 +1,4 @@
-"""A batch folded in parts, because its events are large, leaves the bytes that it leaves as a whole."""
+"""A batch applied in parts, because its events are large, leaves the bytes that it leaves as a whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicewise.errors import DataLoss
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.spark.microbatch import apply as fold
+from slicewise.spark.microbatch import apply as microbatch
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed, runs
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer, running
@@ -67,30 +67,30 @@ def frames(now_us: int) -> list[pa.RecordBatch]:
 @pytest.fixture(autouse=True)
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     made = Log()
-    monkeypatch.setattr(fold, "log_of", lambda _: made)
+    monkeypatch.setattr(microbatch, "log_of", lambda _: made)
     return made
 
 
 class Log:
     """Log as a task asks it: whether the topic is still the one that it reads."""
 
-    stands = TOPIC
+    current_id = TOPIC
 
     def check_topic(self, topic: str, expected_id: str) -> None:
-        if expected_id != self.stands:
+        if expected_id != self.current_id:
             raise DataLoss(f"{topic} was made anew")
 
 
-def folded(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], dict[bytes, Any]]:
-    """Folds; gives what the task said, and all that the store then holds of entities."""
+def applied(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], dict[bytes, Any]]:
+    """Micro-batches; gives what the task said, and all that the store then holds of entities."""
     planned = deployment()
     with Served.on(server.url, planned) as served:
         task = MicroBatchTask(
             redis_url=server.url,
             kafka_bootstrap="",
-            incarnation=served.store.incarnation,
-            generation=served.store.generation,
-            terms={},
+            server_run=served.store.server_run,
+            store_id=served.store.store_id,
+            builds={},
             manifest=planned.to_json(),
             topic="plays",
             topic_id=TOPIC,
@@ -99,51 +99,51 @@ def folded(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dic
             ),
         )
         try:
-            said = [json.loads(text) for each in task(iter(batches)) for text in each["outcome"].to_pylist()]
+            outcomes = [json.loads(text) for each in task(iter(batches)) for text in each["outcome"].to_pylist()]
         finally:
-            fold.drop(server.url)
-    held: dict[bytes, Any] = {}
+            microbatch.drop(server.url)
+    stored: dict[bytes, Any] = {}
     with redis.Redis.from_url(server.operator_url) as client:
         for key in client.scan_iter(match="sw:*{user:*"):
-            held[key] = client.zrange(key, 0, -1) if client.type(key) == b"zset" else client.hgetall(key)
-    return said, held
+            stored[key] = client.zrange(key, 0, -1) if client.type(key) == b"zset" else client.hgetall(key)
+    return outcomes, stored
 
 
 def test_the_same_bytes_stand_however_many_runs_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = frames(time.time_ns() // 1_000)
     with running(RedisServer) as one, running(RedisServer) as other:
-        whole, held = folded(one, batches)
-        monkeypatch.setattr(fold, "RUN_BYTES", 4 * batches[0].nbytes)
-        parts, held_in_parts = folded(other, batches)
+        whole, stored = applied(one, batches)
+        monkeypatch.setattr(microbatch, "RUN_BYTES", 4 * batches[0].nbytes)
+        parts, stored_in_parts = applied(other, batches)
     assert (len(whole), len(parts)) == (1, -(-len(batches) // 4))
-    assert whole[0]["records"] == sum(each["records"] for each in parts) == ROWS
-    assert len(held) >= 40
+    assert whole[0]["records"] == sum(part["records"] for part in parts) == ROWS
+    assert len(stored) >= 40
 
     def contents(store: dict[bytes, Any]) -> dict[bytes, Any]:
         return {key.partition(b":{")[2]: value for key, value in store.items()}
 
-    assert contents(held_in_parts) == contents(held)
+    assert contents(stored_in_parts) == contents(stored)
 
 
 def test_nothing_is_written_of_rows_after_which_another_topic_stands_under_the_name(log: Log) -> None:
     with running(RedisServer) as server:
-        log.stands = "f" * 32
+        log.current_id = "f" * 32
         with pytest.raises(DataLoss, match="made anew"):
-            folded(server, frames(time.time_ns() // 1_000))
+            applied(server, frames(time.time_ns() // 1_000))
         with redis.Redis.from_url(server.operator_url) as client:
             assert not list(client.scan_iter(match="sw:*{user:*"))
 
 
 def test_a_run_ends_with_the_frame_that_fills_it(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pa.RecordBatch.from_pydict({"x": pa.array(range(100), pa.int64())})
-    monkeypatch.setattr(fold, "RUN_BYTES", 2 * frame.nbytes - 1)
+    monkeypatch.setattr(microbatch, "RUN_BYTES", 2 * frame.nbytes - 1)
     empty = frame.slice(0, 0)
     taken = []
 
     def given() -> Any:
-        for each in (frame, empty, frame, frame, empty):
-            taken.append(each.num_rows)
-            yield each
+        for batch in (frame, empty, frame, frame, empty):
+            taken.append(batch.num_rows)
+            yield batch
 
     first, *rest = (table.num_rows for table in _noting(runs(given()), taken))
     assert (first, rest) == (200, [100])

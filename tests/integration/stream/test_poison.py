@@ -1,4 +1,4 @@
-"""k hostile records give k quarantined rows with their reasons; all else is exact, in the tail, folded and compacted.
+"""k hostile records give k quarantined rows with their reasons; all else is exact, among the pending events, applied and compacted.
 
 The whole catalogue, among good records, through Kafka, both streams, the archive and compaction, on real servers.
 """
@@ -86,7 +86,7 @@ everyone = sw.FeatureView(
 )
 """
 SPLICES = (",", ":", "%", ";p=", "},{", "\x00", "\r\n", "*", ",song:string:", ",user_id:string:")
-"""What may stand between two columns of a key somewhere."""
+"""Texts that may stand between two columns of a key somewhere."""
 
 
 def pairs(now_us: int) -> list[hostile.Record]:
@@ -104,8 +104,8 @@ class Sent:
 
     def __init__(self, records: Sequence[hostile.Record], topic_id: str) -> None:
         self.at: dict[tuple[int, int], hostile.Record] = {}
-        for number, each in enumerate(records):
-            self.at[number % PARTITIONS, number // PARTITIONS] = each
+        for number, record in enumerate(records):
+            self.at[number % PARTITIONS, number // PARTITIONS] = record
         self.topic_id = topic_id
 
     def produce(self, bootstrap: str, time_ms: int, first: int, end: int | None = None) -> None:
@@ -117,26 +117,26 @@ class Sent:
                 failed.append(error)
 
         producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": LARGEST, "linger.ms": 5})
-        for (partition, offset), each in self.at.items():
+        for (partition, offset), record in self.at.items():
             if first <= offset and (end is None or offset < end):
-                producer.produce(TOPIC, each.value, partition=partition, timestamp=time_ms, on_delivery=delivered)
+                producer.produce(TOPIC, record.value, partition=partition, timestamp=time_ms, on_delivery=delivered)
                 producer.poll(0)
         assert producer.flush(120) == 0
         assert not failed, failed
 
     def bad(self) -> dict[tuple[int, int], tuple[str, bytes | None]]:
-        named = {at: (each.reason or "").replace(f":{hostile.TIMESTAMP}", f":{TIME}") for at, each in self.at.items()}
+        named = {at: (record.reason or "").replace(f":{hostile.TIMESTAMP}", f":{TIME}") for at, record in self.at.items()}
         return {at: (reason, self.at[at].value) for at, reason in named.items() if reason}
 
     def events(self) -> list[OracleEvent]:
         """The good ones, read by Python's own reader of JSON."""
-        found = []
-        for (partition, offset), each in self.at.items():
-            if each.reason is None:
-                assert each.value is not None
-                columns = as_meant(json.loads(each.value))
-                found.append(OracleEvent(columns[hostile.TIMESTAMP], self.topic_id, partition, offset, columns))
-        return found
+        events = []
+        for (partition, offset), record in self.at.items():
+            if record.reason is None:
+                assert record.value is not None
+                columns = as_meant(json.loads(record.value))
+                events.append(OracleEvent(columns[hostile.TIMESTAMP], self.topic_id, partition, offset, columns))
+        return events
 
 
 def as_meant(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def as_meant(record: Mapping[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Stack]:
-    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_TAIL": "on"}) as running:
+    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_REALTIME": "on"}) as running:
         with KafkaLog(running.settings.kafka_bootstrap) as log:  # ten megabytes are a broker's affair first
             log.create(TOPIC, PARTITIONS, {"max.message.bytes": str(LARGEST)})
         running.up("redis", "kafka", "serving")
@@ -161,7 +161,7 @@ def platform(tmp_path: Path) -> Iterator[Stack]:
 def test_bad_records_are_kept_with_their_reasons_and_all_else_is_exact(platform: Stack) -> None:
     print(f"seed {SEED}")
     with deploy.connected(platform.settings) as store:
-        deployment = deploy.require_units(deploy.standing(store))
+        deployment = deploy.require_units(deploy.current(store))
     now_us = (time.time_ns() // 1000 // HOUR - 1) * HOUR + HOUR // 2  # an hour that is over
     records = [*hostile.records(now_us), *pairs(now_us)]
     random.Random(SEED).shuffle(records)
@@ -174,52 +174,52 @@ def test_bad_records_are_kept_with_their_reasons_and_all_else_is_exact(platform:
     platform.start_stream()
     bootstrap = platform.settings.kafka_bootstrap
     sent.produce(bootstrap, now_us // 1000, 0, 1)
-    platform.wait_applied(TOPIC)  # a view of all knows its partitions by the ledger
-    platform.wait_tail(TOPIC, 240)
+    platform.wait_applied(TOPIC)  # a view of all knows its partitions by the committed offsets
+    platform.wait_realtime(TOPIC, 240)
 
     with platform.stopped(stream.NAME):
         sent.produce(bootstrap, now_us // 1000, 1)
-        platform.wait(lambda: missing(platform, len(events)), "the tail to have all", 240)
-        exact(platform, deployment, events, "in the tail")
+        platform.wait(lambda: missing(platform, len(events)), "the real-time lane to have all", 240)
+        exact(platform, deployment, events, "among the pending events")
     platform.wait_applied(TOPIC)
-    platform.wait(lambda: ", ".join(tail_fields(platform)[:5]) or None, "the tail to be folded", 120)
-    exact(platform, deployment, events, "folded")
+    platform.wait(lambda: ", ".join(pending_fields(platform)[:5]) or None, "the real-time lane to be applied", 120)
+    exact(platform, deployment, events, "applied")
     platform.wait(lambda: counted(platform, reasons), "the stream to have counted what is bad", 120)
-    keys_stand_apart(platform, deployment, events)
+    check_keys_apart(platform, deployment, events)
 
     hour = time.strftime("%Y-%m-%dT%H", time.gmtime(now_us // 1_000_000))
     report = platform.job("compact", "--hour", hour)
     exact(platform, deployment, events, "compacted")
-    [archived] = [each for each in report["archived"] if each["source"] == TOPIC]
+    [archived] = [entry for entry in report["archived"] if entry["source"] == TOPIC]
     assert (archived["events"], Counter(archived["bad"])) == (len(records), reasons)
-    assert {each["hour"] for each in report["hours"]} == {hour}, "no event made another hour"
+    assert {entry["hour"] for entry in report["hours"]} == {hour}, "no event made another hour"
     kept(platform, deployment, sent)
     expiries(platform, now_us)
 
 
 def missing(platform: Stack, wanted: int) -> str | None:
-    [row] = platform.ask(features=["everyone:plays_6h"])["results"]
-    found = row["values"]["everyone:plays_6h"]
-    return None if found == wanted else f"{found} of {wanted} events"
+    [row] = platform.request(features=["everyone:plays_6h"])["results"]
+    actual = row["values"]["everyone:plays_6h"]
+    return None if actual == wanted else f"{actual} of {wanted} events"
 
 
-def tail_fields(platform: Stack) -> list[str]:
-    """Tail fields in the store, and the count of them where it stands."""
-    found = []
+def pending_fields(platform: Stack) -> list[str]:
+    """Pending fields in the store, and the count of them where it stands."""
+    results = []
     with redis.Redis.from_url(platform.settings.redis_url) as client:
         for key in client.scan_iter(match="sw:*:hot", count=1000):
             names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
-            found += [
-                f"{key!r} {name!r}" for name in names if name == keys.TAIL_COUNT or name.startswith(keys.TAIL_FIELDS)
+            results += [
+                f"{key!r} {name!r}" for name in names if name == keys.PENDING_COUNT or name.startswith(keys.PENDING_FIELDS)
             ]
-    return found
+    return results
 
 
 def counted(platform: Stack, reasons: Counter[str]) -> str | None:
     """Compares the stream's own figures with the reasons, each counted once."""
     with platform.store() as store:
-        said = json.loads(store.run(ReadStatus(f"stream:{TOPIC}")) or "{}").get("bad")
-    return None if Counter(said) == reasons else f"{said} of {dict(reasons)}"
+        bad = json.loads(store.run(ReadStatus(f"stream:{TOPIC}")) or "{}").get("bad")
+    return None if Counter(bad) == reasons else f"{bad} of {dict(reasons)}"
 
 
 def exact(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent], when: str) -> None:
@@ -228,11 +228,11 @@ def exact(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]
     rows = compare(platform, deployment, events, None, count)
     print(f"{when}: {count.compared} values compared with the oracle, {len(count.wrong)} differ")
     assert not count.wrong, "\n".join(count.wrong[:20])
-    held = sum(row["values"]["by_both:plays_6h"] for row in rows if row["unit"].view == "by_both")
-    assert held == sum(event.columns["song"] is not None for event in events)
+    counted_songs = sum(row["values"]["by_both:plays_6h"] for row in rows if row["unit"].view == "by_both")
+    assert counted_songs == sum(event.columns["song"] is not None for event in events)
 
 
-def keys_stand_apart(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]) -> None:
+def check_keys_apart(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]) -> None:
     """Checks that the store has as many keys as there are entities."""
     with platform.store() as store:
         names = {
@@ -242,7 +242,7 @@ def keys_stand_apart(platform: Stack, deployment: Deployment, events: Sequence[O
     with redis.Redis.from_url(platform.settings.redis_url) as client:
         keys = [bytes(key) for key in client.scan_iter(match="sw:*", count=1000)]
     for unit in deployment.units:
-        if unit.spread:
+        if unit.per_partition:
             continue
         entities = {tuple(event.columns[name] for name, _ in unit.entity) for event in events}
         wanted = len([entity for entity in entities if None not in entity])

@@ -1,4 +1,4 @@
-"""An event is visible at once, whoever of tail, fold and store was killed; and in the end it counted once."""
+"""An event is visible at once, whoever of real-time lane, micro-batch lane and store was killed; and in the end it counted once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.support.platform.stack import Stack, stack_of
-from tests.support.stores.stored import is_of_tail
+from tests.support.stores.stored import is_pending
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -53,7 +53,7 @@ listening = sw.FeatureView(
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Stack]:
-    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_TAIL": "on", "SLICEWISE_TAIL_BATCH_S": "5"}) as running:
+    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_REALTIME": "on", "SLICEWISE_REALTIME_BATCH_S": "5"}) as running:
         running.up("redis", "kafka", "serving")
         running.cli("apply", "--no-wait")
         yield running
@@ -63,60 +63,60 @@ def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     platform.start_stream()
-    platform.wait_tail("plays")
+    platform.wait_realtime("plays")
 
-    # the fold stands still
+    # the micro-batch lane stands still
     with platform.stopped(stream.NAME):
         ms = [visible_ms(platform) for _ in range(20)]
-    print(f"visible after {sorted(ms)[10]:.1f} ms, at most {max(ms):.1f} ms, without the fold")
+    print(f"visible after {sorted(ms)[10]:.1f} ms, at most {max(ms):.1f} ms, without the micro-batch lane")
     assert sorted(ms)[10] < 500
-    assert "up" in {each.state for each in platform.status() if each.name == stream.TAIL}
+    assert "up" in {service.state for service in platform.status() if service.name == stream.REALTIME}
 
     # queries relieve each other while events come, and one that is drained leaves no stack trace to wonder at
     produce_for(platform, 12, rng)
     log = platform.settings.state_dir / "logs" / "tail.log"
-    platform.wait(lambda: None if log.read_text().count("tail_relieved") > 1 else log.read_text(), "two reliefs", 240)
+    platform.wait(lambda: None if log.read_text().count("realtime_relieved") > 1 else log.read_text(), "two reliefs", 240)
     visible_ms(platform)
-    stream.stop_driver(platform.settings, stream.TAIL)
+    stream.stop_driver(platform.settings, stream.REALTIME)
     assert not re.findall(r".* ERROR .*|\n\s+at .*|.*Exception.*", log.read_text())
     right(platform)
     platform.start_stream()
-    platform.wait_tail("plays")
+    platform.wait_realtime("plays")
 
     # killed in the middle of what they do
-    for names in ([stream.TAIL], [stream.NAME], [stream.TAIL, stream.NAME]):
+    for names in ([stream.REALTIME], [stream.NAME], [stream.REALTIME, stream.NAME]):
         produce_for(platform, 1, rng)
         for name in names:
             platform.kill_driver(name)
         produce_for(platform, 1, rng)
         platform.start_stream()
-        platform.wait_tail("plays")
+        platform.wait_realtime("plays")
         visible_ms(platform)
 
-    # the store begins another life
-    another_life(platform, rng)
-    platform.wait_tail("plays")
+    # the store begins another server run
+    another_server_run(platform, rng)
+    platform.wait_realtime("plays")
     visible_ms(platform)
     right(platform)
 
     # switched off while events come: what it left stands as long as the store, and no longer
     switch(platform, "off", rng)
-    assert not stream.driver_status(platform.settings, stream.TAIL).running
+    assert not stream.driver_status(platform.settings, stream.REALTIME).running
     visible_ms(platform)
     right(platform)
     assert marked(platform)
-    another_life(platform, rng)
-    platform.wait(lambda: "its mark stands" if marked(platform) else None, "the mark of the life before to go", 90)
+    another_server_run(platform, rng)
+    platform.wait(lambda: "its entry stands" if marked(platform) else None, "the entry of the server run before to go", 90)
     visible_ms(platform)
     right(platform)
 
     switch(platform, "on", rng)
-    platform.wait_tail("plays")
+    platform.wait_realtime("plays")
     visible_ms(platform)
     right(platform)
 
 
-def another_life(platform: Stack, rng: random.Random) -> None:
+def another_server_run(platform: Stack, rng: random.Random) -> None:
     """The store is stopped and started again between events."""
     produce_for(platform, 1, rng)
     state = StateFolder(platform.settings.state_dir)
@@ -125,10 +125,10 @@ def another_life(platform: Stack, rng: random.Random) -> None:
     produce_for(platform, 1, rng)
 
 
-def switch(platform: Stack, tail: str, rng: random.Random) -> None:
-    """The setting of the tail, between events."""
+def switch(platform: Stack, realtime: str, rng: random.Random) -> None:
+    """The setting of the real-time lane, between events."""
     produce_for(platform, 1, rng)
-    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_TAIL": tail})
+    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_REALTIME": realtime})
     stream.ensure_stream(platform.settings)
     produce_for(platform, 1, rng)
 
@@ -164,34 +164,34 @@ def visible_ms(platform: Stack) -> float:
 
 def values(platform: Stack, user: str) -> dict[str, Any]:
     refs = ["listening:plays_1h", "listening:minutes_1h", "listening:plays_rows_5"]
-    [row] = platform.ask(features=refs, entities=[{"user_id": user}])["results"]
+    [row] = platform.request(features=refs, entities=[{"user_id": user}])["results"]
     return {name.rpartition(":")[2]: value for name, value in row["values"].items()}
 
 
 def right(platform: Stack) -> None:
-    """Waits until all is folded: then nothing of the tail is left, and each event counts once."""
+    """Waits until all is applied: then nothing of the real-time lane is left, and each event counts once."""
     platform.wait_applied("plays")
-    platform.wait(lambda: ", ".join(left(platform)[:5]) or None, "the tail to be folded", 60)
+    platform.wait(lambda: ", ".join(left(platform)[:5]) or None, "the real-time lane to be applied", 60)
     events = [json.loads(value) for *_, value in platform.records("plays")]
     for user in USERS:
-        mine = [e["seconds"] for e in events if e["user_id"] == user and e["seconds"] >= 0]
-        found = values(platform, user)
-        assert found["plays_1h"] == len(mine)
-        assert found["minutes_1h"] == math.fsum(each / 60 for each in mine)
-        assert found["plays_rows_5"] == min(5, len(mine))
+        own = [e["seconds"] for e in events if e["user_id"] == user and e["seconds"] >= 0]
+        result = values(platform, user)
+        assert result["plays_1h"] == len(own)
+        assert result["minutes_1h"] == math.fsum(each / 60 for each in own)
+        assert result["plays_rows_5"] == min(5, len(own))
 
 
 def left(platform: Stack) -> list[str]:
-    """Tail fields in the store, and the count of them where it stands."""
+    """Pending fields in the store, and the count of them where it stands."""
     client = redis.Redis.from_url(platform.settings.redis_url)
-    found = []
+    results = []
     for key in client.scan_iter(match="sw:*:hot", count=1000):
         names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
-        found += [f"{key!r} {name!r}" for name in names if is_of_tail(name)]
+        results += [f"{key!r} {name!r}" for name in names if is_pending(name)]
     client.close()
-    return found
+    return results
 
 
 def marked(platform: Stack) -> bool:
     with platform.store() as store:
-        return "plays" in store.run(ReadMetadata()).tails
+        return "plays" in store.run(ReadMetadata()).realtime_starts

@@ -17,7 +17,7 @@ from slicewise.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:
-    loaded = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state"), "SLICEWISE_TAIL": "off"})
+    loaded = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state"), "SLICEWISE_REALTIME": "off"})
     yield supervisor.up(loaded, print, only=["redis", "kafka"])
     supervisor.down(loaded, print)
     assert process.marked(tmp_path / "state") == []
@@ -34,8 +34,8 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: stream.ensure_stream(settings), range(4)))
-    [pid] = {status.pid for status in found}
+        result = list(pool.map(lambda _: stream.ensure_stream(settings), range(4)))
+    [pid] = {status.pid for status in result}
     assert pid is not None
     _until(lambda: stream.stream_status(settings).well, 90)
     assert stream.ensure_stream(settings).pid == pid

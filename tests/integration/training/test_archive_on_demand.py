@@ -17,7 +17,7 @@ import pytest
 from slicewise.errors import ServerError
 from slicewise.stores.lake.archive import archive_state, load, records_by_hour
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.training.answering.ask import resolve
+from slicewise.training.answering.unit_requests import resolve
 from slicewise.training.api import training_set
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline
@@ -56,8 +56,8 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def produce(platform: Stack, seconds: list[float]) -> None:
     now = time.time_ns() // 1000
-    events = [{"user_id": "007", "seconds": each, "played_at": now - 60_000_000} for each in seconds]
-    platform.produce("plays", [(n % 2, json.dumps(each).encode(), now // 1000) for n, each in enumerate(events)])
+    events = [{"user_id": "007", "seconds": duration, "played_at": now - 60_000_000} for duration in seconds]
+    platform.produce("plays", [(n % 2, json.dumps(event).encode(), now // 1000) for n, event in enumerate(events)])
 
 
 def spine(folder: Path, at: str | None = None) -> Path:
@@ -79,47 +79,47 @@ def rows(out: Path) -> list[dict[str, str]]:
 
 
 def archived(platform: Stack) -> tuple[int, int]:
-    """The newest archive's seq, and how many events all of them hold."""
+    """The newest archive version, and how many events all of them hold."""
     table = load(open_catalog(platform.settings), "plays")
     assert table is not None
-    return archive_state(table).seq, sum(records_by_hour(table).values())
+    return archive_state(table).archive_version, sum(records_by_hour(table).values())
 
 
 def test_who_deploys_where_no_stream_runs_is_told(platform: Stack) -> None:
-    said = platform.cli("apply", "--no-wait").stdout
-    assert "stream     does not run" in said
-    assert "slicewise stream ensure" in said
+    output = platform.cli("apply", "--no-wait").stdout
+    assert "stream     does not run" in output
+    assert "slicewise stream ensure" in output
 
 
 def test_where_nothing_can_be_archived_the_error_says_what_to_do(platform: Stack, tmp_path: Path) -> None:
     given = spine(tmp_path)
-    _, said = build(platform, given, tmp_path / "o.csv", check=False)
-    assert "its topic holds no event" in said
-    assert "next step: produce some" in said
+    _, output = build(platform, given, tmp_path / "o.csv", check=False)
+    assert "its topic holds no event" in output
+    assert "next step: produce some" in output
     produce(platform, [30.0])
-    _, said = build(platform, given, tmp_path / "o.csv", "--no-archive", check=False)
-    assert "nothing of 'plays' is archived" in said
-    assert "--no-archive" in said
+    _, output = build(platform, given, tmp_path / "o.csv", "--no-archive", check=False)
+    assert "nothing of 'plays' is archived" in output
+    assert "--no-archive" in output
     no_spark = {**platform.given, "SLICEWISE_SPARK_PYTHON": str(tmp_path / "nowhere")}
     lacking = copy(platform)
     lacking.given = no_spark
-    _, said = build(lacking, given, tmp_path / "o.csv", check=False)
-    assert "there is no Spark to archive with" in said
-    assert "make setup" in said
+    _, output = build(lacking, given, tmp_path / "o.csv", check=False)
+    assert "there is no Spark to archive with" in output
+    assert "make setup" in output
     assert not (tmp_path / "o.csv").exists()
 
 
 def test_an_archive_that_takes_too_long_is_stopped_and_the_next_goes_on(platform: Stack) -> None:
     offline = Offline.open(platform.settings)
-    _, asked = resolve(offline.deployment, FEATURES.split(","))
+    _, requested = resolve(offline.deployment, FEATURES.split(","))
     need = Need(offline.clock.now_us())
-    some = pending(offline.deployment, offline.archive, offline.archive, asked, need, offline.clock.now_us())
-    assert [(each.source.name, each.offsets) for each in some] == [("plays", 1)]
-    told: list[str] = []
+    some = pending(offline.deployment, offline.archive, offline.archive, requested, need, offline.clock.now_us())
+    assert [(wanted.source.name, wanted.offsets) for wanted in some] == [("plays", 1)]
+    lines: list[str] = []
     with pytest.raises(ServerError, match="not done after 1 s") as late:
-        archive_first(platform.settings, some, offline.archive, told.append, patience_s=1.0)
+        archive_first(platform.settings, some, offline.archive, lines.append, patience_s=1.0)
     assert "goes on where it stopped" in str(late.value)
-    assert told == ["archiving plays first: nothing of it is archived yet; 1 offsets to go"]
+    assert lines == ["archiving plays first: nothing of it is archived yet; 1 offsets to go"]
     assert load(open_catalog(platform.settings), "plays") is None
 
 
@@ -139,18 +139,18 @@ def test_two_at_once_archive_everything_once_and_both_answer(platform: Stack, tm
         )
         for out in outs
     ]
-    said = [each.communicate(timeout=600)[1] for each in both]
-    print(f"two training sets, archives included: {time.monotonic() - begun:.0f} s\n{said[0]}")
-    assert [each.returncode for each in both] == [0, 0], said
-    assert all("archiving plays first: nothing of it is archived yet; 4 offsets to go" in each for each in said)
-    assert all("offsets to go, " in each and "archived plays: " in each for each in said), "with progress"
+    output = [process.communicate(timeout=600)[1] for process in both]
+    print(f"two training sets, archives included: {time.monotonic() - begun:.0f} s\n{output[0]}")
+    assert [process.returncode for process in both] == [0, 0], output
+    assert all("archiving plays first: nothing of it is archived yet; 4 offsets to go" in each for each in output)
+    assert all("offsets to go, " in each and "archived plays: " in each for each in output), "with progress"
     assert archived(platform)[1] == 4, "each event once"
-    found = rows(outs[0])
-    assert [row["user_id"] for row in found] == ["007", "7"], "texts, not numbers"
-    assert [row["churned"] for row in found] == ["1", "0"]
-    assert [row["listening:plays_1h"] for row in found] == ["4", "0"]
-    assert float(found[0]["listening:mean_1h"]) == (30.0 + 0.1 + 0.2 + 90.0) / 4
-    assert [each["by"] for each in json.loads(found[0]["listening:longest_1h"])] == [90.0, 30.0]
+    result = rows(outs[0])
+    assert [row["user_id"] for row in result] == ["007", "7"], "texts, not numbers"
+    assert [row["churned"] for row in result] == ["1", "0"]
+    assert [row["listening:plays_1h"] for row in result] == ["4", "0"]
+    assert float(result[0]["listening:mean_1h"]) == (30.0 + 0.1 + 0.2 + 90.0) / 4
+    assert [item["by"] for item in json.loads(result[0]["listening:longest_1h"])] == [90.0, 30.0]
     same = training_set(given, FEATURES.split(","), settings=platform.settings, archive=False)
     assert (
         same.table.to_pylist()
@@ -163,16 +163,16 @@ def test_two_at_once_archive_everything_once_and_both_answer(platform: Stack, tm
 def test_what_is_archived_is_not_archived_again(platform: Stack, tmp_path: Path) -> None:
     before, log = archived(platform), platform.settings.state_dir / "logs" / "archive.log"
     size, given = log.stat().st_size, spine(tmp_path)
-    report, said = build(platform, given, tmp_path / "o.csv")
-    assert "archiving" not in said
+    report, output = build(platform, given, tmp_path / "o.csv")
+    assert "archiving" not in output
     assert log.stat().st_size == size, "no Spark was started"
     assert report["sources"] == {"plays": before[0]}
     produce(platform, [5.0])
     later = spine(tmp_path)
-    _, said = build(platform, later, tmp_path / "p.csv", "--no-archive", check=False)
-    assert "later than the archive" in said
-    _, said = build(platform, spine(tmp_path, "2999-01-01T00:00:00Z"), tmp_path / "p.csv", check=False)
-    assert "lies in the future" in said
+    _, output = build(platform, later, tmp_path / "p.csv", "--no-archive", check=False)
+    assert "later than the archive" in output
+    _, output = build(platform, spine(tmp_path, "2999-01-01T00:00:00Z"), tmp_path / "p.csv", check=False)
+    assert "lies in the future" in output
     assert archived(platform) == before
     platform.job("archive", "--source", "plays")
     platform.job("archive")
@@ -184,9 +184,9 @@ def test_what_is_archived_is_not_archived_again(platform: Stack, tmp_path: Path)
 def test_a_failed_job_is_told_with_its_reason_and_log(platform: Stack) -> None:
     produce(platform, [6.0])
     offline = Offline.open(platform.settings)
-    _, asked = resolve(offline.deployment, FEATURES.split(","))
+    _, requested = resolve(offline.deployment, FEATURES.split(","))
     now = offline.clock.now_us()
-    (one,) = pending(offline.deployment, offline.archive, offline.archive, asked, Need(now), now)
+    (one,) = pending(offline.deployment, offline.archive, offline.archive, requested, Need(now), now)
     other = replace(one, source=replace(one.source, name="paused"))  # which nobody deployed
     with pytest.raises(ServerError, match=r"archiving failed: .*paused") as failed:
         archive_first(platform.settings, [other], offline.archive, print)

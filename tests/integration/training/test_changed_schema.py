@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slicewise.errors import DataLoss, DefinitionError
-from slicewise.features.plan.schema_change import placed, succeeded
+from slicewise.features.plan.schema_change import with_until, succeeded
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type
 from slicewise.offsets.vector import OffsetVector
@@ -37,7 +37,7 @@ AFTER = replace(
     columns=(("user", "string"), ("price", "decimal(12,2)"), ("agent", "string"), ("t", "timestamp_us")),
 )
 COLUMNS = ("user", "price", "agent")
-PLACE = OffsetVector({(TOPIC, 0): 1})
+UNTIL = OffsetVector({(TOPIC, 0): 1})
 
 
 def event(offset: int, price: str, **more: Any) -> dict[str, Any]:
@@ -47,9 +47,9 @@ def event(offset: int, price: str, **more: Any) -> dict[str, Any]:
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
     """With one event, archived by the schema of before."""
-    found = open_catalog(Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")}))
-    archive(found, BEFORE, TOPIC, 1, [event(0, "1.25", note="x")], [], START + HOUR_US)
-    return found
+    result = open_catalog(Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")}))
+    archive(result, BEFORE, TOPIC, 1, [event(0, "1.25", note="x")], [], START + HOUR_US)
+    return result
 
 
 def test_rows_of_before_are_null_in_what_was_added_and_as_wide_as_declared(catalog: Catalog) -> None:
@@ -62,39 +62,39 @@ def test_rows_of_before_are_null_in_what_was_added_and_as_wide_as_declared(catal
         assert table is not None
         wanted = [old, {"user": "ann", "price": Decimal("1234567890.75"), "agent": "web"}][: 1 + evolved]
         first = archive_state(table).snapshot_id if not evolved else table.snapshots()[0].snapshot_id
-        for found in (
+        for trained in (
             scan_events(table, AFTER, columns=COLUMNS),
             scan_below(table, AFTER, COLUMNS, OffsetVector({(TOPIC, 0): 9}), 0, 9),
         ):
-            assert found.select(COLUMNS).to_pylist() == wanted
-            assert found["price"].type == arrow_type("decimal(12,2)")
+            assert trained.select(COLUMNS).to_pylist() == wanted
+            assert trained["price"].type == arrow_type("decimal(12,2)")
         at_first = scan_events(table, AFTER, columns=COLUMNS, snapshot_id=first)
         assert at_first.select(COLUMNS).to_pylist() == [old]
         assert at_first["price"].type == arrow_type("decimal(12,2)")
 
 
 def test_a_removed_column_stays_and_a_narrower_decimal_or_another_scale_is_refused(catalog: Catalog) -> None:
-    found = ensure(catalog, log_table(AFTER))
-    assert {"note", "agent"} <= {field.name for field in found.schema().fields}
+    result = ensure(catalog, log_table(AFTER))
+    assert {"note", "agent"} <= {field.name for field in result.schema().fields}
     for kind in ("decimal(6,2)", "decimal(14,3)", "string"):
         other = replace(AFTER, columns=tuple((n, kind if n == "price" else k) for n, k in AFTER.columns))
         with pytest.raises(DefinitionError, match="column 'price' is decimal"):
             ensure(catalog, log_table(other))
 
 
-def test_a_table_that_is_made_after_a_column_went_holds_it_for_records_below_the_place() -> None:
-    changed = placed(succeeded(AFTER, BEFORE), PLACE)
-    own = [each.name for each in log_table(AFTER).columns]
-    assert [each.name for each in log_table(changed).columns] == [*own, "note"]
+def test_a_table_that_is_made_after_a_column_went_holds_it_for_records_below_the_offset() -> None:
+    changed = with_until(succeeded(AFTER, BEFORE), UNTIL)
+    own = [column.name for column in log_table(AFTER).columns]
+    assert [column.name for column in log_table(changed).columns] == [*own, "note"]
 
 
 def test_an_archive_refuses_a_history_that_does_not_go_on_from_its_own(catalog: Catalog) -> None:
     table = ensure(catalog, log_table(BEFORE))
-    changed = placed(succeeded(AFTER, BEFORE), PLACE)
-    for goes_on in (BEFORE, changed, changed, placed(succeeded(BEFORE, changed), OffsetVector({(TOPIC, 0): 7}))):
+    changed = with_until(succeeded(AFTER, BEFORE), UNTIL)
+    for goes_on in (BEFORE, changed, changed, with_until(succeeded(BEFORE, changed), OffsetVector({(TOPIC, 0): 7}))):
         remember_schemas(table, goes_on)
     table = ensure(catalog, log_table(BEFORE))  # as another process reads it
-    elsewhere = placed(succeeded(AFTER, BEFORE), OffsetVector({(TOPIC, 0): 2}))
+    elsewhere = with_until(succeeded(AFTER, BEFORE), OffsetVector({(TOPIC, 0): 2}))
     for forgotten in (BEFORE, changed, elsewhere):
         with pytest.raises(DataLoss, match="judged by a schema that the deployment does not know"):
             remember_schemas(table, forgotten)

@@ -70,7 +70,7 @@ def test_a_training_set_of_the_running_deployment(settings: Settings, own_redis:
     with_redis = replace(settings, redis_url=own_redis.url)
     store = open_store(own_redis.url)
     store.run(Initialise())
-    store.run(Deploy(DEPLOYMENT, store.run(ReadMetadata()).epoch))
+    store.run(Deploy(DEPLOYMENT, store.run(ReadMetadata()).deployment_version))
     store.close()
     raw = oracle_events(_archived(settings, 21))
     spine: list[dict[str, Any]] = [

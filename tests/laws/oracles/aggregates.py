@@ -96,30 +96,30 @@ def _ranked(largest: bool, single: bool) -> Callable[[Any, Sequence[Event]], Any
 
 
 def _last(aggregate: Any, events: Sequence[Event]) -> Any:
-    held = sorted((e for e in events if e.columns[aggregate.column] is not None), key=identity_of, reverse=True)
-    return [plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
+    present = sorted((e for e in events if e.columns[aggregate.column] is not None), key=identity_of, reverse=True)
+    return [plus(event.columns[aggregate.column]) for event in present[: aggregate.k]] or None
 
 
 def _first(aggregate: Any, events: Sequence[Event]) -> Any:
-    held = sorted((e for e in events if e.columns[aggregate.column] is not None), key=identity_of)
-    return [plus(event.columns[aggregate.column]) for event in held[: aggregate.k]] or None
+    present = sorted((e for e in events if e.columns[aggregate.column] is not None), key=identity_of)
+    return [plus(event.columns[aggregate.column]) for event in present[: aggregate.k]] or None
 
 
 def _outermost(choose: Callable[..., Any]) -> Callable[[Any, Sequence[Event]], Any]:
     def value(aggregate: Any, events: Sequence[Event]) -> Any:
-        held = [e for e in events if e.columns[aggregate.column] is not None]
-        return plus(choose(held, key=identity_of).columns[aggregate.column]) if held else None
+        present = [e for e in events if e.columns[aggregate.column] is not None]
+        return plus(choose(present, key=identity_of).columns[aggregate.column]) if present else None
 
     return value
 
 
 def _last_distinct(aggregate: Any, events: Sequence[Event]) -> Any:
-    found: list[Any] = []
+    results: list[Any] = []
     for event in sorted(events, key=identity_of, reverse=True):
         value = event.columns[aggregate.column]
-        if value is not None and value not in found:
-            found.append(value)
-    return found[: aggregate.k] or None
+        if value is not None and value not in results:
+            results.append(value)
+    return results[: aggregate.k] or None
 
 
 def _all(aggregate: Any, events: Sequence[Event]) -> bool | None:
@@ -141,16 +141,16 @@ def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
     for event in events:
         value = event.columns[aggregate.by]
         keyed += [(key, event) for key in (set(value) if isinstance(value, list) else [value])]
-    found: list[Any] = []
+    results: list[Any] = []
     for key in sorted({key for key, _ in keyed if key is not None}, key=rank_of):
-        value = expected(aggregate.aggregate, [event for each, event in keyed if each == key], end_us)
+        value = expected(aggregate.aggregate, [event for value_key, event in keyed if value_key == key], end_us)
         if isinstance(value, Error):
-            found.append(value)
+            results.append(value)
         else:
-            found.append({"key": key, "value": value})
-    if len(found) > aggregate.max_buckets:
+            results.append({"key": key, "value": value})
+    if len(results) > aggregate.max_buckets:
         return Error("too_many_buckets")
-    return next((each for each in found if isinstance(each, Error)), found or None)
+    return next((item for item in results if isinstance(item, Error)), results or None)
 
 
 def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
@@ -212,8 +212,8 @@ def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> 
     octave = min(steps) - end_us // us
     if abs(octave) > 40_000:  # the quotient is no double, whatever the values are
         return 0.0 if octave < 0 or total == 0 else Error(OVERFLOW)
-    found = nearest_double(total * Fraction(2) ** octave)
-    return found if isinstance(found, Error) else found + 0.0
+    result = nearest_double(total * Fraction(2) ** octave)
+    return result if isinstance(result, Error) else result + 0.0
 
 
 def _factor(time: int, us: int) -> Fraction:
@@ -238,8 +238,8 @@ def _decay_sum(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
 
 
 def _decay_count(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
-    held = [e for e in events if aggregate.column is None or e.columns[aggregate.column] is not None]
-    return _decayed(aggregate, [(1, event.time) for event in held], end_us) if held else 0.0
+    present = [e for e in events if aggregate.column is None or e.columns[aggregate.column] is not None]
+    return _decayed(aggregate, [(1, event.time) for event in present], end_us) if present else 0.0
 
 
 ENDED: dict[str, Callable[[Any, Sequence[Event], int], Any]] = {

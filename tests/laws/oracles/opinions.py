@@ -103,13 +103,13 @@ def conditional(moment: Moment) -> Moment:
 def sums(kind: str, columns: tuple[str, ...], condition: str = "") -> str:
     """SQL for the count and the sums that the moment of these columns needs."""
     if len(columns) == 1:
-        held = [*(" * ".join([columns[0]] * power) for power in range(1, _POWERS.get(kind, 2) + 1))]
+        terms = [*(" * ".join([columns[0]] * power) for power in range(1, _POWERS.get(kind, 2) + 1))]
     else:
         y, x = (_PAIRED % (*columns, column) for column in columns)
-        held = [y, x, f"{y} * {y}", f"{x} * {x}", f"{y} * {x}"]
+        terms = [y, x, f"{y} * {y}", f"{x} * {x}", f"{y} * {x}"]
     chosen = f" FILTER (WHERE {condition})" if condition else ""
-    asked = ", ".join([f"count({held[0]}){chosen}", *(f"sum({each}){chosen}" for each in held)])
-    return f"SELECT grp, {asked} FROM e GROUP BY grp"
+    columns_of = ", ".join([f"count({terms[0]}){chosen}", *(f"sum({term}){chosen}" for term in terms)])
+    return f"SELECT grp, {columns_of} FROM e GROUP BY grp"
 
 
 def moment(kind: str, columns: tuple[str, ...], count: int, *added: int) -> float:

@@ -43,11 +43,11 @@ def quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
     edges = _edges_of_octave(aggregate.error)
     places = sorted({_sketched(value, edges) for value in values})
     lowest = places[-2048:][0]
-    found = []
+    results = []
     for rank in ranks:
         place = _sketched(values[rank], edges)
-        found.append(None if len(places) > 2048 and place <= lowest else place[1])
-    return found
+        results.append(None if len(places) > 2048 and place <= lowest else place[1])
+    return results
 
 
 @cache

@@ -42,8 +42,8 @@ def nearest_double(exact: Fraction) -> float | Error:
 
 def values_of(events: Sequence[Event], column: str) -> list[Any]:
     """The values of a column that are not null; no zero is negative."""
-    found = [event.columns[column] for event in events]
-    return [value + 0.0 if isinstance(value, float) else value for value in found if value is not None]
+    columns = [event.columns[column] for event in events]
+    return [value + 0.0 if isinstance(value, float) else value for value in columns if value is not None]
 
 
 def rank_of(value: Any) -> Any:

@@ -66,7 +66,7 @@ OF_GROUPS: list[tuple[Aggregate, str]] = [
         "array({})".format(", ".join(f"percentile_disc({q}) WITHIN GROUP (ORDER BY x)" for q in (0.1, 0.5, 0.9))),
     ),
 ]
-"""What one expression over a group says."""
+"""Expressions of SQL over a group."""
 ELEMENTS = "(SELECT grp, i, w, explode(array_distinct(a)) AS k FROM e)"
 LISTED = "SELECT grp, sort_array(collect_list(named_struct('key', k, 'value', v))) FROM ({}) GROUP BY grp"
 DISTINCT = "SELECT grp, s, max(n) AS latest FROM e WHERE s IS NOT NULL GROUP BY grp, s"
@@ -111,38 +111,38 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
-def said(spark: SparkSession, text: str) -> dict[int, list[Any]]:
+def rows_by_group(spark: SparkSession, text: str) -> dict[int, list[Any]]:
     """Per group what a query answers."""
-    found = spark.sql(text).coalesce(1).toArrow()
-    columns = [column.to_pylist() for column in found.columns]
+    result = spark.sql(text).coalesce(1).toArrow()
+    columns = [column.to_pylist() for column in result.columns]
     return {group: list(values) for group, *values in zip(*columns, strict=True)}
 
 
 def test_spark_says_the_same_of_groups(spark: SparkSession) -> None:
     events = table(SEED)
-    found = said(spark, f"SELECT grp, {', '.join(text for _, text in OF_GROUPS)} FROM e GROUP BY grp")
+    rows = rows_by_group(spark, f"SELECT grp, {', '.join(text for _, text in OF_GROUPS)} FROM e GROUP BY grp")
     for place, (aggregate, text) in enumerate(OF_GROUPS):
-        assert answers(aggregate, events) == {group: values[place] for group, values in found.items()}, text
+        assert answers(aggregate, events) == {group: values[place] for group, values in rows.items()}, text
 
 
 @pytest.mark.parametrize(("aggregate", "text"), NESTED, ids=lambda value: value if isinstance(value, str) else "")
 def test_spark_says_the_same_of_groups_of_groups(spark: SparkSession, aggregate: Aggregate, text: str) -> None:
-    assert answers(aggregate, table(SEED)) == {group: value for group, (value,) in said(spark, text).items()}
+    assert answers(aggregate, table(SEED)) == {group: value for group, (value,) in rows_by_group(spark, text).items()}
 
 
 @pytest.mark.parametrize("condition", ["", "w"])
 def test_sparks_sums_come_to_the_same_moments(spark: SparkSession, condition: str) -> None:
     events = table(SEED)
-    for each in MOMENTS:
-        aggregate, kind, columns = conditional(each) if condition else each
-        added = said(spark, sums(kind, columns, condition))
+    for case in MOMENTS:
+        aggregate, kind, columns = conditional(case) if condition else case
+        added = rows_by_group(spark, sums(kind, columns, condition))
         wanted = {group: moment(kind, columns, *map(int, values)) for group, values in added.items()}
         assert answers(aggregate, events) == wanted, aggregate.describe()
 
 
 def test_sparks_own_moments_are_near(spark: SparkSession) -> None:
     """Compares moments of Spark's own: names mean the same; what Spark adds up in doubles is only close."""
-    asked = {
+    aggregates = {
         "variance": agg.variance("x"), "var_pop": agg.variance("x", population=True), "stddev": agg.stddev("x"),
         "skewness": agg.skewness("x"), "kurtosis": agg.kurtosis("x"),
     }  # fmt: skip
@@ -152,9 +152,9 @@ def test_sparks_own_moments_are_near(spark: SparkSession) -> None:
         "regr_intercept": agg.linear_trend("d", over="x", output="intercept"),
         "regr_r2": agg.linear_trend("d", over="x", output="r2"),
     }  # fmt: skip
-    named = [(f"{name}(x)", one) for name, one in asked.items()]
+    named = [(f"{name}(x)", one) for name, one in aggregates.items()]
     named += [(f"{name}(CAST(d AS DOUBLE), x)", one) for name, one in paired.items()]
-    found, events = said(spark, f"SELECT grp, {', '.join(text for text, _ in named)} FROM e GROUP BY grp"), table(SEED)
+    rows, events = rows_by_group(spark, f"SELECT grp, {', '.join(text for text, _ in named)} FROM e GROUP BY grp"), table(SEED)
     for place, (text, aggregate) in enumerate(named):
         for group, ours in answers(aggregate, events).items():
-            assert ours == pytest.approx(found[group][place], rel=1e-9, abs=1e-12), (text, group)
+            assert ours == pytest.approx(rows[group][place], rel=1e-9, abs=1e-12), (text, group)

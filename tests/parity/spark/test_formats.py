@@ -59,8 +59,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    with serving() as found:
-        yield found
+    with serving() as result:
+        yield result
 
 
 def read(session: SparkSession, values: Sequence[bytes], of: Source) -> list[Row]:
@@ -125,7 +125,7 @@ def avro(session: SparkSession, schema: Mapping[str, Any], value: Mapping[str, A
 
 def changed(**fields: Any) -> dict[str, Any]:
     """The schema with other types of some fields."""
-    kinds = [{**each, "type": fields.get(each["name"], each["type"])} for each in AVRO["fields"]]
+    kinds = [{**field, "type": fields.get(field["name"], field["type"])} for field in AVRO["fields"]]
     return {**AVRO, "fields": kinds}
 
 
@@ -135,7 +135,7 @@ def test_every_avro_type_is_read_as_the_value_that_was_written(session: SparkSes
     (row,) = read(session, [framed(number_, avro(session, schema, WRITTEN))], source(registry, "avro"))
     assert (row.reason, row.event_time, row.raw) == (None, NOW, None)
     assert values_of(row) == {**READ, "p": Decimal("12.34")}
-    assert registry.asked == {f"/schemas/ids/{number_}": 1}
+    assert registry.requests == {f"/schemas/ids/{number_}": 1}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_value_that_is_not_the_columns_makes_the_record_bad(
 
 
 def test_records_of_several_schemas_are_each_read_by_their_own(session: SparkSession, registry: Registry) -> None:
-    old = {**AVRO, "fields": [each for each in AVRO["fields"] if each["name"] in ("s", "t")]}
+    old = {**AVRO, "fields": [field for field in AVRO["fields"] if field["name"] in ("s", "t")]}
     shared = {"type": "record", "name": "M", "fields": [{"name": "n", "type": "long"}]}
     registry.register(json.dumps(shared), subject="shared value")
     named = {"name": "Event", "type": "record", "fields": [
@@ -236,7 +236,7 @@ def test_bytes_that_are_not_what_the_schema_says_are_bad_and_never_stop_a_batch(
 
 
 def test_a_registry_that_does_not_answer_at_once_is_waited_for(session: SparkSession, registry: Registry) -> None:
-    old = {**AVRO, "fields": [each for each in AVRO["fields"] if each["name"] in ("s", "t")]}
+    old = {**AVRO, "fields": [field for field in AVRO["fields"] if field["name"] in ("s", "t")]}
     value = framed(1, avro(session, old, {"s": "a", "t": NOW // 1000}))
     registry.failing = 1
     later = threading.Timer(WAIT_MS / 3000, lambda: registry.register(json.dumps(old)))
@@ -245,10 +245,10 @@ def test_a_registry_that_does_not_answer_at_once_is_waited_for(session: SparkSes
         assert [row.c_s for row in read(session, [value], source(registry, "avro"))] == ["a"]
     finally:
         later.join()
-    asked = registry.asked["/schemas/ids/1"]
-    assert asked >= 2
+    requests_before = registry.requests["/schemas/ids/1"]
+    assert requests_before >= 2
     assert [row.c_s for row in read(session, [value] * 3, source(registry, "avro"))] == ["a"] * 3
-    assert registry.asked["/schemas/ids/1"] == asked, "an id never changes its meaning"
+    assert registry.requests["/schemas/ids/1"] == requests_before, "an id never changes its meaning"
 
 
 def test_a_schema_that_cannot_be_had_or_read_fails_the_batch(session: SparkSession, registry: Registry) -> None:
@@ -317,7 +317,7 @@ def test_every_protobuf_type_is_read_as_the_value_that_was_written(session: Spar
     (row,) = read(session, [framed(schema, INDEXES + proto())], source(registry, "protobuf"))
     assert row.reason is None
     assert values_of(row) == {**PROTO_READ, "l": ["a", ""]}
-    assert registry.asked == {f"/schemas/ids/{schema}": 1}
+    assert registry.requests == {f"/schemas/ids/{schema}": 1}
 
 
 def test_what_is_not_there_is_its_zero_or_null_where_absence_is_told(session: SparkSession, registry: Registry) -> None:

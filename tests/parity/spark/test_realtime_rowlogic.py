@@ -17,7 +17,7 @@ from slicewise.features.rowlogic.functions.dialects import to_spark
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.schema.types import arrow_type
 from slicewise.settings import Settings
-from slicewise.spark.runtime.session import tail_session
+from slicewise.spark.runtime.session import realtime_session
 from slicewise.stores.log.topics import KafkaLog
 from tests.support.inputs.rowlogic_vectors import EXPRESSIONS, ROWS, SCHEMA, expected
 from tests.support.platform.servers import KafkaBroker
@@ -32,20 +32,20 @@ def arrow(kind: str) -> pa.DataType:
 def chosen() -> dict[str, RowExpression]:
     """The first expressions that have each operator, with each type of its arguments."""
     seen: set[tuple[str, ...]] = set()
-    found = {}
+    results = {}
     for text in EXPRESSIONS:
         parsed = parse_expression(text, SCHEMA, where="here")
-        calls = {(n.op, *(each.kind for each in n.args)) for n in walk(parsed.tree) if isinstance(n, Call)}
+        calls = {(n.op, *(argument.kind for argument in n.args)) for n in walk(parsed.tree) if isinstance(n, Call)}
         if not calls <= seen:
             seen |= calls
-            found[text] = parsed
+            results[text] = parsed
     assert {op for op, *_ in seen} == OPERATORS
-    return found
+    return results
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[SparkSession]:
-    made = tail_session(Settings.load({"SLICEWISE_STATE": str(tmp_path)}), slots=1)
+    made = realtime_session(Settings.load({"SLICEWISE_STATE": str(tmp_path)}), slots=1)
     yield made
     made.stop()
 
@@ -66,8 +66,8 @@ def test_real_time_mode_gives_the_brute_force_values(
         columns[f"e{i}"] = pa.array(expected(text), arrow(parsed.kind))
     rows = session.createDataFrame(pa.table({**columns, "row": pa.array(range(len(ROWS)))}))
     differ = (
-        f"CASE WHEN NOT (({to_spark(each.tree)}) <=> e{i}) THEN '{i}' END"
-        for i, each in enumerate(expressions.values())
+        f"CASE WHEN NOT (({to_spark(expression.tree)}) <=> e{i}) THEN '{i}' END"
+        for i, expression in enumerate(expressions.values())
     )
     judged = (
         session.readStream.format("kafka")
@@ -91,11 +91,11 @@ def test_real_time_mode_gives_the_brute_force_values(
         .start()
     )
     try:
-        told = read(kafka_broker, len(ROWS), lambda: str(query.exception().get()) if not query.isActive() else None)
+        received = read(kafka_broker, len(ROWS), lambda: str(query.exception().get()) if not query.isActive() else None)
     finally:
         query.stop()
     texts = list(expressions)
-    wrong = [(texts[int(i)], ROWS[int(row)]) for row, ids in told.items() for i in ids.split(",") if i]
+    wrong = [(texts[int(i)], ROWS[int(row)]) for row, ids in received.items() for i in ids.split(",") if i]
     assert not wrong, wrong[:5]
 
 
@@ -105,16 +105,16 @@ def read(broker: KafkaBroker, rows: int, ended: Callable[[], str | None]) -> dic
         {"bootstrap.servers": broker.bootstrap, "group.id": "judge", "auto.offset.reset": "earliest"},
     )
     consumer.subscribe(["judged-rows"])
-    told: dict[str, str] = {}
+    received: dict[str, str] = {}
     deadline = time.monotonic() + 90
     try:
-        while len(told) < rows:
-            assert time.monotonic() < deadline, f"{len(told)} of {rows}: {ended()}"
+        while len(received) < rows:
+            assert time.monotonic() < deadline, f"{len(received)} of {rows}: {ended()}"
             message = consumer.poll(0.5)
             if message is not None and message.error() is None:
-                told[(message.key() or b"").decode()] = (message.value() or b"").decode()
+                received[(message.key() or b"").decode()] = (message.value() or b"").decode()
             elif (failure := ended()) is not None:
                 raise AssertionError(failure)
     finally:
         consumer.close()
-    return told
+    return received

@@ -1,4 +1,4 @@
-"""The JVM's tail writer leaves in a store, to the byte, what the store's own operation leaves."""
+"""The JVM's real-time writer leaves in a store, to the byte, what the store's own operation leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slicewise.settings import Settings
 from slicewise.spark.runtime.session import stream_session
 from slicewise.stores.online.operations.status import ReadStatus
 from tests.support.platform.servers import RedisServer, running
-from tests.support.stores.tail_rows import PARTITIONS, TOPIC, Bench, Records, Writer
+from tests.support.stores.pending_rows import PARTITIONS, TOPIC, Bench, Records, Writer
 
 pytestmark = pytest.mark.timeout(600)
 SEED = 20_261_122
@@ -47,9 +47,9 @@ BOUND = 7
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    found = stream_session(settings_of("redis://127.0.0.1:1", tmp_path_factory.mktemp("spark")))
-    yield found
-    found.stop()
+    result = stream_session(settings_of("redis://127.0.0.1:1", tmp_path_factory.mktemp("spark")))
+    yield result
+    result.stop()
 
 
 def settings_of(url: str, folder: Path, **more: str) -> Settings:
@@ -57,7 +57,7 @@ def settings_of(url: str, folder: Path, **more: str) -> Settings:
 
 
 def all_views() -> list[sw.FeatureView]:
-    """Views that read every column type, keys of all types, a spread view, a lifetime, an event list, a global view."""
+    """Views that read every column type: keys of all types, a per-partition view, a lifetime, an event list, a global view."""
     source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="t", max_lateness="60d")
     scalars = [sw.Feature(f"last_{c}", sw.last(c), ["1h"]) for c in ("n", "x", "b", "p", "q", "d", "s", "t")]
     arrays = [sw.Feature(f"by_{c}", sw.count_by(c), ["1h"]) for c in ("ts", "ns", "ds", "ps", "bs")]
@@ -112,22 +112,22 @@ def made(now: int, count: int) -> Records:
     return records
 
 
-def contents(url: str, generation: int) -> dict[bytes, Any]:
-    """All that the tail may have written, under keys of no generation, with expiries."""
-    found: dict[bytes, Any] = {}
+def contents(url: str, store_id: int) -> dict[bytes, Any]:
+    """All that the real-time lane may have written, under keys of no store id, with expiries."""
+    results: dict[bytes, Any] = {}
     with redis.Redis.from_url(url) as client:
-        for key in client.scan_iter(match=b"sw:%d:{*" % generation):
+        for key in client.scan_iter(match=b"sw:%d:{*" % store_id):
             kind = client.type(key)
-            held = client.zrange(key, 0, -1, withscores=True) if kind == b"zset" else client.hgetall(key)
-            found[key.replace(b"sw:%d:" % generation, b"", 1)] = (held, client.expiretime(key))
-    return found
+            value = client.zrange(key, 0, -1, withscores=True) if kind == b"zset" else client.hgetall(key)
+            results[key.replace(b"sw:%d:" % store_id, b"", 1)] = (value, client.expiretime(key))
+    return results
 
 
-def test_the_store_holds_the_same_bytes_whoever_wrote_the_tail(session: SparkSession, tmp_path: Path) -> None:
+def test_the_store_holds_the_same_bytes_whoever_wrote_the_real_time_lane(session: SparkSession, tmp_path: Path) -> None:
     start = OffsetVector({(TOPIC, 0): 5})
     with running(RedisServer) as one, running(RedisServer) as other:
         benches = [
-            Bench.deploy(session, settings_of(each.url, tmp_path, SLICEWISE_TAIL_FIELDS=str(BOUND)), all_views(), start)
+            Bench.deploy(session, settings_of(each.url, tmp_path, SLICEWISE_REALTIME_FIELDS=str(BOUND)), all_views(), start)
             for each in (one, other)
         ]
         records = made(time.time_ns() // 1000, 300)
@@ -139,21 +139,21 @@ def test_the_store_holds_the_same_bytes_whoever_wrote_the_tail(session: SparkSes
                 writer.write(frame.filter(frame["partition"] == partition))
             writer.close()
             benches[1].write_python(records, BOUND)
-            found = []
+            results = []
             for bench, server in zip(benches, (one, other), strict=True):
                 with bench.store() as store:
-                    found.append(contents(server.operator_url, store.generation))
-            assert found[0].keys() == found[1].keys()
-            differing = [key for key, held in found[0].items() if held != found[1][key]]
+                    results.append(contents(server.operator_url, store.store_id))
+            assert results[0].keys() == results[1].keys()
+            differing = [key for key, value in results[0].items() if value != results[1][key]]
             assert differing == []
-            print(f"seed {SEED}, time {again + 1}: {len(found[0])} keys")
-        fields = [name for held, _ in found[0].values() if isinstance(held, dict) for name in held]
+            print(f"seed {SEED}, time {again + 1}: {len(results[0])} keys")
+        fields = [name for value, _ in results[0].values() if isinstance(value, dict) for name in value]
         assert any(name.startswith(b"q:") for name in fields)
         assert any(name.startswith(b"x:") for name in fields)
-        assert any(isinstance(held, list) and held for held, _ in found[0].values())
+        assert any(isinstance(value, list) and value for value, _ in results[0].values())
         with benches[0].store() as store:
-            said = [json.loads(store.run(ReadStatus(f"tail:plays:{p}")) or "") for p in range(PARTITIONS)]
+            statuses = [json.loads(store.run(ReadStatus(f"tail:plays:{p}")) or "") for p in range(PARTITIONS)]
         ends = {p: max(o for _, q, o, _ in records.values if q == p) for p in range(PARTITIONS)}
-        assert {each["partition"]: each["acked"] for each in said} == ends
-        assert sum(each["rows"] for each in said) == len(records.values)
-        assert all(sum(each[name] for each in said) for name in ("written", "skipped", "expired")), said
+        assert {status["partition"]: status["acked"] for status in statuses} == ends
+        assert sum(status["rows"] for status in statuses) == len(records.values)
+        assert all(sum(status[name] for status in statuses) for name in ("written", "skipped", "expired")), statuses

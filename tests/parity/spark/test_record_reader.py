@@ -136,16 +136,16 @@ def differences(session: SparkSession, values: list[bytes | None], source: Sourc
     frame = session.createDataFrame([(value, 3, i) for i, value in enumerate(values)], FRAME).selectExpr(
         "*", f"timestamp_micros({NOW}) AS timestamp"
     )
-    found, wanted = (_told(module.parsed(frame, source), source) for module in (parse, sql_records))
-    assert len(found) == len(wanted) == len(values)
+    results, wanted = (_rows_of(module.parsed(frame, source), source) for module in (parse, sql_records))
+    assert len(results) == len(wanted) == len(values)
     return [
-        f"{(value or b'')[:200]!r}\n  reader {mine}\n  oracle {theirs}"
-        for value, mine, theirs in zip(values, found, wanted, strict=True)
-        if mine != theirs
+        f"{(value or b'')[:200]!r}\n  reader {ours}\n  oracle {theirs}"
+        for value, ours, theirs in zip(values, results, wanted, strict=True)
+        if ours != theirs
     ]
 
 
-def _told(frame: DataFrame, source: Source) -> list[tuple[object, ...]]:
+def _rows_of(frame: DataFrame, source: Source) -> list[tuple[object, ...]]:
     names = ["partition", "offset", "kafka_time", "event_time", "reason", "raw"]
     rows = frame.select(*names, *(f"c_{name}" for name, _ in source.columns)).orderBy("offset").collect()
     # doubles as bytes, so that zeros of another sign differ, and NaN is itself
@@ -204,7 +204,7 @@ def test_every_frame_around_a_record_is_judged_as_the_oracle_judges_it(session: 
 def test_the_catalogue_of_hostile_records_is_judged_as_the_oracle_judges_it(session: SparkSession) -> None:
     source = replace(SOURCE, columns=tuple(hostile.SCHEMA.items()), timestamp="at", required=hostile.REQUIRED)
     # ten megabytes through an expression of hundreds of calls take minutes, and say no more than one
-    values = [each.value for each in hostile.records(NOW) if len(each.value or b"") < 2 << 20]
+    values = [entry.value for entry in hostile.records(NOW) if len(entry.value or b"") < 2 << 20]
     assert differences(session, values, source) == []
 
 
@@ -268,12 +268,12 @@ def test_the_values_reach_every_reason(session: SparkSession) -> None:
     frame = session.createDataFrame(
         [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
     ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
-    found = {row.reason for row in parse.parsed(frame, SOURCE).select("reason").distinct().collect()}
+    reasons = {row.reason for row in parse.parsed(frame, SOURCE).select("reason").distinct().collect()}
     for reason in (None, "too_large", "not_json", "bad_text", "missing_required:s", "bad_time:t", "too_late"):
-        assert reason in found
+        assert reason in reasons
     wrong = {f"wrong_type:{name}" for name in COLUMNS}
     beyond = {f"out_of_range:{name}" for name in ("n", "x", "y", "p", "q")}
-    assert {"too_far_ahead", *wrong, *beyond} <= found
+    assert {"too_far_ahead", *wrong, *beyond} <= reasons
 
 
 def test_columns_that_are_not_wanted_are_judged_all_the_same(session: SparkSession) -> None:
@@ -281,8 +281,8 @@ def test_columns_that_are_not_wanted_are_judged_all_the_same(session: SparkSessi
     frame = session.createDataFrame(
         [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
     ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
-    few = parse.parsed(frame, SOURCE, {"x"}).orderBy("offset")
+    narrowed = parse.parsed(frame, SOURCE, {"x"}).orderBy("offset")
     all_of_it = parse.parsed(frame, SOURCE).orderBy("offset")
-    told = ("event_time", "reason", "raw", "c_x")
-    assert few.columns == ["partition", "offset", "kafka_time", *told]
-    assert [str(r) for r in few.select(*told).collect()] == [str(r) for r in all_of_it.select(*told).collect()]
+    columns = ("event_time", "reason", "raw", "c_x")
+    assert narrowed.columns == ["partition", "offset", "kafka_time", *columns]
+    assert [str(r) for r in narrowed.select(*columns).collect()] == [str(r) for r in all_of_it.select(*columns).collect()]

@@ -44,10 +44,10 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
 
 def check(rows: DataFrame, texts: Sequence[str]) -> None:
     parsed = [parse_expression(text, SCHEMA, where="here") for text in texts]
-    found = rows.selectExpr(*(f"{to_spark(each.tree)} AS v{i}" for i, each in enumerate(parsed))).toArrow()
-    for i, (text, each) in enumerate(zip(texts, parsed, strict=True)):
-        column = found[f"v{i}"]
-        assert column.type == arrow(each.kind), f"{text} is {each.kind}"
+    table = rows.selectExpr(*(f"{to_spark(expression.tree)} AS v{i}" for i, expression in enumerate(parsed))).toArrow()
+    for i, (text, expression) in enumerate(zip(texts, parsed, strict=True)):
+        column = table[f"v{i}"]
+        assert column.type == arrow(expression.kind), f"{text} is {expression.kind}"
         for row, one, other in zip(ROWS, column.to_pylist(), expected(text), strict=True):
             assert same(one, other), f"{text} on {row}: Spark {one!r}, expected {other!r}"
 

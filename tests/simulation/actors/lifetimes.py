@@ -1,4 +1,4 @@
-"""Actors against a store of lifetimes: as spark's runs compact, move the horizon and backfill."""
+"""Actors against a store of lifetimes: as spark's runs compact, move the total-until hour and backfill."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from slicewise.stores.online.operations.publish_total import (
 )
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
-from slicewise.stores.online.rules.decisions import START_SEQ
+from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.stores.online.store import Store
 from tests.simulation.actors import slices as actors
 from tests.simulation.worlds.lifetime import DAYS, HOURS, UNITS, LifetimeWorld, Offsets, keys_of
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, Actor
-from tests.support.stores.stored import Event, StoreUnit, cover, hour_entry, place, rows_of, tag
+from tests.support.stores.stored import Event, StoreUnit, offset_vector, hour_entry, topic_partition, rows_of, tag
 
 
 def compaction(world: LifetimeWorld) -> Actor:
@@ -47,48 +47,48 @@ def compaction(world: LifetimeWorld) -> Actor:
 
 
 def compaction_run(world: LifetimeWorld, everything: bool = False) -> Actor:
-    """Hours that are over, then the horizon."""
+    """Hours that are over, then the total-until hour."""
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    yield from world.on(store, store.steps(HoldBuilds(actors.terms_of(found))))
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
     fresh = everything or world.rng.random() < 0.2 or not world.archive
-    seq, offsets = world.archived() if fresh else actors.newest(world)
-    for unit in [u for u in world.units if u.storage_fingerprint in found.starts]:
+    archive_version, offsets = world.archived() if fresh else actors.newest(world)
+    for unit in [u for u in world.units if u.storage_fingerprint in metadata.starts]:
         hours = [h for h in HOURS if h < FIRST_HOUR + 24 * world.day]
         if not everything and world.rng.random() < 0.5:
             hours = world.rng.sample(hours, world.rng.randint(0, len(hours)))
-        kept = world.kept_from(unit, found)
+        kept = world.kept_from(unit, metadata)
         for hour in hours:
-            yield from compact(world, store, unit, hour, seq, offsets, swap=hour >= kept)
+            yield from compact(world, store, unit, hour, archive_version, offsets, publish=hour >= kept)
         if everything or world.rng.random() < 0.9:
-            yield from move(world, store, unit, seq, offsets)
+            yield from move(world, store, unit, archive_version, offsets)
 
 
 def compact(
-    world: LifetimeWorld, store: Store, unit: StoreUnit, hour: int, seq: int, offsets: Offsets, swap: bool = True
+    world: LifetimeWorld, store: Store, unit: StoreUnit, hour: int, archive_version: int, offsets: Offsets, publish: bool = True
 ) -> Any:
     """Compacts an hour; tells whether entities were left over."""
     where = (unit.storage_fingerprint, hour)
-    stands = world.table.get(where)
-    if stands is not None and not cover(*offsets).dominates(cover(*stands[1])):
-        return True  # a header's cover never decreases
+    written = world.table.get(where)
+    if written is not None and not offset_vector(*offsets).dominates(offset_vector(*written[1])):
+        return True  # a header's offset vector never decreases
     content = world.below(offsets, hour)
-    world.table[where] = (seq, offsets)
+    world.table[where] = (archive_version, offsets)
     yield
-    if seq != START_SEQ:
-        yield from world.on(store, store.steps(PutArchiveVersion("plays", seq, cover(*offsets))))
-    start = cover(*offsets) if seq == START_SEQ else None
-    if not swap:
-        yield from world.on(store, store.steps(MarkHour(unit, hour, seq, start)))
+    if archive_version != START_VERSION:
+        yield from world.on(store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*offsets))))
+    start = offset_vector(*offsets) if archive_version == START_VERSION else None
+    if not publish:
+        yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version, start)))
         return False
-    entries = [hour_entry(unit, entity, seq, events) for entity, events in content.items()]
+    entries = [hour_entry(unit, entity, archive_version, events) for entity, events in content.items()]
     try:
-        outcome = yield from world.on(store, store.steps(PublishHour(unit, hour, seq, cover(*offsets), entries)))
+        outcome = yield from world.on(store, store.steps(PublishHour(unit, hour, archive_version, offset_vector(*offsets), entries)))
     except GapRefused:
         return True
-    world.say(f"swap {unit.view} hour {hour - FIRST_HOUR} seq {seq}", outcome)
+    world.note(f"publish {unit.view} hour {hour - FIRST_HOUR} archive version {archive_version}", outcome)
     if not outcome.left_over:
-        yield from world.on(store, store.steps(MarkHour(unit, hour, seq, start)))
+        yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version, start)))
     return bool(outcome.left_over)
 
 
@@ -98,7 +98,7 @@ def totals_of(
     """Totals of the rows of a move's hours, by entity."""
     events: dict[int, list[Event]] = {}
     for (name, hour), (_, offsets) in sorted(table.items()):
-        if name == unit.storage_fingerprint and hour < move.horizon and (move.since is None or hour >= move.since):
+        if name == unit.storage_fingerprint and hour < move.total_until and (move.since is None or hour >= move.since):
             for entity, some in world.below(offsets, hour).items():
                 events.setdefault(entity, []).extend(some)
     entries = []
@@ -109,48 +109,48 @@ def totals_of(
     return entries
 
 
-def move(world: LifetimeWorld, store: Store, unit: StoreUnit, seq: int, offsets: Offsets) -> Actor:
-    """Moves a horizon that stands, as `spark.totals` does."""
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    reached = world.reached(unit, found)
+def move(world: LifetimeWorld, store: Store, unit: StoreUnit, archive_version: int, offsets: Offsets) -> Actor:
+    """Moves a total-until hour that stands, as `spark.totals` does."""
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    reached = world.reached(unit, metadata)
     if reached is not None:
-        yield from moved(world, store, unit, found, reached, seq, offsets)
+        yield from moved(world, store, unit, metadata, reached, archive_version, offsets)
 
 
 def moved(
     world: LifetimeWorld,
     store: Store,
     unit: StoreUnit,
-    found: StoreMetadata,
+    metadata: StoreMetadata,
     reached: Reached | None,
-    seq: int,
+    archive_version: int,
     offsets: Offsets,
 ) -> Any:
-    """Moves a horizon; tells whether one was marked."""
-    anew, start = False, cover(*offsets) if seq == START_SEQ else None
+    """Moves a total-until hour; tells whether one was marked."""
+    anew, start = False, offset_vector(*offsets) if archive_version == START_VERSION else None
     for _ in range(2):
-        wanted = wanted_move(world, unit, found, reached, seq)
+        wanted = wanted_move(world, unit, metadata, reached, archive_version)
         if wanted is None:
             return False
-        yield from world.on(store, store.steps(AnnounceTotal(unit, wanted.horizon, seq, cover(*offsets))))
+        yield from world.on(store, store.steps(AnnounceTotal(unit, wanted.total_until, archive_version, offset_vector(*offsets))))
         announced = yield from world.on(store, store.steps(CountArchiveVersions("plays")))
         yield
         table = dict(world.table)
-        if wanted_move(world, unit, found, reached, seq) != wanted:
+        if wanted_move(world, unit, metadata, reached, archive_version) != wanted:
             return False
-        wanted = Move(wanted.horizon, None) if anew else wanted
+        wanted = Move(wanted.total_until, None) if anew else wanted
         entries = totals_of(unit, world, table, wanted)
         yield
         days = moves.days_of(wanted, reached)
         outcome = yield from world.on(
-            store, store.steps(PublishTotal(unit, wanted.horizon, seq, cover(*offsets), entries, days))
+            store, store.steps(PublishTotal(unit, wanted.total_until, archive_version, offset_vector(*offsets), entries, days))
         )
-        world.say(f"bring {unit.view} before {wanted.horizon - FIRST_HOUR} since {wanted.since} seq {seq}", outcome)
+        world.note(f"bring {unit.view} before {wanted.total_until - FIRST_HOUR} since {wanted.since} archive version {archive_version}", outcome)
         if not outcome.left_over:
             whole = wanted.since is None
-            steps = store.steps(MarkTotal(unit, wanted.horizon, seq, announced, whole, start))
+            steps = store.steps(MarkTotal(unit, wanted.total_until, archive_version, announced, whole, start))
             done = yield from world.on(store, steps)
-            world.say(f"horizon {unit.view} {wanted.horizon - FIRST_HOUR} seq {seq}", done)
+            world.note(f"total until {unit.view} {wanted.total_until - FIRST_HOUR} archive version {archive_version}", done)
             world.moved += done
             return done
         if wanted.since is None:
@@ -160,11 +160,11 @@ def moved(
 
 
 def wanted_move(
-    world: LifetimeWorld, unit: StoreUnit, found: StoreMetadata, reached: Reached | None, seq: int
+    world: LifetimeWorld, unit: StoreUnit, metadata: StoreMetadata, reached: Reached | None, archive_version: int
 ) -> Move | None:
-    if seq == START_SEQ:
+    if archive_version == START_VERSION:
         return Move(world.target, None)
-    return moves.next_move(world.hours(unit, found), reached, world.target, seq)
+    return moves.next_move(world.hours(unit, metadata), reached, world.target, archive_version)
 
 
 def totals(world: LifetimeWorld) -> Actor:
@@ -179,81 +179,81 @@ def totals(world: LifetimeWorld) -> Actor:
 def trim(world: LifetimeWorld) -> Actor:
     """Trims as a run of compaction ends: from hours and names that it reads after the count."""
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
     count = yield from world.on(store, store.steps(CountArchiveVersions("plays")))
     live = []
     for unit in UNITS:
-        if unit.storage_fingerprint in found.starts:
-            known = world.hours(unit, found)
+        if unit.storage_fingerprint in metadata.starts:
+            known = world.hours(unit, metadata)
             yield
             done = yield from world.on(store, store.steps(ReadHours(unit)))
             names = yield from world.on(store, store.steps(ReadTotalVersions(unit)))
-            kept = world.kept_from(unit, found)
+            kept = world.kept_from(unit, metadata)
             live += UnitHours({}, known.compacted, done, kept, names).named()
-    dropped = yield from world.on(store, store.steps(TrimArchiveVersions("plays", count, found.epoch, live)))
-    world.say("covers trimmed", f"{dropped}, live {live}")
+    dropped = yield from world.on(store, store.steps(TrimArchiveVersions("plays", count, metadata.deployment_version, live)))
+    world.note("offset vectors trimmed", f"{dropped}, live {live}")
 
 
 def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
-    """Everything below the start cover: what is older than the horizon into totals, the rest by hours, then ready."""
+    """Everything below the start offsets: what is older than the total-until hour into totals, the rest by hours, then ready."""
     store = world.connect()
     name = unit.storage_fingerprint
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    if name not in found.starts or name in found.ready:
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    if name not in metadata.starts or name in metadata.ready:
         return
-    yield from world.on(store, store.steps(HoldBuilds(actors.terms_of(found))))
-    start = found.starts[name]
-    offsets = tuple(start.get(place(p)) for p in range(len(world.log)))
-    if not world.archive or not cover(*actors.newest(world)[1]).dominates(start):
+    yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
+    start = metadata.starts[name]
+    offsets = tuple(start.get(topic_partition(p)) for p in range(len(world.log)))
+    if not world.archive or not offset_vector(*actors.newest(world)[1]).dominates(start):
         world.archived()
     newest, ends = actors.newest(world)
-    left, kept = False, world.kept_from(unit, found)
+    left, kept = False, world.kept_from(unit, metadata)
     for hour in HOURS:
-        stands = world.table.get((name, hour))
-        if stands is None:
-            seq, held = START_SEQ, offsets
-        elif cover(*stands[1]).dominates(start) and (stands[0] or cover(*stands[1]) == start):
-            seq, held = stands
+        written = world.table.get((name, hour))
+        if written is None:
+            archive_version, contained = START_VERSION, offsets
+        elif offset_vector(*written[1]).dominates(start) and (written[0] or offset_vector(*written[1]) == start):
+            archive_version, contained = written
         else:
-            seq, held = newest, ends
-        left |= yield from compact(world, store, unit, hour, seq, held, swap=hour >= kept)
+            archive_version, contained = newest, ends
+        left |= yield from compact(world, store, unit, hour, archive_version, contained, publish=hour >= kept)
     older = {h: world.table[name, h] for h in HOURS if h < world.target}
-    seq, held = START_SEQ, offsets
-    if any(s != START_SEQ or cover(*o) != start for s, o in older.values()):
-        seq, held = newest, ends
-        for hour, each in world.hours(unit, found).compacted.items():
-            if hour < world.target and each.holds < newest:
-                yield from compact(world, store, unit, hour, newest, ends, swap=False)
-    done = yield from moved(world, store, unit, found, None, seq, held)
+    archive_version, contained = START_VERSION, offsets
+    if any(s != START_VERSION or offset_vector(*o) != start for s, o in older.values()):
+        archive_version, contained = newest, ends
+        for hour, row in world.hours(unit, metadata).compacted.items():
+            if hour < world.target and row.holds < newest:
+                yield from compact(world, store, unit, hour, newest, ends, publish=False)
+    done = yield from moved(world, store, unit, metadata, None, archive_version, contained)
     if done and not left:
         yield from world.on(store, store.steps(MarkReady(unit, start, {unit.view: [name]})))
-        world.say(f"ready {unit.view}")
+        world.note(f"ready {unit.view}")
 
 
 def reader(world: LifetimeWorld) -> Actor:
-    """Reads while everything else goes on, by the marks of a moment before."""
+    """Reads while everything else goes on, by the metadata of a moment before."""
     while True:
         store = world.connect()
         for _ in range(world.rng.randint(1, 4)):
             planned = yield from world.plans(store)
-            asked, reads = [], []
+            requested, reads = [], []
             for unit in UNITS:
                 if any(unit.storage_fingerprint in each.ready for each in planned.values()):
                     plan = world.plan(unit, [*planned.values()])
                     for entity in range(ENTITIES):
                         hot, days = keys_of(planned[world.node(entity)], unit, entity, plan)
                         reads.append(EntityRead((UnitRead(hot, tuple(days)),)))
-                        asked.append((unit, entity, plan))
+                        requested.append((unit, entity, plan))
             reply = yield from world.on(store, store.steps(Read(reads)))
             if any(
-                (m.epoch, m.horizons) != (planned[n].epoch, planned[n].horizons) for n, (_, m, _) in reply.said.items()
+                (m.deployment_version, m.totals_until) != (planned[n].deployment_version, planned[n].totals_until) for n, (_, m, _) in reply.node_replies.items()
             ):
                 continue
-            for i, ((unit, entity, plan), (got,)) in enumerate(zip(asked, reply.entities, strict=True)):
-                _, marks, incarnation = reply.said[reply.nodes[i] if reply.nodes else 0]
-                if unit.storage_fingerprint in marks.ready:
+            for i, ((unit, entity, plan), (got,)) in enumerate(zip(requested, reply.entities, strict=True)):
+                _, metadata, server_run = reply.node_replies[reply.nodes[i] if reply.nodes else 0]
+                if unit.storage_fingerprint in metadata.ready:
                     try:
-                        world.judge_lifetime(unit, entity, marks, plan, got, incarnation)
+                        world.judge_lifetime(unit, entity, metadata, plan, got, server_run)
                     except (StoreUnavailable, DataLoss, BeyondRetention) as error:
-                        world.say("read again", error.what)
+                        world.note("read again", error.what)
         yield

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from slicewise.errors import CommitConflict, DataLoss, EpochSuperseded, GapRefused, NotReady, StoreUnavailable
+from slicewise.errors import CommitConflict, DataLoss, DeploymentSuperseded, GapRefused, NotReady, StoreUnavailable
 from tests.simulation.histories import timeline
 from tests.simulation.histories.choices import Choices, Tape
 from tests.simulation.histories.timeline import Line
@@ -16,14 +16,14 @@ from tests.simulation.worlds.world import Actor, World, Wrong
 
 W = TypeVar("W", bound=World)
 Rules = Iterable[Callable[[Any], None]]
-"""What is done to a world before its history begins, so that it lacks a rule."""
+"""Changes of a world before its history begins, so that it lacks a rule."""
 
-EXPECTED = (CommitConflict, DataLoss, EpochSuperseded, GapRefused, NotReady, StoreUnavailable)
-"""What a process meets in normal life; it ends, and another begins."""
+EXPECTED = (CommitConflict, DataLoss, DeploymentSuperseded, GapRefused, NotReady, StoreUnavailable)
+"""Errors that a process meets in normal life; it ends, and another begins."""
 
 
 @dataclass(frozen=True)
-class Told:
+class History:
     """A history's end: what was wrong (None: nothing), how many answers were compared, the story, and how to play it
     again."""
 
@@ -54,7 +54,7 @@ class Play(Generic[W]):
     least: int
     most: int
 
-    def history(self, seed: int, rules: Rules = (), tape: Tape | None = None) -> Told:
+    def history(self, seed: int, rules: Rules = (), tape: Tape | None = None) -> History:
         """Plays a seed, or a tape that was drawn from it."""
         choices = Choices(seed, tape)
         world = self.world(choices)
@@ -69,11 +69,11 @@ class Play(Generic[W]):
             ended = True
             world.acting = "end"
             self.end(world)
-        except Wrong as found:
-            wrong = str(found)
+        except Wrong as error:
+            wrong = str(error)
         finally:
             world.close()
-        return Told(seed, wrong, world.checked, world.story, choices.tape(ended))
+        return History(seed, wrong, world.checked, world.story, choices.tape(ended))
 
     @cached_property
     def _bounds(self) -> list[float]:
@@ -105,7 +105,7 @@ def step(world: World, group: list[Actor]) -> None:
         except StopIteration:
             group.remove(actor)
         except EXPECTED as met:
-            world.say(type(met).__name__, met.what)
+            world.note(type(met).__name__, met.what)
             group.remove(actor)
 
 
@@ -117,7 +117,7 @@ def finish(world: World, actor: Actor, most: int = 0, until: Callable[[], bool] 
                 if taken == most or until():
                     return
         except EXPECTED as met:
-            world.say(type(met).__name__, met.what)
+            world.note(type(met).__name__, met.what)
 
 
 def joins(world: World, group: str, actor: Actor, keeping: int) -> None:
@@ -134,6 +134,6 @@ def advance(world: World, actor: Actor, most: int) -> bool:
             except StopIteration:
                 return True
             except EXPECTED as met:
-                world.say(type(met).__name__, met.what)
+                world.note(type(met).__name__, met.what)
                 return True
     return False

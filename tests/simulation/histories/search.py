@@ -10,7 +10,7 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from tests.simulation.catalog import ENTRIES, MEETINGS, Entry
-from tests.simulation.histories.play import Rules, Told
+from tests.simulation.histories.play import Rules, History
 from tests.simulation.histories.shrink import shrunk
 
 CHUNK = 4
@@ -21,7 +21,7 @@ LEAST_DEATHS = 500
 """Stops of one actor in all meetings together; a run of all pairs plays each of them too."""
 LEAST_PAIRS = 50
 """Pairs of stops of a meeting that rules are removed from."""
-FEW = 10
+LEAST_HISTORIES = 10
 """Histories of a world that are too few for an average."""
 Task = tuple[str, int, int, float]
 """World, first seed, how many, and until when (0: however long it takes)."""
@@ -32,7 +32,7 @@ class Done(NamedTuple):
     histories: int
     answers: int
     seed: int | None
-    """Of the history that was wrong."""
+    """Seed of the history that was wrong."""
 
 
 def timed(worlds: list[str], first: int, seconds: float, jobs: int, least: int = 0) -> int:
@@ -44,7 +44,7 @@ def timed(worlds: list[str], first: int, seconds: float, jobs: int, least: int =
         for i in count()
         for w, world in enumerate(worlds)
     )
-    return _told(_played(tasks, until, jobs, sure), first)
+    return _report(_played(tasks, until, jobs, sure), first)
 
 
 def counted(worlds: list[str], first: int, histories: int, jobs: int) -> int:
@@ -53,23 +53,23 @@ def counted(worlds: list[str], first: int, histories: int, jobs: int) -> int:
         for at in range(first, first + histories, CHUNK)
         for world in worlds
     ]
-    return _told(_played(tasks, None, jobs), first)
+    return _report(_played(tasks, None, jobs), first)
 
 
 def without(entry: Entry, rule: str, seed: int | None, histories: int, shrink: bool) -> int:
     """Histories without a rule, until one goes wrong, which is told; 1 where none does."""
     with entry.mutants[rule].removed() as rules:
         for at in range(seed or 0, (seed or 0) + histories):
-            told = entry.play.history(at, rules)
-            if told.wrong is not None:
-                print(shortest(entry, told, rules) if shrink else told)
+            ended = entry.play.history(at, rules)
+            if ended.wrong is not None:
+                print(shortest(entry, ended, rules) if shrink else ended)
                 return 0
     print(f"{histories} histories of {entry.name} do not need the rule {rule!r}")
     return 1
 
 
-def shortest(entry: Entry, told: Told, rules: Rules = ()) -> Told:
-    return shrunk(told, lambda tape: entry.play.history(told.seed, rules, tape))
+def shortest(entry: Entry, ended: History, rules: Rules = ()) -> History:
+    return shrunk(ended, lambda tape: entry.play.history(ended.seed, rules, tape))
 
 
 def stops(jobs: int) -> int:
@@ -96,10 +96,10 @@ def _play(task: Task) -> Done:
     for played in range(histories):
         if until and time.monotonic() > until:
             return Done(world, played, answers, None)
-        told = play.history(first + played)
-        answers += told.answers
-        if told.wrong is not None:
-            return Done(world, played + 1, answers, told.seed)
+        ended = play.history(first + played)
+        answers += ended.answers
+        if ended.wrong is not None:
+            return Done(world, played + 1, answers, ended.seed)
     return Done(world, histories, answers, None)
 
 
@@ -118,7 +118,7 @@ def _played(tasks: Iterable[Task], until: float | None, jobs: int, sure: int = 0
                 begun += len(more)
 
 
-def _told(played: Iterable[Done], first: int) -> int:
+def _report(played: Iterable[Done], first: int) -> int:
     histories: Counter[str] = Counter()
     answers: Counter[str] = Counter()
     for done in played:
@@ -134,7 +134,7 @@ def _told(played: Iterable[Done], first: int) -> int:
             f"{world}: {histories[world]} histories from seed {first} on, {answers[world]} answers compared, none wrong"
         )
     print(f"{histories.total()} histories, {answers.total()} answers compared, none wrong")
-    idle = [world for world, n in histories.items() if n >= FEW and answers[world] <= LEAST_ANSWERS * n]
+    idle = [world for world, n in histories.items() if n >= LEAST_HISTORIES and answers[world] <= LEAST_ANSWERS * n]
     if idle:
         print(f"too few answers, so that hardly anything was ready: {', '.join(idle)}")
     return int(bool(idle))

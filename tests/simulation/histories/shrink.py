@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator
 
 from tests.simulation.histories.choices import Draws, Tape
-from tests.simulation.histories.play import Told
+from tests.simulation.histories.play import History
 
-Replay = Callable[[Tape], Told]
+Replay = Callable[[Tape], History]
 MOST = 1_500
 """Histories that are played for it."""
 
@@ -22,17 +22,17 @@ def way(wrong: str | None) -> str | None:
     return re.sub(r"\d+", "#", text)
 
 
-def shrunk(told: Told, replay: Replay, most: int = MOST) -> Told:
+def shrunk(history: History, replay: Replay, most: int = MOST) -> History:
     """The shortest history found that goes wrong in the same way, by playing at most so many."""
-    return _Shrinking(told, replay, most).run()
+    return _Shrinking(history, replay, most).run()
 
 
 class _Shrinking:
-    def __init__(self, told: Told, replay: Replay, most: int) -> None:
-        self.best, self.replay, self.left = told, replay, most
-        self.wanted = way(told.wrong)
+    def __init__(self, history: History, replay: Replay, most: int) -> None:
+        self.best, self.replay, self.left = history, replay, most
+        self.wanted = way(history.wrong)
 
-    def run(self) -> Told:
+    def run(self) -> History:
         size = -1
         while self.left > 0 and size != _size(self.best.tape):
             size = _size(self.best.tape)
@@ -44,12 +44,12 @@ class _Shrinking:
         if self.left <= 0 or _size(tape) >= _size(self.best.tape):
             return False
         self.left -= 1
-        told = self.replay(tape)
-        if way(told.wrong) != self.wanted:
+        history = self.replay(tape)
+        if way(history.wrong) != self.wanted:
             return False
         # what was drawn in place of what is missing is not kept: it would be drawn again
-        kept = Tape(tape.before, tape.moves[: len(told.tape.moves)], told.tape.after and tape.after)
-        self.best = Told(told.seed, told.wrong, told.answers, told.story, kept)
+        kept = Tape(tape.before, tape.moves[: len(history.tape.moves)], history.tape.after and tape.after)
+        self.best = History(history.seed, history.wrong, history.answers, history.story, kept)
         return True
 
     def _without_moves(self) -> None:

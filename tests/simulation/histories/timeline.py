@@ -54,11 +54,11 @@ def command_text(command: Any) -> str:
         )
     if isinstance(command, PendingChange):
         offsets = [offset for offset, *_ in command.events]
-        return key_text(command.key) + _fields("tail", [b"%s:%d" % (command.place, offset) for offset in offsets])
+        return key_text(command.key) + _fields("tail", [b"%s:%d" % (command.topic_partition, offset) for offset in offsets])
     if isinstance(command, ListChange):
         return key_text(command.key) + f" add {len(command.adds)}" + _fields("set", [name for name, _ in command.sets])
     if isinstance(command, PendingListChange):
-        return key_text(command.key) + f" tail {[offset for offset, _, _ in command.events]}"
+        return key_text(command.key) + f" real-time lane {[offset for offset, _, _ in command.events]}"
     return key_text(command.key) + " put" if isinstance(command, PutText) else type(command).__name__
 
 
@@ -67,7 +67,7 @@ def reply_text(reply: Any) -> str:
 
 
 def key_text(key: bytes) -> str:
-    """A key without generation and column types: `42 00a0 hot`, `covers plays`, `marks`."""
+    """A key without store id and column types: `42 00a0 hot`, `covers plays`, `marks`."""
     before, _, rest = key.decode().partition("{")
     kind = [part for part in before.split(":")[1:] if part and not part.isdigit()]
     if kind:

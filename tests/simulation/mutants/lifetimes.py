@@ -22,26 +22,26 @@ from tests.simulation.worlds.lifetime import LifetimeWorld
 decision, check_lifetime, next_move = decisions.lifetime_decision, decisions.check_lifetime, moves.next_move
 
 
-def ahead(seq: int, cover: OffsetVector, start: OffsetVector, ledger: OffsetVector) -> None:  # noqa: ARG001
-    check_lifetime(seq, cover, start, cover)
+def ahead(archive_version: int, offset_vector: OffsetVector, start: OffsetVector, committed: OffsetVector) -> None:  # noqa: ARG001
+    check_lifetime(archive_version, offset_vector, start, offset_vector)
 
 
 def lenient(*left_out: str) -> Callable[..., Any]:
     """A decision that does not look at some of what it is told."""
 
     def decide(
-        horizon: int, seq: int, cover: OffsetVector, since: int | None, stands: Any, compacted: Any, running: Any
+        total_until: int, archive_version: int, offset_vector: OffsetVector, since: int | None, current: Any, compacted: Any, running: Any
     ) -> tuple[PublishDecision, tuple[bytes, ...]]:
         if "straddle" in left_out:
-            action, deletes = decision(horizon, seq, cover, since, stands, compacted, ())
-            below = [part.field for part in running if part.last < cover.get(part.place)]
-            return action, tuple(below) if action is PublishDecision.SWAP else deletes
+            action, deletes = decision(total_until, archive_version, offset_vector, since, current, compacted, ())
+            below = [part.field for part in running if part.last < offset_vector.get(part.topic_partition)]
+            return action, tuple(below) if action is PublishDecision.PUBLISH else deletes
         return decision(
-            horizon,
-            seq,
-            cover,
-            None if "since" in left_out and stands is not None and stands[0] < horizon else since,
-            None if "label" in left_out else stands,
+            total_until,
+            archive_version,
+            offset_vector,
+            None if "since" in left_out and current is not None and current[0] < total_until else since,
+            None if "label" in left_out else current,
             () if "compacted" in left_out else compacted,
             running,
         )
@@ -50,12 +50,12 @@ def lenient(*left_out: str) -> Callable[..., Any]:
 
 
 def added_to_anything(
-    horizon: int, seq: int, cover: OffsetVector, since: int | None, stands: Any, compacted: Any, running: Any
+    total_until: int, archive_version: int, offset_vector: OffsetVector, since: int | None, current: Any, compacted: Any, running: Any
 ) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Adds hours from `since` on to a total that may hold some of them."""
-    if since is not None and stands is not None and since < stands[0] and stands != (horizon, seq):
-        return decision(horizon, seq, cover, None, None, compacted, running)
-    return decision(horizon, seq, cover, since, stands, compacted, running)
+    if since is not None and current is not None and since < current[0] and current != (total_until, archive_version):
+        return decision(total_until, archive_version, offset_vector, None, None, compacted, running)
+    return decision(total_until, archive_version, offset_vector, since, current, compacted, running)
 
 
 def never_in_totals(self: PublishHour, at: NodeContext) -> Any:  # noqa: ARG001
@@ -67,28 +67,28 @@ def none_late(hours: UnitHours, reached: Reached) -> list[int]:  # noqa: ARG001
     return []
 
 
-def dirty_too(hours: UnitHours, reached: Reached | None, target: int, seq: int) -> Move | None:
+def dirty_too(hours: UnitHours, reached: Reached | None, target: int, archive_version: int) -> Move | None:
     """Moves what is compacted, whatever was archived since."""
     clean = UnitHours({h: s for h, s in hours.newest.items() if h in hours.compacted}, hours.compacted, {})
     newest = {h: min(s, hours.compacted[h].holds) for h, s in clean.newest.items()}
-    return next_move(UnitHours(newest, hours.compacted, {}), reached, target, seq)
+    return next_move(UnitHours(newest, hours.compacted, {}), reached, target, archive_version)
 
 
 def named_without_totals() -> Patches:
     honest = UnitHours.named
-    return ((UnitHours, "named", lambda self: [each for each in honest(self) if each[0] not in self.totals]),)
+    return ((UnitHours, "named", lambda self: [entry for entry in honest(self) if entry[0] not in self.totals]),)
 
 
-def guards_in_a_bring(change: Change, field: bytes) -> bool:
+def applied_offsets_in_a_bring(change: Change, field: bytes) -> bool:
     return field.startswith(b"l:") and keys.LIFETIME in [name for name, _, _ in change.keys[0].sets]
 
 
-def announced_in_a_mark(change: Change, field: bytes) -> bool:
+def announced_in_the_metadata(change: Change, field: bytes) -> bool:
     return field == decisions.ANNOUNCED and any(name.startswith(b"h:") for name, _, _ in change.keys[0].sets)
 
 
 def expiring(world: LifetimeWorld) -> None:
-    world.server.guards_expire = True
+    world.server.applied_offsets_expire = True
 
 
 def emptied_without_delete(day: bytes, raw: bytes) -> KeyChange:
@@ -96,12 +96,12 @@ def emptied_without_delete(day: bytes, raw: bytes) -> KeyChange:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "total-ledger": Mutant(
-        "lifetime", "a total never runs ahead of the ledger", patched(decisions, "check_lifetime", ahead)
+    "total-committed": Mutant(
+        "lifetime", "a total never runs ahead of the committed offsets", patched(decisions, "check_lifetime", ahead)
     ),
     "total-straddle": Mutant(
         "lifetime",
-        "an entity is left over whose partial straddles the cover",
+        "an entity is left over whose partial straddles the offset vector",
         patched(decisions, "lifetime_decision", lenient("straddle")),
     ),
     "total-monotone": Mutant(
@@ -111,7 +111,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "total-compacted": Mutant(
         "lifetime",
-        "an hour that was swapped from a newer archive does not leave its day",
+        "an hour that was published from a newer archive does not leave its day",
         patched(decisions, "lifetime_decision", lenient("compacted")),
         met=False,
     ),
@@ -125,23 +125,23 @@ MUTANTS: dict[str, Mutant] = {
         "hours leave their day when the total takes them",
         patched(stored, "_emptied", emptied_without_delete),
     ),
-    "total-guards": Mutant(
-        "lifetime", "no guard moved since the partials were read", world=unchecked(guards_in_a_bring)
+    "total-applied": Mutant(
+        "lifetime", "no applied offset moved since the partials were read", world=unchecked(applied_offsets_in_a_bring)
     ),
-    "total-named": Mutant("covers", "the seqs that totals name are not trimmed", named_without_totals),
-    "swap-below": Mutant(
+    "total-named": Mutant("offset vectors", "the archive versions that totals name are not trimmed", named_without_totals),
+    "publish-below": Mutant(
         "lifetime",
-        "no hour below the horizon is swapped",
+        "no hour below the total-until hour is published",
         patched(PublishHour, "_is_in_totals", never_in_totals),
         met=False,
     ),
-    "late": Mutant("lifetime", "late events below the horizon are brought", patched(moves, "late_hours", none_late)),
-    "dirty": Mutant("lifetime", "a horizon moves only over clean hours", patched(moves, "next_move", dirty_too)),
-    "horizon-count": Mutant(
+    "late": Mutant("lifetime", "late events below the total-until hour are brought", patched(moves, "late_hours", none_late)),
+    "dirty": Mutant("lifetime", "a total-until hour moves only over clean hours", patched(moves, "next_move", dirty_too)),
+    "total-until-count": Mutant(
         "lifetime",
-        "a horizon is marked while nothing else was announced",
-        world=unchecked(announced_in_a_mark),
+        "a total-until hour is marked while nothing else was announced",
+        world=unchecked(announced_in_the_metadata),
         met=False,
     ),
-    "guards-expire": Mutant("lifetime", "guards of a unit with a lifetime do not expire", world=expiring),
+    "applied-expire": Mutant("lifetime", "applied offsets of a unit with a lifetime do not expire", world=expiring),
 }

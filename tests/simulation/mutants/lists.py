@@ -1,4 +1,4 @@
-"""Mutants without a rule of event lists, with and without a tail."""
+"""Mutants without a rule of event lists, with and without the real-time lane."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def without_room(keeps: EventList, total: int, older: int, before: int) -> tuple
     return drop - cut, 0
 
 
-def without_generation() -> Patches:
+def without_store_id() -> Patches:
     one, other = keys.list_key, keys.members_key
     return (
-        (keys, "list_key", lambda generation, tag, unit: one(0, tag, unit)),  # noqa: ARG005
-        (keys, "members_key", lambda generation, tag, unit: other(0, tag, unit)),  # noqa: ARG005
+        (keys, "list_key", lambda store_id, tag, unit: one(0, tag, unit)),  # noqa: ARG005
+        (keys, "members_key", lambda store_id, tag, unit: other(0, tag, unit)),  # noqa: ARG005
     )
 
 
@@ -37,8 +37,8 @@ def lax(world: Any) -> None:
     world.server.lax_lists = True
 
 
-def without_guard(world: Any) -> None:
-    world.server.guards = False
+def without_applied_offset(world: Any) -> None:
+    world.server.applied_offsets = False
 
 
 LOW_WATER = Mutant(
@@ -54,23 +54,23 @@ MUTANTS: dict[str, Mutant] = {
         "event lists", "a list holds no more than it has room for", patched(decisions, "surplus", without_room)
     ),
     "rebuild": Mutant(
-        "terms",
+        "builds",
         "a list that is to keep more is built again",
-        patched(decisions, "lists_to_rebuild", lambda units, marks: set()),  # noqa: ARG005
+        patched(decisions, "lists_to_rebuild", lambda units, metadata: set()),  # noqa: ARG005
     ),
-    "list-generation": Mutant("marks", "every key names the generation of the store", without_generation),
-    "list-compare": Mutant("event lists", "guard and mark stand as they were read", world=lax),
+    "list-store-id": Mutant("metadata", "every key names the store id", without_store_id),
+    "list-compare": Mutant("event lists", "applied offset and mark stand as they were read", world=lax),
 }
-# That a tail leaves out what is below the start cover has none here: a list holds an event once, whoever adds it, and
+# That the real-time lane leaves out what is below the start offsets has none here: a list holds an event once, whoever adds it, and
 # what makes it too old is newer events of the entity, which are there in the end either way.
-TAIL_MUTANTS: dict[str, Mutant] = {
+REALTIME_MUTANTS: dict[str, Mutant] = {
     "low-water": LOW_WATER,
-    "guard": Mutant("event lists", "a tail adds only beyond the list's guard", world=without_guard),
-    "start": Mutant("tail write", "a tail begins at or before the fold's ledger", world=flag("late_start")),
-    "order": Mutant("tail write", "an entity's events are written in offset order", world=flag("backwards")),
+    "applied-offset": Mutant("event lists", "the real-time lane adds only beyond the list's applied offset", world=without_applied_offset),
+    "start": Mutant("real-time write", "the real-time lane begins at or before the micro-batch lane's committed offsets", world=flag("late_start")),
+    "order": Mutant("real-time write", "an entity's events are written in offset order", world=flag("backwards")),
     "resend": Mutant(
         "a store that forgets",
-        "after a break a tail goes on from the first that was not acknowledged",
+        "after a break the real-time lane goes on from the first that was not acknowledged",
         world=flag("forgets"),
     ),
 }

@@ -20,7 +20,7 @@ from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.publish_hour import MarkHour
 from slicewise.stores.online.operations.reading import ReadReply
 from slicewise.stores.online.routing import ShardedSteps, on_node
-from slicewise.stores.online.sharded import metadata as joint_marks
+from slicewise.stores.online.sharded import metadata as sharded_metadata
 from slicewise.stores.online.stored_unit import StoredUnit
 from tests.simulation.mutants.rules import Mutant, flag, patched
 
@@ -28,23 +28,23 @@ honest_joined = reading.joined
 
 
 def under_the_first(
-    replies: Mapping[int, ReadReply], places: Mapping[int, Sequence[int]], n: int, count: int
+    replies: Mapping[int, ReadReply], topic_partitions: Mapping[int, Sequence[int]], n: int, count: int
 ) -> ReadReply:
     """All that was read, as of the first node that was asked."""
-    reply = honest_joined(replies, places, n, count)
-    return ReadReply(reply.said, reply.entities, [min(reply.said)] * n)
+    reply = honest_joined(replies, topic_partitions, n, count)
+    return ReadReply(reply.node_replies, reply.entities, [min(reply.node_replies)] * n)
 
 
-def largest(covers: Sequence[OffsetVector], places: frozenset[TopicPartition]) -> OffsetVector:  # noqa: ARG001
-    return joint_marks.joined(covers)
+def largest(offset_vectors: Sequence[OffsetVector], topic_partitions: frozenset[TopicPartition]) -> OffsetVector:  # noqa: ARG001
+    return sharded_metadata.joined(offset_vectors)
 
 
-def ledgers_without_gaps(self: AdvanceCommitted, nodes: NodesContext) -> ShardedSteps[OffsetVector]:
-    """A batch moves the ledger of a node wherever that stands."""
+def committed_without_gaps(self: AdvanceCommitted, nodes: NodesContext) -> ShardedSteps[OffsetVector]:
+    """A batch moves the committed offsets of a node wherever that stands."""
     reached = OffsetVector()
     for number, node in enumerate(nodes.contexts):
         record: StoreMetadata = yield from on_node(number, node.metadata())
-        moved = replace(self, start=least([record.ledger, self.start], frozenset(self.start)))
+        moved = replace(self, start=least([record.committed, self.start], frozenset(self.start)))
         reached = yield from on_node(number, moved.steps(node))
     return reached
 
@@ -54,9 +54,9 @@ def begun_on_the_first(self: BeginBatch, nodes: NodesContext) -> ShardedSteps[St
 
 
 def ready_anywhere(claimed: Sequence[StoreMetadata]) -> StoreMetadata:
-    found = merged(claimed)
-    ready = frozenset.union(*(each.ready for each in claimed))
-    return StoreMetadata(**{**found.__dict__, "ready": ready})
+    result = merged(claimed)
+    ready = frozenset.union(*(node.ready for node in claimed))
+    return StoreMetadata(**{**result.__dict__, "ready": ready})
 
 
 def built_for_all(
@@ -68,34 +68,34 @@ def built_for_all(
     return list(range(self.count))
 
 
-def held_by_the_least(marks: StoreMetadata, unit: str, contained: Any) -> Any:
-    """Tells what is held by the start cover of all nodes together."""
-    found = marks.horizons.get(unit)
-    return None if found is None else Reached(found.hour, found.seq or contained(marks.starts[unit]))
+def archived_by_the_least(metadata: StoreMetadata, unit: str, contained: Any) -> Any:
+    """Tells what is held by the start offsets of all nodes together."""
+    result = metadata.totals_until.get(unit)
+    return None if result is None else Reached(result.hour, result.archive_version or contained(metadata.starts[unit]))
 
 
-def kept_by_all(marks: StoreMetadata, unit: str, due: int) -> int:
-    found = marks.horizons.get(unit)
-    return due if found is None else found.hour
+def kept_by_all(metadata: StoreMetadata, unit: str, due: int) -> int:
+    result = metadata.totals_until.get(unit)
+    return due if result is None else result.hour
 
 
-def swapped_everywhere(self: MarkHour, nodes: NodesContext) -> ShardedSteps[bool]:
-    """Tells whether it was swapped, wherever it was."""
+def published_everywhere(self: MarkHour, nodes: NodesContext) -> ShardedSteps[bool]:
+    """Tells whether it was published, wherever it was."""
     anywhere = replace(self, start=None)
     return all((yield from nodes.everywhere(anywhere)).values())
 
 
 def filled_everywhere(self: AddToList, nodes: NodesContext) -> ShardedSteps[MicroBatchOutcome]:
-    """Fills every node, whatever start cover it was made for."""
+    """Fills every node, whatever start offsets it was made for."""
     for number, part in self.split(nodes.count).parts.items():
         assert isinstance(part, AddToList)
         node = nodes.contexts[number]
         build = yield from on_node(number, node.build_of(self.batch.unit))
-        yield from on_node(number, part.bring_in(node, build))
+        yield from on_node(number, part.apply(node, build))
     return MicroBatchOutcome()
 
 
-def keeps_the_generation(self: Initialise, at: NodeContext) -> Any:
+def keeps_the_store_id(self: Initialise, at: NodeContext) -> Any:
     same = self.same or self.later_than
     return (yield from initialise(Initialise(self.set_id, 0, same), at))
 
@@ -108,40 +108,40 @@ def never_finished(self: Deploy, nodes: NodesContext) -> ShardedSteps[StoreMetad
     return (yield from deploy(self, nodes))
 
 
-merged, least = joint_marks.merged, joint_marks.least
+merged, least = sharded_metadata.merged, sharded_metadata.least
 initialise, deploy = Initialise.steps, Deploy.over
-_READ, _MARKS, _LEDGER = "read", "marks", "ledger"
+_READ, _METADATA, _COMMITTED = "read", "metadata", "committed offsets"
 START = Mutant(
     "nodes",
     "a backfill is for the nodes that begin where it ends",
     patched(NodesContext, "built_for", built_for_all),
 )
 MUTANTS: dict[str, Mutant] = {
-    "node-base": Mutant(_READ, "an answer has the ledger of its own node", patched(reading, "joined", under_the_first)),
+    "node-base": Mutant(_READ, "an answer has the committed offsets of its own node", patched(reading, "joined", under_the_first)),
     "node-least": Mutant(
-        _LEDGER, "a stream begins at the smallest ledger of all nodes", patched(joint_marks, "least", largest)
+        _COMMITTED, "a stream begins at the smallest committed offsets of all nodes", patched(sharded_metadata, "least", largest)
     ),
     "node-gap": Mutant(
-        _LEDGER,
+        _COMMITTED,
         "a batch leaves no gap on any node",
         lambda: [
-            (AdvanceCommitted, "over", ledgers_without_gaps),
+            (AdvanceCommitted, "over", committed_without_gaps),
             (BeginBatch, "over", begun_on_the_first),
-            (joint_marks, "least", largest),
+            (sharded_metadata, "least", largest),
         ],
     ),
-    "node-marks": Mutant(_MARKS, "a node's ledger moves after that node's writes", world=flag("marks_first")),
+    "node-metadata": Mutant(_METADATA, "a node's committed offsets move after that node's writes", world=flag("metadata_first")),
     "node-ready": Mutant(
-        _MARKS, "a unit is ready where every node has built it", patched(joint_marks, "merged", ready_anywhere)
+        _METADATA, "a unit is ready where every node has built it", patched(sharded_metadata, "merged", ready_anywhere)
     ),
     "node-start": START,
-    "node-swapped": Mutant(
+    "node-published": Mutant(
         "nodes",
         "an hour is marked on the nodes that the backfill was made for",
-        patched(MarkHour, "over", swapped_everywhere),
+        patched(MarkHour, "over", published_everywhere),
     ),
-    "node-generation": Mutant(
-        _MARKS, "an emptied node gets another generation", patched(Initialise, "steps", keeps_the_generation)
+    "node-store-id": Mutant(
+        _METADATA, "an emptied node gets another store id", patched(Initialise, "steps", keeps_the_store_id)
     ),
     "node-finish": Mutant(
         "nodes",
@@ -153,13 +153,13 @@ OF_LIFETIMES: dict[str, Mutant] = {
     "node-start": START,
     "node-held": Mutant(
         "lifetime",
-        "totals of a backfill hold what lies below their own node's start cover",
-        patched(moves, "reached", held_by_the_least),
+        "totals of a backfill hold what lies below their own node's start offsets",
+        patched(moves, "reached", archived_by_the_least),
         met=False,
     ),
     "node-kept": Mutant(
         "lifetime",
-        "hours are kept from the smallest horizon of any node",
+        "hours are kept from the smallest total-until hour of any node",
         patched(moves, "kept_from", kept_by_all),
         met=False,
     ),

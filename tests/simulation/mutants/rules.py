@@ -11,7 +11,7 @@ from unittest.mock import patch
 from slicewise.stores.online.steps import Change
 
 Patches = Sequence[tuple[Any, str, Any]]
-"""(where, name, what stands there without the rule)"""
+"""Replacements: (where, name, what stands there without the rule)."""
 
 
 @dataclass(frozen=True)

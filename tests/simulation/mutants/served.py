@@ -12,11 +12,11 @@ from slicewise.stores.online.rules.decisions import still_lost
 from tests.simulation.mutants.rules import Mutant, patched
 
 
-def of_this_life(reached: Any) -> None:
+def of_this_server_run(reached: Any) -> None:
     reached._before, reached._top = reached._top, OffsetVector()
 
 
-def pending_of_this_life(pending: Any) -> None:
+def pending_of_this_server_run(pending: Any) -> None:
     pending._before, pending._now = pending._now, {}
 
 
@@ -26,31 +26,31 @@ def forgotten(pending: Any, *_: Any) -> None:
 
 def of_anybody(pending: Any, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:  # noqa: ARG001
     wanted = OffsetVector()
-    for (of, _), each in pending._before.items():
-        wanted = wanted.join(each) if of == unit else wanted
+    for (of, _), key in pending._before.items():
+        wanted = wanted.join(key) if of == unit else wanted
     return still_lost(base, wanted, topics)
 
 
 SECTION = "a store that forgets"
 MUTANTS = {
-    "seen-lives": Mutant(
+    "seen-runs": Mutant(
         SECTION,
-        "a ledger that was seen is missed in all later lives",
-        patched(HighWater, "_restarted", of_this_life),
+        "committed offsets that were seen are missed in all later server runs",
+        patched(HighWater, "_restarted", of_this_server_run),
     ),
     "pending": Mutant(
         SECTION,
-        "what answers held beyond the ledger is missed after a loss",
+        "what answers held beyond the committed offsets is missed after a loss",
         patched(Pending, "saw", lambda *_: None),
     ),
-    "pending-lives": Mutant(
+    "pending-runs": Mutant(
         SECTION,
-        "what answers held beyond the ledger is missed in all later lives",
-        patched(Pending, "restarted", pending_of_this_life),
+        "what answers held beyond the committed offsets is missed in all later server runs",
+        patched(Pending, "restarted", pending_of_this_server_run),
     ),
     "pending-until": Mutant(
         SECTION,
-        "it is missed until the ledger is there",
+        "it is missed until the committed offsets are there",
         patched(Pending, "reached", forgotten),
     ),
     "pending-others": Mutant(
@@ -59,5 +59,5 @@ MUTANTS = {
         patched(Pending, "lacking", of_anybody),
     ),
 }
-OF_SLICES = {name: MUTANTS[name] for name in ("seen-lives", "pending", "pending-lives")}
-"""Those that a batch that has not ended shows too, and a ledger alone."""
+OF_SLICES = {name: MUTANTS[name] for name in ("seen-runs", "pending", "pending-runs")}
+"""Mutants that a batch that has not ended shows too, and committed offsets alone."""

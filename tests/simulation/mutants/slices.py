@@ -1,4 +1,4 @@
-"""Mutants without a rule of slices, marks, terms, covers or the sweep."""
+"""Mutants without a rule of slices, metadata, builds, offset vectors or the sweep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slicewise import codec
-from slicewise.errors import EpochSuperseded, GapRefused
+from slicewise.errors import DeploymentSuperseded, GapRefused
 from slicewise.lifecycle import sweep
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.sweep import Finding, SweepRules, Verdict
@@ -17,7 +17,7 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import plan as reading_plan
 from slicewise.stores.online import control_record, keys
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.model import metadata as marks
+from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import NodeContext
 from slicewise.stores.online.operations.archive_versions import (
     CountArchiveVersions,
@@ -35,9 +35,9 @@ from tests.simulation.actors import slices as actors
 from tests.simulation.mutants.rules import Mutant, Patches, flag, patched, unchecked
 from tests.simulation.worlds.world import FIRST_HOUR, HOURS, World
 
-check_batch, swap_decision = decisions.check_batch, decisions.swap_decision
+check_batch, publish_decision = decisions.check_batch, decisions.publish_decision
 trim = TrimArchiveVersions.steps
-hour_floor, check_standing = decisions.hour_floor, decisions.check_standing
+hour_floor, check_unchanged = decisions.hour_floor, decisions.check_unchanged
 
 
 def without(error: type[Exception]) -> Callable[..., None]:
@@ -53,70 +53,70 @@ def without(error: type[Exception]) -> Callable[..., None]:
 
 
 def never(action: PublishDecision) -> Callable[..., tuple[PublishDecision, tuple[bytes, ...]]]:
-    """A swap that goes on where the rule would stop it."""
+    """A publish that goes on where the rule would stop it."""
 
     def lenient(
-        seq: int, cover: OffsetVector, current: int | None, running: Sequence[Running]
+        archive_version: int, offset_vector: OffsetVector, current: int | None, running: Sequence[Running]
     ) -> tuple[PublishDecision, tuple[bytes, ...]]:
-        decided, deletes = swap_decision(seq, cover, current, running)
+        decided, deletes = publish_decision(archive_version, offset_vector, current, running)
         if decided is action:
-            return PublishDecision.SWAP, tuple(p.field for p in running if p.last < cover.get(p.place))
+            return PublishDecision.PUBLISH, tuple(p.field for p in running if p.last < offset_vector.get(p.topic_partition))
         return decided, deletes
 
     return lenient
 
 
-def floor_without_cover(place: TopicPartition, start: OffsetVector, *_: Any) -> int:
-    return start.get(place)
+def floor_without_version(topic_partition: TopicPartition, start: OffsetVector, *_: Any) -> int:
+    return start.get(topic_partition)
 
 
 def floor_without_start(
-    place: TopicPartition, start: OffsetVector, hours: Mapping[int, int], covers: Mapping[int, OffsetVector], hour: int
+    topic_partition: TopicPartition, start: OffsetVector, hours: Mapping[int, int], offset_vectors: Mapping[int, OffsetVector], hour: int
 ) -> int:
-    if hours.get(hour) == decisions.START_SEQ:
-        return start.get(place)  # swapped: that it is compacted is another rule
-    return hour_floor(place, OffsetVector(), hours, covers, hour)
+    if hours.get(hour) == decisions.START_VERSION:
+        return start.get(topic_partition)  # published: that it is compacted is another rule
+    return hour_floor(topic_partition, OffsetVector(), hours, offset_vectors, hour)
 
 
 def keep_beyond_floor(offsets: Any, last: Any, floors: Any) -> Any:  # noqa: ARG001
     return np.asarray(offsets >= floors)
 
 
-def read_with_a_kept_ledger() -> Any:
-    """A reader that keeps the ledger of an earlier life."""
+def read_with_kept_offsets() -> Any:
+    """A reader that keeps the committed offsets of an earlier server run."""
     honest = Read.reply
     newest: list[StoreMetadata] = []
 
     def read_reply(self: Read, at: NodeContext, replies: Any) -> ReadReply:
         reply = honest(self, at, replies)
-        said = reply.only
-        if newest and newest[0].generation == said.marks.generation:
+        only = reply.only
+        if newest and newest[0].store_id == only.metadata.store_id:
             kept = newest[0]
-            if kept.ledger.dominates(said.marks.ledger):
-                mixed = StoreMetadata(**{**said.marks.__dict__, "ledger": kept.ledger})
-                return ReadReply({0: said._replace(marks=mixed)}, reply.entities)
-        newest[:] = [said.marks]
+            if kept.committed.dominates(only.metadata.committed):
+                mixed = StoreMetadata(**{**only.metadata.__dict__, "committed": kept.committed})
+                return ReadReply({0: only._replace(metadata=mixed)}, reply.entities)
+        newest[:] = [only.metadata]
         return reply
 
     return read_reply
 
 
 def claims_kept_elsewhere(world: World, store: Any, unit: Any) -> Generator[None, None, set[int]]:  # noqa: ARG001
-    """The hours that are swapped, as a file beside the store would say it."""
+    """The hours that are published, as a file beside the store would say it."""
     yield
     name = unit.storage_fingerprint
     return {h for h in range(FIRST_HOUR, FIRST_HOUR + HOURS) if (name, h) in world.ready_elsewhere}
 
 
-def in_a_swap(change: Change, field: bytes) -> bool:
+def in_a_publish(change: Change, field: bytes) -> bool:
     return change.keys[0].key.rpartition(b":day:")[1] != b"" and field.startswith(b"l:")
 
 
-def in_a_fold(change: Change, field: bytes) -> bool:
+def in_a_batch(change: Change, field: bytes) -> bool:
     return change.keys[0].key.endswith(b":hot") and field[:2] in (b"l:", b"r:")
 
 
-def hours_in_a_fold(change: Change, field: bytes) -> bool:
+def hours_in_a_batch(change: Change, field: bytes) -> bool:
     return change.keys[0].key.endswith(b":hot") and field == keys.HOURS
 
 
@@ -124,17 +124,17 @@ def hours_in_a_total(change: Change, field: bytes) -> bool:
     return field == keys.HOURS and [name for name, _, _ in change.keys[0].sets] == [keys.TOTAL]
 
 
-def names_without_term() -> Patches:
-    return ((control_record, "unit_name", lambda fingerprint, term: fingerprint),)  # noqa: ARG005
+def names_without_build() -> Patches:
+    return ((control_record, "unit_name", lambda fingerprint, build: fingerprint),)  # noqa: ARG005
 
 
-def nothing_held(self: HoldBuilds, at: NodeContext) -> Any:  # noqa: ARG001
-    """Holds nothing: each operation is of the term that stands when it begins."""
+def no_builds(self: HoldBuilds, at: NodeContext) -> Any:  # noqa: ARG001
+    """Holds nothing: each operation is of the build that stands when it begins."""
     yield from ()
     return ({},)
 
 
-def held_for_ever() -> Any:
+def builds_kept_forever() -> Any:
     """Keeps what a connection learned first of a unit."""
     honest = HoldBuilds.steps
 
@@ -145,15 +145,15 @@ def held_for_ever() -> Any:
     return hold
 
 
-def claims_without_term() -> Patches:
+def claims_without_build() -> Patches:
     return (
-        (marks, "_term", lambda unit, term: []),  # noqa: ARG005
-        (marks, "_check_term", lambda marks, unit, term: None),  # noqa: ARG005
+        (metadata, "_build", lambda unit, build: []),  # noqa: ARG005
+        (metadata, "_check_build", lambda metadata, unit, build: None),  # noqa: ARG005
     )
 
 
-def standing_without_epoch(found: Sequence[bytes | None], generation: int, epoch: int) -> None:
-    check_standing([found[0], b"%d" % epoch], generation, epoch)
+def standing_without_deployment_version(actual: Sequence[bytes | None], store_id: int, deployment_version: int) -> None:
+    check_unchanged([actual[0], b"%d" % deployment_version], store_id, deployment_version)
 
 
 def over_because_unknown(self: SweepRules, name: str) -> bool:
@@ -169,20 +169,20 @@ def announced_once() -> Any:
     """A run that leaves out what is known already."""
     honest = PutArchiveVersion.steps
 
-    def put_cover(self: PutArchiveVersion, at: NodeContext) -> Any:
+    def put_version(self: PutArchiveVersion, at: NodeContext) -> Any:
         known = yield from ReadArchiveVersions(self.source).steps(at)
         if self.version not in known:
             yield from honest(self, at)
 
-    return put_cover
+    return put_version
 
 
 def named_by_rows_alone(self: UnitHours) -> list[tuple[int, int]]:
-    return [(each.seq, each.seq) for each in self.compacted.values()]
+    return [(row.archive_version, row.archive_version) for row in self.compacted.values()]
 
 
-def older_because_other(generation: int, rules: SweepRules) -> Verdict:  # noqa: ARG001
-    return Verdict(Finding.OLD_GENERATION)
+def older_because_other(store_id: int, rules: SweepRules) -> Verdict:  # noqa: ARG001
+    return Verdict(Finding.OLD_STORE_ID)
 
 
 def by_hours(start_us: int, end_us: int, slice_us: int) -> Segments:
@@ -190,122 +190,122 @@ def by_hours(start_us: int, end_us: int, slice_us: int) -> Segments:
     return segments(start_us, end_us, slice_us, slice_us)
 
 
-def keyed_without_generation() -> Patches:
+def keyed_without_store_id() -> Patches:
     hot, day = keys.hot_key, keys.day_key
     return (
-        (keys, "hot_key", lambda generation, tag, unit: hot(0, tag, unit)),  # noqa: ARG005
-        (keys, "day_key", lambda generation, tag, unit, d: day(0, tag, unit, d)),  # noqa: ARG005
+        (keys, "hot_key", lambda store_id, tag, unit: hot(0, tag, unit)),  # noqa: ARG005
+        (keys, "day_key", lambda store_id, tag, unit, d: day(0, tag, unit, d)),  # noqa: ARG005
     )
 
 
-def _ledger(change: Change) -> bool:
+def _committed(change: Change) -> bool:
     return bool(change.keys[0].sets) and change.keys[0].sets[0][0].startswith(b"g:")
 
 
 MUTANTS: dict[str, Mutant] = {
     "gap": Mutant(
-        "ledger", "a batch begins at or before the ledger", patched(decisions, "check_batch", without(GapRefused))
+        "committed offsets", "a batch begins at or before the committed offsets", patched(decisions, "check_batch", without(GapRefused))
     ),
-    "epoch": Mutant(
-        "ledger",
-        "a batch is of the newest epoch and its units",
-        patched(decisions, "check_batch", without(EpochSuperseded)),
-        unchecked(lambda change, field: field in (b"epoch", b"units") and _ledger(change)),
+    "deployment-version": Mutant(
+        "committed offsets",
+        "a batch is of the newest deployment version and its units",
+        patched(decisions, "check_batch", without(DeploymentSuperseded)),
+        unchecked(lambda change, field: field in (b"epoch", b"units") and _committed(change)),
     ),
-    "incarnation": Mutant("a store that forgets", "a batch is bound to one incarnation", world=flag("reconnects")),
+    "server-run": Mutant("a store that forgets", "a batch is bound to one server run", world=flag("reconnects")),
     "cached": Mutant(
         "read",
-        "the ledger comes with the data, of their incarnation",
-        lambda: ((Read, "reply", read_with_a_kept_ledger()),),
+        "the committed offsets come with the data, of their server run",
+        lambda: ((Read, "reply", read_with_kept_offsets()),),
     ),
-    "generation": Mutant("marks", "every key names the generation of the store", keyed_without_generation),
+    "store-id": Mutant("metadata", "every key names the store id", keyed_without_store_id),
     "standing": Mutant(
         "read",
-        "a read ends in the epoch in which it began",
-        patched(decisions, "check_standing", standing_without_epoch),
+        "a read ends in the deployment version in which it began",
+        patched(decisions, "check_unchanged", standing_without_deployment_version),
     ),
-    "cover": Mutant(
-        "fold",
-        "a fold leaves out what its hour has compacted",
-        patched(decisions, "hour_floor", floor_without_cover),
+    "offset-vector": Mutant(
+        "micro-batch",
+        "a micro-batch leaves out what its hour has compacted",
+        patched(decisions, "hour_floor", floor_without_version),
     ),
     "last": Mutant(
-        "fold",
-        "a fold leaves out what the entity's guard has passed",
+        "micro-batch",
+        "a micro-batch leaves out what the entity's applied offset has passed",
         patched(decisions, "rows_to_keep", keep_beyond_floor),
     ),
-    "compare": Mutant("fold", "guards and partials stand as they were read", world=unchecked(in_a_fold)),
-    "compared-hours": Mutant("fold", "the hours of the day stand as they were read", world=unchecked(hours_in_a_fold)),
+    "compare": Mutant("micro-batch", "applied offsets and partials stand as they were read", world=unchecked(in_a_batch)),
+    "compared-hours": Mutant("micro-batch", "the hours of the day stand as they were read", world=unchecked(hours_in_a_batch)),
     "straddle": Mutant(
-        "swap",
-        "an entity is left over whose partial straddles the cover",
-        patched(decisions, "swap_decision", never(PublishDecision.LEAVE_OVER)),
+        "publish",
+        "an entity is left over whose partial straddles the offset vector",
+        patched(decisions, "publish_decision", never(PublishDecision.LEAVE_OVER)),
     ),
     "monotone": Mutant(
-        "swap", "an older seq never replaces a newer", patched(decisions, "swap_decision", never(PublishDecision.STALE))
+        "publish", "an older archive version never replaces a newer", patched(decisions, "publish_decision", never(PublishDecision.STALE))
     ),
-    "guards": Mutant("swap", "no guard moved since the partials were read", world=unchecked(in_a_swap)),
+    "applied-offsets": Mutant("publish", "no applied offset moved since the partials were read", world=unchecked(in_a_publish)),
     "behind": Mutant(
-        "swap",
-        "a swapped cover contains the unit's start cover",
-        patched(decisions, "check_swap", lambda seq, cover, start: None),  # noqa: ARG005
+        "publish",
+        "a published offset vector contains the unit's start offsets",
+        patched(decisions, "check_publish", lambda archive_version, offset_vector, start: None),  # noqa: ARG005
     ),
     "daytotal": Mutant(
         "day",
         "a day's total counts while its digest is that of the hours",
         patched(codec, "day_digest", lambda compacted: bytes(8)),  # noqa: ARG005
     ),
-    "pentadtotal": Mutant(
+    "five-day-total": Mutant(
         "day",
-        "a pentad's total counts while its digest is that of its days",
-        patched(codec, "pentad_digest", lambda days: bytes(8)),  # noqa: ARG005
+        "a five-day total counts while its digest is that of its days",
+        patched(codec, "five_day_digest", lambda days: bytes(8)),  # noqa: ARG005
     ),
     "session-slices": Mutant(
         "session", "a session is walked over slices", patched(reading_plan, "slice_segments", by_hours)
     ),
-    "start-cover": Mutant(
-        "start cover",
-        "a fold leaves out what is below the start cover",
+    "start-offsets": Mutant(
+        "start offsets",
+        "a micro-batch leaves out what is below the start offsets",
         patched(decisions, "hour_floor", floor_without_start),
     ),
     "ready": Mutant(
         "ready",
-        "which hours are swapped is claimed by the store alone",
-        patched(actors, "swapped", claims_kept_elsewhere),
+        "which hours are published is claimed by the store alone",
+        patched(actors, "published", claims_kept_elsewhere),
     ),
-    "term": Mutant("terms", "a unit that comes back has another name", names_without_term),
-    "held": Mutant("terms", "a run holds the terms that it was planned by", patched(HoldBuilds, "steps", nothing_held)),
+    "build": Mutant("builds", "a unit that comes back has another name", names_without_build),
+    "held": Mutant("builds", "a run holds the builds that it was planned by", patched(HoldBuilds, "steps", no_builds)),
     "held-anew": Mutant(
-        "terms",
-        "a connection that serves another run holds that one's terms",
-        lambda: ((HoldBuilds, "steps", held_for_ever()),),
+        "builds",
+        "a connection that serves another run holds that one's builds",
+        lambda: ((HoldBuilds, "steps", builds_kept_forever()),),
     ),
-    "claims": Mutant("terms", "what is claimed of a term is claimed while it stands", claims_without_term),
+    "claims": Mutant("builds", "what is claimed of a build is claimed while it stands", claims_without_build),
     "trim-count": Mutant(
-        "covers",
+        "offset vectors",
         "a trim stands for the announcements that it counted",
         patched(TrimArchiveVersions, "steps", trim_without_count),
         met=False,
     ),
     "announce": Mutant(
-        "covers",
-        "a cover that is known is announced again",
+        "offset vectors",
+        "an offset vector that is known is announced again",
         lambda: ((PutArchiveVersion, "steps", announced_once()),),
         met=False,
     ),
     "named": Mutant(
-        "covers",
-        "an hour may stand at any seq since it was last swapped whole",
+        "offset vectors",
+        "an hour may stand at any archive version since it was last published whole",
         patched(UnitHours, "named", named_by_rows_alone),
         met=False,
     ),
     "sweep-newer": Mutant(
         "sweep",
-        "of another generation only an older one is swept",
-        patched(sweep, "_of_generation", older_because_other),
+        "of another store id only an older one is swept",
+        patched(sweep, "_of_store_id", older_because_other),
     ),
     "sweep-later": Mutant(
         "sweep", "a name that is not known may be one to come", patched(SweepRules, "is_over", over_because_unknown)
     ),
-    "sweep-incarnation": Mutant("sweep", "a sweep is bound to one incarnation", world=flag("sweep_reconnects")),
+    "sweep-server-run": Mutant("sweep", "a sweep is bound to one server run", world=flag("sweep_reconnects")),
 }

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from slicewise.serving.answering.memory.high_water import HighWater
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.operations.reading import NodeReply
-from tests.support.stores.stored import StoreUnit, cover, place, tag
+from tests.support.stores.stored import StoreUnit, offset_vector, topic_partition, tag
 
-Life = tuple[ServerRun, int]
+Run = tuple[ServerRun, int]
 Offsets = dict[int, int]
 """Partition -> first offset not contained."""
 
@@ -29,24 +29,24 @@ SOURCES = (_Source("plays", "plays"),)
 
 
 @dataclass
-class Asked:
+class Answered:
     """Answers about something, and the store's life in which they were given."""
 
-    life: Life | None = None
+    run: Run | None = None
     before: Offsets = field(default_factory=dict)
-    """The most in earlier lives."""
+    """The most in earlier server runs."""
     now: Offsets = field(default_factory=dict)
 
-    def lacks(self, life: Life, found: Sequence[int]) -> str | None:
-        """Tells what was answered in an earlier life and is not there; None: nothing."""
-        if life != self.life:
-            self.before, self.now, self.life = _most(self.before, self.now), {}, life
-        behind = [p for p, offset in self.before.items() if (found[p] if p < len(found) else 0) < offset]
-        return f"{list(found)} of {self.before}" if behind else None
+    def lacks(self, run: Run, offsets: Sequence[int]) -> str | None:
+        """Tells what was answered in an earlier server run and is not there; None: nothing."""
+        if run != self.run:
+            self.before, self.now, self.run = _most(self.before, self.now), {}, run
+        behind = [p for p, offset in self.before.items() if (offsets[p] if p < len(offsets) else 0) < offset]
+        return f"{list(offsets)} of {self.before}" if behind else None
 
-    def given(self, found: Sequence[int]) -> None:
+    def given(self, offsets: Sequence[int]) -> None:
         """Remembers that it was answered."""
-        self.now = _most(self.now, dict(enumerate(found)))
+        self.now = _most(self.now, dict(enumerate(offsets)))
 
 
 def _most(a: Offsets, b: Offsets) -> Offsets:
@@ -59,33 +59,33 @@ class Serving:
 
     reached: HighWater = field(default_factory=HighWater)
     refused: int = 0
-    _said: dict[int, NodeReply] = field(default_factory=dict)
-    _ledgers: dict[int, Asked] = field(default_factory=dict)
-    _answers: dict[tuple[str, int], Asked] = field(default_factory=dict)
+    _replies: dict[int, NodeReply] = field(default_factory=dict)
+    _committed_offsets: dict[int, Answered] = field(default_factory=dict)
+    _answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
 
-    def ask(
-        self, node: int, unit: StoreUnit, entity: int, found: StoreMetadata, incarnation: ServerRun, base: list[int]
+    def read(
+        self, node: int, unit: StoreUnit, entity: int, metadata: StoreMetadata, server_run: ServerRun, base: list[int]
     ) -> str | None:
         """Asks for what has this base now; what is wrong with being answered, or refused."""
-        said = self._said.get(node)
-        if said is None or said.marks != found or said.incarnation != incarnation:
-            # each connection has marks of its own
-            said = self._said[node] = NodeReply(0, replace(found), incarnation)
-        life, name = (incarnation, found.generation), unit.storage_fingerprint
-        ledgers = self._ledgers.setdefault(node, Asked())
-        ledger = [found.ledger.get(place(p)) for p in range(len(base))]
-        answers = self._answers.setdefault((name, entity), Asked())
-        told = [p for p, offset in enumerate(ledger) if found.known.get(place(p)) > offset]
+        reply = self._replies.get(node)
+        if reply is None or reply.metadata != metadata or reply.server_run != server_run:
+            # each connection has metadata of its own
+            reply = self._replies[node] = NodeReply(0, replace(metadata), server_run)
+        run, name = (server_run, metadata.store_id), unit.storage_fingerprint
+        committed_offsets = self._committed_offsets.setdefault(node, Answered())
+        committed = [metadata.committed.get(topic_partition(p)) for p in range(len(base))]
+        answers = self._answers.setdefault((name, entity), Answered())
+        marked = [p for p, offset in enumerate(committed) if metadata.lost_offsets.get(topic_partition(p)) > offset]
         lacks = (
-            ledgers.lacks(life, ledger) or answers.lacks(life, base) or (f"by the marks at {told}" if told else None)
+            committed_offsets.lacks(run, committed) or answers.lacks(run, base) or (f"by the metadata at {marked}" if marked else None)
         )
-        ledgers.given(ledger)
-        answered = cover(*base)
-        if said.marks.ledger.dominates(answered):
-            answered = said.marks.ledger  # as a service has it that reads nothing beyond
+        committed_offsets.given(committed)
+        answered = offset_vector(*base)
+        if reply.metadata.committed.dominates(answered):
+            answered = reply.metadata.committed  # as a service has it that reads nothing beyond
         at = self.reached.of_node(node)
-        refused = bool(at.after(SOURCES, said.marks, incarnation)) or (
-            at.answering(name, [(tag(entity), answered)], said.marks.ledger, said) is not None
+        refused = bool(at.after(SOURCES, reply.metadata, server_run)) or (
+            at.answering(name, [(tag(entity), answered)], reply.metadata.committed, reply) is not None
         )
         if refused:
             self.refused += 1

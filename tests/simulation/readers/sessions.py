@@ -14,7 +14,7 @@ from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.reading import UnitReply
 from slicewise.windows.durations import HOUR_US
 from slicewise.windows.window import Window
-from tests.support.stores.stored import StoreUnit, cover
+from tests.support.stores.stored import StoreUnit, offset_vector
 
 COUNT = Count().bind({})
 
@@ -28,32 +28,32 @@ class Sessions:
 
     def plan(self, unit: StoreUnit) -> BatchedPlan:
         """The plan of a session whose gap is the unit's slice, the shortest there can be."""
-        found = self._plans.get(unit.storage_fingerprint)
-        if found is None:
+        cached = self._plans.get(unit.storage_fingerprint)
+        if cached is None:
             window = Window("session", self._end_us - self._start_us, gap_us=unit.slice_us)
             plan = plan_read(cast(Any, unit), [unit.feature("n", window, COUNT)], "at", self._end_us)
-            found = self._plans[unit.storage_fingerprint] = BatchedPlan((plan,))
-        return found
+            cached = self._plans[unit.storage_fingerprint] = BatchedPlan((plan,))
+        return cached
 
     def wrong(
         self,
         unit: StoreUnit,
-        found: StoreMetadata,
+        metadata: StoreMetadata,
         reply: UnitReply,
         names: Sequence[bytes],
-        covers: Mapping[int, OffsetVector],
+        offset_vectors: Mapping[int, OffsetVector],
         times_us: Sequence[int],
-        tailed: bool,
+        has_realtime: bool,
         ends: Sequence[int],
     ) -> str | None:
         """Tells what is wrong with the session read from this reply; names: of its day's fields, times: of the
-        entity's events that the answer contains, ends: its base, tailed: whether it counts tail fields."""
-        joint = self.plan(unit)
+        entity's events that the answer contains, ends: its base, tailed: whether it counts pending fields."""
+        batched = self.plan(unit)
         values = dict(zip(names, reply.days[0], strict=True))
-        days = [[values[name] for name in day.names] for day in joint.plans[0].days]
-        base = NodeClaims(found.ledger, found.starts[unit.storage_fingerprint], covers, tailed)
-        merged = merge(joint, [[Stored(0, None, reply.hot, days)]], 1, [base])
-        if merged.base[0][0] != cover(*ends):
+        days = [[values[name] for name in day.names] for day in batched.plans[0].days]
+        claims = NodeClaims(metadata.committed, metadata.starts[unit.storage_fingerprint], offset_vectors, has_realtime)
+        merged = merge(batched, [[Stored(0, None, reply.hot, days)]], 1, [claims])
+        if merged.base[0][0] != offset_vector(*ends):
             return f"a base of {list(merged.base[0][0].offsets.values())}, where it is {list(ends)}"
         counted = cast(Finished, merged.finished[0]).values.to_pylist()[0]
         got = merged.intervals(0, 0)[0][0], counted

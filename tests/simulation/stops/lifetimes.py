@@ -1,4 +1,4 @@
-"""A run moves the horizon of a lifetime while another brings late events of an hour before it."""
+"""A run moves the total-until hour of a lifetime while another brings late events of an hour before it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def moving(world: LifetimeWorld) -> Actor:
     yield from move(world, world.connect(), UNIT, *actors.newest(world))
 
 
-def bringing(world: LifetimeWorld) -> Actor:
+def compacting_late(world: LifetimeWorld) -> Actor:
     yield from compact(world, world.connect(), UNIT, HOUR, *world.archived())
 
 
-LATE = Meeting("late-move", LifetimeWorld, compacted, moving, bringing, World.check, between=late)
+LATE = Meeting("late-move", LifetimeWorld, compacted, moving, compacting_late, World.check, between=late)

@@ -10,25 +10,25 @@ from tests.simulation.actors import slices as actors
 from tests.simulation.histories.play import finish
 from tests.simulation.stops.pairs import Meeting
 from tests.simulation.worlds.history import bounded, heal
-from tests.simulation.worlds.tails import TailWorld, tail
+from tests.simulation.worlds.realtime import RealtimeWorld, realtime
 from tests.simulation.worlds.world import FIRST_HOUR, UNITS, Actor, Logged, World
-from tests.support.stores.stored import cover
+from tests.support.stores.stored import offset_vector
 
 
 def logged(world: World, partition: int, entity: int, hour: int) -> None:
     world.log[partition].append(Logged(entity, FIRST_HOUR + hour, (FIRST_HOUR + hour) * HOUR_US))
 
 
-# ------------------------------------------------------------ the trim of covers
+# ------------------------------------------------------------ the trim of offset vectors
 def two_hours(world: World) -> None:
     """Hour 1 stands at the newest archive, hour 0 at none."""
     world.now = 2
     finish(world, actors.operator(world))
     logged(world, 0, 0, 0)
     logged(world, 0, 0, 1)
-    seq, offsets = world.archived()
+    archive_version, offsets = world.archived()
     store = world.connect()
-    store.run(PutArchiveVersion("plays", seq, cover(*offsets)))
+    store.run(PutArchiveVersion("plays", archive_version, offset_vector(*offsets)))
     logged(world, 0, 0, 1)
     finish(world, actors.compact(world, store, UNITS[0], FIRST_HOUR + 1, *world.archived()))
 
@@ -41,14 +41,14 @@ def two_hours_compacted(world: World) -> None:
 
 
 def slow_run(world: World) -> Actor:
-    """Commits, announces and swaps hour 0 from the older archive; where it stands there, from the newest."""
-    seq = max(world.archive) if (UNITS[0].storage_fingerprint, FIRST_HOUR) in world.committed else min(world.archive)
-    yield from actors.compact(world, world.connect(), UNITS[0], FIRST_HOUR, seq, world.archive[seq])
+    """Commits, announces and publishes hour 0 from the older archive; where it stands there, from the newest."""
+    archive_version = max(world.archive) if (UNITS[0].storage_fingerprint, FIRST_HOUR) in world.committed else min(world.archive)
+    yield from actors.compact(world, world.connect(), UNITS[0], FIRST_HOUR, archive_version, world.archive[archive_version])
 
 
 # ------------------------------------------------------------ everybody
-def half_folded(world: World) -> None:
-    """Two partitions and two hours; some is folded and compacted, and more is in the log, late events too."""
+def half_applied(world: World) -> None:
+    """Two partitions and two hours; some is applied and compacted, and more is in the log, late events too."""
     world.now = 2
     finish(world, actors.operator(world))
     for partition, entity, hour in ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0)):
@@ -60,8 +60,8 @@ def half_folded(world: World) -> None:
 
 
 def half_built(world: World) -> None:
-    """Prepares half a fold, and a second unit that is not ready yet."""
-    half_folded(world)
+    """Prepares half a micro-batch, and a second unit that is not ready yet."""
+    half_applied(world)
     world.want(UNITS)
     finish(world, actors.operator(world))
 
@@ -70,8 +70,8 @@ def one_batch(world: World) -> Actor:
     """A stream, up to the log's end."""
     stream, ends = actors.stream(world, (0,) * len(world.log)), world.ends()
     for _ in stream:
-        found = world.marks()
-        if found is not None and all(found.ledger.get(p) >= end for p, end in cover(*ends).offsets.items()):
+        metadata = world.metadata()
+        if metadata is not None and all(metadata.committed.get(p) >= end for p, end in offset_vector(*ends).offsets.items()):
             return
         yield
 
@@ -106,7 +106,7 @@ def forgetting(writes: int) -> Callable[[World], None]:
 
     def restart(world: World) -> None:
         lost = world.server.restart(writes)
-        world.say("the store restarts", f"its last {lost} writes are lost")
+        world.note("the store restarts", f"its last {lost} writes are lost")
         world.check()
         finish(world, actors.operator(world))
 
@@ -117,7 +117,7 @@ def of_slices(
     name: str,
     first: Callable[[World], Actor],
     second: Callable[[World], Actor],
-    prepare: Callable[[World], None] = half_folded,
+    prepare: Callable[[World], None] = half_applied,
 ) -> Meeting[World]:
     return Meeting(name, World, prepare, first, second, heal)
 
@@ -131,17 +131,17 @@ def loss(name: str, first: Callable[[World], Actor], writes: int) -> Meeting[Wor
     return Meeting(f"{name}-{writes}", World, half_built, first, nobody, heal, forgetting(writes))
 
 
-def flushes(world: TailWorld) -> Actor:
-    """A tail from the ledger on, until it has sent all."""
-    going = tail(world, None)
+def flushes(world: RealtimeWorld) -> Actor:
+    """The real-time lane from the committed offsets on, until it has sent all."""
+    going = realtime(world, None)
     for _ in range(30):
         yield next(going, None)
 
 
-def of_tails(
-    name: str, first: Callable[[TailWorld], Actor], second: Callable[[TailWorld], Actor]
-) -> Meeting[TailWorld]:
-    return Meeting(name, TailWorld, half_folded, first, second, heal)
+def of_realtime(
+    name: str, first: Callable[[RealtimeWorld], Actor], second: Callable[[RealtimeWorld], Actor]
+) -> Meeting[RealtimeWorld]:
+    return Meeting(name, RealtimeWorld, half_applied, first, second, heal)
 
 
 TRIM = (
@@ -162,7 +162,7 @@ EVERYBODY: tuple[Meeting[World], ...] = (
     of_slices("sweep-redeploy", actors.sweep, redeploy, half_built),
     of_slices("totals-run", totals, run),
 )
-TAILS = (of_tails("tail-stream", flushes, one_batch), of_tails("tail-redeploy", flushes, redeploy))
+REALTIME = (of_realtime("realtime-stream", flushes, one_batch), of_realtime("realtime-redeploy", flushes, redeploy))
 LOSSES = tuple(
     loss(name, first, writes)
     for name, first in (("stream-loss", one_batch), ("run-loss", run), ("build-loss", build))

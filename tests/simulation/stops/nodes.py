@@ -47,7 +47,7 @@ def emptied(world: LifetimeNodesWorld) -> None:
     day_passes(world)
 
 
-def brought_again(world: LifetimeNodesWorld) -> None:
+def published_again(world: LifetimeNodesWorld) -> None:
     """Empties a node, which gets all events from the log again."""
     world.from_archive = 0.0
     emptied(world)
@@ -66,13 +66,13 @@ def moving(world: LifetimeNodesWorld) -> Actor:
 
 def compacting(world: LifetimeNodesWorld) -> Actor:
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    swap = world.kept_from(UNIT, found) <= NEXT_DAY
-    yield from compact(world, store, UNIT, NEXT_DAY, *world.archived(), swap=swap)
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    publish = world.kept_from(UNIT, metadata) <= NEXT_DAY
+    yield from compact(world, store, UNIT, NEXT_DAY, *world.archived(), publish=publish)
     yield from trim(world)
 
 
 BESIDE = (
-    Meeting("node-brought-again", LifetimeNodesWorld, brought_again, moving, nobody, World.check),
+    Meeting("node-published-again", LifetimeNodesWorld, published_again, moving, nobody, World.check),
     Meeting("node-to-be-built", LifetimeNodesWorld, to_be_built, compacting, nobody, World.check),
 )

@@ -96,8 +96,8 @@ class Meeting(Generic[W]):
             advance(world, second, MOST)
             world.acting = "end"
             self.end(world)
-        except Wrong as found:
-            wrong = str(found)
+        except Wrong as error:
+            wrong = str(error)
         finally:
             world.close()
         return Met(i, j, dies, wrong, world.story), ended[0], ended[1]

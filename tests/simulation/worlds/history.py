@@ -6,7 +6,7 @@ from slicewise.stores.online.operations.publish_hour import ReadHours
 from tests.simulation.actors import slices as actors
 from tests.simulation.histories.play import Play, finish, joins, step, steps
 from tests.simulation.worlds.world import FIRST_HOUR, HOURS, PARTITIONS, Actor, World, Wrong
-from tests.support.stores.stored import StoreUnit, place
+from tests.support.stores.stored import StoreUnit, topic_partition
 
 
 def begin(world: World) -> None:
@@ -19,7 +19,7 @@ def begin(world: World) -> None:
 
 def hour_passes(world: World) -> None:
     world.now = min(world.now + 1, HOURS)
-    world.say("an hour passes")
+    world.note("an hour passes")
 
 
 def lose_some(world: World) -> None:
@@ -39,7 +39,7 @@ def want_another(world: World) -> None:
     if sum(world.ends()) > 6:
         before = world.units
         world.want(another(world))
-        if world.rng.random() < 0.3:  # a unit is left out and back at once: jobs span both its terms
+        if world.rng.random() < 0.3:  # a unit is left out and back at once: jobs span both its builds
             finish(world, actors.operator(world))
             world.want(before)
     another_operator(world)
@@ -53,7 +53,7 @@ def add_partition(world: World) -> None:
     if len(world.log) < PARTITIONS:
         world.log.append([])
         world.log_start.append(0)
-        world.say("a partition is added")
+        world.note("a partition is added")
 
 
 def another_stream(world: World) -> None:
@@ -93,15 +93,15 @@ def go_on(world: World) -> None:
 def streams_go_on(world: World) -> None:
     """Somebody starts what has ended, and a sweep."""
     rng, groups = world.rng, world.groups
-    found = world.marks()
-    if found is not None and found.epoch > world.epoch and rng.random() < 0.9:
-        # the new units' first stream: it may begin below their start covers
+    metadata = world.metadata()
+    if metadata is not None and metadata.deployment_version > world.deployment_version and rng.random() < 0.9:
+        # the new units' first stream: it may begin below their start offsets
         groups["streams"] = [actors.stream(world, nearby(world))]
-    if found is not None and found.epoch > world.epoch and rng.random() < 0.5:
+    if metadata is not None and metadata.deployment_version > world.deployment_version and rng.random() < 0.5:
         another_sweep(world)
-    world.epoch = 0 if found is None else found.epoch
-    if found is not None and rng.random() < 0.2:
-        world.checkpoint = tuple(found.ledger.get(p) for p in _places(world))
+    world.deployment_version = 0 if metadata is None else metadata.deployment_version
+    if metadata is not None and rng.random() < 0.2:
+        world.checkpoint = tuple(metadata.committed.get(p) for p in _topic_partitions(world))
     if not groups["streams"]:
         groups["streams"].append(actors.stream(world, None))
     if rng.random() < 0.2:
@@ -124,47 +124,47 @@ def another(world: World) -> tuple[StoreUnit, ...]:
     return world.rng.choice([units for units in choices if units != world.units])
 
 
-def _places(world: World) -> list[tuple[str, int]]:
-    return [place(p) for p in range(len(world.log))]
+def _topic_partitions(world: World) -> list[tuple[str, int]]:
+    return [topic_partition(p) for p in range(len(world.log))]
 
 
 def nearby(world: World) -> tuple[int, ...]:
-    """Some offsets at or below the ledger."""
-    found = world.marks()
-    if found is None:
+    """Some offsets at or below the committed offsets."""
+    metadata = world.metadata()
+    if metadata is None:
         return tuple(world.log_start)
     return tuple(
-        max(first, found.ledger.get(p) - world.rng.randint(0, 8))
-        for p, first in zip(_places(world), world.log_start, strict=True)
+        max(first, metadata.committed.get(p) - world.rng.randint(0, 8))
+        for p, first in zip(_topic_partitions(world), world.log_start, strict=True)
     )
 
 
 def lose(world: World) -> None:
     """A restart without the last writes."""
     lost = world.server.restart(world.rng.randint(0, world.rng.choice((0, 3, 10, 40, 64))))
-    world.say("the store restarts", f"its last {lost} writes are lost")
+    world.note("the store restarts", f"its last {lost} writes are lost")
     world.check()
-    if world.marks() is None or world.rng.random() < 0.3:
+    if world.metadata() is None or world.rng.random() < 0.3:
         finish(world, actors.operator(world))
 
 
 def empty(world: World) -> None:
-    """The operator empties the store: the incarnation stays."""
+    """The operator empties the store: the server run stays."""
     world.server.flush()
-    world.say("the store is emptied")
+    world.note("the store is emptied")
     finish(world, actors.operator(world))
 
 
 def forget_log(world: World) -> None:
     """Retention passes what the archive has and the store says that it holds."""
-    found = world.marks()
-    if found is None or not world.archive:
+    metadata = world.metadata()
+    if metadata is None or not world.archive:
         return
     archived = actors.newest(world)[1]
-    for p, where in enumerate(_places(world)):
-        kept = min(found.ledger.get(where), archived[p] if p < len(archived) else 0)
+    for p, where in enumerate(_topic_partitions(world)):
+        kept = min(metadata.committed.get(where), archived[p] if p < len(archived) else 0)
         world.log_start[p] = max(world.log_start[p], kept - world.rng.randint(0, 5))
-    world.say(f"the log begins at {world.log_start}")
+    world.note(f"the log begins at {world.log_start}")
 
 
 def heal(world: World) -> None:
@@ -172,9 +172,9 @@ def heal(world: World) -> None:
     the log no longer has what a loss took."""
     for _ in range(5):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
-        found = world.marks()
-        if found is None:
-            raise Wrong("no marks after the operator was there")
+        metadata = world.metadata()
+        if metadata is None:
+            raise Wrong("no metadata after the operator was there")
         if behind(world):
             world.recover()
             continue
@@ -182,48 +182,48 @@ def heal(world: World) -> None:
         for unit in world.all_units:
             finish(world, actors.backfill(world, unit))
         world.archived()
-        seq, offsets = actors.newest(world)
+        archive_version, offsets = actors.newest(world)
         store = world.connect()
         for unit in world.units:
             for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS):
-                finish(world, actors.compact(world, store, unit, hour, seq, offsets))
-        found = world.marks()
-        if found is not None and whole(world):
+                finish(world, actors.compact(world, store, unit, hour, archive_version, offsets))
+        metadata = world.metadata()
+        if metadata is not None and whole(world):
             break
-    found = world.marks()
-    if found is None or not whole(world):
-        raise Wrong(f"not healed: {found}, log {world.ends()}")
+    metadata = world.metadata()
+    if metadata is None or not whole(world):
+        raise Wrong(f"not healed: {metadata}, log {world.ends()}")
     world.check()
 
 
 def behind(world: World) -> bool:
     """Tells whether the log no longer has what the store needs."""
-    found = world.marks()
-    return found is not None and any(
-        found.ledger.get(p) < s for p, s in zip(_places(world), world.log_start, strict=True)
+    metadata = world.metadata()
+    return metadata is not None and any(
+        metadata.committed.get(p) < s for p, s in zip(_topic_partitions(world), world.log_start, strict=True)
     )
 
 
 def reached(world: World) -> bool:
-    """Tells whether the ledger stands at the log's end."""
-    found = world.marks()
-    return found is not None and tuple(found.ledger.get(p) for p in _places(world)) == world.ends()
+    """Tells whether the committed offsets stand at the log's end."""
+    metadata = world.metadata()
+    return metadata is not None and tuple(metadata.committed.get(p) for p in _topic_partitions(world)) == world.ends()
 
 
 def whole(world: World) -> bool:
-    found = world.marks()
-    assert found is not None
-    ready = found.ready.issuperset(u.storage_fingerprint for u in world.units)
-    swapped = all(
+    metadata = world.metadata()
+    assert metadata is not None
+    ready = metadata.ready.issuperset(u.storage_fingerprint for u in world.units)
+    published = all(
         world.connect().run(ReadHours(unit)).get(hour) == max(world.archive)
         for unit in world.units
         for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS)
     )
-    return reached(world) and ready and swapped
+    return reached(world) and ready and published
 
 
 def bounded(world: World, actor: Actor) -> None:
-    """Until the ledger stands at the log's end."""
+    """Until the committed offsets stand at the log's end."""
     finish(world, actor, most=5_000, until=lambda: reached(world))
 
 

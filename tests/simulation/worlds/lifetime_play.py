@@ -28,12 +28,12 @@ def begin_stream(world: LifetimeWorld) -> None:
 
 def day_passes(world: LifetimeWorld) -> None:
     world.day = min(world.day + 1, DAYS)
-    world.say("a day passes")
+    world.note("a day passes")
 
 
 def time_passes(world: LifetimeWorld) -> None:
     world.pass_time(2 * HOUR_US)
-    world.say("two hours of the store's clock pass")
+    world.note("two hours of the store's clock pass")
 
 
 def lose_some(world: LifetimeWorld) -> None:
@@ -83,7 +83,7 @@ def go_on(world: LifetimeWorld) -> None:
 
 
 def heal(world: LifetimeWorld) -> None:
-    """Left alone, totals come to hold all that is before the horizon that is due."""
+    """Left alone, totals come to hold all that is before the total-until hour that is due."""
     world.day = DAYS
     for _ in range(6):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
@@ -96,19 +96,19 @@ def heal(world: LifetimeWorld) -> None:
         if _whole(world):
             break
     if not _whole(world):
-        raise Wrong(f"not healed: {world.marks()}, log {world.ends()}, target {world.target - FIRST_HOUR}")
+        raise Wrong(f"not healed: {world.metadata()}, log {world.ends()}, target {world.target - FIRST_HOUR}")
     world.check()
 
 
 def _whole(world: LifetimeWorld) -> bool:
-    found = world.marks()
-    assert found is not None
+    metadata = world.metadata()
+    assert metadata is not None
     names = [unit.storage_fingerprint for unit in world.units]
-    if not found.ready.issuperset(names):
+    if not metadata.ready.issuperset(names):
         return False
     return all(
-        found.horizons[name].hour >= world.target
-        and not moves.late_hours(world.hours(unit, found), cast(Reached, world.reached(unit, found)))
+        metadata.totals_until[name].hour >= world.target
+        and not moves.late_hours(world.hours(unit, metadata), cast(Reached, world.reached(unit, metadata)))
         for name, unit in zip(names, world.units, strict=True)
     )
 

@@ -25,7 +25,7 @@ from tests.simulation.histories.choices import Choices
 from tests.simulation.histories.play import Play, finish, joins, steps
 from tests.simulation.worlds.history import behind, empty, lose
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, Actor, Logged, Server, World, Wrong
-from tests.support.stores.stored import EVER, NO_COLUMNS, Event, StoreUnit, cover, list_batch, list_unit, place, tag
+from tests.support.stores.stored import EVER, NO_COLUMNS, Event, StoreUnit, offset_vector, list_batch, list_unit, topic_partition, tag
 
 LATE_US = HOUR_US // 2
 RANGES, ROWS, SMALL = "00000000000000e0", "00000000000000e1", "00000000000000e2"
@@ -67,27 +67,27 @@ class ListWorld(World):
         at = now - self.rng.choice((0, 1, 3, 6, 11, 20)) * HOUR_US // 4
         at -= at % (HOUR_US // 8)
         self.log[partition].append(Logged(self.rng.randrange(ENTITIES), at // HOUR_US, at))
-        self.say(f"event p{partition} o{len(self.log[partition]) - 1}", f"at {at - FIRST_HOUR * HOUR_US}")
+        self.note(f"event p{partition} o{len(self.log[partition]) - 1}", f"at {at - FIRST_HOUR * HOUR_US}")
 
     def check(self) -> None:
-        found = self.marks()
-        if found is None:
+        metadata = self.metadata()
+        if metadata is None:
             return
         for unit in self.units:
-            if unit.storage_fingerprint in found.ready and unit.storage_fingerprint in found.starts:
+            if unit.storage_fingerprint in metadata.ready and unit.storage_fingerprint in metadata.starts:
                 for entity in self.here:
-                    base = self.judge_list(unit, entity, found)
-                    self.check_served(unit, entity, found, base)
+                    base = self.judge_list(unit, entity, metadata)
+                    self.check_served(unit, entity, metadata, base)
 
-    def judge_list(self, unit: StoreUnit, entity: int, found: StoreMetadata) -> list[int]:
+    def judge_list(self, unit: StoreUnit, entity: int, metadata: StoreMetadata) -> list[int]:
         """Compares a list with the log; its base. Raises Wrong."""
-        kept_as = found.keeps[unit.storage_fingerprint]
-        name = found.name(unit.storage_fingerprint)
-        flat = self.server.execute(Whole(keys.list_key(found.generation, tag(entity), name)))
-        members = self.server.execute(Members(keys.members_key(found.generation, tag(entity), name), -EVER, EVER))
+        kept_as = metadata.keeps[unit.storage_fingerprint]
+        name = metadata.name(unit.storage_fingerprint)
+        flat = self.server.execute(Whole(keys.list_key(metadata.store_id, tag(entity), name)))
+        members = self.server.execute(Members(keys.members_key(metadata.store_id, tag(entity), name), -EVER, EVER))
         self.checked += 1
-        held = found.ledger.join(found.starts[unit.storage_fingerprint])  # as the service has it
-        base = [held.get(place(p)) for p in range(len(self.log))]
+        contained = metadata.committed.join(metadata.starts[unit.storage_fingerprint])  # as the service has it
+        base = [contained.get(topic_partition(p)) for p in range(len(self.log))]
         low: Known | None = None
         for field, value in zip(flat[::2], flat[1::2], strict=True):
             if field == keys.LOW:
@@ -96,7 +96,7 @@ class ListWorld(World):
                 p = int(field.split(b":")[2])
                 base[p] = max(base[p], int(value) + 1)
         rows = NO_COLUMNS.decode(members)
-        stands = sorted(zip(rows.time.tolist(), rows.partition.tolist(), rows.offset.tolist(), strict=True))
+        expected_events = sorted(zip(rows.time.tolist(), rows.partition.tolist(), rows.offset.tolist(), strict=True))
         known = sorted(
             (event.time_us, p, offset)
             for p, log in enumerate(self.log)
@@ -106,14 +106,14 @@ class ListWorld(World):
         now = self.server.time.now_us()
         # what a read may still ask for: of time, what is young enough; of rows, all above the mark
         oldest = now - kept_as.range_us if kept_as.expires else -EVER
-        want = [each for each in known if (low is None or each > low) and each[0] >= oldest]
-        got = [each for each in stands if each[0] >= oldest]
+        want = [member for member in known if (low is None or member > low) and member[0] >= oldest]
+        got = [expected_event for expected_event in expected_events if expected_event[0] >= oldest]
         where = f"{unit.view} entity {entity}, base {base}, low {low}"
         if got != want:
             missing, many = sorted(set(want) - set(got)), sorted(set(got) - set(want))
             raise Wrong(f"{where}: missing {missing}, too many {many}")
-        if len(stands) > kept_as.most:
-            raise Wrong(f"{where}: {len(stands)} events where {kept_as.most} have room")
+        if len(expected_events) > kept_as.most:
+            raise Wrong(f"{where}: {len(expected_events)} events where {kept_as.most} have room")
         if kept_as.most > ROOM:
             self.judge_policy(kept_as, known, low, now, where)
         return base
@@ -125,7 +125,7 @@ class ListWorld(World):
         if keeps.range_us and low[0] >= now - keeps.range_us:
             raise Wrong(f"{where}: a window of {keeps.range_us} us is refused")
         if keeps.rows:
-            last = [each for each in known if each[0] <= now - keeps.late_us][-keeps.rows :]
+            last = [member for member in known if member[0] <= now - keeps.late_us][-keeps.rows :]
             if len(last) < keeps.rows or last[0] <= low:
                 raise Wrong(f"{where}: the last {keeps.rows} rows at the earliest `at` are refused")
 
@@ -136,62 +136,62 @@ def _order(identity: bytes) -> Known:
 
 # ------------------------------------------------------------ actors
 def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
-    """Batches from `start` (None: the ledger) on."""
+    """Batches from `start` (None: the committed offsets) on."""
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    ledger = [found.ledger.get(place(p)) for p in range(len(world.log))]
-    position = list(start or ledger)
-    units, epoch, digest = world.units, found.epoch, found.units
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    committed = [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))]
+    position = list(start or committed)
+    units, deployment_version, digest = world.units, metadata.deployment_version, metadata.units
     if digest != world.deployment().digest:
         return
-    world.say(f"begins at {position}", f"ledger {ledger}")
+    world.note(f"begins at {position}", f"committed {committed}")
     while True:
         if any(offset < first for offset, first in zip(position, world.log_start, strict=True)):
             raise DataLoss("the log no longer has what the store needs")
-        yield from world.on(store, store.steps(BeginBatch(cover(*position), epoch, digest)))
+        yield from world.on(store, store.steps(BeginBatch(offset_vector(*position), deployment_version, digest)))
         end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
         tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
         world.rng.shuffle(tasks)
         for unit, p in tasks:
             task = store if world.rng.random() < 0.4 else actors.executor(world)
-            actors.same_life(world, task, store)
-            yield from world.on(task, task.steps(HoldBuilds(actors.terms_of(found))))
+            actors.same_server_run(world, task, store)
+            yield from world.on(task, task.steps(HoldBuilds(actors.builds_of(metadata))))
             outcome = yield from world.on(
                 task, task.steps(AddToList(list_batch(unit, world.events(p, position[p], end[p]))))
             )
-            world.say(f"add {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
-        after = yield from world.on(store, store.steps(AdvanceCommitted(cover(*position), cover(*end), epoch, digest)))
-        world.say("ledger", [after.get(place(p)) for p in range(len(end))])
+            world.note(f"add {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
+        after = yield from world.on(store, store.steps(AdvanceCommitted(offset_vector(*position), offset_vector(*end), deployment_version, digest)))
+        world.note("committed", [after.get(topic_partition(p)) for p in range(len(end))])
         position = end
         yield
 
 
 def backfill(world: ListWorld, name: str) -> Actor:
-    """Everything below the start cover, then ready. The archive is the log.
+    """Everything below the start offsets, then ready. The archive is the log.
 
-    What the list of this fingerprint keeps is what the deployment says that the marks name.
+    What the list of this fingerprint keeps is what the deployment says that the metadata names.
     """
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    if name not in found.starts or name in found.ready or found.units != world.deployment().digest:
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    if name not in metadata.starts or name in metadata.ready or metadata.units != world.deployment().digest:
         return
-    unit = next(each for each in world.units if each.storage_fingerprint == name)
-    yield from world.on(store, store.steps(HoldBuilds(actors.terms_of(found))))
-    start = found.starts[name]
-    below: list[Event] = [e for p in range(len(world.log)) for e in world.events(p, 0, start.get(place(p)))]
+    unit = next(storage_unit for storage_unit in world.units if storage_unit.storage_fingerprint == name)
+    yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
+    start = metadata.starts[name]
+    below: list[Event] = [e for p in range(len(world.log)) for e in world.events(p, 0, start.get(topic_partition(p)))]
     world.rng.shuffle(below)
     for at in range(0, len(below), 5):
         some = below[at : at + 5]
         yield from world.on(store, store.steps(AddToList(list_batch(unit, some, fill=start))))
-    world.say(f"filled {unit.view} with {len(below)}")
+    world.note(f"filled {unit.view} with {len(below)}")
     yield from world.on(store, store.steps(MarkReady(unit, start, {unit.view: [name]})))
-    world.say(f"ready {unit.view}")
+    world.note(f"ready {unit.view}")
 
 
 def pass_time(world: ListWorld) -> None:
     hours = world.rng.choice((1, 2, 5, 16)) * HOUR_US // 4
     world.pass_time(hours)
-    world.say(f"{hours / HOUR_US} hours pass")
+    world.note(f"{hours / HOUR_US} hours pass")
     world.check()
 
 
@@ -238,22 +238,22 @@ def heal(world: ListWorld) -> None:
             world.recover()
         for unit in world.units:
             finish(world, backfill(world, unit.storage_fingerprint))
-        found = world.marks()
-        if found is not None and found.ready.issuperset(wanted):
+        metadata = world.metadata()
+        if metadata is not None and metadata.ready.issuperset(wanted):
             break
-    found = world.marks()
-    if found is None or not found.ready.issuperset(wanted):
+    metadata = world.metadata()
+    if metadata is None or not metadata.ready.issuperset(wanted):
         raise Wrong("not every list became ready")
     world.check()
 
 
 def nearby(world: ListWorld) -> tuple[int, ...]:
-    """Some offsets at or below the ledger."""
-    found = world.marks()
-    if found is None:
+    """Some offsets at or below the committed offsets."""
+    metadata = world.metadata()
+    if metadata is None:
         return tuple(world.log_start)
     return tuple(
-        max(first, found.ledger.get(place(p)) - world.rng.randint(0, 8)) for p, first in enumerate(world.log_start)
+        max(first, metadata.committed.get(topic_partition(p)) - world.rng.randint(0, 8)) for p, first in enumerate(world.log_start)
     )
 
 

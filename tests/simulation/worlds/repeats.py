@@ -23,7 +23,7 @@ from tests.simulation.histories.play import Play
 from tests.simulation.mutants.rules import Mutant, flag, patched
 from tests.simulation.worlds import history
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, HOURS, Logged, World
-from tests.support.stores.stored import Event, StoreUnit, cover, fold_batch, place
+from tests.support.stores.stored import Event, StoreUnit, offset_vector, micro_batch, topic_partition
 
 RULE = EventIds("event_id", HOUR_US, 4)
 KEEP_US = 4 * DAY_US
@@ -44,7 +44,7 @@ class Account:
         if kafka_us < self.clock - STEP_BACK_US:
             return True
         again = any(
-            each == event_id and self.clock - clock <= RULE.within_us for each, clock in self.seen[-RULE.most :]
+            seen_id == event_id and self.clock - clock <= RULE.within_us for seen_id, clock in self.seen[-RULE.most :]
         )
         self.seen.append((event_id, self.clock))
         return not again
@@ -84,7 +84,7 @@ class RepeatsWorld(World):
         named.append((event_id, kafka_us))
         account = self.accounts.setdefault((partition, event.entity), Account())
         self.counted.setdefault(partition, []).append(account.counts(event_id, kafka_us))
-        self.say(
+        self.note(
             f"event p{partition} o{len(log) - 1} id {event_id}",
             f"entity {event.entity} hour {event.hour - FIRST_HOUR} kafka {kafka_us // MINUTE_US % 10_000} min"
             + ("" if self.counted[partition][-1] else ", again"),
@@ -96,7 +96,7 @@ class RepeatsWorld(World):
     def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
         if not self.all_of_archive:
             return super().below(offsets, hour)
-        counted, self.counted = self.counted, {p: [True] * len(each) for p, each in self.counted.items()}
+        counted, self.counted = self.counted, {p: [True] * len(flags) for p, flags in self.counted.items()}
         try:
             return super().below(offsets, hour)
         finally:
@@ -105,22 +105,22 @@ class RepeatsWorld(World):
     def batch(self, unit: StoreUnit, events: Sequence[Event]) -> MicroBatch:
         named = [self.named[e.partition][e.offset] for e in events]
         return replace(
-            fold_batch(unit, events),
+            micro_batch(unit, events),
             ids=Ids(
                 RULE,
-                np.array([0 if each is None else each for each, _ in named], np.uint64),
-                np.array([each is not None for each, _ in named]),
+                np.array([0 if event_id is None else event_id for event_id, _ in named], np.uint64),
+                np.array([event_id is not None for event_id, _ in named]),
                 np.array([kafka_us for _, kafka_us in named], np.int64),
                 KEEP_US,
             ),
         )
 
-    def begins(self, position: list[int], found: StoreMetadata) -> list[int]:
+    def begins(self, position: list[int], metadata: StoreMetadata) -> list[int]:
         """Begins as `plan_stream` does: before the ids that a unit must know."""
-        ledger = cover(*(found.ledger.get(place(p)) for p in range(len(self.log))))
-        starts = [found.starts[name] for unit in self.units if (name := unit.storage_fingerprint) in found.starts]
+        committed = offset_vector(*(metadata.committed.get(topic_partition(p)) for p in range(len(self.log))))
+        starts = [metadata.starts[name] for unit in self.units if (name := unit.storage_fingerprint) in metadata.starts]
         earlier = list(position)
-        for (_, p), at in ids.unremembered(ledger, starts).items():
+        for (_, p), at in ids.unremembered(committed, starts).items():
             times = [kafka_us for _, kafka_us in self.named[p][:at]]
             since = times[-1] - RULE.look_back_us - STEP_BACK_US
             earlier[p] = min(position[p], next(o for o, kafka_us in enumerate(times) if kafka_us >= since))
@@ -148,17 +148,17 @@ PLAY = Play(
 )
 MUTANTS: dict[str, Mutant] = {
     "ids-remembered": Mutant(
-        "event ids", "a fold remembers ids with what it counts", patched(ids, "judged", forgetful)
+        "event ids", "a micro-batch remembers ids with what it counts", patched(ids, "judged", forgetful)
     ),
     "ids-before": Mutant(
         "event ids",
         "a stream begins before the ids that a new unit must know",
-        patched(ids, "unremembered", lambda ledger, starts: {}),  # noqa: ARG005
+        patched(ids, "unremembered", lambda committed, starts: {}),  # noqa: ARG005
     ),
-    "ids-generation": Mutant(
-        "marks",
+    "ids-store-id": Mutant(
+        "metadata",
         "ids of an emptied store are not those of the next",
-        patched(keys, "ids_key", lambda generation, tag, unit: ids_key(0, tag, unit)),  # noqa: ARG005
+        patched(keys, "ids_key", lambda store_id, tag, unit: ids_key(0, tag, unit)),  # noqa: ARG005
     ),
-    "ids-archive": Mutant("event ids", "compaction leaves out what the fold leaves out", world=flag("all_of_archive")),
+    "ids-archive": Mutant("event ids", "compaction leaves out what the micro-batch lane leaves out", world=flag("all_of_archive")),
 }

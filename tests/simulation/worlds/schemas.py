@@ -1,6 +1,6 @@
-"""Every judge of a record, at any time, judges it by the schema whose place its offset lies at.
+"""Every judge of a record, at any time, judges it by the schema whose offset its offset lies at.
 
-A log whose source changes its schema again and again, a store in memory with its marks, and folds, tails and archives,
+A log whose source changes its schema again and again, a store in memory with its metadata, and applies, real-time lanes and archives,
 any number of each, that stop anywhere and go on, or never do. What they judge is compared record by record; the keys
 of entities are the other worlds' affair.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import slicewise as sw
-from slicewise.errors import EpochSuperseded
+from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
@@ -24,15 +24,15 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest, Renewal
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.store import Store
-from slicewise.stores.recovery.schema_places import LEASE_S
+from slicewise.stores.recovery.schema_offsets import LEASE_S
 from tests.simulation.histories.choices import Choices
 from tests.simulation.histories.play import Play, finish, joins, steps
 from tests.simulation.mutants.rules import Mutant, flag, patched
 from tests.simulation.worlds.world import Actor, World, Wrong
-from tests.support.stores.stored import TOPIC, cover, place
+from tests.support.stores.stored import TOPIC, offset_vector, topic_partition
 
 TRUST_S = 2.0
-"""As a writer of the tail has it (RealtimeSender.java)."""
+"""Seconds as a writer of the real-time lane has them (RealtimeSender.java)."""
 SECOND_US = 1_000_000
 KINDS = 4
 """Schemas that come and go."""
@@ -60,14 +60,14 @@ class SchemasWorld(World):
         self.verdicts: dict[tuple[int, int], tuple[str, str]] = {}
         """(partition, offset) -> who judged it first, and by which schema."""
         self.archive_end = [0, 0]
-        self.archive_asks = self.tail_asks = self.waits = True
+        self.archive_requests = self.tail_requests = self.waits = True
         self.lease_s = LEASE_S
-        self.place_is_ledger = self.knows_one = False
+        self.schema_from_committed = self.knows_one = False
 
     def produce(self) -> None:
         partition = self.rng.randrange(len(self.log))
         self.log[partition] += [None] * self.rng.randint(1, 3)  # type: ignore[list-item]
-        self.say(f"records p{partition}", f"end {self.ends()}")
+        self.note(f"records p{partition}", f"end {self.ends()}")
 
     def time_passes(self) -> None:
         self.server.time.advance(int(self.rng.random() * 3 * SECOND_US))
@@ -75,8 +75,8 @@ class SchemasWorld(World):
     def now_s(self) -> float:
         return self.server.time.now_us() / SECOND_US
 
-    def deployed(self, store: Store, found: StoreMetadata) -> Deployment:
-        return parsed(store.run(ReadManifest(found.units)) or "")
+    def deployed(self, store: Store, metadata: StoreMetadata) -> Deployment:
+        return parsed(store.run(ReadManifest(metadata.units)) or "")
 
     def judge_all(self, who: str, source: Source, start: list[int], end: tuple[int, ...]) -> None:
         """Judges these records. Raises Wrong where another judged one by another schema."""
@@ -90,12 +90,12 @@ class SchemasWorld(World):
                 self.checked += 1
                 if before[1] != by:
                     raise Wrong(f"p{partition} o{offset} is judged by {by} of {who}, by {before[1]} of {before[0]}")
-        self.say(f"{who} {start}..{list(end)}", f"{len(versions)} schemas")
+        self.note(f"{who} {start}..{list(end)}", f"{len(versions)} schemas")
 
 
-def _source(world: SchemasWorld, store: Store, found: StoreMetadata) -> Source | None:
+def _source(world: SchemasWorld, store: Store, metadata: StoreMetadata) -> Source | None:
     """The source that a process judges by; None: it has to wait."""
-    source = world.deployed(store, found).source("plays")
+    source = world.deployed(store, metadata).source("plays")
     if source.is_opening:
         if world.waits:
             return None
@@ -103,21 +103,21 @@ def _source(world: SchemasWorld, store: Store, found: StoreMetadata) -> Source |
     return source
 
 
-def fold(world: SchemasWorld) -> Actor:
+def microbatch(world: SchemasWorld) -> Actor:
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    source = _source(world, store, found)
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    source = _source(world, store, metadata)
     if source is None:
         return
-    position = [found.ledger.get(place(p)) for p in (0, 1)]
+    position = [metadata.committed.get(topic_partition(p)) for p in (0, 1)]
     while True:
         end = world.ends()
         yield
-        yield from world.on(store, store.steps(BeginBatch(cover(*position), found.epoch, found.units)))
+        yield from world.on(store, store.steps(BeginBatch(offset_vector(*position), metadata.deployment_version, metadata.units)))
         yield
-        world.judge_all("fold", source, position, end)
+        world.judge_all("micro-batch", source, position, end)
         yield from world.on(
-            store, store.steps(AdvanceCommitted(cover(*position), cover(*end), found.epoch, found.units))
+            store, store.steps(AdvanceCommitted(offset_vector(*position), offset_vector(*end), metadata.deployment_version, metadata.units))
         )
         position = list(end)
         yield
@@ -125,40 +125,40 @@ def fold(world: SchemasWorld) -> Actor:
 
 def archive(world: SchemasWorld) -> Actor:
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    source = _source(world, store, found)
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    source = _source(world, store, metadata)
     if source is None:
         return
     yield
     goal = world.ends()
     yield
-    if world.archive_asks:
+    if world.archive_requests:
         now = yield from world.on(store, store.steps(ReadMetadata()))
         if world.deployed(store, now).source("plays") != source:
-            raise EpochSuperseded("another schema was deployed")
+            raise DeploymentSuperseded("another schema was deployed")
     yield
     start = list(world.archive_end)
     world.judge_all("archive", source, start, tuple(max(s, g) for s, g in zip(start, goal, strict=True)))
     world.archive_end = [max(s, g) for s, g in zip(start, goal, strict=True)]
 
 
-def tail(world: SchemasWorld) -> Actor:
+def realtime(world: SchemasWorld) -> Actor:
     """A writer: takes what is there, asks whether it still may where that is long ago, writes."""
     store = world.connect()
-    told_s = world.now_s()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    source = _source(world, store, found)
+    checked_s = world.now_s()
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    source = _source(world, store, metadata)
     if source is None:
         return
-    position = [found.ledger.get(place(p)) for p in (0, 1)]
+    position = [metadata.committed.get(topic_partition(p)) for p in (0, 1)]
     while True:
         end = world.ends()
-        if world.tail_asks and world.now_s() - told_s >= TRUST_S:
-            asked_s = world.now_s()
+        if world.tail_requests and world.now_s() - checked_s >= TRUST_S:
+            requested_s = world.now_s()
             now = yield from world.on(store, store.steps(ReadMetadata()))
-            if now.epoch != found.epoch:
-                raise EpochSuperseded("another deployment stands")
-            told_s = asked_s
+            if now.deployment_version != metadata.deployment_version:
+                raise DeploymentSuperseded("another deployment stands")
+            checked_s = requested_s
         yield
         world.judge_all("tail", source, position, end)
         position = list(end)
@@ -168,39 +168,39 @@ def tail(world: SchemasWorld) -> Actor:
 def apply(world: SchemasWorld) -> Actor:
     """An operator deploys another schema, if none is taking effect."""
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    standing = world.deployed(store, found)
-    if not standing.opening:
-        after = joined(planned(world.rng.randrange(KINDS)), standing)
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    current = world.deployed(store, metadata)
+    if not current.opening:
+        after = joined(planned(world.rng.randrange(KINDS)), current)
         yield
-        yield from world.on(store, store.steps(Deploy(after, found.epoch, {"plays": TOPIC}, cover(), Renewal())))
-        world.say("deployed", f"opening {after.opening}")
+        yield from world.on(store, store.steps(Deploy(after, metadata.deployment_version, {"plays": TOPIC}, offset_vector(), Renewal())))
+        world.note("deployed", f"opening {after.opening}")
 
 
 def record(world: SchemasWorld) -> Actor:
-    """Waits where a schema has no place, and records one."""
+    """Waits where a schema has no offset, and records one."""
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    standing = world.deployed(store, found)
-    if not standing.opening:
+    metadata = yield from world.on(store, store.steps(ReadMetadata()))
+    current = world.deployed(store, metadata)
+    if not current.opening:
         return
     since_s = world.now_s()
     while world.now_s() - since_s < world.lease_s:
         yield
-    until = OffsetVector(found.ledger.offsets) if world.place_is_ledger else cover(*world.ends())
+    until = OffsetVector(metadata.committed.offsets) if world.schema_from_committed else offset_vector(*world.ends())
     yield
-    deployment = standing.placed({"plays": until})
-    yield from world.on(store, store.steps(Deploy(deployment, found.epoch, {"plays": TOPIC}, cover(), Renewal())))
-    world.say("place recorded", list(until.offsets.values()))
+    deployment = current.with_until({"plays": until})
+    yield from world.on(store, store.steps(Deploy(deployment, metadata.deployment_version, {"plays": TOPIC}, offset_vector(), Renewal())))
+    world.note("offset recorded", list(until.offsets.values()))
 
 
-PROCESSES = (fold, archive, tail)
+PROCESSES = (microbatch, archive, realtime)
 
 
 def begin(world: SchemasWorld) -> None:
     store = world.connect()
     store.run(Initialise())
-    store.run(Deploy(planned(0), 0, {"plays": TOPIC}, cover()))
+    store.run(Deploy(planned(0), 0, {"plays": TOPIC}, offset_vector()))
 
 
 def another_process(world: SchemasWorld) -> None:
@@ -224,14 +224,14 @@ def go_on(world: SchemasWorld) -> None:
 
 
 def end(world: SchemasWorld) -> None:
-    """Left alone, the last schema takes its place, and all records are folded and archived by what was recorded."""
+    """Left alone, the last schema takes its place, and all records are applied and archived by what was recorded."""
     for _ in range(8):
         recorder = record(world)
         for _ in range(9):
             finish(world, recorder, most=1)
             world.server.time.advance(SECOND_US)
     finish(world, archive(world))
-    finish(world, fold(world), most=20)
+    finish(world, microbatch(world), most=20)
     if min(world.archive_end) < 0 or tuple(world.archive_end) != world.ends():
         raise Wrong(f"archived up to {world.archive_end}, the log ends at {world.ends()}")
     store = world.connect()
@@ -266,15 +266,15 @@ def _unfenced(*_: object) -> None:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "place-batch": Mutant(
-        "schema", "a batch asks for the epoch after its end", patched(decisions, "check_batch", _unfenced)
+    "offsets-batch": Mutant(
+        "schema", "a batch asks for the deployment version after its end", patched(decisions, "check_batch", _unfenced)
     ),
-    "place-archive": Mutant(
-        "schema", "an archive asks for the schema after its end", world=flag("archive_asks", False)
+    "offsets-archive": Mutant(
+        "schema", "an archive asks for the schema after its end", world=flag("archive_requests", False)
     ),
-    "place-tail": Mutant("schema", "a writer of the tail that slept asks first", world=flag("tail_asks", False)),
-    "place-lease": Mutant("schema", "a place is recorded when writers ask anew", world=flag("lease_s", 0.0)),
-    "place-end": Mutant("schema", "a place is the log's end, not the ledger", world=flag("place_is_ledger")),
-    "place-waits": Mutant("schema", "nobody judges while there is no place", world=flag("waits", False)),
-    "place-kept": Mutant("schema", "who starts anew knows the schemas before", world=flag("knows_one")),
+    "offsets-realtime": Mutant("schema", "a writer of the real-time lane that slept asks first", world=flag("tail_requests", False)),
+    "offsets-lease": Mutant("schema", "offsets are recorded when writers ask anew", world=flag("lease_s", 0.0)),
+    "offsets-end": Mutant("schema", "offsets are the log's end, not the committed offsets", world=flag("schema_from_committed")),
+    "offsets-waits": Mutant("schema", "nobody judges while there are no offsets", world=flag("waits", False)),
+    "offsets-kept": Mutant("schema", "who starts anew knows the schemas before", world=flag("knows_one")),
 }

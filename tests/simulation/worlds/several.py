@@ -13,13 +13,13 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.memory.store import open_memory
-from slicewise.stores.online.model import metadata as marks
+from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import NodesContext
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.routing import joint_life, node_name, node_of, on_node, together
-from slicewise.stores.online.sharded import metadata as joint_marks
+from slicewise.stores.online.routing import sharded_server_run, node_name, node_of, on_node, together
+from slicewise.stores.online.sharded import metadata as sharded_metadata
 from slicewise.stores.online.steps import Whole
 from slicewise.stores.online.store import Store
 from tests.simulation.actors import slices as actors
@@ -27,7 +27,7 @@ from tests.simulation.histories.choices import Choices
 from tests.simulation.histories.play import EXPECTED, finish, joins
 from tests.simulation.worlds import history
 from tests.simulation.worlds.world import ENTITIES, Actor, Server, World, Wrong
-from tests.support.stores.stored import TOPIC, StoreUnit, cover, tag
+from tests.support.stores.stored import TOPIC, StoreUnit, offset_vector, tag
 
 NODES = 3
 NODE_OF = [node_of(tag(entity), NODES) for entity in range(ENTITIES)]
@@ -43,11 +43,11 @@ class Several(World):
         for number, server in enumerate(self.servers):
             server.name = f"node {number}"
         self.bases: dict[tuple[ServerRun, str, int], list[int]] = {}
-        """(life of a node, unit under its generation, entity) -> the base of the newest answer."""
-        self.marks_first = False
-        """Removed rule: a node's ledger moves before what is written to it."""
+        """(server run of a node, unit under its store id, entity) -> the base of the newest answer."""
+        self.metadata_first = False
+        """Removed rule: a node's committed offsets move before what is written to it."""
         self.from_archive = 0.5
-        """How often a node that was emptied begins where the archive ends."""
+        """Share of cases in which a node that was emptied begins where the archive ends."""
         self._looked_at: int | None = None
         self._parsed: list[tuple[list[bytes], StoreMetadata | None]] = [([], None)] * NODES
         self._merged: tuple[list[StoreMetadata], StoreMetadata | None] = ([], None)
@@ -56,8 +56,8 @@ class Several(World):
         return open_memory(*self.servers)
 
     @property
-    def life(self) -> ServerRun:
-        return joint_life([server.incarnation for server in self.servers])
+    def server_run(self) -> ServerRun:
+        return sharded_server_run([server.server_run for server in self.servers])
 
     def pass_time(self, us: int) -> None:
         for server in self.servers:
@@ -66,10 +66,10 @@ class Several(World):
     def earliest(self) -> OffsetVector:
         """A node that was emptied begins where the log does, or where the archive ends."""
         first = super().earliest()
-        deployed = [found is not None and found.epoch > 0 for found in map(self.marks_of, range(NODES))]
+        deployed = [found is not None and found.deployment_version > 0 for found in map(self.metadata_of, range(NODES))]
         if not any(deployed) or all(deployed) or self.rng.random() >= self.from_archive:
             return first
-        return first.join(cover(*self.archived()[1]))
+        return first.join(offset_vector(*self.archived()[1]))
 
     def to_sweep(self) -> tuple[Server, Store]:
         number = self.rng.randrange(NODES)
@@ -84,9 +84,9 @@ class Several(World):
         records = {number: node.metadata() for number, node in enumerate(store.context.contexts)}
         return (yield from self.on(store, together(records)))
 
-    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: StoreMetadata) -> Actor:
-        if self.marks_first and isinstance(store.context, NodesContext):
-            advance = AdvanceCommitted(cover(*start), cover(*end), found.epoch, found.units)
+    def early(self, store: Store, start: Sequence[int], end: Sequence[int], actual: StoreMetadata) -> Actor:
+        if self.metadata_first and isinstance(store.context, NodesContext):
+            advance = AdvanceCommitted(offset_vector(*start), offset_vector(*end), actual.deployment_version, actual.units)
             steps = advance.steps(store.context.contexts[NODE_OF[0]])
             yield from self.on(store, on_node(NODE_OF[0], steps))
 
@@ -104,21 +104,21 @@ class Several(World):
         finally:
             self.server, self.here, self._looked_at = before
 
-    def marks_of(self, number: int) -> StoreMetadata | None:
-        flat = self.servers[number].execute(Whole(keys.MARKS))
+    def metadata_of(self, number: int) -> StoreMetadata | None:
+        flat = self.servers[number].execute(Whole(keys.METADATA))
         if flat != self._parsed[number][0]:
-            self._parsed[number] = flat, marks.parse(flat)
+            self._parsed[number] = flat, metadata.parse(flat)
         return self._parsed[number][1]
 
-    def marks(self) -> StoreMetadata | None:
+    def metadata(self) -> StoreMetadata | None:
         """The claims of all nodes together, or of the one that is looked at."""
         if self._looked_at is not None:
-            return self.marks_of(self._looked_at)
-        found = [each for number in range(NODES) if (each := self.marks_of(number)) is not None]
-        if len(found) < NODES:
+            return self.metadata_of(self._looked_at)
+        results = [each for number in range(NODES) if (each := self.metadata_of(number)) is not None]
+        if len(results) < NODES:
             return None
-        if list(map(id, found)) != list(map(id, self._merged[0])):
-            self._merged = found, joint_marks.merged(found)
+        if list(map(id, results)) != list(map(id, self._merged[0])):
+            self._merged = results, sharded_metadata.merged(results)
         return self._merged[1]
 
     def check(self) -> None:
@@ -126,13 +126,13 @@ class Several(World):
             with self.on_node(number):
                 super().check()
 
-    def no_way_back(self, unit: StoreUnit, entity: int, found: StoreMetadata, base: list[int]) -> None:
+    def no_way_back(self, unit: StoreUnit, entity: int, actual: StoreMetadata, base: list[int]) -> None:
         """No token of a node goes back while it lives."""
-        name = f"{found.generation}:{found.name(unit.storage_fingerprint)}"
-        before = self.bases.get((self.server.incarnation, name, entity), [])
+        name = f"{actual.store_id}:{actual.name(unit.storage_fingerprint)}"
+        before = self.bases.get((self.server.server_run, name, entity), [])
         if any(new < old for new, old in zip(base, before, strict=False)):
-            raise Wrong(f"{unit.view} entity {entity}: a token went back from {before} to {base} within one life")
-        self.bases[self.server.incarnation, name, entity] = base
+            raise Wrong(f"{unit.view} entity {entity}: a token went back from {before} to {base} within one server run")
+        self.bases[self.server.server_run, name, entity] = base
 
 
 # ------------------------------------------------------------ what happens
@@ -140,19 +140,19 @@ def lose_some(world: Several) -> None:
     """One node restarts without its last writes."""
     number = world.rng.randrange(NODES)
     lost = world.servers[number].restart(world.rng.randint(0, world.rng.choice((0, 3, 10, 40, 64))))
-    world.say(f"node {number} restarts", f"its last {lost} writes are lost")
+    world.note(f"node {number} restarts", f"its last {lost} writes are lost")
     world.check()
-    if world.marks_of(number) is None or world.rng.random() < 0.3:
+    if world.metadata_of(number) is None or world.rng.random() < 0.3:
         finish(world, actors.operator(world))
     if world.rng.random() < 0.5:
         del world.groups["streams"][1:]
 
 
 def empty_one(world: Several) -> None:
-    """One node is emptied; its incarnation stays."""
+    """One node is emptied; its server run stays."""
     number = world.rng.randrange(NODES)
     world.servers[number].flush()
-    world.say(f"node {number} is emptied")
+    world.note(f"node {number} is emptied")
     if world.rng.random() < 0.7:
         finish(world, actors.operator(world))
 
@@ -164,18 +164,18 @@ def forget_log(world: Several) -> None:
 
 
 def bridge(world: Several) -> Actor:
-    """Bridges as the stream's driver does. Where the log no longer reaches back to a node's ledger, that goes on where the
+    """Bridges as the stream's driver does. Where the log no longer reaches back to a node's committed offsets, that goes on where the
     archive ends, and the node's units are built again."""
     store = world.connect()
-    found = yield from world.on(store, store.steps(ReadMetadata()))
-    if found.ledger.dominates(cover(*world.log_start)) or found.units != world.deployment().digest:
+    result = yield from world.on(store, store.steps(ReadMetadata()))
+    if result.committed.dominates(offset_vector(*world.log_start)) or result.units != world.deployment().digest:
         return
     _, offsets = world.archived()
     units = frozenset(unit.storage_fingerprint for unit in world.units)
-    renewal = Renewal(units, cover(*offsets))
-    steps = store.steps(Deploy(world.deployment(), found.epoch, {"plays": TOPIC}, cover(), renewal))
-    found = yield from world.on(store, steps)
-    world.say("ledgers moved", f"epoch {found.epoch}, terms {found.terms}")
+    renewal = Renewal(units, offset_vector(*offsets))
+    steps = store.steps(Deploy(world.deployment(), result.deployment_version, {"plays": TOPIC}, offset_vector(), renewal))
+    result = yield from world.on(store, steps)
+    world.note("committed offsets moved", f"deployment version {result.deployment_version}, builds {result.builds}")
 
 
 def another_bridge(world: Several) -> None:
@@ -196,8 +196,8 @@ def healed(heal: Callable[[Any], None]) -> Callable[[Several], None]:
             raise Wrong(f"not healed: {error}") from error
         wanted = {unit.storage_fingerprint for unit in world.units}
         for number in range(NODES):
-            found = world.marks_of(number)
-            if found is None or found.units != world.deployment().digest or not found.ready.issuperset(wanted):
-                raise Wrong(f"node {number} is not whole: {found}")
+            result = world.metadata_of(number)
+            if result is None or result.units != world.deployment().digest or not result.ready.issuperset(wanted):
+                raise Wrong(f"node {number} is not whole: {result}")
 
     return end

@@ -21,7 +21,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.model import metadata as marks
+from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operations.apply_batch import MicroBatch
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.reading import UnitReply
@@ -29,7 +29,7 @@ from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import Change, Command, Fields, Steps, Whole, Written
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
-from slicewise.windows.segments import PENTAD_DAYS
+from slicewise.windows.segments import FIVE_DAYS
 from tests.simulation.histories.choices import Choices
 from tests.simulation.histories.timeline import Line
 from tests.simulation.readers.served import Serving
@@ -39,9 +39,9 @@ from tests.support.stores.stored import (
     Identities,
     StoreDeployment,
     StoreUnit,
-    cover,
-    fold_batch,
-    place,
+    offset_vector,
+    micro_batch,
+    topic_partition,
     seen_in,
     tag,
 )
@@ -52,7 +52,7 @@ Seen = tuple[int, int]
 """(partition, offset)"""
 
 DAY = 20_004
-"""The last day of its pentad, whose total stands beside its own."""
+"""The last day of its five-day total, whose total stands beside its own."""
 HOURS = 3
 FIRST_HOUR = DAY * 24
 ENTITIES = 2
@@ -118,7 +118,7 @@ class World:
         self.rng = choices
         self.story: list[Line] = []
         self.groups: defaultdict[str, list[Actor]] = defaultdict(list)
-        """Who acts: streams, fills, readers and so on."""
+        """Actors by what they do: streams, fills, readers and so on."""
         self.acting = "world"
         self._names: dict[Actor, str] = {}
         self.log: list[list[Logged]] = [[], []]
@@ -126,22 +126,22 @@ class World:
         """First offsets that the log still has; the archive has all below."""
         self.now = 0
         self.archive: dict[int, tuple[int, ...]] = {}
-        """seq -> cover; what it contains follows from the log."""
+        """archive version -> offset vector; what it contains follows from the log."""
         self.committed: dict[tuple[str, int], int] = {}
-        """(unit, hour) -> seq of its compacted rows, beside the store."""
+        """(unit, hour) -> archive version of its compacted rows, beside the store."""
         self.all_units: tuple[StoreUnit, ...] = UNITS
         self.units: tuple[StoreUnit, ...] = UNITS[:1]
-        """What is to be deployed."""
+        """Units to be deployed."""
         self.executor: Store | None = None
         """A worker's connection, which outlives the queries that it serves."""
         self.deployments = 0
         self.checkpoint: tuple[int, ...] = ()
-        self.epoch = 1
-        """That was seen after the last move."""
+        self.deployment_version = 1
+        """Epoch that was seen after the last move."""
         self.ready_elsewhere: set[tuple[str, int]] = set()
         self.checked = 0
         self.reconnects = False
-        """Removed rule: connections outlive their incarnation."""
+        """Removed rule: connections outlive their server run."""
         self.sweep_reconnects = False
         """Removed rule: so does the sweep's."""
         self.server = Server(self)
@@ -152,19 +152,19 @@ class World:
         self.true: dict[tuple[Any, ...], list[int]] = {}
         """Answers that were found to be true, with their bases; worlds may share it."""
         self.serving = Serving()
-        self._marks: tuple[list[bytes], StoreMetadata | None] = ([], None)
+        self._metadata: tuple[list[bytes], StoreMetadata | None] = ([], None)
 
     def close(self) -> None:
         """Ends what still runs."""
 
     # ------------------------------------------------------------ the story
-    def say(self, what: str, effect: Any = "") -> None:
-        self._tell(what, str(effect))
+    def note(self, what: str, effect: Any = "") -> None:
+        self._add_line(what, str(effect))
 
     def wrote(self, command: Command, reply: Any) -> None:
-        self._tell(command, reply)
+        self._add_line(command, reply)
 
-    def _tell(self, what: Any, effect: Any) -> None:
+    def _add_line(self, what: Any, effect: Any) -> None:
         at_us = self.server.time.now_us() - self.server.began_us
         self.story.append(Line(self.rng.move, at_us, self.acting, what, effect))
 
@@ -192,7 +192,7 @@ class World:
         at = (FIRST_HOUR + hour) * HOUR_US + self.rng.randrange(4) * HOUR_US // 4
         entity = self.rng.randrange(ENTITIES)
         self.log[partition].append(Logged(entity, FIRST_HOUR + hour, at))
-        self.say(f"event p{partition} o{len(self.log[partition]) - 1}", f"entity {entity} hour {hour}")
+        self.note(f"event p{partition} o{len(self.log[partition]) - 1}", f"entity {entity} hour {hour}")
 
     def ends(self) -> tuple[int, ...]:
         return tuple(map(len, self.log))
@@ -206,29 +206,29 @@ class World:
         return True
 
     def batch(self, unit: StoreUnit, events: Sequence[Event]) -> MicroBatch:
-        """These events of one partition, as a stream folds them."""
-        return fold_batch(unit, events)
+        """These events of one partition, as a stream applies them."""
+        return micro_batch(unit, events)
 
-    def begins(self, position: list[int], found: StoreMetadata) -> list[int]:  # noqa: ARG002
+    def begins(self, position: list[int], actual: StoreMetadata) -> list[int]:  # noqa: ARG002
         """The offsets at which a stream begins that was to begin here."""
         return position
 
     def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
-        """entity -> its events of the hour below a cover, as the archive has them."""
-        found: dict[int, list[Event]] = {}
+        """entity -> its events of the hour below an offset vector, as the archive has them."""
+        below: dict[int, list[Event]] = {}
         for partition, end in enumerate(offsets):
             for event in self.events(partition, 0, end):
                 if event.time_us // HOUR_US == hour and self.counts(partition, event.offset):
-                    found.setdefault(event.entity, []).append(event)
-        return found
+                    below.setdefault(event.entity, []).append(event)
+        return below
 
     def archived(self) -> tuple[int, tuple[int, ...]]:
-        """A commit of the archive: a new seq up to now, or the one that stands if nothing is new."""
+        """A commit of the archive: a new archive version up to now, or the one that stands if nothing is new."""
         newest = max(self.archive, default=0)
         if newest == 0 or self.archive[newest] != self.ends():
             newest += 1
             self.archive[newest] = self.ends()
-            self.say(f"archive seq {newest}", f"cover {self.ends()}")
+            self.note(f"archive version {newest}", f"offset vector {self.ends()}")
         return newest, self.archive[newest]
 
     # ------------------------------------------------------------ the store
@@ -236,23 +236,23 @@ class World:
         return open_memory(self.server)
 
     @property
-    def life(self) -> ServerRun:
-        """The life of the store, as a connection has it that opens now."""
-        return self.server.incarnation
+    def server_run(self) -> ServerRun:
+        """The server run, as a connection has it that opens now."""
+        return self.server.server_run
 
     def pass_time(self, us: int) -> None:
         self.server.time.advance(us)
 
     def earliest(self) -> OffsetVector:
-        """The beginning of the ledger of a store that knows nothing."""
-        return cover(*self.log_start)
+        """The beginning of the committed offsets of a store that knows nothing."""
+        return offset_vector(*self.log_start)
 
     def to_sweep(self) -> tuple[Server, Store]:
         """A node, and a connection of a sweep to it."""
         return self.server, self.connect()
 
     def recover(self) -> None:
-        """Somebody makes a store whole whose ledger the log no longer reaches back to."""
+        """Somebody makes a store whole whose committed offsets the log no longer reaches back to."""
         from tests.simulation.worlds.history import empty  # which is of worlds
 
         empty(self)
@@ -262,10 +262,10 @@ class World:
         return 0
 
     def plans(self, store: Store) -> Generator[None, None, Mapping[int, StoreMetadata]]:
-        """The marks of each node, that a read is planned by."""
+        """The metadata of each node, that a read is planned by."""
         return {0: (yield from self.on(store, store.steps(ReadMetadata())))}
 
-    def early(self, store: Store, start: Sequence[int], end: Sequence[int], found: StoreMetadata) -> Actor:  # noqa: ARG002
+    def early(self, store: Store, start: Sequence[int], end: Sequence[int], actual: StoreMetadata) -> Actor:  # noqa: ARG002
         """Acts as a stream between the plan of a batch and its writes."""
         yield from ()
 
@@ -279,7 +279,7 @@ class World:
                     if self.rng.pauses():
                         yield
                     if self.reconnects:
-                        store.node.incarnation = self.server.incarnation  # type: ignore[misc]
+                        store.node.server_run = self.server.server_run  # type: ignore[misc]
                     replies.append(store.node.run([command])[0])
                 commands = steps.send(replies)
         except StopIteration as done:
@@ -292,71 +292,71 @@ class World:
     def want(self, units: tuple[StoreUnit, ...]) -> None:
         """Sets what an operator is to deploy next."""
         self.units, self.deployments = units, self.deployments + 1
-        self.say(f"wanted: {[unit.view for unit in units]}")
+        self.note(f"wanted: {[unit.view for unit in units]}")
 
-    def marks(self) -> StoreMetadata | None:
-        flat = self.server.execute(Whole(keys.MARKS))
-        if flat != self._marks[0]:
-            self._marks = (flat, marks.parse(flat))
-        return self._marks[1]
+    def metadata(self) -> StoreMetadata | None:
+        flat = self.server.execute(Whole(keys.METADATA))
+        if flat != self._metadata[0]:
+            self._metadata = (flat, metadata.parse(flat))
+        return self._metadata[1]
 
     # ------------------------------------------------------------ the truth
     def check(self) -> None:
         """Checks what a reader would get now, for every ready unit and entity."""
-        found = self.marks()
-        if found is None:
+        result = self.metadata()
+        if result is None:
             return
         for unit in self.all_units:
-            if unit.storage_fingerprint in found.ready:
+            if unit.storage_fingerprint in result.ready:
                 for entity in self.here:
-                    hot, days = entity_keys(found, unit, entity)
+                    hot, days = entity_keys(result, unit, entity)
                     reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
-                    base = self.judge(unit, entity, found, reply)
-                    self.judged(unit, entity, found, reply, base)
-                    self.check_served(unit, entity, found, base)
-                    self.check_named(unit, reply.days[0][0], found.generation)
+                    base = self.judge(unit, entity, result, reply)
+                    self.judged(unit, entity, result, reply, base)
+                    self.check_served(unit, entity, result, base)
+                    self.check_named(unit, reply.days[0][0], result.store_id)
 
-    def check_served(self, unit: StoreUnit, entity: int, found: StoreMetadata, base: list[int]) -> None:
+    def check_served(self, unit: StoreUnit, entity: int, actual: StoreMetadata, base: list[int]) -> None:
         """Checks a serving process that is asked now, and remembers all that it answered."""
-        wrong = self.serving.ask(self.node(entity), unit, entity, found, self.server.incarnation, base)
+        wrong = self.serving.read(self.node(entity), unit, entity, actual, self.server.server_run, base)
         if wrong is not None:
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
 
-    def judged(self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
+    def judged(self, unit: StoreUnit, entity: int, actual: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
         """Checks what else must hold of what the store holds now."""
 
     def earliest_us(self, unit: StoreUnit) -> int:  # noqa: ARG002
         """The earliest instant that a read of now may reach."""
         return 0
 
-    def check_named(self, unit: StoreUnit, raw_hours: bytes | None, generation: int) -> None:
-        """A seq that an hour names is one that the store knows."""
-        known = self.server.execute(Whole(keys.covers_key(generation, "plays")))[::2]
+    def check_named(self, unit: StoreUnit, raw_hours: bytes | None, store_id: int) -> None:
+        """An archive version that an hour names is one that the store knows."""
+        known = self.server.execute(Whole(keys.offset_vectors_key(store_id, "plays")))[::2]
         hours = codec.unpack_hours(raw_hours)
         earliest = self.earliest_us(unit) // HOUR_US
-        named = {seq for hour, seq in hours.items() if hour >= earliest} - {decisions.START_SEQ}
-        unknown = sorted(seq for seq in named if b"%d" % seq not in known)
+        named = {archive_version for hour, archive_version in hours.items() if hour >= earliest} - {decisions.START_VERSION}
+        unknown = sorted(archive_version for archive_version in named if b"%d" % archive_version not in known)
         if unknown:
-            raise Wrong(f"nothing says what archive seqs {unknown} stand for")
+            raise Wrong(f"nothing says what archive versions {unknown} stand for")
 
     def judge(
-        self, unit: StoreUnit, entity: int, found: StoreMetadata, reply: UnitReply, incarnation: ServerRun | None = None
+        self, unit: StoreUnit, entity: int, actual: StoreMetadata, reply: UnitReply, server_run: ServerRun | None = None
     ) -> list[int]:
-        """Compares an answer with the log; its base. incarnation: the reader's, if it is another. Raises Wrong."""
+        """Compares an answer with the log; its base. server_run: the reader's, if it is another. Raises Wrong."""
         self.checked += 1
-        if unit.storage_fingerprint not in found.starts:
+        if unit.storage_fingerprint not in actual.starts:
             raise Wrong(f"{unit.view} is ready and not deployed")
-        tailed = self.tailed(found, incarnation or self.server.incarnation)
-        name = found.name(unit.storage_fingerprint)
-        start, earliest = found.starts[unit.storage_fingerprint], self.earliest_us(unit)
+        has_realtime = self.has_realtime(actual, server_run or self.server.server_run)
+        name = actual.name(unit.storage_fingerprint)
+        start, earliest = actual.starts[unit.storage_fingerprint], self.earliest_us(unit)
         stored = tuple(reply.hot), tuple(reply.days[0])
-        given = (self.known, name, start, earliest, entity, found.ledger, tailed, *stored)
+        given = (self.known, name, start, earliest, entity, actual.committed, has_realtime, *stored)
         if given in self.true:
             return self.true[given]  # the log only grows: what was true of these bytes is true
-        got, base, covers = self.answer(unit, found, reply)
-        if tailed:
-            got, base = self.with_tail(unit, found, reply, got, base, covers)
-        ends = {hour: [max(b, c.get(place(p))) for p, b in enumerate(base)] for hour, c in covers.items()}
+        got, base, offset_vectors = self.answer(unit, actual, reply)
+        if has_realtime:
+            got, base = self.with_pending(unit, actual, reply, got, base, offset_vectors)
+        ends = {hour: [max(b, c.get(topic_partition(p))) for p, b in enumerate(base)] for hour, c in offset_vectors.items()}
         want = sorted(
             (partition, offset)
             for partition, rows in enumerate(self.log)
@@ -370,14 +370,14 @@ class World:
             got = [(p, offset) for p, offset in got if self.log[p][offset].time_us >= earliest]
         if got != want:
             raise Wrong(
-                f"{unit.view} entity {entity}, base {base}, covers "
-                f"{ {h - FIRST_HOUR: list(c.offsets.values()) for h, c in covers.items()} }: "
+                f"{unit.view} entity {entity}, base {base}, offset vectors "
+                f"{ {h - FIRST_HOUR: list(c.offsets.values()) for h, c in offset_vectors.items()} }: "
                 f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
                 f"too many {sorted((Counter(got) - Counter(want)).elements())}"
             )
-        known = {seq: archive_cover(offsets) for seq, offsets in self.archive.items()} | {decisions.START_SEQ: start}
+        known = {archive_version: archive_offsets(offsets) for archive_version, offsets in self.archive.items()} | {decisions.START_VERSION: start}
         times = [self.log[partition][offset].time_us for partition, offset in want]
-        if self.merged() and (wrong := self.sessions.wrong(unit, found, reply, DAY_FIELDS, known, times, tailed, base)):
+        if self.merged() and (wrong := self.sessions.wrong(unit, actual, reply, DAY_FIELDS, known, times, has_realtime, base)):
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
         self.true[given] = base
         return base
@@ -391,32 +391,32 @@ class World:
         """Tells whether this answer is also read by `merge`."""
         return True
 
-    def tailed(self, found: StoreMetadata, incarnation: ServerRun) -> bool:  # noqa: ARG002
-        """Tells whether a reader of this life counts tail fields."""
+    def has_realtime(self, actual: StoreMetadata, server_run: ServerRun) -> bool:  # noqa: ARG002
+        """Tells whether a reader of this server run counts pending fields."""
         return False
 
-    def with_tail(
+    def with_pending(
         self,
         unit: StoreUnit,  # noqa: ARG002
-        found: StoreMetadata,  # noqa: ARG002
+        actual: StoreMetadata,  # noqa: ARG002
         reply: UnitReply,  # noqa: ARG002
         got: list[Seen],
         base: list[int],
-        covers: dict[int, OffsetVector],  # noqa: ARG002
+        offset_vectors: dict[int, OffsetVector],  # noqa: ARG002
     ) -> tuple[list[Seen], list[int]]:
-        """Events and base with what stands of a tail."""
+        """Events and base with what stands of the real-time lane."""
         return got, base
 
     def answer(
-        self, unit: StoreUnit, found: StoreMetadata, reply: UnitReply
+        self, unit: StoreUnit, actual: StoreMetadata, reply: UnitReply
     ) -> tuple[list[Seen], list[int], dict[int, OffsetVector]]:
-        """Events, base per partition and cover per compacted hour, of one entity."""
-        raw_hours, raw_total, raw_pentad, *raw = reply.days[0]
+        """Events, base per partition and offset vector per compacted hour, of one entity."""
+        raw_hours, raw_total, raw_five_days, *raw = reply.days[0]
         hours = codec.unpack_hours(raw_hours)
         compacted: list[Seen] = []
-        for hour, seq in hours.items():
+        for hour, archive_version in hours.items():
             total, slices = raw[2 * (hour - FIRST_HOUR)], raw[2 * (hour - FIRST_HOUR) + 1]
-            if total is None or slices is None or codec.unpack_total(total).seq != seq:
+            if total is None or slices is None or codec.unpack_total(total).archive_version != archive_version:
                 raise Wrong(f"hour {hour - FIRST_HOUR} of {unit.view} counts as compacted and is not")
             inside = total_rows(unit, total)
             if inside != slice_rows(unit, slices):
@@ -426,47 +426,47 @@ class World:
             total_of_day = codec.unpack_day(raw_total)
             if total_of_day.digest == codec.day_digest(raw_hours):
                 compacted = list(day_rows(unit, raw_total))
-        if raw_pentad is not None and raw_hours is not None:
-            days = [*[None] * (PENTAD_DAYS - 1), raw_hours]
-            if codec.unpack_day(raw_pentad).digest == codec.pentad_digest(days):
-                compacted = list(day_rows(unit, raw_pentad))
+        if raw_five_days is not None and raw_hours is not None:
+            days = [*[None] * (FIVE_DAYS - 1), raw_hours]
+            if codec.unpack_day(raw_five_days).digest == codec.five_day_digest(days):
+                compacted = list(day_rows(unit, raw_five_days))
         got = list(compacted)
-        base = [found.ledger.get(place(p)) for p in range(len(self.log))]
+        base = [actual.committed.get(topic_partition(p)) for p in range(len(self.log))]
         for name, value in zip(reply.hot[::2], reply.hot[1::2], strict=True):
             kind, *rest = name.split(b":")
             if kind == b"r":
                 got += running_rows(unit, value)
             elif kind == b"l":
                 base[int(rest[1])] = max(base[int(rest[1])], int(value) + 1)
-        start = found.starts[unit.storage_fingerprint]
-        covers = {
-            h: start if seq == decisions.START_SEQ else archive_cover(self.archive[seq]) for h, seq in hours.items()
+        start = actual.starts[unit.storage_fingerprint]
+        offset_vectors = {
+            h: start if archive_version == decisions.START_VERSION else archive_offsets(self.archive[archive_version]) for h, archive_version in hours.items()
         }
-        return sorted(got), base, covers
+        return sorted(got), base, offset_vectors
 
 
 DAY_FIELDS = (
     keys.HOURS,
     keys.TOTAL,
-    keys.PENTAD,
+    keys.FIVE_DAY_TOTAL,
     *(field for h in range(HOURS) for field in keys.hour_fields(FIRST_HOUR + h)[:2]),
 )
 
 
 @lru_cache(maxsize=1024)
-def archive_cover(offsets: tuple[int, ...]) -> OffsetVector:
-    return cover(*offsets)
+def archive_offsets(offsets: tuple[int, ...]) -> OffsetVector:
+    return offset_vector(*offsets)
 
 
-def entity_keys(found: StoreMetadata, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
-    """Hot and day, under the names of these marks."""
-    return _keys(found.generation, found.name(unit.storage_fingerprint), entity)
+def entity_keys(actual: StoreMetadata, unit: StoreUnit, entity: int) -> tuple[bytes, bytes]:
+    """Hot and day, under the names of this metadata."""
+    return _keys(actual.store_id, actual.name(unit.storage_fingerprint), entity)
 
 
 @lru_cache(maxsize=1024)
-def _keys(generation: int, name: str, entity: int) -> tuple[bytes, bytes]:
+def _keys(store_id: int, name: str, entity: int) -> tuple[bytes, bytes]:
     day = FIRST_HOUR * HOUR_US // DAY_US
-    return keys.hot_key(generation, tag(entity), name), keys.day_key(generation, tag(entity), name, day)
+    return keys.hot_key(store_id, tag(entity), name), keys.day_key(store_id, tag(entity), name, day)
 
 
 @lru_cache(maxsize=65_536)

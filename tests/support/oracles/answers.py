@@ -114,22 +114,22 @@ def first_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | N
 
 
 def first(events: Sequence[OracleEvent], column: str) -> Any:
-    found = first_k(events, column, 1)
-    return found[0] if found else None
+    result = first_k(events, column, 1)
+    return result[0] if result else None
 
 
 def last(events: Sequence[OracleEvent], column: str) -> Any:
-    found = last_k(events, column, 1)
-    return found[0] if found else None
+    result = last_k(events, column, 1)
+    return result[0] if result else None
 
 
 def last_k_distinct(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
     """The k values that were seen last, newest first; none when there is none."""
-    found: list[Any] = []
+    results: list[Any] = []
     for value in last_k(events, column, len(events)) or []:
-        if value not in found:
-            found.append(value)
-    return found[:k] or None
+        if value not in results:
+            results.append(value)
+    return results[:k] or None
 
 
 def top_k_frequent(events: Sequence[OracleEvent], column: str, k: int) -> dict[str, Any] | None:
@@ -166,13 +166,13 @@ def bool_or(events: Sequence[OracleEvent], column: str) -> bool | None:
 
 def decay_sum(events: Sequence[OracleEvent], column: str, half_life: str, end: int) -> float | None:
     """The values of each event, by the weight of its age; rounded once."""
-    held = [(e.time, Fraction(e.columns[column])) for e in _present(events, column)]
-    return _decayed(held, half_life, end) if held else None
+    present = [(e.time, Fraction(e.columns[column])) for e in _present(events, column)]
+    return _decayed(present, half_life, end) if present else None
 
 
 def decay_count(events: Sequence[OracleEvent], column: str | None, half_life: str, end: int) -> float | None:
-    held = events if column is None else _present(events, column)
-    return _decayed([(e.time, Fraction(1)) for e in held], half_life, end)
+    present = events if column is None else _present(events, column)
+    return _decayed([(e.time, Fraction(1)) for e in present], half_life, end)
 
 
 def rises(events: Sequence[OracleEvent], column: str) -> int | None:
@@ -206,25 +206,25 @@ def discount(events: Sequence[OracleEvent], price: str, pieces: str, beyond: flo
     return f"{cents} cents" if both else None
 
 
-def _decayed(held: Sequence[tuple[int, Fraction]], half_life: str, end: int) -> float | None:
+def _decayed(present: Sequence[tuple[int, Fraction]], half_life: str, end: int) -> float | None:
     us = int(half_life[:-1]) * {"s": 1_000_000, "m": MINUTE, "h": HOUR, "d": DAY}[half_life[-1]]
     last = end // us  # weights in units of that octave, so that they stay small numbers
-    exact = sum((value * _weight(time, us, last) for time, value in held), Fraction(0))
+    exact = sum((value * _weight(time, us, last) for time, value in present), Fraction(0))
     return as_double(exact / _weight(end, us, last))
 
 
 def _weight(time: int, us: int, last: int) -> Fraction:
     """2^(time / us - last) as docs/format.md has it: 33 bits of the part of a half-life, by three powers."""
     bits, factor = time % us * 2**33 // us, 2**63
-    for place in (1, 2, 3):
-        factor = factor * _power(bits >> (11 * (3 - place)) & 2047, place) >> 63
+    for topic_partition in (1, 2, 3):
+        factor = factor * _power(bits >> (11 * (3 - topic_partition)) & 2047, topic_partition) >> 63
     return factor * Fraction(2) ** (time // us - last - 63)
 
 
 @cache
-def _power(part: int, place: int) -> int:
+def _power(part: int, topic_partition: int) -> int:
     with localcontext(prec=50):
-        return int((Decimal(2) ** (Decimal(part) / 2 ** (11 * place)) * 2**63).to_integral_value())
+        return int((Decimal(2) ** (Decimal(part) / 2 ** (11 * topic_partition)) * 2**63).to_integral_value())
 
 
 def where(
@@ -240,30 +240,30 @@ def bucketed(
     events: Sequence[OracleEvent], by: str, value: Callable[[Sequence[OracleEvent]], Any], most: int = 100
 ) -> list[dict[str, Any]] | None:
     """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many. A list holds several keys."""
-    held = [(set(of) if isinstance(of := e.columns[by], list) else {of}, e) for e in _present(events, by)]
-    every = {key for keys, _ in held for key in keys} - {None}
+    keyed = [(set(of) if isinstance(of := e.columns[by], list) else {of}, e) for e in _present(events, by)]
+    every = {key for keys, _ in keyed for key in keys} - {None}
     if len(every) > most:
         return None
     ordered = sorted(every, key=lambda key: key.encode() if isinstance(key, str) else key)
-    return [{"key": key, "value": value([e for keys, e in held if key in keys])} for key in ordered] or None
+    return [{"key": key, "value": value([e for keys, e in keyed if key in keys])} for key in ordered] or None
 
 
 def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]) -> dict[str, Any]:
     """The numbers of values below the first edge, from each edge to the next, and from the last on."""
     values = [e.columns[column] for e in _present(events, column)]
     reached = [sum(edge <= value for edge in edges) for value in values]
-    places = [reached.count(place) for place in range(len(edges) + 1)]
-    return {"under": places[0], "bins": places[1:-1], "over": places[-1]}
+    topic_partitions = [reached.count(topic_partition) for topic_partition in range(len(edges) + 1)]
+    return {"under": topic_partitions[0], "bins": topic_partitions[1:-1], "over": topic_partitions[-1]}
 
 
 def _moment(kind: str) -> Callable[..., float | None]:
-    def found(events: Sequence[OracleEvent], *arguments: Any, **given: Any) -> float | None:
+    def judged(events: Sequence[OracleEvent], *arguments: Any, **given: Any) -> float | None:
         try:
             return moments.BY_KIND[kind](events, *arguments, **given)
         except moments.TooLarge:
             return None
 
-    return found
+    return judged
 
 
 def span(events: Sequence[OracleEvent]) -> int | None:
@@ -310,19 +310,19 @@ def inside(events: Iterable[OracleEvent], start: int, end: int) -> list[OracleEv
     return [e for e in events if start <= e.time < end]
 
 
-def covered(
+def contained(
     events: Iterable[OracleEvent],
     base: Mapping[tuple[str, int], int],
-    ahead: Mapping[int, Mapping[tuple[str, int], int]],
+    compacted_beyond: Mapping[int, Mapping[tuple[str, int], int]],
 ) -> list[OracleEvent]:
-    """The events that an answer with this base cover and these covers of hours must hold."""
+    """The events that an answer with this base offset vector and these offset vectors of hours must hold."""
     return [
         e
         for e in events
         if e.offset
         < max(
             base.get((e.topic, e.partition), 0),
-            ahead.get(e.time // HOUR, {}).get((e.topic, e.partition), 0),
+            compacted_beyond.get(e.time // HOUR, {}).get((e.topic, e.partition), 0),
         )
     ]
 
@@ -330,9 +330,9 @@ def covered(
 def session(events: Iterable[OracleEvent], searched_from: int, end: int, gap: int) -> list[OracleEvent]:
     """The session that is open at `end`, of what lies after searched_from: back from its latest event."""
     left = sorted((e for e in events if searched_from <= e.time < end), key=lambda e: e.time)
-    found: list[OracleEvent] = []
+    oracle_events: list[OracleEvent] = []
     after = end
     while left and after - left[-1].time < gap:
         after = left[-1].time
-        found.append(left.pop())
-    return found
+        oracle_events.append(left.pop())
+    return oracle_events

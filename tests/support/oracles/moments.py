@@ -32,8 +32,8 @@ class TooLarge(Exception):
 def double(exact: Fraction) -> float:
     """The nearest double, half to even; a zero is +0.0."""
     negative, size = exact < 0, abs(exact)
-    found = _nearest(size, size, lambda value: (value > size) - (value < size))
-    return -found if negative and found else found
+    nearest = _nearest(size, size, lambda value: (value > size) - (value < size))
+    return -nearest if negative and nearest else nearest
 
 
 def root(exact: Fraction) -> float:
@@ -100,8 +100,8 @@ def variance(values: Sequence[Fraction], population: bool = False) -> Fraction |
 
 
 def stddev(values: Sequence[Fraction], population: bool = False) -> float | None:
-    found = variance(values, population)
-    return None if found is None else root(found)
+    result = variance(values, population)
+    return None if result is None else root(result)
 
 
 def skewness(values: Sequence[Fraction]) -> float | None:
@@ -153,20 +153,20 @@ def linear_trend(pairs: Pairs, output: str) -> Fraction | None:
 Exact = Fraction | float | None
 
 
-def _of_column(few: int, exact: Callable[..., Exact]) -> Callable[..., float | None]:
-    def found(events: Sequence[Event], column: str, **given: Any) -> float | None:
+def _of_column(least: int, exact: Callable[..., Exact]) -> Callable[..., float | None]:
+    def judged(events: Sequence[Event], column: str, **given: Any) -> float | None:
         values = [e.columns[column] for e in events if e.columns.get(column) is not None]
-        return _answer(few, values, values, exact, given)
+        return _answer(least, values, values, exact, given)
 
-    return found
+    return judged
 
 
-def _of_two(few: int, exact: Callable[..., Exact]) -> Callable[..., float | None]:
-    def found(events: Sequence[Event], x: str, y: str, **given: Any) -> float | None:
+def _of_two(least: int, exact: Callable[..., Exact]) -> Callable[..., float | None]:
+    def judged(events: Sequence[Event], x: str, y: str, **given: Any) -> float | None:
         pairs = [(e.columns.get(x), e.columns.get(y)) for e in events]
-        return _of_pairs(few, pairs, exact, given)
+        return _of_pairs(least, pairs, exact, given)
 
-    return found
+    return judged
 
 
 def _trend(events: Sequence[Event], column: str, over: str | None = None, output: str = "slope") -> float | None:
@@ -175,21 +175,21 @@ def _trend(events: Sequence[Event], column: str, over: str | None = None, output
     return _of_pairs(1, pairs, linear_trend, {"output": output})
 
 
-def _of_pairs(few: int, pairs: Sequence[tuple[Any, Any]], exact: Callable[..., Exact], given: Any) -> float | None:
-    held = [(x, y) for x, y in pairs if x is not None and y is not None]
-    numbers = [value for pair in held for value in pair]
-    return _answer(few, held, numbers, exact, given)
+def _of_pairs(least: int, pairs: Sequence[tuple[Any, Any]], exact: Callable[..., Exact], given: Any) -> float | None:
+    present = [(x, y) for x, y in pairs if x is not None and y is not None]
+    numbers = [value for pair in present for value in pair]
+    return _answer(least, present, numbers, exact, given)
 
 
 def _answer(
-    few: int, held: Sequence[Any], numbers: Sequence[Any], exact: Callable[..., Exact], given: Any
+    least: int, present: Sequence[Any], numbers: Sequence[Any], exact: Callable[..., Exact], given: Any
 ) -> float | None:
     """Null where there are too few; NaN where a number is not finite."""
-    if len(held) < (1 if given.get("population") else few):
+    if len(present) < (1 if given.get("population") else least):
         return None
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         return math.nan
-    whole = [tuple(map(Fraction, each)) if isinstance(each, tuple) else Fraction(each) for each in held]
+    whole = [tuple(map(Fraction, each)) if isinstance(each, tuple) else Fraction(each) for each in present]
     value = exact(whole, **given)
     return double(value) if isinstance(value, Fraction) else value
 
@@ -203,4 +203,4 @@ BY_KIND: dict[str, Callable[..., float | None]] = {
     "correlation": _of_two(1, correlation),
     "linear_trend": _trend,
 }
-"""Of events and an aggregate's parameters by name; TooLarge beyond the largest double."""
+"""Oracles over events and an aggregate's parameters by name; TooLarge beyond the largest double."""

@@ -23,19 +23,19 @@ def duplicates(events: Sequence[Sent], within_us: int, most: int) -> list[bool]:
     """Tells of each event, in the order of its partition's offsets, whether its id came before."""
     clocks: dict[Hashable, int] = {}
     seen: dict[Hashable, list[tuple[Hashable, int]]] = {}
-    found = []
+    results = []
     for group, event_id, kafka_us in events:
         if event_id is None:
-            found.append(False)
+            results.append(False)
             continue
         clock = clocks[group] = max(clocks.get(group, kafka_us), kafka_us)
         before = seen.setdefault(group, [])
         if kafka_us < clock - HOUR_US:
-            found.append(False)
+            results.append(False)
             continue
-        found.append(any(each == event_id and clock - then <= within_us for each, then in before[-most:]))
+        results.append(any(earlier_id == event_id and clock - then <= within_us for earlier_id, then in before[-most:]))
         before.append((event_id, clock))
-    return found
+    return results
 
 
 class Record(NamedTuple):
@@ -50,7 +50,7 @@ class Record(NamedTuple):
 def history(rng: random.Random, start_us: int, count: int) -> list[Record]:
     """Over five hours of Kafka's time: new events, and those of before again, in one of two partitions or the other,
     some of them changed; some have no id, and some of Kafka's times step back."""
-    found: list[Record] = []
+    records: list[Record] = []
     ends = [0, 0]
     for number in range(count):
         kafka_us = start_us + number * (5 * HOUR_US // count)
@@ -65,22 +65,22 @@ def history(rng: random.Random, start_us: int, count: int) -> list[Record]:
             "played": kafka_us - rng.randrange(2 * HOUR_US),
         }
         partition = rng.randrange(2)
-        if found and rng.random() < 0.45:
-            before = rng.choice(found[-rng.choice((3, 30, 150)) :])
+        if records and rng.random() < 0.45:
+            before = rng.choice(records[-rng.choice((3, 30, 150)) :])
             partition = before.partition if rng.random() < 0.9 else 1 - before.partition
             changed = {"n": -number, "played": before.event["played"] - MINUTE_US} if rng.random() < 0.1 else {}
             event = {**before.event, **changed}
         # none lies ahead of Kafka's time
-        found.append(Record(partition, ends[partition], event, max(kafka_us, -(event["played"] // -1_000) * 1_000)))
+        records.append(Record(partition, ends[partition], event, max(kafka_us, -(event["played"] // -1_000) * 1_000)))
         ends[partition] += 1
-    return found
+    return records
 
 
 def once(records: Sequence[Record], entity: Sequence[str], within_us: int, most: int) -> list[Record]:
     """The records that count, for a view of these entity columns."""
     own = [
-        Sent((each.partition, *(each.event[name] for name in entity)), each.event["event_id"], each.kafka_us)
-        for each in records
+        Sent((record.partition, *(record.event[name] for name in entity)), record.event["event_id"], record.kafka_us)
+        for record in records
     ]
     again = duplicates(own, within_us, most)
-    return [each for each, double in zip(records, again, strict=True) if not double]
+    return [record for record, double in zip(records, again, strict=True) if not double]

@@ -110,14 +110,14 @@ def _reason(source: Source) -> Column:
         (~F.coalesce(F.col("is_json"), F.lit(False)), "not_json"),
         (F.col("lone"), "bad_text"),
         *_missing(source),
-        *(each for name, kind in source.columns for each in _wrong(name, kind, source)),
+        *(reason for name, kind in source.columns for reason in _wrong(name, kind, source)),
         (~event_time.between(0, END_OF_TIME_US - 1), "bad_time:kafka"),
         (event_time < kafka_time - source.max_lateness_us, "too_late"),
         (event_time > kafka_time + source.max_ahead_us, "too_far_ahead"),
     ]
     chain = F.when(*_then(reasons[0]))
-    for each in reasons[1:]:
-        chain = chain.when(*_then(each))
+    for reason in reasons[1:]:
+        chain = chain.when(*_then(reason))
     return chain
 
 

@@ -107,9 +107,9 @@ class AirflowStack(Stack):
 
     @cached_property
     def deployed(self) -> bool:
-        said = self.cli("apply", timeout_s=PATIENCE_S).stdout
-        assert "stream     Airflow starts it" in said, said
-        assert "stream     up after" in said, said
+        output = self.cli("apply", timeout_s=PATIENCE_S).stdout
+        assert "stream     Airflow starts it" in output, output
+        assert "stream     up after" in output, output
         return True
 
     @cached_property
@@ -152,9 +152,9 @@ class AirflowStack(Stack):
         self.api.unpause(dag_id)
         run = self.api.wait(self.api.trigger(dag_id, conf=conf), timeout_s=timeout_s)
         assert run.well, f"{dag_id} is {run.state}\n{self.api.log(run, task_id)[-6000:]}"
-        found = self.api.xcom(run, task_id)
-        assert isinstance(found, dict)
-        return found
+        value = self.api.xcom(run, task_id)
+        assert isinstance(value, dict)
+        return value
 
 
 def show(runs: Sequence[DagRun]) -> None:

@@ -15,17 +15,17 @@ def cutting(port: int, loses: Callable[[], bool]) -> Iterator[int]:
     closing = threading.Event()
     server = socket.create_server(("127.0.0.1", 0))
 
-    def pump(source: socket.socket, target: socket.socket, *, asks: bool, armed: list[bool]) -> None:
+    def pump(source: socket.socket, target: socket.socket, *, requests: bool, armed: list[bool]) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
-                if asks and b"EVALSHA" in data:
+                if requests and b"EVALSHA" in data:
                     armed[0] = True
-                if not asks and armed[0] and loses():
+                if not requests and armed[0] and loses():
                     break  # the script ran: nobody hears of it
                 target.sendall(data)
-        for each in (source, target):
+        for connection in (source, target):
             with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def serve() -> None:
         while not closing.is_set():
@@ -33,8 +33,8 @@ def cutting(port: int, loses: Callable[[], bool]) -> Iterator[int]:
                 here, _ = server.accept()
                 there = socket.create_connection(("127.0.0.1", port))
                 armed = [False]
-                threading.Thread(target=pump, args=(here, there), kwargs={"asks": True, "armed": armed}).start()
-                threading.Thread(target=pump, args=(there, here), kwargs={"asks": False, "armed": armed}).start()
+                threading.Thread(target=pump, args=(here, there), kwargs={"requests": True, "armed": armed}).start()
+                threading.Thread(target=pump, args=(there, here), kwargs={"requests": False, "armed": armed}).start()
 
     thread = threading.Thread(target=serve)
     thread.start()

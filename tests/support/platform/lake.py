@@ -54,7 +54,7 @@ class Lake:
     session: SparkSession
     clock: SystemClock = field(default_factory=SystemClock)
     operator_url: str = ""
-    """Of the store, for who may empty it."""
+    """Address of the store, for who may empty it."""
 
     def topic(self, name: str, partitions: int = 2) -> KafkaLog:
         log = KafkaLog(self.settings.kafka_bootstrap)
@@ -73,8 +73,8 @@ class Lake:
             topics[source.topic] = log.topic_id(source.topic)
             earliest = earliest.join(log.earliest(source.topic))
         with self.store() as store:
-            marks = store.run(Initialise())
-            store.run(Deploy(deployment, marks.epoch, topics, earliest))
+            metadata = store.run(Initialise())
+            store.run(Deploy(deployment, metadata.deployment_version, topics, earliest))
         return deployment
 
     @contextmanager
@@ -103,14 +103,14 @@ class Lake:
         assert producer.flush(30) == 0
 
     def query(self, deployment: Deployment, source: str) -> SourceQuery:
-        """The stream of a source, begun at the ledger."""
+        """The stream of a source, begun at the committed offsets."""
         log = KafkaLog(self.settings.kafka_bootstrap)
         with self.store() as store:
             planned = plan_stream(deployment, deployment.source(source), store.run(ReadMetadata()), log)
         status = SourceStatus(source, self.clock, Metrics())
         return SourceQuery(self.session, self.settings, planned, deployment.to_json(), status)
 
-    def fold(self, deployment: Deployment, source: str) -> SourceStatus:
+    def apply(self, deployment: Deployment, source: str) -> SourceStatus:
         """Streams until all that stands in the topic is applied; what the stream said."""
         query = self.query(deployment, source)
         try:
@@ -121,17 +121,17 @@ class Lake:
 
     def contents(self, unit: StorageUnit, entities: Sequence[tuple[object, ...]]) -> Contents:
         """The store's content of the first partial, a count: compacted hours, and running partials
-        beyond their covers. Asserts that nothing is held twice."""
+        beyond their offset vectors. Asserts that nothing is held twice."""
         tags = keys.entity_tags(
             unit.entity, [list(column) for column in zip(*entities, strict=True)], None, len(entities)
         )
         with self.store() as store:
-            covers, found = store.run(ReadArchiveVersions(unit.source)), {}
-            marks = store.run(ReadMetadata())
-            stored_as, start = marks.name(unit.storage_fingerprint), marks.starts[unit.storage_fingerprint]
+            offset_vectors, contents = store.run(ReadArchiveVersions(unit.source)), {}
+            metadata = store.run(ReadMetadata())
+            stored_as, start = metadata.name(unit.storage_fingerprint), metadata.starts[unit.storage_fingerprint]
             for entity, tag in zip(entities, tags, strict=True):
-                found[entity] = self._entity(store, unit, stored_as, tag, covers, start)
-        return found
+                contents[entity] = self._entity(store, unit, stored_as, tag, offset_vectors, start)
+        return contents
 
     def _entity(
         self,
@@ -139,29 +139,29 @@ class Lake:
         unit: StorageUnit,
         stored_as: str,
         tag: bytes,
-        covers: Mapping[int, OffsetVector],
+        offset_vectors: Mapping[int, OffsetVector],
         start: OffsetVector,
     ) -> Counter[int]:
-        hot = keys.hot_key(store.generation, tag, stored_as)
+        hot = keys.hot_key(store.store_id, tag, stored_as)
         now_hour = store.run(ReadTime()) // HOUR_US
         hours = range(now_hour - 60, now_hour + 3)
         days = sorted({hour // 24 for hour in hours})
-        day_keys = [keys.day_key(store.generation, tag, stored_as, day) for day in days]
+        day_keys = [keys.day_key(store.store_id, tag, stored_as, day) for day in days]
         fields = [(keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days]
         read = UnitRead(hot, tuple(zip(day_keys, fields, strict=True)))
         reply = store.run(Read([EntityRead((read,))])).entities[0][0]
         counted: Counter[int] = Counter()
         compacted: dict[int, OffsetVector] = {}
         for names, values in zip(fields, reply.days, strict=True):
-            stands = codec.unpack_hours(values[0]) if values[0] else {}
+            stored_hours = codec.unpack_hours(values[0]) if values[0] else {}
             for name, value in zip(names[1:], values[1:], strict=True):
                 hour = int(name[2:])
-                if hour not in stands:
+                if hour not in stored_hours:
                     continue
                 assert value is not None
                 block = codec.unpack_slices(value)
-                assert block.seq == stands[hour]
-                compacted[hour] = covers[block.seq] if block.seq else start
+                assert block.archive_version == stored_hours[hour]
+                compacted[hour] = offset_vectors[block.archive_version] if block.archive_version else start
                 partials = unit.layout.decode_blocks([block.block], [len(block.numbers)])
                 counts = unit.layout.partials[0].finish_columns(partials[0]).values.to_pylist()
                 counted.update(dict(zip(block.numbers.tolist(), counts, strict=True)))
@@ -170,10 +170,10 @@ class Lake:
                 continue
             _, number, topic, partition = name.split(b":")
             partial = codec.unpack_running(value)
-            cover = compacted.get(int(number) * unit.slice_us // HOUR_US)
-            place = (topic.decode(), int(partition))
-            assert cover is None or partial.first >= cover.get(place) or partial.last < cover.get(place), "straddles"
-            if cover is None or partial.first >= cover.get(place):
+            offset_vector = compacted.get(int(number) * unit.slice_us // HOUR_US)
+            topic_partition = (topic.decode(), int(partition))
+            assert offset_vector is None or partial.first >= offset_vector.get(topic_partition) or partial.last < offset_vector.get(topic_partition), "straddles"
+            if offset_vector is None or partial.first >= offset_vector.get(topic_partition):
                 columns = unit.layout.decode_blocks([partial.row], [1])
                 counted[int(number)] += unit.layout.partials[0].finish_columns(columns[0]).values[0].as_py()
         return counted
@@ -181,11 +181,11 @@ class Lake:
 
 def expected(events: Sequence[Mapping[str, Any]], entity: Sequence[str], slice_us: int) -> Contents:
     """By brute force: what a count over these good events is."""
-    found: Contents = {}
+    contents: Contents = {}
     for event in events:
         key = tuple(event[name] for name in entity)
-        found.setdefault(key, Counter())[event["played"] // slice_us] += 1
-    return found
+        contents.setdefault(key, Counter())[event["played"] // slice_us] += 1
+    return contents
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def lake(folder: Path) -> Iterator[Lake]:
                 "SLICEWISE_STATE": str(state),
                 "SLICEWISE_REDIS_URL": redis.url,
                 "SLICEWISE_KAFKA_BOOTSTRAP": kafka.bootstrap,
-                "SLICEWISE_FOLD_INTERVAL_MS": "10",
+                "SLICEWISE_MICROBATCH_INTERVAL_MS": "10",
             }
         )
         session = stream_session(settings, cores=2)

@@ -19,9 +19,9 @@ class Registry:
     url: str = ""
     schemas: dict[int, Mapping[str, Any]] = field(default_factory=dict)
     subjects: dict[tuple[str, int], int] = field(default_factory=dict)
-    asked: Counter[str] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
     failing: int = 0
-    """So many of the next requests are answered with 503."""
+    """Number of next requests that are answered with 503."""
 
     def register(
         self, text: str, kind: str = "AVRO", *, subject: str | None = None, references: Sequence[Mapping[str, Any]] = ()
@@ -35,7 +35,7 @@ class Registry:
         return number
 
     def answer(self, path: str) -> tuple[int, Mapping[str, Any]]:
-        self.asked[path] += 1
+        self.requests[path] += 1
         if self.failing:
             self.failing -= 1
             return 503, {"error_code": 50301}

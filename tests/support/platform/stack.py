@@ -37,9 +37,9 @@ class Stack:
     """Running servers; `settings` lead to them."""
 
     def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
-        # tail and probes are tried by tests of their own: elsewhere what is deployed is what the test declares
+        # real-time lane and probes are tried by tests of their own: elsewhere what is deployed is what the test declares
         given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), "SLICEWISE_PROBES": "off"}
-        self.given = {**given, "SLICEWISE_TAIL": "off", **(overrides or {})}
+        self.given = {**given, "SLICEWISE_REALTIME": "off", **(overrides or {})}
         self.settings = Settings.load(self.given)
         self._producer: Producer | None = None
 
@@ -104,8 +104,8 @@ class Stack:
         try:
             done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
         except subprocess.TimeoutExpired as late:
-            said = b"\n".join(part for part in (late.stdout, late.stderr) if isinstance(part, bytes)).decode()
-            raise AssertionError(f"{' '.join(argv)}: not over after {timeout_s:.0f} s\n{said[-6000:]}") from None
+            output = b"\n".join(part for part in (late.stdout, late.stderr) if isinstance(part, bytes)).decode()
+            raise AssertionError(f"{' '.join(argv)}: not over after {timeout_s:.0f} s\n{output[-6000:]}") from None
         assert not check or done.returncode == 0, (
             f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         )
@@ -114,9 +114,9 @@ class Stack:
     # ---------------------------------------------------------------- the stream
     def start_stream(self) -> int:
         """Starts the driver; its pid."""
-        found = stream.ensure_stream(self.settings)
-        assert found.pid is not None
-        return found.pid
+        result = stream.ensure_stream(self.settings)
+        assert result.pid is not None
+        return result.pid
 
     def kill_stream(self) -> None:
         """SIGKILL, to the driver and to all that it started, in the middle of whatever it does."""
@@ -128,8 +128,8 @@ class Stack:
         birth = control.running(stream.service(self.settings, state, name), state)
         assert birth is not None, "the driver does not run"
         tree = [birth, *descendants(birth)]
-        for each in tree:
-            each.signal(signal.SIGKILL)
+        for process in tree:
+            process.signal(signal.SIGKILL)
         assert not wait_gone(tree, 20.0)
 
     @contextmanager
@@ -139,52 +139,52 @@ class Stack:
         birth = control.running(stream.service(self.settings, state, name), state)
         assert birth is not None, "the driver does not run"
         tree = [birth, *descendants(birth)]
-        for each in tree:
-            each.signal(signal.SIGSTOP)
+        for process in tree:
+            process.signal(signal.SIGSTOP)
         try:
             yield
         finally:
-            for each in reversed(tree):
-                each.signal(signal.SIGCONT)
+            for process in reversed(tree):
+                process.signal(signal.SIGCONT)
 
-    def wait_tail(self, source: str, timeout_s: float = 240) -> None:
-        """Waits until the tail of this life of the drivers and of the store writes."""
+    def wait_realtime(self, source: str, timeout_s: float = 240) -> None:
+        """Waits until the real-time lane of this server run of the drivers and of the store writes."""
 
         def reason() -> str | None:
-            found = stream.driver_status(self.settings, stream.TAIL)
-            said = found.heartbeat.get("sources", {}).get(source)
-            if said is None or said["waiting"] or said["state"] != "running":
-                return str(found)
+            result = stream.driver_status(self.settings, stream.REALTIME)
+            status = result.heartbeat.get("sources", {}).get(source)
+            if status is None or status["waiting"] or status["state"] != "running":
+                return str(result)
             with self.store() as store:
-                start = store.run(ReadMetadata()).tails.get(source)
-                return None if start is not None and start.incarnation == store.incarnation else "no mark of this life"
+                start = store.run(ReadMetadata()).realtime_starts.get(source)
+                return None if start is not None and start.server_run == store.server_run else "no entry of this server run"
 
-        self.wait(reason, "the tail to begin", timeout_s)
+        self.wait(reason, "the real-time lane to begin", timeout_s)
 
-    def wait_brought(self, source: str, timeout_s: float = 120) -> None:
-        """Waits until the tail says that it has written all that the log holds now."""
+    def wait_written(self, source: str, timeout_s: float = 120) -> None:
+        """Waits until the real-time lane says that it has written all that the log holds now."""
         since_us = time.time_ns() // 1000 + 2_000_000  # a heartbeat may tell of a log that was read a second before
 
         def reason() -> str | None:
-            said = stream.driver_status(self.settings, stream.TAIL).heartbeat.get("sources", {}).get(source, {})
-            late = said.get("heartbeat_us", 0) < since_us or sum(said["lag"].values())
-            return f"the tail says {said}" if late else None
+            status = stream.driver_status(self.settings, stream.REALTIME).heartbeat.get("sources", {}).get(source, {})
+            late = status.get("heartbeat_us", 0) < since_us or sum(status["lag"].values())
+            return f"the real-time lane says {status}" if late else None
 
-        self.wait(reason, "the tail to bring all", timeout_s)
+        self.wait(reason, "the real-time lane to bring all", timeout_s)
 
     def stop_stream(self) -> None:
         """SIGTERM: it drains."""
         stream.stop_stream(self.settings)
 
     def wait_applied(self, topic: str, timeout_s: float = WAIT_S) -> None:
-        """Waits until the ledger has reached the end of the topic."""
+        """Waits until the committed offsets have reached the end of the topic."""
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             end = log.latest(topic)
 
         def reached() -> str | None:
             with self.store() as store:
-                ledger = store.run(ReadMetadata()).ledger
-            return None if ledger.dominates(end) else f"ledger {dict(ledger.offsets)} of {dict(end.offsets)}"
+                committed = store.run(ReadMetadata()).committed
+            return None if committed.dominates(end) else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
 
         self.wait(reached, f"topic {topic} to be applied", timeout_s)
 
@@ -194,8 +194,8 @@ class Stack:
         while (why := reason()) is not None:
             if time.monotonic() > deadline:
                 log = self.settings.state_dir / "logs" / "stream.log"
-                tail = log.read_text()[-3000:] if log.exists() else ""
-                raise AssertionError(f"{what}: not within {timeout_s:.0f} s: {why}\n{tail}")
+                last = log.read_text()[-3000:] if log.exists() else ""
+                raise AssertionError(f"{what}: not within {timeout_s:.0f} s: {why}\n{last}")
             time.sleep(0.05)
 
     # ---------------------------------------------------------------- log, store, answers
@@ -236,8 +236,8 @@ class Stack:
         """The broker's texts of a view's emission, per partition."""
         consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": f"slicewise-emit-{view}"})
         try:
-            asked = [TopicPartition(topic, p) for p in range(self.settings.kafka_partitions)]
-            return [each.metadata or "" for each in consumer.committed(asked, timeout=30)]
+            partitions = [TopicPartition(topic, p) for p in range(self.settings.kafka_partitions)]
+            return [partition.metadata or "" for partition in consumer.committed(partitions, timeout=30)]
         finally:
             consumer.close()
 
@@ -261,7 +261,7 @@ class Stack:
                 "auto.offset.reset": "earliest",
             }
         )
-        found: list[tuple[str, int, int, int, bytes, bytes]] = []
+        results: list[tuple[str, int, int, int, bytes, bytes]] = []
         try:
             for (_, partition), end in latest.offsets.items():
                 consumer.assign([TopicPartition(topic, partition, 0)])
@@ -273,12 +273,12 @@ class Stack:
                     offset, stamp = message.offset(), message.timestamp()[1]
                     assert offset is not None
                     seen = offset + 1
-                    found.append((topic_id, partition, offset, stamp, message.key() or b"", message.value() or b""))
+                    results.append((topic_id, partition, offset, stamp, message.key() or b"", message.value() or b""))
         finally:
             consumer.close()
-        return found
+        return results
 
-    def ask(self, **body: Any) -> dict[str, Any]:
+    def request(self, **body: Any) -> dict[str, Any]:
         """POST /v1/features; the answer."""
         url = f"{self.settings.serving_url}/v1/features"
         # verify: reading certificates, which this address needs none of, takes longer than the answer

@@ -10,16 +10,16 @@ from pyiceberg.catalog.sql import SqlCatalog
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.lake.records import append
-from slicewise.stores.lake.schemas import COVER, GOOD, log_table
+from slicewise.stores.lake.schemas import OFFSET_VECTOR, GOOD, log_table
 from slicewise.windows.durations import HOUR_US
 
 
-def cover_of(events: Sequence[Mapping[str, Any]], topic_id: str) -> OffsetVector:
-    """The cover of all these events."""
+def offset_vector_of(events: Sequence[Mapping[str, Any]], topic_id: str) -> OffsetVector:
+    """The offset vector of all these events."""
     offsets: dict[TopicPartition, int] = {}
     for event in events:
-        place = (topic_id, event["partition"])
-        offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
+        topic_partition = (topic_id, event["partition"])
+        offsets[topic_partition] = max(offsets.get(topic_partition, 0), event["offset"] + 1)
     return OffsetVector(offsets)
 
 
@@ -27,18 +27,18 @@ def archive(
     catalog: SqlCatalog,
     source: Source,
     topic_id: str,
-    seq: int,
+    archive_version: int,
     events: Sequence[Mapping[str, Any]],
     before: Sequence[Mapping[str, Any]],
     taken_us: int,
 ) -> OffsetVector:
-    """One commit of archive `seq`: good rows and cover rows; `before` is what earlier seqs hold.
+    """One commit of archive `archive_version`: good rows and offset vector rows; `before` is what earlier archive versions hold.
 
     events: the source's columns (instants in microseconds), partition, offset and optionally
-    kafka_time; where the event time is the record's, `kafka`. Returns the cover.
+    kafka_time; where the event time is the record's, `kafka`. Returns the offset vector.
     """
-    cover = cover_of([*before, *events], topic_id)
-    common = {"archive_seq": seq, "topic_id": topic_id, "archive_time": taken_us}
+    offset_vector = offset_vector_of([*before, *events], topic_id)
+    common = {"archive_seq": archive_version, "topic_id": topic_id, "archive_time": taken_us}
     rows = [
         {
             **common,
@@ -50,9 +50,9 @@ def archive(
         }
         for event in events
     ]
-    covers = [
-        {**common, "kind": COVER, "partition": partition, "offset": offset}
-        for (_, partition), offset in cover.offsets.items()
+    offset_vectors = [
+        {**common, "kind": OFFSET_VECTOR, "partition": partition, "offset": offset}
+        for (_, partition), offset in offset_vector.offsets.items()
     ]
-    append(catalog, log_table(source), [*rows, *covers])
-    return cover
+    append(catalog, log_table(source), [*rows, *offset_vectors])
+    return offset_vector

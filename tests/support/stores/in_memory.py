@@ -71,13 +71,13 @@ def world(deployed: Deployment) -> World:
 
 def deploy(server: MemoryServer, deployed: Deployment) -> None:
     store = open_memory(server)
-    marks = store.run(Initialise())
+    metadata = store.run(Initialise())
     topics = {source.topic: letter * 32 for source, letter in zip(deployed.sources, "ab", strict=False)}
-    marks = store.run(Deploy(deployed, marks.epoch, topics, OffsetVector()))
+    metadata = store.run(Deploy(deployed, metadata.deployment_version, topics, OffsetVector()))
     for unit in deployed.units:
         name = unit.storage_fingerprint
-        store.run(MarkReady(unit, marks.starts[name], {unit.view: [name]}))
+        store.run(MarkReady(unit, metadata.starts[name], {unit.view: [name]}))
 
 
-def asked(service: FeatureService, connection: SyncConnection, name: str, min_token: str | None = None) -> Answer:
+def read_as(service: FeatureService, connection: SyncConnection, name: str, min_token: str | None = None) -> Answer:
     return connection.run(service.read(checked(None, name, [{"user": "ada"}], min_token=min_token)))

@@ -1,4 +1,4 @@
-"""Inputs of training and `sw.evaluate`: the events that a test folded into a store."""
+"""Inputs of training and `sw.evaluate`: the events that a test applied into a store."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def given(events: Sequence[Event], timestamp: str) -> list[dict[str, Any]]:
 class LoggedArchive:
     """The archive's port over typed events, all of which were archived at once."""
 
-    def __init__(self, table: pa.Table, cover: OffsetVector, until_us: int) -> None:
+    def __init__(self, table: pa.Table, offset_vector: OffsetVector, until_us: int) -> None:
         self._given = GivenArchive(table)
-        self._archived = Archived(1, cover, until_us, 1)
+        self._archived = Archived(1, offset_vector, until_us, 1)
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
         return self._archived
@@ -33,11 +33,11 @@ class LoggedArchive:
     def confirmed(self, source: Source, archived: Archived) -> Archived:
         return self._given.confirmed(source, archived)
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
-        return self._given.events(source, columns, start_us, end_us, seq)
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:
+        return self._given.events(source, columns, start_us, end_us, archive_version)
 
-    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:
-        return self._given.below(source, columns, cover, kafka_us, seq)
+    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:
+        return self._given.below(source, columns, offset_vector, kafka_us, archive_version)
 
 
 def typed_of(source: Source, topic: str, events: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -49,8 +49,8 @@ def typed_of(source: Source, topic: str, events: Sequence[Mapping[str, Any]]) ->
 
 
 def served_archive(source: Source, events: Sequence[Event], until_us: int) -> LoggedArchive:
-    """The archive of what was folded, of the store's own topic."""
+    """The archive of what was applied, of the store's own topic."""
     ends: dict[TopicPartition, int] = {}
     for e in events:
-        ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
+        ends[e.topic_partition] = max(ends.get(e.topic_partition, 0), e.offset + 1)
     return LoggedArchive(typed_of(source, TOPIC, given(events, source.timestamp)), OffsetVector(ends), until_us)

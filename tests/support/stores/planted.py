@@ -25,7 +25,7 @@ from tests.support.stores.served import Event, accumulated, hour_entries, rows_o
 
 @dataclass
 class Planter:
-    """A store, what was folded into it, and the instant of the check. The unit's entity is one column, of users."""
+    """A store, what was applied into it, and the instant of the check. The unit's entity is one column, of users."""
 
     client: redis.Redis
     store: OnlineStore
@@ -35,30 +35,30 @@ class Planter:
     amount: str = "seconds"
     """The column whose value is put off by a unit in the last place."""
     partition: int | None = None
-    """Whose running partials are harmed; None: any."""
+    """Partition whose running partials are harmed; None: any."""
     before: dict[str, dict[Any, Any]] = field(default_factory=dict)
     """By user what its day hash of the hour that was compacted twice held after the first time."""
 
     def of(self, user: str) -> list[Event]:
         """The user's events."""
         ((who, _),) = self.unit.entity
-        return [each for each in self.log if each.columns[who] == user]
+        return [record for record in self.log if record.columns[who] == user]
 
     def tag(self, user: str) -> bytes:
         return keys.entity_tags(self.unit.entity, [[user]])[0]
 
     def hot(self, user: str) -> bytes:
-        marks = self.store.run(ReadMetadata())
-        return keys.hot_key(marks.generation, self.tag(user), marks.name(self.unit.storage_fingerprint))
+        metadata = self.store.run(ReadMetadata())
+        return keys.hot_key(metadata.store_id, self.tag(user), metadata.name(self.unit.storage_fingerprint))
 
     def day(self, user: str, hour: int) -> bytes:
-        marks, day = self.store.run(ReadMetadata()), hour * HOUR_US // DAY_US
-        return keys.day_key(marks.generation, self.tag(user), marks.name(self.unit.storage_fingerprint), day)
+        metadata, day = self.store.run(ReadMetadata()), hour * HOUR_US // DAY_US
+        return keys.day_key(metadata.store_id, self.tag(user), metadata.name(self.unit.storage_fingerprint), day)
 
     def fields(self, key: bytes) -> dict[Any, Any]:
         """All of a hash."""
-        found: Any = self.client.hgetall(key)
-        return dict(found)
+        fields: Any = self.client.hgetall(key)
+        return dict(fields)
 
     def running(self, user: str, around_us: int) -> tuple[bytes, int]:
         """The field of its running partial that is nearest to an instant, and its slice number."""
@@ -68,7 +68,7 @@ class Planter:
             for name in names
             if self.partition is None or int(name.split(b":")[3]) == self.partition
         }
-        number = min(numbers, key=lambda each: abs(each - around_us // self.unit.slice_us))
+        number = min(numbers, key=lambda value: abs(value - around_us // self.unit.slice_us))
         return numbers[number], number
 
     def moved(self, name: bytes, number: int) -> bytes:
@@ -77,18 +77,18 @@ class Planter:
 
     def inside(self, user: str, number: int) -> list[Event]:
         """The user's events of a slice."""
-        return [each for each in self.of(user) if each.time_us // self.unit.slice_us == number]
+        return [event for event in self.of(user) if event.time_us // self.unit.slice_us == number]
 
     def within(self, user: str, name: bytes) -> list[Event]:
         """The user's events that a running partial holds; those and no others, as its bytes say."""
         _, number, topic, partition = name.split(b":")
         stored = unpack_running(self.fields(self.hot(user))[name])
-        place = (topic.decode(), int(partition))
-        found = [
-            e for e in self.inside(user, int(number)) if e.place == place and stored.first <= e.offset <= stored.last
+        topic_partition = (topic.decode(), int(partition))
+        events = [
+            e for e in self.inside(user, int(number)) if e.topic_partition == topic_partition and stored.first <= e.offset <= stored.last
         ]
-        assert self.row(found) == stored.row, f"{name!r} of {user} holds other events"
-        return found
+        assert self.row(events) == stored.row, f"{name!r} of {user} holds other events"
+        return events
 
     def row(self, events: list[Event]) -> bytes:
         """The events' partials, as one row."""
@@ -105,7 +105,7 @@ def one_ulp(planter: Planter, user: str) -> None:
     """The greatest value of a running partial, one unit in the last place up."""
     name, _ = planter.running(user, planter.now_us - RECENT_US)
     events, amount = planter.within(user, name), planter.amount
-    greatest = max((e for e in events if e.columns[amount] is not None), key=lambda each: each.columns[amount])
+    greatest = max((e for e in events if e.columns[amount] is not None), key=lambda e: e.columns[amount])
     above = math.nextafter(greatest.columns[amount], math.inf)
     altered = [replace(e, columns={**e.columns, amount: above}) if e is greatest else e for e in events]
     stored = unpack_running(planter.fields(planter.hot(user))[name])
@@ -127,13 +127,13 @@ def doubled(planter: Planter, user: str) -> None:
 
 
 def risen(planter: Planter, user: str) -> None:
-    """A slice that was compacted stands as a running partial too, under an offset beyond the hour's cover."""
+    """A slice that was compacted stands as a running partial too, under an offset beyond the hour's offset vector."""
     some = planter.running(user, planter.now_us)[0]
     topic, partition = some.split(b":")[2:]
     compacted = [e for e in planter.of(user) if e.time_us // HOUR_US == planter.now_us // HOUR_US - 3]
     number = compacted[0].time_us // planter.unit.slice_us
     events = planter.inside(user, number)
-    last = max(each.offset for each in planter.of(user))
+    last = max(event.offset for event in planter.of(user))
     name = b"r:%d:%s:%s" % (number, topic, partition)
     planter.client.hset(planter.hot(user), name, pack_running(last, last, planter.row(events)))
 
@@ -143,8 +143,8 @@ def shifted_at(edge_us: int) -> Plant:
 
     def plant(planter: Planter, user: str) -> None:
         number = edge_us // planter.unit.slice_us
-        name, found = planter.running(user, edge_us)
-        assert found == number, "an event lies in the window's first slice"
+        name, result = planter.running(user, edge_us)
+        assert result == number, "an event lies in the window's first slice"
         value = planter.fields(planter.hot(user))[name]
         assert planter.moved(name, number - 1) not in planter.fields(planter.hot(user))
         planter.client.hdel(planter.hot(user), name)
@@ -159,11 +159,11 @@ def shifted_over(first: int, last: int) -> Plant:
     def plant(planter: Planter, user: str) -> None:
         fields = planter.fields(planter.hot(user))
         running = {name: int(name.split(b":")[1]) for name in fields if name.startswith(b"r:")}
-        mine = {name: number for name, number in running.items() if first <= number <= last}
-        assert {*mine.values()} == {*range(first, last + 1)}, "an event lies in each of the slices"
+        own = {name: number for name, number in running.items() if first <= number <= last}
+        assert {*own.values()} == {*range(first, last + 1)}, "an event lies in each of the slices"
         assert first - 1 not in running.values(), "the slice before them is free"
-        planter.client.hdel(planter.hot(user), *mine)
-        moved: dict[Any, Any] = {planter.moved(name, number - 1): fields[name] for name, number in mine.items()}
+        planter.client.hdel(planter.hot(user), *own)
+        moved: dict[Any, Any] = {planter.moved(name, number - 1): fields[name] for name, number in own.items()}
         planter.client.hset(planter.hot(user), mapping=moved)
 
     return plant
@@ -171,7 +171,7 @@ def shifted_over(first: int, last: int) -> Plant:
 
 def expired(planter: Planter, user: str) -> None:
     """Deletes the user's days: all that was compacted."""
-    for hour in {each.time_us // HOUR_US for each in planter.of(user)}:
+    for hour in {event.time_us // HOUR_US for event in planter.of(user)}:
         planter.client.delete(planter.day(user, hour))
 
 
@@ -191,14 +191,14 @@ def renamed_at(hour: int) -> Plant:
 
     def plant(planter: Planter, user: str) -> None:
         key, old = planter.day(user, hour), planter.before[user]
-        seq = unpack_total(planter.fields(key)[b"h:%d" % hour]).seq
+        archive_version = unpack_total(planter.fields(key)[b"h:%d" % hour]).archive_version
         total = unpack_total(old[b"h:%d" % hour])
-        assert total.seq < seq, "the hour was compacted twice"
-        values: dict[Any, Any] = {b"h:%d" % hour: pack_total(seq, total.row)}
+        assert total.archive_version < archive_version, "the hour was compacted twice"
+        values: dict[Any, Any] = {b"h:%d" % hour: pack_total(archive_version, total.row)}
         for name in (b"s:%d" % hour, b"m:%d" % hour):
             if name in old:
                 rows = unpack_slices(old[name])
-                values[name] = pack_slices(seq, rows.numbers, rows.block)
+                values[name] = pack_slices(archive_version, rows.numbers, rows.block)
         planter.client.hset(key, mapping=values)
 
     return plant
@@ -209,9 +209,9 @@ def without_late_at(hour: int) -> Plant:
 
     def plant(planter: Planter, user: str) -> None:
         key = planter.day(user, hour)
-        seq = int.from_bytes(planter.fields(key)[b"h:%d" % hour][:8], "little")
-        mine = [e for e in planter.of(user) if e.time_us // HOUR_US == hour and not e.columns["late"]]
-        (entry,) = hour_entries(planter.unit, mine, seq, None)
+        archive_version = int.from_bytes(planter.fields(key)[b"h:%d" % hour][:8], "little")
+        own = [e for e in planter.of(user) if e.time_us // HOUR_US == hour and not e.columns["late"]]
+        (entry,) = hour_entries(planter.unit, own, archive_version, None)
         values = {b"h:%d" % hour: entry.total, b"s:%d" % hour: entry.slices, b"m:%d" % hour: entry.minutes}
         planter.client.hset(key, mapping={name: value for name, value in values.items() if value is not None})
 

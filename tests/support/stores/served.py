@@ -1,4 +1,4 @@
-"""Events folded into a real store as the stream folds them, for tests and benchmarks that read."""
+"""Events applied into a real store as the stream applies them, for tests and benchmarks that read."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class Event:
     topic: str = TOPIC
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return (self.topic, self.partition)
 
 
 @dataclass
 class Served:
-    """A store under one deployment of one source, whose ledger this feeder advances."""
+    """A store under one deployment of one source, whose committed offsets this feeder advances."""
 
     store: OnlineStore
     deployment: Deployment
-    seqs: int = 0
+    archive_versions: int = 0
     log: list[Event] = field(default_factory=list)
 
     @staticmethod
@@ -71,72 +71,72 @@ class Served:
 
     def deploy(self) -> None:
         """Initialises and deploys; every unit is ready, since nothing lies below its start."""
-        marks = self.store.run(Initialise())
+        metadata = self.store.run(Initialise())
         topics = {source.topic: TOPIC for source in self.deployment.sources}
-        marks = self.store.run(Deploy(self.deployment, marks.epoch, topics=topics))
+        metadata = self.store.run(Deploy(self.deployment, metadata.deployment_version, topics=topics))
         views: dict[str, list[str]] = {}
         for unit in self.deployment.units:
             views.setdefault(unit.view, []).append(unit.storage_fingerprint)
         for unit in self.deployment.units:
-            start = marks.starts[unit.storage_fingerprint]
+            start = metadata.starts[unit.storage_fingerprint]
             self.store.run(MarkReady(unit, start, views))
 
-    def fold(self, events: Sequence[Event], *, advance: bool = True) -> None:
-        """Folds events (in offset order per partition) and, as a batch does, then advances."""
-        marks = self.store.run(ReadMetadata())
+    def apply(self, events: Sequence[Event], *, advance: bool = True) -> None:
+        """Applies events (in offset order per partition) and, as a batch does, then advances."""
+        metadata = self.store.run(ReadMetadata())
         for unit in {unit.storage_fingerprint: unit for unit in self.deployment.units}.values():
             for partition in sorted({e.partition for e in events}):
-                mine = sorted((e for e in events if e.partition == partition), key=_offset)
+                own = sorted((e for e in events if e.partition == partition), key=_offset)
                 if isinstance(unit, ListUnit):
-                    self.store.run(AddToList(list_batch(unit, mine)))
+                    self.store.run(AddToList(list_batch(unit, own)))
                 else:
-                    self.store.run(ApplyBatch(batch(unit, mine)))
+                    self.store.run(ApplyBatch(batch(unit, own)))
         self.log.extend(events)
         if advance:
             ends: dict[TopicPartition, int] = {}
             for e in events:
-                ends[e.place] = max(ends.get(e.place, 0), e.offset + 1)
-            start = OffsetVector({place: marks.ledger.get(place) for place in ends})
-            self.store.run(AdvanceCommitted(start, OffsetVector(ends), marks.epoch, marks.units))
+                ends[e.topic_partition] = max(ends.get(e.topic_partition, 0), e.offset + 1)
+            start = OffsetVector({topic_partition: metadata.committed.get(topic_partition) for topic_partition in ends})
+            self.store.run(AdvanceCommitted(start, OffsetVector(ends), metadata.deployment_version, metadata.units))
 
-    def begin_tail(self) -> None:
-        """The marks of tails that begin at the ledger."""
+    def begin_realtime(self) -> None:
+        """The entries of real-time lanes that begin at the committed offsets."""
         for source in self.deployment.sources:
-            marks = self.store.run(ReadMetadata())
-            self.store.run(BeginRealtime(source.name, marks.ledger, marks.epoch, marks.units))
+            metadata = self.store.run(ReadMetadata())
+            self.store.run(BeginRealtime(source.name, metadata.committed, metadata.deployment_version, metadata.units))
 
-    def tail(self, events: Sequence[Event], bound: int = 1_000) -> None:
-        """Writes events row by row, as a tail does that has begun."""
+    def write_pending(self, events: Sequence[Event], bound: int = 1_000) -> None:
+        """Writes events row by row, as the real-time lane does that has begun."""
         for unit in {unit.storage_fingerprint: unit for unit in self.deployment.units}.values():
             for partition in sorted({e.partition for e in events}):
-                mine = sorted((e for e in events if e.partition == partition), key=_offset)
-                of = list_batch(unit, mine)
-                rows = PendingBatch(unit, mine[0].place, of.tags, of.entity, of.offset, of.time, of.members)
+                own = sorted((e for e in events if e.partition == partition), key=_offset)
+                of = list_batch(unit, own)
+                rows = PendingBatch(unit, own[0].topic_partition, of.tags, of.entity, of.offset, of.time, of.members)
                 self.store.run(WritePending(rows, bound))
 
     @property
     def _sliced(self) -> Sequence[SliceUnit]:
         return self.deployment.sliced
 
-    def compact(self, hour: int, cover: OffsetVector) -> None:
-        """Compacts an hour up to a cover, as the job does: all entities, every level, then marks."""
-        self.seqs += 1
+    def compact(self, hour: int, offset_vector: OffsetVector) -> None:
+        """Compacts an hour up to an offset vector, as the job does: all entities, every level, then metadata."""
+        self.archive_versions += 1
         for source in self.deployment.sources:
-            self.store.run(PutArchiveVersion(source.name, self.seqs, cover))
-        inside = [e for e in self.log if e.time_us // HOUR_US == hour and cover.contains(e.place, e.offset)]
+            self.store.run(PutArchiveVersion(source.name, self.archive_versions, offset_vector))
+        inside = [e for e in self.log if e.time_us // HOUR_US == hour and offset_vector.contains(e.topic_partition, e.offset)]
         for unit in self._sliced:
-            parts = {e.partition for e in inside} if unit.spread else {None}
+            parts = {e.partition for e in inside} if unit.per_partition else {None}
             for partition in parts:
-                mine = [e for e in inside if partition in (None, e.partition)]
-                entries = hour_entries(unit, mine, self.seqs, partition)
-                outcome = self.store.run(PublishHour(unit, hour, self.seqs, cover, entries))
+                own = [e for e in inside if partition in (None, e.partition)]
+                entries = hour_entries(unit, own, self.archive_versions, partition)
+                outcome = self.store.run(PublishHour(unit, hour, self.archive_versions, offset_vector, entries))
                 assert not outcome.left_over
-            self.store.run(MarkHour(unit, hour, self.seqs))
+            self.store.run(MarkHour(unit, hour, self.archive_versions))
 
     def total(self, day: int) -> None:
         """Writes the day's total of every entity."""
         for unit in self._sliced:
-            for partition in sorted({e.partition for e in self.log}) if unit.spread else [None]:
+            for partition in sorted({e.partition for e in self.log}) if unit.per_partition else [None]:
                 self.store.run(WriteDayTotals(unit, sorted(set(tags_of(unit, self.log, partition))), day))
 
 
@@ -170,7 +170,7 @@ def accumulated(unit: StorageUnit, rows: Rows, groups: npt.NDArray[np.int64], n:
 
 def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
     """A batch of one partition, in offset order."""
-    each = tags_of(unit, events, events[0].partition if unit.spread else None)
+    each = tags_of(unit, events, events[0].partition if unit.per_partition else None)
     tags = sorted(set(each))
     number = {tag: i for i, tag in enumerate(tags)}
     rows = rows_of(unit, events)
@@ -180,7 +180,7 @@ def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
 
     return MicroBatch(
         unit=unit,
-        place=events[0].place,
+        topic_partition=events[0].topic_partition,
         tags=tags,
         entity=np.array([number[tag] for tag in each], np.int64),
         offset=rows.offset,
@@ -191,38 +191,38 @@ def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
 
 def list_batch(unit: StorageUnit, events: Sequence[Event]) -> ListBatch:
     """The same for an event list."""
-    each = tags_of(unit, events, events[0].partition if unit.spread else None)
+    each = tags_of(unit, events, events[0].partition if unit.per_partition else None)
     tags = sorted(set(each))
     number = {tag: i for i, tag in enumerate(tags)}
     rows = rows_of(unit, events)
     entity = np.array([number[tag] for tag in each], np.int64)
-    return ListBatch(unit, events[0].place, tags, entity, rows.offset, rows.time, unit.members.encode(rows))
+    return ListBatch(unit, events[0].topic_partition, tags, entity, rows.offset, rows.time, unit.members.encode(rows))
 
 
-def hour_entries(unit: StorageUnit, events: Sequence[Event], seq: int, partition: int | None) -> list[HourEntry]:
+def hour_entries(unit: StorageUnit, events: Sequence[Event], archive_version: int, partition: int | None) -> list[HourEntry]:
     """One entry per entity of an hour's events."""
     by_tag: dict[bytes, list[Event]] = {}
     for tag, event in zip(tags_of(unit, events, partition), events, strict=True):
         by_tag.setdefault(tag, []).append(event)
     entries = []
-    for tag, mine in by_tag.items():
-        rows = rows_of(unit, mine)
-        whole = accumulated(unit, rows, np.zeros(len(mine), np.int64), 1)
+    for tag, own in by_tag.items():
+        rows = rows_of(unit, own)
+        whole = accumulated(unit, rows, np.zeros(len(own), np.int64), 1)
         minutes = None
         if MINUTE_US in unit.levels and unit.slice_us != MINUTE_US:
-            minutes = _levelled(unit, rows, MINUTE_US, seq)
+            minutes = _levelled(unit, rows, MINUTE_US, archive_version)
         entries.append(
             HourEntry(
                 tag,
-                pack_total(seq, unit.layout.encode_rows(whole)[0]),
-                _levelled(unit, rows, unit.slice_us, seq),
+                pack_total(archive_version, unit.layout.encode_rows(whole)[0]),
+                _levelled(unit, rows, unit.slice_us, archive_version),
                 minutes,
             )
         )
     return entries
 
 
-def _levelled(unit: StorageUnit, rows: Rows, level_us: int, seq: int) -> bytes:
+def _levelled(unit: StorageUnit, rows: Rows, level_us: int, archive_version: int) -> bytes:
     numbers, groups = np.unique(rows.time // level_us, return_inverse=True)
     columns = accumulated(unit, rows, groups.astype(np.int64), len(numbers))
-    return pack_slices(seq, numbers, unit.layout.encode_block(columns))
+    return pack_slices(archive_version, numbers, unit.layout.encode_block(columns))

@@ -10,7 +10,7 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.routing import node_name, node_of
 from slicewise.stores.online.store import Store
-from tests.support.stores.stored import TOPIC, StoreDeployment, StoreUnit, cover, tag
+from tests.support.stores.stored import TOPIC, StoreDeployment, StoreUnit, offset_vector, tag
 
 NOW_US = 1_700_000_000_000_000
 UNIT = StoreUnit()
@@ -26,16 +26,16 @@ def servers(count: int = COUNT) -> list[MemoryServer]:
 
 def deployed(nodes: list[MemoryServer], digest: str = "one", *units: StoreUnit) -> Store:
     store = open_memory(*nodes)
-    marks = store.run(Initialise())
-    store.run(Deploy(StoreDeployment(digest, units or (UNIT,)), marks.epoch, {"plays": TOPIC}, cover()))
+    metadata = store.run(Initialise())
+    store.run(Deploy(StoreDeployment(digest, units or (UNIT,)), metadata.deployment_version, {"plays": TOPIC}, offset_vector()))
     return store
 
 
-def alone(nodes: list[MemoryServer], number: int) -> Store:
+def one_node(nodes: list[MemoryServer], number: int) -> Store:
     """A connection to one of them."""
     return Store(nodes[number].connect(), node_name(number, len(nodes)))
 
 
 def advance(store: Store, *ends: int) -> OffsetVector:
-    marks = store.run(ReadMetadata())
-    return store.run(AdvanceCommitted(marks.ledger, cover(*ends), marks.epoch, marks.units))
+    metadata = store.run(ReadMetadata())
+    return store.run(AdvanceCommitted(metadata.committed, offset_vector(*ends), metadata.deployment_version, metadata.units))

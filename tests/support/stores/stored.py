@@ -16,7 +16,7 @@ from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.requests import ListShape, ReadShape
 from slicewise.stores.online import keys
-from slicewise.stores.online.memory import pending as memory_tail
+from slicewise.stores.online.memory import pending as memory_pending
 from slicewise.stores.online.operations.apply_batch import MicroBatch
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.event_lists import ListBatch
@@ -58,13 +58,13 @@ def tag(entity: int, name: str = "user") -> bytes:
     return keys.entity_tags([(name, "int64")], [[entity]])[0]
 
 
-def place(partition: int = 0) -> TopicPartition:
+def topic_partition(partition: int = 0) -> TopicPartition:
     return TOPIC, partition
 
 
-def cover(*offsets: int) -> OffsetVector:
+def offset_vector(*offsets: int) -> OffsetVector:
     """First offsets not contained of partitions 0, 1, ..."""
-    return OffsetVector({place(p): o for p, o in enumerate(offsets)})
+    return OffsetVector({topic_partition(p): o for p, o in enumerate(offsets)})
 
 
 def rows_of(events: Sequence[Event]) -> Rows:
@@ -79,7 +79,7 @@ def rows_of(events: Sequence[Event]) -> Rows:
     )
 
 
-def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> MicroBatch:
+def micro_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> MicroBatch:
     """A batch of events of one partition, in offset order."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
@@ -91,7 +91,7 @@ def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
 
     return MicroBatch(
         unit=unit,
-        place=place(events[0].partition),
+        topic_partition=topic_partition(events[0].partition),
         tags=[tag(e, name) for e in entities],
         entity=np.array([position[e.entity] for e in events], np.int64),
         offset=rows.offset,
@@ -100,7 +100,7 @@ def fold_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
     )
 
 
-def hour_entry(unit: StoreUnit, entity: int, seq: int, events: Sequence[Event], name: str = "user") -> HourEntry:
+def hour_entry(unit: StoreUnit, entity: int, archive_version: int, events: Sequence[Event], name: str = "user") -> HourEntry:
     """The entry that compaction makes of an entity's events of one hour."""
     numbers, groups = np.unique([e.time_us // unit.slice_us for e in events], return_inverse=True)
     rows = rows_of(events)
@@ -109,8 +109,8 @@ def hour_entry(unit: StoreUnit, entity: int, seq: int, events: Sequence[Event], 
     whole = [a.combine_columns(p, zero, 1) for a, p in zip(unit.layout.partials, parts, strict=True)]
     return HourEntry(
         tag(entity, name),
-        codec.pack_total(seq, unit.layout.encode_rows(whole)[0]),
-        codec.pack_slices(seq, numbers, unit.layout.encode_block(parts)),
+        codec.pack_total(archive_version, unit.layout.encode_rows(whole)[0]),
+        codec.pack_slices(archive_version, numbers, unit.layout.encode_block(parts)),
     )
 
 
@@ -136,7 +136,7 @@ def running_of(reply: UnitReply) -> dict[tuple[int, int], codec.Running]:
     return out
 
 
-def guards_of(reply: UnitReply) -> dict[int, int]:
+def applied_offsets_of(reply: UnitReply) -> dict[int, int]:
     """partition -> last applied offset."""
     pairs = zip(reply.hot[::2], reply.hot[1::2], strict=True)
     return {int(name.split(b":")[2]): int(value) for name, value in pairs if name.startswith(b"l:")}
@@ -154,13 +154,13 @@ def list_unit(keeps: EventList, fingerprint: str = "00000000000000ee", view: str
 def list_batch(
     unit: StoreUnit, events: Sequence[Event], *, fill: OffsetVector | None = None, name: str = "user"
 ) -> ListBatch:
-    """A batch of events: of one partition in offset order, or the backfill's, made for a start cover."""
+    """A batch of events: of one partition in offset order, or the backfill's, made for start offsets."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
     position = {entity: i for i, entity in enumerate(entities)}
     return ListBatch(
         unit=unit,
-        place=place(events[0].partition) if fill is None else None,
+        topic_partition=topic_partition(events[0].partition) if fill is None else None,
         tags=[tag(e, name) for e in entities],
         entity=np.array([position[e.entity] for e in events], np.int64),
         offset=rows.offset,
@@ -170,14 +170,14 @@ def list_batch(
     )
 
 
-def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> PendingBatch:
-    """Events of one partition, in offset order, as a tail writes them."""
+def pending_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> PendingBatch:
+    """Events of one partition, in offset order, as the real-time lane writes them."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
     position = {entity: i for i, entity in enumerate(entities)}
     return PendingBatch(
         unit=unit,
-        place=place(events[0].partition),
+        topic_partition=topic_partition(events[0].partition),
         tags=[tag(e, name) for e in entities],
         entity=np.array([position[e.entity] for e in events], np.int64),
         offset=rows.offset,
@@ -186,20 +186,20 @@ def tail_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") -> 
     )
 
 
-def is_of_tail(name: bytes) -> bool:
-    """Tells whether a field of a hot hash is there as long as the tail has events."""
-    return name == keys.TAIL_COUNT or name.startswith((keys.TAIL_FIELDS, keys.tail_head(b"")))
+def is_pending(name: bytes) -> bool:
+    """Tells whether a field of a hot hash is there as long as the real-time lane has events."""
+    return name == keys.PENDING_COUNT or name.startswith((keys.PENDING_FIELDS, keys.pending_numbers(b"")))
 
 
-def tail_fields(
+def add_pending(
     hot: dict[bytes, bytes], events: Iterable[tuple[TopicPartition, bytes]], room: codec.Room = codec.ROOM
 ) -> None:
-    """Adds events (place, member) to the tail of a hot hash, whatever its guards are."""
-    by_place: dict[TopicPartition, list[bytes]] = {}
+    """Adds events (partition, member) to the pending events of a hot hash, whatever its applied offsets are."""
+    by_topic_partition: dict[TopicPartition, list[bytes]] = {}
     for at, member in events:
-        by_place.setdefault(at, []).append(member)
-    for at, some in by_place.items():
-        memory_tail.append(hot, keys.place_text(at), sorted(some, key=codec.offset_of), room)
+        by_topic_partition.setdefault(at, []).append(member)
+    for at, some in by_topic_partition.items():
+        memory_pending.append(hot, keys.topic_partition_text(at), sorted(some, key=codec.offset_of), room)
 
 
 EVER = 2**53 - 1
@@ -210,7 +210,7 @@ def read_list(
 ) -> tuple[ReadReply, UnitReply]:
     """A list as a reader gets it."""
     shape = ReadShape(
-        store.generation, (ListShape(store.run(ReadMetadata()).name(unit.storage_fingerprint), tuple(ranges)),)
+        store.store_id, (ListShape(store.run(ReadMetadata()).name(unit.storage_fingerprint), tuple(ranges)),)
     )
     reply = store.run(Read([TagRead(shape, tag(entity))]))
     return reply, reply.entities[0][0]
@@ -218,11 +218,11 @@ def read_list(
 
 def listed(reply: UnitReply, which: int = 0) -> list[tuple[int, int]]:
     """(partition, offset) of the members of a range, in the order of the reply."""
-    rows = NO_COLUMNS.decode([each for each in reply.days[which] if each is not None])
+    rows = NO_COLUMNS.decode([member for member in reply.days[which] if member is not None])
     return list(zip(rows.partition.tolist(), rows.offset.tolist(), strict=True))
 
 
 def low_of(reply: UnitReply) -> tuple[int, int] | None:
     """(event time, offset) of a list's low-water mark."""
-    found = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True)).get(keys.LOW)
-    return None if found is None else (codec.identity_time(found), int.from_bytes(found[-8:], "big"))
+    result = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True)).get(keys.LOW)
+    return None if result is None else (codec.identity_time(result), int.from_bytes(result[-8:], "big"))

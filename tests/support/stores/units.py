@@ -28,7 +28,7 @@ class StoreUnit:
     layout: Layout = field(default_factory=lambda: IDENTITIES)
     event_list: EventList | None = None
     lifetime: bool = False
-    pentads: bool = True
+    five_day_totals: bool = True
     levels: tuple[int, ...] = ()
     features: tuple[PlannedFeature, ...] = ()
     definition_fingerprint: str = "11" * 8
@@ -36,7 +36,7 @@ class StoreUnit:
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """Column -> type of all that its partials read."""
-        return {column: each.type_of(column) for each in self.layout.partials for column in each.inputs}
+        return {column: partial.type_of(column) for partial in self.layout.partials for column in partial.inputs}
 
     @cached_property
     def members(self) -> Members:

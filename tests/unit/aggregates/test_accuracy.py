@@ -20,9 +20,9 @@ def test_every_approximate_aggregate_is_measured() -> None:
 
 @pytest.mark.parametrize("case", accuracy.CASES, ids=lambda case: f"{case.name}-{case.error}")
 def test_at_a_thousand_each_keeps_what_it_declares(case: accuracy.Case) -> None:
-    found = accuracy.line(case, 1_000, trials=2, seed=7)
-    assert found.within, found
-    assert found.partial_bytes > 0
+    line = accuracy.line(case, 1_000, trials=2, seed=7)
+    assert line.within, line
+    assert line.partial_bytes > 0
 
 
 def test_an_error_that_is_exceeded_is_seen_and_fails_the_run(
@@ -33,7 +33,7 @@ def test_an_error_that_is_exceeded_is_seen_and_fails_the_run(
     monkeypatch.setattr(accuracy, "SIZES", (100, 1_000))
     assert accuracy.main(["--quick", "--json", str(tmp_path / "figures.json")]) == 1
     lines: list[dict[str, Any]] = json.loads((tmp_path / "figures.json").read_text())["lines"]
-    assert [(each["aggregate"], each["size"], each["within"]) for each in lines] == [
+    assert [(line["aggregate"], line["size"], line["within"]) for line in lines] == [
         ("distinct_count", 100, True),
         ("distinct_count", 1_000, True),
         ("strict", 100, True),  # exact up to its threshold

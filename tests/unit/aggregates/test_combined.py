@@ -76,13 +76,13 @@ def test_it_can_be_deducted_where_what_it_is_given_to_can() -> None:
 
 
 def test_keys_ascend_by_their_bytes_and_null_is_no_key() -> None:
-    found = value(agg.count_by("s"), s=["z", "é", None, "a", "Z", "z"])
-    assert found == [{"key": k, "value": n} for k, n in (("Z", 1), ("a", 1), ("z", 2), ("é", 1))]
+    result = value(agg.count_by("s"), s=["z", "é", None, "a", "Z", "z"])
+    assert result == [{"key": k, "value": n} for k, n in (("Z", 1), ("a", 1), ("z", 2), ("é", 1))]
 
 
 def test_a_bucket_of_nothing_but_nulls_is_a_bucket() -> None:
-    found = value(agg.bucketed(agg.sum("x"), by="s"), s=["a", "b", "a"], x=[None, 1.0, None])
-    assert found == [{"key": "a", "value": None}, {"key": "b", "value": 1.0}]
+    result = value(agg.bucketed(agg.sum("x"), by="s"), s=["a", "b", "a"], x=[None, 1.0, None])
+    assert result == [{"key": "a", "value": None}, {"key": "b", "value": 1.0}]
 
 
 def test_no_buckets_are_null() -> None:
@@ -109,8 +109,8 @@ def test_one_key_beyond_the_capacity_refuses_whatever_the_order_and_split(seed: 
 
 def test_beyond_the_capacity_a_partial_is_a_flag() -> None:
     aggregate = agg.bucketed(agg.last_k("s", k=3), by="i", max_buckets=2).bind(TYPES)
-    found = partial(aggregate, events(s=["x" * 1000] * 3, i=[1, 2, 3]))
-    assert Layout((aggregate,)).encode_rows([found])[0] == b"\x01" + bytes(Layout((aggregate,)).record.itemsize - 1)
+    result = partial(aggregate, events(s=["x" * 1000] * 3, i=[1, 2, 3]))
+    assert Layout((aggregate,)).encode_rows([result])[0] == b"\x01" + bytes(Layout((aggregate,)).record.itemsize - 1)
 
 
 def test_an_error_in_a_bucket_is_the_answers_and_touches_no_other_row() -> None:
@@ -124,11 +124,11 @@ def test_an_error_in_a_bucket_is_the_answers_and_touches_no_other_row() -> None:
 
 def test_buckets_in_buckets_and_conditions_in_them() -> None:
     inner = agg.bucketed(only(agg.sum("i"), "w", "w"), by="b")
-    found = value(
+    result = value(
         agg.bucketed(inner, by="s"),
         s=["n", "n", "n", "m"], b=[True, False, True, True], i=[1, 2, 4, 8], w=[True, True, False, None],
     )  # fmt: skip
-    assert found == [
+    assert result == [
         {"key": "m", "value": [{"key": True, "value": None}]},
         {"key": "n", "value": [{"key": False, "value": 2}, {"key": True, "value": 1}]},
     ]
@@ -192,25 +192,25 @@ def test_changed_bytes_are_refused_or_a_partial_never_another_error() -> None:
 
 def test_a_bin_begins_with_its_edge() -> None:
     #  under | [0, 10) | [10, 100) | over
-    found = value(agg.histogram("x", edges=[0, 10, 100]), x=[-1.0, 0.0, -0.0, 9.999, 10.0, 99.0, 100.0, 1e308, None])
-    assert found == {"under": 1, "bins": [3, 2], "over": 2}
+    result = value(agg.histogram("x", edges=[0, 10, 100]), x=[-1.0, 0.0, -0.0, 9.999, 10.0, 99.0, 100.0, 1e308, None])
+    assert result == {"under": 1, "bins": [3, 2], "over": 2}
 
 
 def test_infinities_and_nan_have_their_places() -> None:
-    found = value(agg.histogram("x", edges=[0, 1]), x=[-math.inf, math.inf, math.nan])
-    assert found == {"under": 1, "bins": [0], "over": 2}
+    result = value(agg.histogram("x", edges=[0, 1]), x=[-math.inf, math.inf, math.nan])
+    assert result == {"under": 1, "bins": [0], "over": 2}
 
 
 def test_integers_are_compared_exactly_with_edges_between_and_beyond_them() -> None:
     edges = [-1e300, 2.5, 2**53 + 1, 2**63]
-    found = value(agg.histogram("i", edges=edges), i=[-(2**63), 2, 3, 2**53, 2**53 + 1, 2**63 - 1])
-    assert found == {"under": 0, "bins": [2, 2, 2], "over": 0}
+    result = value(agg.histogram("i", edges=edges), i=[-(2**63), 2, 3, 2**53, 2**53 + 1, 2**63 - 1])
+    assert result == {"under": 0, "bins": [2, 2, 2], "over": 0}
 
 
 def test_decimals_are_compared_exactly() -> None:
     aggregate = agg.histogram("c", edges=[Decimal("0.1"), Decimal("0.30")]).bind({"c": pa.decimal128(38, 2)})
-    found = partial(aggregate, events(c=[Decimal("0.09"), Decimal("0.10"), Decimal("0.29"), Decimal("0.30")]))
-    assert aggregate.finish_columns(found).values.to_pylist() == [{"under": 1, "bins": [2], "over": 1}]
+    result = partial(aggregate, events(c=[Decimal("0.09"), Decimal("0.10"), Decimal("0.29"), Decimal("0.30")]))
+    assert aggregate.finish_columns(result).values.to_pylist() == [{"under": 1, "bins": [2], "over": 1}]
 
 
 def test_equal_edges_are_one_form() -> None:

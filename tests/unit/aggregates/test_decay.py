@@ -32,8 +32,8 @@ def rows(events: Sequence[tuple[int, float | None]]) -> Rows:
 def finished(aggregate: Any, events: Sequence[tuple[int, float | None]], end: int = END) -> Any:
     given = rows(events)
     partial = aggregate.accumulate_columns(given, np.zeros(len(given), np.int64), 1)
-    found = aggregate.finish_columns_at(partial, lambda: np.array([end]))
-    return found.errors[0] if found.errors else found.values.to_pylist()[0]
+    result = aggregate.finish_columns_at(partial, lambda: np.array([end]))
+    return result.errors[0] if result.errors else result.values.to_pylist()[0]
 
 
 def test_after_whole_half_lives_a_value_is_halved_exactly() -> None:
@@ -60,8 +60,8 @@ def test_it_is_near_what_powers_in_doubles_give() -> None:
     random = np.random.default_rng(32)
     ages, values = random.integers(0, 24 * HOUR, 1_000), random.random(1_000)
     plain = float((values * 0.5 ** (ages / (2 * HOUR))).sum())
-    found = finished(agg.decay_sum("x", half_life="2h").bind(X), list(zip(ages.tolist(), values.tolist(), strict=True)))
-    assert found == pytest.approx(plain, rel=2 * ERROR)
+    result = finished(agg.decay_sum("x", half_life="2h").bind(X), list(zip(ages.tolist(), values.tolist(), strict=True)))
+    assert result == pytest.approx(plain, rel=2 * ERROR)
 
 
 def test_events_further_apart_than_a_window_may_be_are_told_and_cost_nothing() -> None:

@@ -142,11 +142,11 @@ def test_nan_where_a_column_allows_it_is_above_every_number() -> None:
 
 def test_canonical_values_are_one_nan_and_one_zero() -> None:
     other_nan = struct.unpack("<d", struct.pack("<Q", 0xFFF8_0000_0000_0001))[0]
-    found = agg.canonicalise(pa.array([other_nan, -0.0, None, 1.5, -5e-324, math.inf]))
-    assert found.null_count == 1
-    bits = np.frombuffer(found.buffers()[1], np.uint64)[[0, 1]]
+    canonical = agg.canonicalise(pa.array([other_nan, -0.0, None, 1.5, -5e-324, math.inf]))
+    assert canonical.null_count == 1
+    bits = np.frombuffer(canonical.buffers()[1], np.uint64)[[0, 1]]
     assert bits.tolist() == [0x7FF8_0000_0000_0000, 0]
-    assert found.to_pylist()[3:] == [1.5, -5e-324, math.inf]
+    assert canonical.to_pylist()[3:] == [1.5, -5e-324, math.inf]
     text = pa.array(["a"])
     assert agg.canonicalise(text) is text
 

@@ -48,8 +48,8 @@ def test_text_switches_by_its_bytes_too(size: int, is_dense: bool) -> None:
 @pytest.mark.parametrize("precision", [8, 12, 14])
 def test_estimates_are_within_four_standard_errors(n: int, precision: int) -> None:
     aggregate = bound(pa.int64(), 4, precision)
-    (found,) = aggregate.finish_columns(partial_of(aggregate, pa.array(np.arange(n) * 7919))).values.to_pylist()
-    assert abs(found - n) <= 4 * 1.04 / 2 ** (precision / 2) * n
+    (result,) = aggregate.finish_columns(partial_of(aggregate, pa.array(np.arange(n) * 7919))).values.to_pylist()
+    assert abs(result - n) <= 4 * 1.04 / 2 ** (precision / 2) * n
 
 
 def test_the_estimate_is_ertls_to_the_last_digit() -> None:
@@ -59,8 +59,8 @@ def test_the_estimate_is_ertls_to_the_last_digit() -> None:
         cases = [random.geometric(0.5, 2**precision).clip(0, highest) for _ in range(20)]
         cases += [np.zeros(2**precision, int), np.full(2**precision, 1), np.full(2**precision, 30)]
         for registers in cases:
-            found = hyperloglog.estimates(registers.astype(np.uint8)[None, :], precision)[0]
-            assert found == ertl(registers.tolist(), precision)
+            estimate = hyperloglog.estimates(registers.astype(np.uint8)[None, :], precision)[0]
+            assert estimate == ertl(registers.tolist(), precision)
 
 
 def test_whole_columns_are_hashed_as_the_library_hashes_each() -> None:
@@ -101,7 +101,7 @@ def test_registers_of_another_size_are_refused() -> None:
 def test_whole_columns_place_hashes_as_one_by_one(precision: int) -> None:
     one_bit = [1 << at for at in range(64)]
     runs = [(1 << at) - 1 for at in range(65)]  # ones that rounding could carry beyond the first
-    spread = [0x9E3779B97F4A7C15 * i % 2**64 for i in range(999)]
-    hashes = [*one_bit, *runs, *(2**64 - 1 - each for each in one_bit), *spread]
+    strewn = [0x9E3779B97F4A7C15 * i % 2**64 for i in range(999)]
+    hashes = [*one_bit, *runs, *(2**64 - 1 - word for word in one_bit), *strewn]
     register, rank = hyperloglog.places(np.array(hashes, np.uint64), precision)
     assert list(zip(register.tolist(), rank.tolist(), strict=True)) == [hyperloglog.place(h, precision) for h in hashes]

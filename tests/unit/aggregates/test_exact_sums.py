@@ -39,7 +39,7 @@ def summed(values: object, groups: np.ndarray, n: int, kind: pa.DataType) -> Col
 @pytest.fixture(params=["few groups", "whole columns", "runs of groups"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The ways through the addition, whatever the number of groups."""
-    monkeypatch.setattr(limbs, "FEW_GROUPS", 2**30 if request.param == "few groups" else 0)
+    monkeypatch.setattr(limbs, "SCALAR_GROUPS", 2**30 if request.param == "few groups" else 0)
     monkeypatch.setattr(limbs, "CELLS", 16 if request.param == "runs of groups" else 2**22)
     monkeypatch.setattr(limbs, "LONG_CHUNK", 3)  # carries between chunks
     return str(request.param)
@@ -49,11 +49,11 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 @given(st.lists(st.tuples(st.integers(0, 4), DOUBLES), max_size=30))
 def _doubles_add_up(pairs: list[tuple[int, float]]) -> None:
     groups = np.array([g for g, _ in pairs], np.int64)
-    found = summed([x for _, x in pairs], groups, 5, pa.float64())
+    result = summed([x for _, x in pairs], groups, 5, pa.float64())
     for g in range(5):
         exact = sum((Fraction(x) for h, x in pairs if h == g), Fraction(0)) * 2**1074
-        start, held = found.fixed("limb_start")[g], found.items("limbs")
-        parts = held.values[held.offsets[g] : held.offsets[g + 1]].tolist()
+        start, limbs_of = result.fixed("limb_start")[g], result.items("limbs")
+        parts = limbs_of.values[limbs_of.offsets[g] : limbs_of.offsets[g + 1]].tolist()
         assert limbs.to_int(int(start), parts) == exact
         assert (int(start), tuple(parts)) == limbs.of_int(int(exact))  # the one canonical form
 
@@ -67,8 +67,8 @@ def test_doubles_add_up_exactly_on_every_path() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(-(2**63), 2**63 - 1)), max_size=30))
 def _integers_add_up(pairs: list[tuple[int, int]]) -> None:
     groups = np.array([g for g, _ in pairs], np.int64)
-    found = summed([x for _, x in pairs], groups, 5, pa.int64())
-    numbers = limbs.to_ints(found.fixed("limb_start"), found.items("limbs"))
+    result = summed([x for _, x in pairs], groups, 5, pa.int64())
+    numbers = limbs.to_ints(result.fixed("limb_start"), result.items("limbs"))
     assert numbers == [sum(x for h, x in pairs if h == g) for g in range(5)]
 
 
@@ -96,14 +96,14 @@ def test_both_forms_of_rounding_give_the_nearest_double(
     assert len(pairs) * 10 > rounding.COLUMN_ROWS
     parts = [limbs.of_int(value) for value, _ in pairs]
     start = np.array([start for start, _ in parts], np.int32)
-    held = agg.Ragged.of([limb for _, limb in parts], "<u4")
+    limbs_given = agg.Ragged.of([limb for _, limb in parts], "<u4")
     divisor = np.array([n for _, n in pairs], np.int64) if divided else None
     wanted = [nearest_double(Fraction(value, n if divided else 1) * Fraction(2) ** unit) for value, n in pairs]
     before = rounding.COLUMN_ROWS
     for least in (0, 10**9):
         rounding.COLUMN_ROWS = least
         try:
-            values, overflow = rounding.to_doubles(start, held, divisor, unit)
+            values, overflow = rounding.to_doubles(start, limbs_given, divisor, unit)
         finally:
             rounding.COLUMN_ROWS = before
         assert overflow.tolist() == [isinstance(value, Error) for value in wanted]
@@ -115,9 +115,9 @@ def test_both_forms_of_rounding_give_the_nearest_double(
 def test_the_edge_of_the_largest_double_is_the_same_in_both_forms(bits: int, less: int) -> None:
     total = 2**bits - less
     wanted = nearest_double(Fraction(total, 2**1074))
-    start, held = limbs.of_int(total)
+    start, limbs_given = limbs.of_int(total)
     for n in (1, 60):  # Python's integers, whole columns
-        column = (np.full(n, start, np.int32), agg.Ragged.of([held] * n, "<u4"))
+        column = (np.full(n, start, np.int32), agg.Ragged.of([limbs_given] * n, "<u4"))
         values, overflow = rounding.to_doubles(*column, None, -1074)
         assert set(overflow.tolist()) == {isinstance(wanted, Error)}
         assert set(values.tolist()) == {0.0 if isinstance(wanted, Error) else wanted}
@@ -132,8 +132,8 @@ def test_ties_round_half_to_even_and_a_sticky_bit_breaks_them() -> None:
         (one + 3 * half - 1, math.nextafter(1.0, 2)),
         (-one - half, -1.0),
     ]:
-        start, held = limbs.of_int(total)
-        column = (np.full(60, start, np.int32), agg.Ragged.of([held] * 60, "<u4"))
+        start, limbs_given = limbs.of_int(total)
+        column = (np.full(60, start, np.int32), agg.Ragged.of([limbs_given] * 60, "<u4"))
         assert set(rounding.to_doubles(*column, None, -1074)[0].tolist()) == {wanted}
 
 
@@ -141,8 +141,8 @@ def test_a_large_seeded_sum_equals_fsum() -> None:
     random = np.random.default_rng(20130101)
     values = random.normal(size=200_000) * 10.0 ** random.integers(-200, 200, 200_000)
     groups = random.integers(0, 100, len(values))
-    found = agg.sum("x").bind({"x": pa.float64()})
-    sums = found.finish_columns(summed(values, groups, 100, pa.float64())).values.to_pylist()
+    aggregate = agg.sum("x").bind({"x": pa.float64()})
+    sums = aggregate.finish_columns(summed(values, groups, 100, pa.float64())).values.to_pylist()
     assert sums == [math.fsum(values[groups == g]) for g in range(100)]
 
 
@@ -175,9 +175,9 @@ def test_a_mean_that_rounds_to_zero_from_below_is_plus_zero(n_groups: int) -> No
     mean = agg.mean("x").bind({"x": pa.float64()})
     given = np.tile([-5e-324, 0.0, 0.0], n_groups)
     partials = mean.accumulate_columns(rows(given, pa.float64()), np.repeat(np.arange(n_groups), 3), n_groups)
-    found = mean.finish_columns(partials).values.to_pylist()
+    result = mean.finish_columns(partials).values.to_pylist()
     by_rows = [mean.finish(state) for state in mean.from_columns(partials)]
-    assert {value.hex() for value in (*found, *by_rows)} == {"0x0.0p+0"}
+    assert {value.hex() for value in (*result, *by_rows)} == {"0x0.0p+0"}
     assert mean.meaning()["finish"] == 2  # an answer changed: what was deployed before has another fingerprint
 
 

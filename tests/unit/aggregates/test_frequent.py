@@ -35,14 +35,14 @@ def partial_of(aggregate: TopKFrequent, values: Any, first: int = 0) -> Columns:
 
 
 def answer(aggregate: TopKFrequent, values: Any) -> dict[str, Any]:
-    (found,) = aggregate.finish_columns(partial_of(aggregate, values)).values.to_pylist()
-    assert isinstance(found, dict)
-    return found
+    (result,) = aggregate.finish_columns(partial_of(aggregate, values)).values.to_pylist()
+    assert isinstance(result, dict)
+    return result
 
 
 def test_up_to_the_capacity_counts_are_exact_and_equals_come_by_value() -> None:
-    found = answer(bound(kind=pa.string()), ["b", "a", None, "b", "é", "a", "z"])
-    assert found == {
+    result = answer(bound(kind=pa.string()), ["b", "a", None, "b", "é", "a", "z"])
+    assert result == {
         "items": [{"value": v, "count": n} for v, n in (("a", 2), ("b", 2), ("z", 1))],
         "error": 0,
         "miss": 0.0,
@@ -62,24 +62,24 @@ def test_the_switch_is_one_value_beyond_the_capacity(n: int, beyond: bool) -> No
 def test_beyond_the_capacity_the_frequent_are_found_and_no_count_is_too_low(seed: int) -> None:
     values = np.random.default_rng(seed).zipf(1.5, 50_000) % 10**6
     aggregate = bound(k=5, capacity=500, error=0.005)
-    counts, found = Counter(values.tolist()), answer(aggregate, values)
-    assert [item["value"] for item in found["items"]] == [value for value, _ in counts.most_common(5)]
-    for item in found["items"]:
-        assert 0 <= item["count"] - counts[item["value"]] <= found["error"]
-    assert found["error"] <= 0.005 * len(values) + 1
-    assert found["miss"] < 1e-9
+    counts, result = Counter(values.tolist()), answer(aggregate, values)
+    assert [item["value"] for item in result["items"]] == [value for value, _ in counts.most_common(5)]
+    for item in result["items"]:
+        assert 0 <= item["count"] - counts[item["value"]] <= result["error"]
+    assert result["error"] <= 0.005 * len(values) + 1
+    assert result["miss"] < 1e-9
 
 
 def test_the_probability_of_a_miss_is_what_happens() -> None:
     # 40 values come 6 times each among 2,000 that come once: how many of the 40 are no candidates?
-    aggregate, missed, said = bound(k=1, capacity=300, error=0.0005), 0, []
+    aggregate, missed, probabilities = bound(k=1, capacity=300, error=0.0005), 0, []
     for seed in range(20):
         values = np.random.default_rng(seed).permutation(np.append(np.repeat(np.arange(40), 6), np.arange(100, 2_100)))
         partial = partial_of(aggregate, values, first=seed * 10_000)
         missed += 40 - int((partial.items("items").values < 40).sum())
         least = int(partial.items("priorities").values.max())
-        said.append((1 - least / 2**64) ** 6)
-    assert abs(missed / (20 * 40) - float(np.mean(said))) < 0.06
+        probabilities.append((1 - least / 2**64) ** 6)
+    assert abs(missed / (20 * 40) - float(np.mean(probabilities))) < 0.06
 
 
 def test_a_value_too_long_to_be_a_candidate_makes_an_answer_beyond_the_capacity_null_with_an_error() -> None:
@@ -92,11 +92,11 @@ def test_a_value_too_long_to_be_a_candidate_makes_an_answer_beyond_the_capacity_
 
 def test_splitmix_is_its_authors() -> None:
     # the first outputs of the reference implementation from state 1234567
-    state, found = 1234567, []
+    state, result = 1234567, []
     for _ in range(3):
-        found.append(mixed_one(state))
+        result.append(mixed_one(state))
         state = (state + 0x9E3779B97F4A7C15) % 2**64
-    assert found == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert result == [6457827717110365317, 3203168211198807973, 9817491932198370423]
     words = np.random.default_rng(1).integers(0, 2**64, 100, dtype=np.uint64)
     assert mixed(words).tolist() == [mixed_one(word) for word in words.tolist()]
 
@@ -106,7 +106,7 @@ def test_the_width_is_the_least_power_of_two_that_keeps_the_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"k": 0}, "from 1 to 1000"),
         ({"k": 5, "capacity": 4}, "from 5 to 65536"),
@@ -116,8 +116,8 @@ def test_the_width_is_the_least_power_of_two_that_keeps_the_error() -> None:
         ({"k": 1, "error": "small"}, "from 0.0005 to 0.5"),
     ],
 )
-def test_parameters_out_of_bounds_are_refused_at_definition(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_parameters_out_of_bounds_are_refused_at_definition(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         agg.top_k_frequent("x", **given)
 
 

@@ -31,10 +31,10 @@ def test_many_groups_of_many_values_keep_what_brute_force_keeps(alike: int) -> N
     zero, offset = np.zeros(n, np.uint64), np.arange(n)
     bound = agg.last_k_distinct("x", k=K).bind({"x": pa.int64()})
     rows = Rows(time, zero, zero, np.zeros(n, np.int32), offset, {"x": pa.array(value)})
-    found = bound.finish_columns(bound.accumulate_columns(rows, group, GROUPS)).values.to_pylist()
+    result = bound.finish_columns(bound.accumulate_columns(rows, group, GROUPS)).values.to_pylist()
     seen: dict[int, list[int]] = {}
     for _, _, g, v in sorted(zip(time.tolist(), offset.tolist(), group.tolist(), value.tolist(), strict=True)):
         seen.setdefault(g, []).append(v)
     for g in range(GROUPS):
         newest = list(dict.fromkeys(reversed(seen.get(g, []))))[:K]
-        assert found[g] == (newest or None), g
+        assert result[g] == (newest or None), g

@@ -29,9 +29,9 @@ def partial_of(aggregate: Any, values: Any) -> Columns:
     return aggregate.accumulate_columns(rows, np.zeros(n, np.int64), 1)  # type: ignore[no-any-return]
 
 
-def asked(aggregate: Membership, seen: Any, questions: Any) -> Finished:
+def answers_to(aggregate: Membership, seen: Any, questions: Any) -> Finished:
     finished = aggregate.finish_columns(partial_of(aggregate, seen))
-    return aggregate.asked(finished, pa.array([list(questions)], pa.list_(aggregate.type_of("x"))))
+    return aggregate.answered(finished, pa.array([list(questions)], pa.list_(aggregate.type_of("x"))))
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -39,9 +39,9 @@ def asked(aggregate: Membership, seen: Any, questions: Any) -> Finished:
 @pytest.mark.parametrize("n", [1, 50, 3_000])
 def test_members_are_members_and_strangers_rarely(make: Any, error: float, n: int) -> None:
     aggregate = bound(make, 3_000, error)
-    (found,) = asked(aggregate, np.arange(n), np.arange(20_000 + n)).values.to_pylist()
-    assert found[:n] == [True] * n
-    wrong, expected = sum(found[n:]), error * 20_000
+    (result,) = answers_to(aggregate, np.arange(n), np.arange(20_000 + n)).values.to_pylist()
+    assert result[:n] == [True] * n
+    wrong, expected = sum(result[n:]), error * 20_000
     assert wrong <= expected + 6 * expected**0.5
 
 
@@ -50,24 +50,24 @@ def test_members_are_members_and_strangers_rarely(make: Any, error: float, n: in
 def test_at_its_capacity_a_filter_still_answers(make: Any, capacity: int) -> None:
     for seed in range(4):
         seen = np.arange(capacity) + seed * 10**9
-        found = asked(bound(make, capacity), seen, [int(seen[0])])
-        assert (found.values.to_pylist(), dict(found.errors)) == ([[True]], {})
+        answers = answers_to(bound(make, capacity), seen, [int(seen[0])])
+        assert (answers.values.to_pylist(), dict(answers.errors)) == ([[True]], {})
 
 
 def test_a_bloom_filter_beyond_its_error_denies_strangers_and_says_no_more() -> None:
-    found = asked(bound(agg.bloom, 1_000), np.arange(5_000), range(20_000))
-    (answers,) = found.values.to_pylist()
+    result = answers_to(bound(agg.bloom, 1_000), np.arange(5_000), range(20_000))
+    (answers,) = result.values.to_pylist()
     assert set(answers[:5_000]) == {None}
     assert set(answers) == {None, False}
-    assert dict(found.errors) == {0: "over_capacity"}
+    assert dict(result.errors) == {0: "over_capacity"}
 
 
 def test_a_cuckoo_filter_beyond_its_capacity_says_nothing_and_stores_nothing() -> None:
     aggregate = bound(agg.cuckoo, 100)
     partial = partial_of(aggregate, np.arange(150))
     assert (partial.items("entries").lengths[0], partial.fixed("beyond")[0]) == (0, 1)
-    found = asked(aggregate, np.arange(150), [1, 10**9])
-    assert (found.values.to_pylist(), dict(found.errors)) == ([[None, None]], {0: "over_capacity"})
+    answers = answers_to(aggregate, np.arange(150), [1, 10**9])
+    assert (answers.values.to_pylist(), dict(answers.errors)) == ([[None, None]], {0: "over_capacity"})
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -75,9 +75,9 @@ def test_an_answer_has_the_shape_of_its_question(make: Any) -> None:
     aggregate = bound(make, 10, kind=pa.string())
     partials = Columns.concat([partial_of(aggregate, some) for some in (["a", None], [], ["b"])])
     finished = aggregate.finish_columns(partials)
-    one = aggregate.asked(finished, pa.array(["a", "a", None]))
+    one = aggregate.answered(finished, pa.array(["a", "a", None]))
     assert one.values.to_pylist() == [True, False, None]
-    several = aggregate.asked(finished, pa.array([["a", "b", None], [], None], pa.list_(pa.string())))
+    several = aggregate.answered(finished, pa.array([["a", "b", None], [], None], pa.list_(pa.string())))
     assert several.values.to_pylist() == [[True, False, None], [], None]
     assert (dict(one.errors), dict(several.errors)) == ({}, {})
 
@@ -98,8 +98,8 @@ def test_the_fill_is_of_the_same_partial_and_says_the_probability_of_a_false_mem
     assert fill.partial_id() == filter_.partial_id()
     seen = np.arange(2_000)
     (share,) = fill.finish_columns(partial_of(fill, seen)).values.to_pylist()
-    (found,) = asked(filter_, seen, range(2_000, 62_000)).values.to_pylist()
-    assert abs(sum(found) / 60_000 - share**7) < 6 * (share**7 / 60_000) ** 0.5
+    (result,) = answers_to(filter_, seen, range(2_000, 62_000)).values.to_pylist()
+    assert abs(sum(result) / 60_000 - share**7) < 6 * (share**7 / 60_000) ** 0.5
     assert share**7 <= 0.01
 
 
@@ -112,7 +112,7 @@ def test_the_geometry_of_a_cuckoo_filter_follows_from_capacity_and_error() -> No
 
 @pytest.mark.parametrize("make", [*MAKERS, agg.bloom_fill])
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"capacity": 0}, "from 1 to 1000000"),
         ({"capacity": 2_000_000}, "from 1 to 1000000"),
@@ -121,8 +121,8 @@ def test_the_geometry_of_a_cuckoo_filter_follows_from_capacity_and_error() -> No
         ({"capacity": 5, "error": "1%"}, "a share from"),
     ],
 )
-def test_parameters_out_of_bounds_are_refused_at_definition(make: Any, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_parameters_out_of_bounds_are_refused_at_definition(make: Any, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         make("x", **given)
 
 

@@ -47,7 +47,7 @@ EVERY = [
 @pytest.fixture(params=["few groups", "whole columns", "runs of groups"])
 def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The ways through the addition, whatever the number of groups."""
-    monkeypatch.setattr(limbs, "FEW_GROUPS", 2**30 if request.param == "few groups" else 0)
+    monkeypatch.setattr(limbs, "SCALAR_GROUPS", 2**30 if request.param == "few groups" else 0)
     monkeypatch.setattr(limbs, "CELLS", 16 if request.param == "runs of groups" else 2**22)
     monkeypatch.setattr(limbs, "LONG_CHUNK", 3)  # carries between chunks
     return str(request.param)
@@ -91,8 +91,8 @@ def test_groups_come_to_the_exact_value_of_their_events_on_every_path(unbound: A
         finished = aggregate.finish_columns(partials)
         for group in range(4):
             wanted = oracle.expected(aggregate, [e for e, g in zip(events, groups, strict=True) if g == group])
-            found = finished.errors.get(group, finished.values[group].as_py())
-            assert repr(found) == repr(str(wanted) if isinstance(wanted, Error) else wanted), f"seed {seed}"
+            error = finished.errors.get(group, finished.values[group].as_py())
+            assert repr(error) == repr(str(wanted) if isinstance(wanted, Error) else wanted), f"seed {seed}"
 
 
 def value(unbound: Aggregate, rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType] | None = None) -> Any:
@@ -105,7 +105,7 @@ def value(unbound: Aggregate, rows: Sequence[dict[str, Any]], types: dict[str, p
 
 
 def of(*values: float | None) -> list[dict[str, Any]]:
-    return [{"x": each} for each in values]
+    return [{"x": x} for x in values]
 
 
 def test_a_sample_divides_by_one_less_than_a_population() -> None:
@@ -146,7 +146,7 @@ def test_nothing_is_lost_where_all_values_are_far_from_zero() -> None:
     assert value(agg.stddev("x", population=True), of(1e16, 1e16 + 2)) == 1.0
     assert value(agg.variance("x"), of(1e308, 5e-324, -1e308, 0.0)) == "overflow"
     assert value(agg.stddev("x"), of(1e150, -1e150, 5e-324)) == 1e150
-    exact = [{"x": each} for each in (2**63 - 1, 2**63 - 3)]
+    exact = [{"x": x} for x in (2**63 - 1, 2**63 - 3)]
     assert value(agg.variance("x"), exact, {"x": pa.int64()}) == 2.0
 
 
@@ -163,7 +163,7 @@ def test_a_line_is_found_in_event_time_and_over_a_column() -> None:
     assert value(agg.correlation("y", "x"), [{"x": i, "y": -3 * i} for i in range(9)]) == -1.0
 
 
-@pytest.mark.parametrize("unbound", [each for each in EVERY if "x" in each.inputs], ids=lambda a: a.describe())
+@pytest.mark.parametrize("unbound", [aggregate for aggregate in EVERY if "x" in aggregate.inputs], ids=lambda a: a.describe())
 def test_nan_and_infinities_make_nan_and_can_be_deducted(unbound: Aggregate) -> None:
     aggregate = unbound.bind({**TYPES, "y": pa.float64()})
     assert isinstance(aggregate, Invertible)
@@ -173,8 +173,8 @@ def test_nan_and_infinities_make_nan_and_can_be_deducted(unbound: Aggregate) -> 
     for odd in (math.nan, math.inf, -math.inf):
         special = [Event(9, 0, 0, 0, 9, {"x": odd, "y": 1.0, "c": Decimal(1)})]
         whole, part, rest = (
-            aggregate.accumulate_columns(columns_of(aggregate, each), np.zeros(len(each), np.int64), 1)
-            for each in (finite + special, special, finite)
+            aggregate.accumulate_columns(columns_of(aggregate, numbers), np.zeros(len(numbers), np.int64), 1)
+            for numbers in (finite + special, special, finite)
         )
         assert math.isnan(aggregate.finish_columns(whole).values[0].as_py())
         left = aggregate.deduct_columns(whole, part)
@@ -183,7 +183,7 @@ def test_nan_and_infinities_make_nan_and_can_be_deducted(unbound: Aggregate) -> 
 
 
 def test_they_mean_what_duckdb_means() -> None:
-    asked: dict[str, Aggregate] = {
+    aggregates: dict[str, Aggregate] = {
         "var_samp(x)": agg.variance("x"),
         "var_pop(x)": agg.variance("x", population=True),
         "stddev_samp(x)": agg.stddev("x"),
@@ -202,13 +202,13 @@ def test_they_mean_what_duckdb_means() -> None:
         lists.append(
             [{"x": random.randint(-top, top), "y": random.randint(-top, top)} for _ in range(random.randrange(9))]
         )
-    rows = [{"list": number, **row} for number, held in enumerate(lists) for row in held]
+    rows = [{"list": number, **row} for number, values in enumerate(lists) for row in values]
     with duckdb.connect() as connection:
         connection.register("t", pa.Table.from_pylist(rows, pa.schema([("list", pa.int64()), *types.items()])))
-        found = connection.execute(f"SELECT list, {', '.join(asked)} FROM t GROUP BY list").fetchall()
-    assert len(found) > 40
-    for number, *answers in found:
-        for theirs, (text, unbound) in zip(answers, asked.items(), strict=True):
+        result = connection.execute(f"SELECT list, {', '.join(aggregates)} FROM t GROUP BY list").fetchall()
+    assert len(result) > 40
+    for number, *answers in result:
+        for theirs, (text, unbound) in zip(answers, aggregates.items(), strict=True):
             ours = value(unbound, lists[number], types)
             if theirs is None or math.isnan(theirs):  # where SQL has null DuckDB has NaN, for some of them
                 assert ours is None, (text, lists[number])
@@ -234,7 +234,7 @@ def test_what_is_stored_is_shared() -> None:
     assert stored(agg.linear_trend("x")) == stored(agg.linear_trend("x", output="r2"))
     others = [agg.variance("x"), agg.variance("y"), agg.covariance("x", "y"), agg.covariance("x", "z"),
               agg.linear_trend("x"), agg.kurtosis("x")]  # fmt: skip
-    assert len({stored(each) for each in others}) == len(others)
+    assert len({stored(other) for other in others}) == len(others)
 
 
 @pytest.mark.parametrize(
@@ -298,8 +298,8 @@ def _squares(random: Random) -> Fraction:
 
 
 def _power(base: Fraction, exponent: int) -> Fraction:
-    found: Fraction = base**exponent
-    return found
+    power: Fraction = base**exponent
+    return power
 
 
 def test_a_root_is_the_nearest_double() -> None:
@@ -317,8 +317,8 @@ def test_a_root_is_the_nearest_double() -> None:
 def test_a_failed_value_is_null_with_its_code() -> None:
     aggregate = agg.variance("x").bind(TYPES)
     state = aggregate.empty()
-    for each in (1e308, -1e308):
-        state = aggregate.accumulate(state, Event(0, 0, 0, 0, 0, {"x": each}))
+    for x in (1e308, -1e308):
+        state = aggregate.accumulate(state, Event(0, 0, 0, 0, 0, {"x": x}))
     assert aggregate.finish(state) == Failed("overflow")
     finished = aggregate.finish_columns(aggregate.to_columns([state, aggregate.empty()]))
     assert finished.values.to_pylist() == [None, None]

@@ -38,8 +38,8 @@ def answer(aggregate: Any, values: list[Any]) -> Any:
     bound = aggregate.bind(TYPES)
     events = [Event(i, 0, 0, 0, i, {"x": x}) for i, x in enumerate(values)]
     rows = Rows.from_events(events[::-1], TYPES)
-    found = bound.finish_columns(bound.accumulate_columns(rows, np.zeros(len(rows), np.int64), 1))
-    return found.errors[0] if found.errors else found.values.to_pylist()[0]
+    finished = bound.finish_columns(bound.accumulate_columns(rows, np.zeros(len(rows), np.int64), 1))
+    return finished.errors[0] if finished.errors else finished.values.to_pylist()[0]
 
 
 def ordered(output: str = "string", final: Callable[[Any], Any] = text, **more: Any) -> Any:
@@ -83,9 +83,9 @@ def ratio(state: Any) -> Any:
     ],
 )
 def test_a_value_is_of_its_declared_type_or_an_error(output: str, final: Any, values: list[Any], wanted: Any) -> None:
-    found = answer(ordered(output, final), values)
-    assert found == wanted
-    assert type(found) is type(wanted)
+    actual = answer(ordered(output, final), values)
+    assert actual == wanted
+    assert type(actual) is type(wanted)
 
 
 def test_the_definition_holds_the_text_and_answers_without_the_module() -> None:
@@ -148,7 +148,7 @@ def inner() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("final", "said"),
+    ("final", "message"),
     [
         (now, "clock"),
         (limited, "LIMIT"),
@@ -165,8 +165,8 @@ def inner() -> Any:
         (empty, "arguments"),
     ],
 )
-def test_what_does_not_only_compute_is_refused_with_what_it_said(final: Any, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_what_does_not_only_compute_is_refused_with_what_it_said(final: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         ordered(final=final)
 
 
@@ -188,8 +188,8 @@ def test_evaluate_folds_what_a_user_declares() -> None:
     fold = sw.ordered(empty, add, text, columns=["x"], output="string", where="x > 1")
     view = sw.FeatureView("v", source=source, entity=["u"], features=[sw.Feature("f", fold, windows=["1h"])])
     events = [{"u": "a", "x": x, "t": f"2026-01-01T00:00:0{9 - x}Z"} for x in (1, 2, 3)]
-    found = sw.evaluate(view, events, [{"u": "a", "at": "2026-01-01T00:30:00Z"}])
-    assert found["f_1h"].to_pylist() == ["3,2"]
+    table = sw.evaluate(view, events, [{"u": "a", "at": "2026-01-01T00:30:00Z"}])
+    assert table["f_1h"].to_pylist() == ["3,2"]
 
 
 def test_its_definition_is_an_ordered_fold() -> None:

@@ -20,7 +20,7 @@ from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.trial import HISTORIES, own_aggregates, tried
+from slicewise.features.plan.law_check import HISTORIES, own_aggregates, check_laws
 from slicewise.features.project import load_project
 
 E2E = Path(__file__).parents[2] / "e2e" / "project" / "features.py"
@@ -77,8 +77,8 @@ def partial(own: Aggregate, values: list[float | None]) -> Columns:
 
 
 def answer(own: Aggregate, values: list[float | None]) -> Any:
-    found = own.finish_columns(partial(own, values))
-    return found.errors.get(0, found.values.to_pylist()[0])
+    finished = own.finish_columns(partial(own, values))
+    return finished.errors.get(0, finished.values.to_pylist()[0])
 
 
 def test_a_class_makes_an_aggregate_that_evaluate_answers() -> None:
@@ -109,14 +109,14 @@ def test_its_text_travels_and_its_digest_covers_all_but_how_it_finishes() -> Non
     deployment = plan(load_project(E2E))
     again = Deployment.from_json(deployment.to_json())
     assert again.digest == deployment.digest
-    assert {each.describe() for each in own_aggregates(again)} == {
+    assert {aggregate.describe() for aggregate in own_aggregates(again)} == {
         "Reach('amount')",
         "Discount('amount', 'items', beyond=20.0)",
     }
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("class Counter(sw.Aggregate)", "class Counter(dict)", "other bases"),
         ("return (0,)", "return (open('x'),)", "'open'"),
@@ -139,17 +139,17 @@ def test_its_text_travels_and_its_digest_covers_all_but_how_it_finishes() -> Non
         ('{"x": "double"}', '{"where": "double"}', "names 'where'"),
     ],
 )
-def test_what_does_not_only_compute_is_refused(old: str, new: str, says: str) -> None:
+def test_what_does_not_only_compute_is_refused(old: str, new: str, message: str) -> None:
     assert old in COUNTER
-    with pytest.raises(DefinitionError) as told:
+    with pytest.raises(DefinitionError) as raised:
         made(COUNTER.replace(old, new))
-    assert says in told.value.what
+    assert message in raised.value.what
 
 
 def test_a_power_is_told_with_its_line() -> None:
-    with pytest.raises(DefinitionError) as told:
+    with pytest.raises(DefinitionError) as raised:
         made(COUNTER.replace("a[0] + b[0]", "a[0] + b[0] ** 1"))
-    assert told.value.where == "line 16 of its text"
+    assert raised.value.where == "line 16 of its text"
 
 
 def test_columns_and_parameters_are_those_of_the_class() -> None:
@@ -160,10 +160,10 @@ def test_columns_and_parameters_are_those_of_the_class() -> None:
         (lambda: made(COUNTER, "k"), "type int64"),
         (lambda: sw.Aggregate("x"), "no aggregate of its own"),
     ]
-    for make, says in wrong:
-        with pytest.raises(DefinitionError) as told:
+    for make, message in wrong:
+        with pytest.raises(DefinitionError) as raised:
             make()
-        assert says in told.value.what
+        assert message in raised.value.what
 
 
 def test_what_raises_is_a_failed_partial_for_ever_and_breaks_no_batch() -> None:
@@ -192,16 +192,16 @@ def test_bytes_that_no_state_has_are_refused() -> None:
 
 def broken(old: str, new: str) -> str:
     assert old in COUNTER
-    with pytest.raises(DefinitionError) as told:
-        tried(made(COUNTER.replace(old, new)))
-    return str(told.value)
+    with pytest.raises(DefinitionError) as raised:
+        check_laws(made(COUNTER.replace(old, new)))
+    return str(raised.value)
 
 
 def test_an_aggregate_of_the_examples_obeys() -> None:
     source, (types, *_), parameters = EXAMPLES[1]
     own = Own.of_parameters({"source": source, "columns": ["x", "weight"], "parameters": parameters}).bind(types)
     assert isinstance(own, Own)
-    assert tried(own).histories == HISTORIES
+    assert check_laws(own).histories == HISTORIES
 
 
 @pytest.mark.parametrize(
@@ -219,9 +219,9 @@ def test_an_aggregate_of_the_examples_obeys() -> None:
     ],
 )
 def test_a_broken_law_is_told_with_the_fewest_events_that_break_it(old: str, new: str, law: str) -> None:
-    said = broken(old, new)
-    assert law in said
-    assert said.count("\n  ") <= 7  # at most a few events, where, expected, next step
+    text = broken(old, new)
+    assert law in text
+    assert text.count("\n  ") <= 7  # at most a few events, where, expected, next step
 
 
 def test_states_are_tried_as_they_come_back_from_their_bytes() -> None:
@@ -234,12 +234,12 @@ def test_states_are_tried_as_they_come_back_from_their_bytes() -> None:
     lists = kept.replace('(state[0] + (event["x"] >= self.least),)', '(sorted(state[0] + [event["x"]]),)')
     lists = lists.replace("(a[0] + b[0],)", "(sorted(a[0] + b[0]),)")
     assert answer(made(lists), [1.0, 2.0]) == "function_error"
-    with pytest.raises(DefinitionError) as told:
-        tried(made(lists))
-    assert told.value.what.count("x = ") == 2
+    with pytest.raises(DefinitionError) as raised:
+        check_laws(made(lists))
+    assert raised.value.what.count("x = ") == 2
     either = lists.replace("state[0] +", "list(state[0]) +").replace("a[0] + b[0]", "list(a[0]) + list(b[0])")
     assert answer(made(either), [1.0, 2.0]) == 1
-    assert tried(made(either)).histories == HISTORIES
+    assert check_laws(made(either)).histories == HISTORIES
 
 
 def test_a_class_is_not_asked_how_it_finishes_no_events() -> None:
@@ -249,40 +249,40 @@ def test_a_class_is_not_asked_how_it_finishes_no_events() -> None:
     largest = largest.replace("a[0] + b[0]", "max(a[0], b[0])").replace(
         "return state[0]\n", "return 6 // (state[0] + 1)\n"
     )
-    assert tried(made(largest)).histories == HISTORIES
+    assert check_laws(made(largest)).histories == HISTORIES
 
 
 def test_a_sum_of_doubles_is_refused_with_three_numbers_or_fewer() -> None:
     text = COUNTER.replace('{"n": "long"}', '{"n": "double"}').replace('(event["x"] >= self.least)', 'event["x"]')
-    with pytest.raises(DefinitionError) as told:
-        tried(made(text.replace('output = "long"', 'output = "double"')))
-    assert told.value.what.count("x = ") <= 3
-    assert "add integers" in str(told.value.next_step)
+    with pytest.raises(DefinitionError) as raised:
+        check_laws(made(text.replace('output = "long"', 'output = "double"')))
+    assert raised.value.what.count("x = ") <= 3
+    assert "add integers" in str(raised.value.next_step)
 
 
 def test_the_latest_of_values_is_refused_for_its_order() -> None:
     text = COUNTER.replace('(state[0] + (event["x"] >= self.least),)', '(1 if event["x"] > 0 else 2,)')
-    with pytest.raises(DefinitionError) as told:
-        tried(made(text.replace("(a[0] + b[0],)", "b if b[0] else a")))
-    assert "the order of events does not matter" in told.value.what
-    assert told.value.what.count("x = ") == 2
-    assert "in the order 2, 1 it is" in told.value.what
+    with pytest.raises(DefinitionError) as raised:
+        check_laws(made(text.replace("(a[0] + b[0],)", "b if b[0] else a")))
+    assert "the order of events does not matter" in raised.value.what
+    assert raised.value.what.count("x = ") == 2
+    assert "in the order 2, 1 it is" in raised.value.what
 
 
 def test_the_page_shows_a_class_that_obeys_and_a_story_that_is_told() -> None:
     page = (Path(__file__).parents[3] / "docs" / "guides" / "own_aggregates.md").read_text(encoding="utf-8")
     blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
-    spread = (
+    source = (
         "class Spread"
         + blocks[0].split("class Spread")[1].split("\n\n\nspread")[0]
         + "\n\n"
         + indent(dedent(blocks[1]), "    ")
     )
     types = {"price": pa.float64()}
-    own = Own.of_parameters({"source": spread, "columns": ["price"], "parameters": {}}).bind(types)
+    own = Own.of_parameters({"source": source, "columns": ["price"], "parameters": {}}).bind(types)
     assert isinstance(own, Own)
     assert own.own.methods >= {"accumulate_columns", "combine_columns"}
-    tried(own)
+    check_laws(own)
     mean = COUNTER.replace("Counter", "Mean").replace("    least: float = 0.0\n", "")
     mean = mean.replace('{"n": "long"}', '{"total": "double", "n": "long"}').replace("(0,)", "(0.0, 0)")
     mean = mean.replace('(event["x"] >= self.least),', 'event["x"], state[1] + 1').replace(
@@ -291,6 +291,6 @@ def test_the_page_shows_a_class_that_obeys_and_a_story_that_is_told() -> None:
     adds = Own.of_parameters(
         {"source": mean.replace('output = "long"', 'output = "double"'), "columns": ["price"], "parameters": {}}
     )
-    with pytest.raises(DefinitionError) as told:
-        tried(adds.bind(types))  # type: ignore[arg-type]
-    assert told.value.what in page
+    with pytest.raises(DefinitionError) as raised:
+        check_laws(adds.bind(types))  # type: ignore[arg-type]
+    assert raised.value.what in page

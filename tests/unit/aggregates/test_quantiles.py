@@ -34,9 +34,9 @@ def partial_of(aggregate: Quantiles, values: Any) -> Columns:
 
 
 def answer(aggregate: Quantiles, values: Any) -> list[float | None]:
-    (found,) = aggregate.finish_columns(partial_of(aggregate, values)).values.to_pylist()
-    assert isinstance(found, list)
-    return found
+    (result,) = aggregate.finish_columns(partial_of(aggregate, values)).values.to_pylist()
+    assert isinstance(result, list)
+    return result
 
 
 @pytest.mark.parametrize(("n", "in_bins"), [(255, False), (256, False), (257, True)])
@@ -64,14 +64,14 @@ def test_beyond_the_threshold_every_answer_is_within_the_error(error: float, sha
         "pareto": random.pareto(0.4, 5_000) + 1,
         "subnormal": random.integers(1, 10**6, 5_000) * 5e-324,
     }[shape]
-    found, ordered = answer(bound(16, error), values), np.sort(values).tolist()
-    for share, got in zip(SHARES, found, strict=True):
+    result, ordered = answer(bound(16, error), values), np.sort(values).tolist()
+    for share, got in zip(SHARES, result, strict=True):
         exact = ordered[max(0, math.ceil(Fraction(str(share)) * len(ordered)) - 1)]
         if got is not None:
             assert abs(Fraction(got) - Fraction(exact)) <= Fraction(str(error)) * abs(Fraction(exact)) + Fraction(
                 5e-324
             )
-    assert None not in found[2:]
+    assert None not in result[2:]
 
 
 def test_what_lies_in_collapsed_bins_is_null_and_the_rest_stands() -> None:
@@ -81,11 +81,11 @@ def test_what_lies_in_collapsed_bins_is_null_and_the_rest_stands() -> None:
     assert partial.items("bins").lengths[0] == MOST_BINS
     assert partial.fixed("collapsed")[0] == 1
     assert partial.items("counts").values.sum() == len(values)
-    found = answer(aggregate, values)
-    assert found[:4] == [None, None, None, found[3]]
+    result = answer(aggregate, values)
+    assert result[:4] == [None, None, None, result[3]]
     assert all(
         abs(got / values[int(s * 20_000) - 1] - 1) <= 0.001
-        for s, got in zip((0.9, 0.99), found[3:5], strict=True)
+        for s, got in zip((0.9, 0.99), result[3:5], strict=True)
         if got
     )
 
@@ -121,15 +121,15 @@ def test_a_bins_own_value_lies_in_it_for_every_double() -> None:
     values = np.append(
         values[~np.isnan(values)], [0.0, 5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308, np.inf, -np.inf]
     )
-    found = table.of(values)
-    assert found.tolist() == [table.of_one(value) for value in values.tolist()]
-    assert bool((np.diff(found[np.argsort(values)]) >= 0).all())
-    normal = found[np.abs(values) > 1e-300]
-    assert [table.of_one(table.value(each)) for each in normal.tolist()] == normal.tolist()
+    result = table.of(values)
+    assert result.tolist() == [table.of_one(value) for value in values.tolist()]
+    assert bool((np.diff(result[np.argsort(values)]) >= 0).all())
+    normal = result[np.abs(values) > 1e-300]
+    assert [table.of_one(table.value(value)) for value in normal.tolist()] == normal.tolist()
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"q": []}, "list of 1 to 100"),
         ({"q": [0.5] * 101}, "list of 1 to 100"),
@@ -143,8 +143,8 @@ def test_a_bins_own_value_lies_in_it_for_every_double() -> None:
         ({"q": [0.5], "error": "1%"}, "from 0.001 to 0.5"),
     ],
 )
-def test_parameters_out_of_bounds_are_refused_at_definition(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_parameters_out_of_bounds_are_refused_at_definition(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         agg.quantiles("x", **given)
 
 

@@ -15,12 +15,12 @@ from benchmarks import columns
 from benchmarks.baseline import recipe_api
 from benchmarks.freshness import compared
 from benchmarks.freshness_away import IN_A_ROW, judged
-from benchmarks.freshness_sides import FOLD, RECIPE, TAIL, Measured
+from benchmarks.freshness_sides import MICROBATCH, RECIPE, REALTIME, Measured
 from benchmarks.whole import http_load, probes, windows
 from benchmarks.whole.document import write_doc
-from benchmarks.whole.figures import Figure, Spread, table
+from benchmarks.whole.figures import Figure, Percentiles, table
 from benchmarks.whole.http_load import CLOSED, OPEN, Spec, get, run
-from benchmarks.whole.probes import AGED, POLL_S, Asker, Waiting, next_ask
+from benchmarks.whole.probes import AGED, POLL_S, Requester, Waiting, next_request
 from benchmarks.whole.servers import PROJECTS
 from slicewise.aggregates import REGISTRY
 from slicewise.features.plan.planner import plan
@@ -71,45 +71,45 @@ def _spec(port: int, mode: str, connections: int, rate: float = 0.0) -> Spec:
 
 
 def test_quantiles_are_values_of_the_sample_by_nearest_rank() -> None:
-    found = Spread.of([float(n) for n in range(1, 101)])
-    assert (found.n, found.p50, found.p90, found.p99, found.worst) == (100, 50.0, 90.0, 99.0, 100.0)
-    assert Spread.of([7.0]) == Spread(1, 7.0, 7.0, 7.0, 7.0, 7.0)
+    result = Percentiles.of([float(n) for n in range(1, 101)])
+    assert (result.n, result.p50, result.p90, result.p99, result.worst) == (100, 50.0, 90.0, 99.0, 100.0)
+    assert Percentiles.of([7.0]) == Percentiles(1, 7.0, 7.0, 7.0, 7.0, 7.0)
 
 
 def test_open_load_counts_a_stall_for_every_request_that_was_due_in_it() -> None:
     with server(stall_s=0.4, stalled=20) as port:
-        found = run(_spec(port, OPEN, 2, rate=100))
+        result = run(_spec(port, OPEN, 2, rate=100))
     # about 40 of 100 requests fell due while the server stood still, and waited 0.2 s on average
-    assert found.failed == found.unanswered == 0
-    assert found.latency.worst >= 390
-    assert found.latency.p90 >= 200
+    assert result.failed == result.unanswered == 0
+    assert result.latency.worst >= 390
+    assert result.latency.p90 >= 200
 
 
 def test_requests_that_are_never_answered_are_counted_with_their_age(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_load, "PATIENCE_S", 0.3)
     with server(stall_s=30.0, stalled=5) as port:
-        found = run(_spec(port, OPEN, 1, rate=50))
-    assert found.unanswered >= 20
-    assert found.latency.worst >= 900
+        result = run(_spec(port, OPEN, 1, rate=50))
+    assert result.unanswered >= 20
+    assert result.latency.worst >= 900
 
 
 def test_open_load_opens_a_connection_for_each_that_the_server_closed() -> None:
     with server(once=True) as port:
-        found = run(_spec(port, OPEN, 2, rate=100))
-    assert found.failed == found.unanswered == 0
-    assert found.latency.n > 50
+        result = run(_spec(port, OPEN, 2, rate=100))
+    assert result.failed == result.unanswered == 0
+    assert result.latency.n > 50
 
 
 def test_a_connection_that_is_closed_instead_of_an_answer_is_a_request_without_one() -> None:
     with server(answer=b"", once=True) as port:
-        found = run(_spec(port, OPEN, 2, rate=100))
-    assert found.unanswered == found.latency.n > 50
+        result = run(_spec(port, OPEN, 2, rate=100))
+    assert result.unanswered == result.latency.n > 50
 
 
 def test_closed_load_keeps_one_request_per_connection_under_way_and_counts_refusals() -> None:
     with server(answer=b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n") as port:
-        found = run(_spec(port, CLOSED, 3))
-    assert found.failed == found.latency.n > 10
+        result = run(_spec(port, CLOSED, 3))
+    assert result.failed == result.latency.n > 10
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_the_recipe_is_asked_for_the_very_windows_and_slices_of_the_view() -> No
     for project in ("plays", "history"):
         [unit] = plan(load_project(PROJECTS / project / "features.py")).view("listening")
         assert unit.slice_us == recipe_api.BUCKET_SECONDS * 1_000_000
-        asked = {name: seconds * 1_000_000 for name, seconds in recipe_api.WINDOWS.items()}
-        assert asked == {name: parse_duration(name) for name in recipe_api.WINDOWS}
-        assert {each.window.length_us for each in unit.features} == set(asked.values())
-        assert {each.column for each in unit.features} == {f"{f}_{w}" for f in ("plays", "seconds") for w in asked}
+        windows = {name: seconds * 1_000_000 for name, seconds in recipe_api.WINDOWS.items()}
+        assert windows == {name: parse_duration(name) for name in recipe_api.WINDOWS}
+        assert {feature.window.length_us for feature in unit.features} == set(windows.values())
+        assert {feature.column for feature in unit.features} == {f"{f}_{w}" for f in ("plays", "seconds") for w in windows}
 
 
 def test_the_recipes_stream_and_its_api_mean_the_same_bucket() -> None:
@@ -177,25 +177,25 @@ def test_an_event_lies_in_as_many_windows_as_the_view_is_named_for() -> None:
 
 # ------------------------------------------------------------------ freshness
 def test_a_young_probe_is_asked_for_every_millisecond_and_an_old_one_by_its_age() -> None:
-    assert next_ask(since=10.0, asked=10.004) == pytest.approx(10.004 + POLL_S)
-    assert next_ask(since=10.0, asked=11.0) == pytest.approx(11.0 + AGED)
+    assert next_request(since=10.0, requested=10.004) == pytest.approx(10.004 + POLL_S)
+    assert next_request(since=10.0, requested=11.0) == pytest.approx(11.0 + AGED)
 
 
-def _asker(port: int) -> closing[Asker]:
-    return closing(Asker(probes.Spec("", "", 1, "127.0.0.1", port, "/", None, ("n",), seconds=1.0)))
+def _requester(port: int) -> closing[Requester]:
+    return closing(Requester(probes.Spec("", "", 1, "127.0.0.1", port, "/", None, ("n",), seconds=1.0)))
 
 
-def _answers(asker: Asker) -> list[tuple[str, bool]]:
-    return [(probe.user, shown) for probe, _, shown in asker.answers(5.0)]
+def _answers(requester: Requester) -> list[tuple[str, bool]]:
+    return [(probe.user, shown) for probe, _, shown in requester.answers(5.0)]
 
 
 def test_a_probe_is_asked_for_while_answers_to_others_are_under_way() -> None:
     counted = b'HTTP/1.1 200 OK\r\ncontent-length: 8\r\n\r\n{"n": 1}'
-    with server(stall_s=0.3, stalled=1, answer=counted) as port, _asker(port) as asker:
+    with server(stall_s=0.3, stalled=1, answer=counted) as port, _requester(port) as requester:
         for user in ("a", "b"):
-            asker.ask(Waiting(user, 0.0, 0.0, get("/").encode(), 0.0), 0.0)
-        assert sorted([*_answers(asker), *_answers(asker)]) == [("a", True), ("b", True)]
-        assert asker.polls == 2
+            requester.request(Waiting(user, 0.0, 0.0, get("/").encode(), 0.0), 0.0)
+        assert sorted([*_answers(requester), *_answers(requester)]) == [("a", True), ("b", True)]
+        assert requester.polls == 2
 
 
 def test_a_question_goes_over_a_new_connection_where_the_server_has_closed_an_idle_one(
@@ -203,40 +203,40 @@ def test_a_question_goes_over_a_new_connection_where_the_server_has_closed_an_id
 ) -> None:
     monkeypatch.setattr(probes, "CONNECTIONS", 1)
     null = b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"n": null}'
-    with server(answer=null, once=True) as port, _asker(port) as asker:
+    with server(answer=null, once=True) as port, _requester(port) as requester:
         for _ in range(3):
-            asker.ask(Waiting("a", 0.0, 0.0, get("/").encode(), 0.0), 0.0)
-            assert _answers(asker) == [("a", False)]
+            requester.request(Waiting("a", 0.0, 0.0, get("/").encode(), 0.0), 0.0)
+            assert _answers(requester) == [("a", False)]
             time.sleep(0.05)
 
 
 def _measured(side: str, p50: float) -> Measured:
-    spread = dict.fromkeys(("p50", "p90", "p99", "p999", "worst"), p50)
-    seen = {"freshness": spread, "resolution": spread, "answer": spread}
+    percentiles = dict.fromkeys(("p50", "p90", "p99", "p999", "worst"), p50)
+    seen = {"freshness": percentiles, "resolution": percentiles, "answer": percentiles}
     return Measured(side, 2_000.0, 60.0, 2_000.0, seen, {"redis": 0.2, "probes": 0.1}, {"redis": 30.0})
 
 
-def test_the_tail_stands_beside_the_recipe_and_the_fold_alone_and_is_held_to_its_bounds() -> None:
-    found = {(side, 2_000.0): _measured(side, p50) for side, p50 in ((TAIL, 6.0), (FOLD, 300.0), (RECIPE, 900.0))}
-    figures = {each.name: each for each in compared(2_000.0, found)}
+def test_the_real_time_lane_stands_beside_the_recipe_and_the_micro_batch_lane_alone_and_is_held_to_its_bounds() -> None:
+    results = {(side, 2_000.0): _measured(side, p50) for side, p50 in ((REALTIME, 6.0), (MICROBATCH, 300.0), (RECIPE, 900.0))}
+    figures = {figure.name: figure for figure in compared(2_000.0, results)}
     assert (figures["p50"].ours, figures["p50"].theirs, dict(figures["p50"].others)) == (
         6.0,
         900.0,
-        {"fold alone": 300.0},
+        {"micro-batch lane alone": 300.0},
     )
     assert figures["p50"].met is False
     assert figures["p99"].met is True
     assert figures["redis, memory"].ours == 30.0
-    alone = {each.name: each for each in compared(2_000.0, {(FOLD, 2_000.0): _measured(FOLD, 300.0)})}
+    alone = {figure.name: figure for figure in compared(2_000.0, {(MICROBATCH, 2_000.0): _measured(MICROBATCH, 300.0)})}
     assert alone["p50"].met is None
     assert alone["p50"].theirs is None
 
 
 def test_an_absence_is_over_when_probes_in_a_row_are_fresh_again() -> None:
     # the store is away from 10 to 40; what fell into it shows at 41, and up to 45 probes take a second
-    each = [(float(t), 1000 * (41 - t) if 10 <= t < 41 else 1000.0 if t < 45 and t > 40 else 5.0) for t in range(80)]
-    found = judged("dies", 10.0, 40.0, each, lost=1)
-    assert (found.away_s, found.first, found.caught_up, found.never) == (30.0, 1.0, 1.0, 1)
-    assert found.fresh == pytest.approx(5.005)
+    samples = [(float(t), 1000 * (41 - t) if 10 <= t < 41 else 1000.0 if t < 45 and t > 40 else 5.0) for t in range(80)]
+    result = judged("dies", 10.0, 40.0, samples, lost=1)
+    assert (result.away_s, result.first, result.caught_up, result.never) == (30.0, 1.0, 1.0, 1)
+    assert result.fresh == pytest.approx(5.005)
     with pytest.raises(RuntimeError, match="not fresh"):
-        judged("dies", 10.0, 40.0, each[: 45 + IN_A_ROW - 1], lost=0)
+        judged("dies", 10.0, 40.0, samples[: 45 + IN_A_ROW - 1], lost=0)

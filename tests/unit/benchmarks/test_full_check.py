@@ -24,31 +24,31 @@ SEED = 11
 
 @pytest.mark.parametrize("source", [pytest.param(name, marks=pytest.mark.long) for name in SOURCES])
 def test_a_small_history_of_each_source_is_right_and_another_run_compares_the_same(source: str) -> None:
-    found = play(source, SEED, SMALL)
-    print(fingerprint(found))
-    assert not found.wrong, "\n".join(found.wrong)
-    assert found.online == found.training > 500
-    assert found.bounds > 100
-    assert found.hours > 0
+    result = play(source, SEED, SMALL)
+    print(fingerprint(result))
+    assert not result.wrong, "\n".join(result.wrong)
+    assert result.online == result.training > 500
+    assert result.bounds > 100
+    assert result.hours > 0
     if source == "random":
-        assert fingerprint(play(source, SEED, SMALL)) == fingerprint(found)
-        assert fingerprint(play(source, SEED + 1, SMALL)) != fingerprint(found)
+        assert fingerprint(play(source, SEED, SMALL)) == fingerprint(result)
+        assert fingerprint(play(source, SEED + 1, SMALL)) != fingerprint(result)
 
 
 @pytest.mark.long
-def test_rows_that_never_were_folded_are_found_by_the_opinion_and_by_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, left = World._fold, iter([True])
+def test_rows_that_never_were_applied_are_found_by_the_opinion_and_by_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, left = World._apply, iter([True])
 
     def forgetful(self: World, part: Part, partition: int, end: OffsetVector) -> None:
-        place = next(iter(end))
-        if part is self.parts[0] and self.ends.get(place) and next(left, False):
+        topic_partition = next(iter(end))
+        if part is self.parts[0] and self.ends.get(topic_partition) and next(left, False):
             return
         whole(self, part, partition, end)
 
-    monkeypatch.setattr(World, "_fold", forgetful)
-    found = played(World(SOURCES["plays"](SEED, SMALL)))
-    assert found.mismatches > 10
-    assert any("training of" in line for line in found.wrong) or found.mismatches > compared.MOST_TOLD
+    monkeypatch.setattr(World, "_apply", forgetful)
+    result = played(World(SOURCES["plays"](SEED, SMALL)))
+    assert result.mismatches > 10
+    assert any("training of" in line for line in result.wrong) or result.mismatches > compared.MAX_LISTED
 
 
 @pytest.mark.long
@@ -56,9 +56,9 @@ def test_an_hour_that_was_compacted_with_other_events_is_found(monkeypatch: pyte
     contained = World._contained
 
     def one_less(self: World, rows: object) -> object:
-        found = contained(self, rows).copy()
-        found[found.nonzero()[0][:1]] = False
-        return found
+        result = contained(self, rows).copy()
+        result[result.nonzero()[0][:1]] = False
+        return result
 
     monkeypatch.setattr(World, "_contained", one_less)
     assert played(World(SOURCES["plays"](SEED, SMALL))).mismatches > 0
@@ -83,11 +83,11 @@ def test_sums_that_are_subtracted_say_what_counting_out_says() -> None:
                 kinds.add(inner)
                 for first, beyond in [(0, 0), (0, len(events)), *_ranges(rng, len(events))]:
                     wanted = laws.expected(feature.aggregate, known.events[first:beyond], 0)
-                    found = known.value(spec, feature.aggregate, first, beyond, 0)
+                    result = known.value(spec, feature.aggregate, first, beyond, 0)
                     if isinstance(wanted, Error):
-                        assert (found, type(found)) == (wanted, Error)
+                        assert (result, type(result)) == (wanted, Error)
                     else:
-                        assert same(found, wanted), (spec, first, beyond, found, wanted)
+                        assert same(result, wanted), (spec, first, beyond, result, wanted)
     assert len(kinds) >= 14, kinds
 
 
@@ -111,7 +111,7 @@ def test_bounds_are_those_of_the_design() -> None:
     #                                      at ^ 12:03:07
     history = SOURCES["plays"](SEED, SMALL)
     (unit,) = history.deployment.view("listening")
-    feature = next(each for each in unit.features if each.column == "plays_1h")
+    feature = next(column for column in unit.features if column.column == "plays_1h")
     noon = 1_767_355_200_000_000
     at = noon + 187_000_000
     assert bounds_of(unit, feature, "at", at) == (noon - 3_600_000_000, noon)
@@ -126,7 +126,7 @@ def test_histories_follow_from_the_seed_and_a_source_alone_begins_with_it() -> N
 @pytest.mark.long
 def test_a_run_tells_its_counts_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--histories", "2", "--only", "random", "--seed", "3", "--size", str(SMALL), "--jobs", "1"])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert code == 0
-    assert "values compared, 0 differ" in said
-    assert "random" in said
+    assert "values compared, 0 differ" in output
+    assert "random" in output

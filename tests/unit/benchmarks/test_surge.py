@@ -9,20 +9,20 @@ import pytest
 
 from benchmarks.surge_overload import Overloading
 from benchmarks.surge_watch import Look, Phase, Seen, Watch, batches, beside, drain_of, largest, seen
-from benchmarks.whole.figures import Spread
+from benchmarks.whole.figures import Percentiles
 from benchmarks.whole.http_load import Sample
 from slicewise import log
 from slicewise.settings import Settings
 
 
 def _looks(*applied: int, produced: int = 1_000) -> list[Look]:
-    return [Look(100.0 + second, produced, each) for second, each in enumerate(applied)]
+    return [Look(100.0 + second, produced, count) for second, count in enumerate(applied)]
 
 
 def test_a_drain_leaves_its_first_batch_out() -> None:
     # a start of 3 s, one batch of 200, then 200 a second
-    found = drain_of(_looks(0, 0, 0, 200, 400, 600, 800, 1_000, 1_000), 100.0, 1_000)
-    assert (found.events, found.seconds, found.steady_events_per_s) == (1_000, 7.0, 200.0)
+    drain = drain_of(_looks(0, 0, 0, 200, 400, 600, 800, 1_000, 1_000), 100.0, 1_000)
+    assert (drain.events, drain.seconds, drain.steady_events_per_s) == (1_000, 7.0, 200.0)
 
 
 def test_a_drain_of_a_single_batch_is_as_long_as_it_took() -> None:
@@ -64,10 +64,10 @@ def test_batches_are_read_from_what_the_driver_logs(
     log.event("query_drained", source="plays")
     log.event("batch_applied", source="plays", batch=1, records=300, s=1e-05)
     (tmp_path / "log").write_text(capsys.readouterr().err)
-    found = batches(tmp_path / "log")
-    assert [(each.records, each.seconds) for each in found] == [(700, 0.25), (300, 1e-05)]
-    assert largest(found, Phase(found[0].at - 1, found[0].at + 5)) == 700
-    assert largest(found, Phase(0, 1)) == 0
+    result = batches(tmp_path / "log")
+    assert [(batch.records, batch.seconds) for batch in result] == [(700, 0.25), (300, 1e-05)]
+    assert largest(result, Phase(result[0].at - 1, result[0].at + 5)) == 700
+    assert largest(result, Phase(0, 1)) == 0
 
 
 def _samples() -> list[Sample]:
@@ -76,11 +76,11 @@ def _samples() -> list[Sample]:
 
 
 def test_latency_is_of_what_was_answered_and_refusals_are_counted_by_status() -> None:
-    found = seen(_samples())
-    assert (found.requests, found.latency.p50, found.latency.worst) == (104, 50.0, 100.0)
-    assert found.refused == {0: 1, 429: 1, 503: 2}
-    assert found.refusal is not None
-    assert found.refusal.worst == 9_000.0
+    result = seen(_samples())
+    assert (result.requests, result.latency.p50, result.latency.worst) == (104, 50.0, 100.0)
+    assert result.refused == {0: 1, 429: 1, 503: 2}
+    assert result.refusal is not None
+    assert result.refusal.worst == 9_000.0
     with pytest.raises(RuntimeError, match="none of 1 requests"):
         seen([Sample(1.0, 0.1, 503)])
 
@@ -95,23 +95,23 @@ def test_what_a_watcher_raised_is_raised_at_the_end() -> None:
 
 
 def test_an_unanswered_request_and_a_refusal_without_a_word_are_told_as_not_met() -> None:
-    calm = Seen(10, Spread.of([1.0]), {}, None)
-    found = Overloading(
+    calm = Seen(10, Percentiles.of([1.0]), {}, None)
+    overloading = Overloading(
         bound_ms=4_100.0,
         capacity=100.0,
-        asked=300.0,
+        requested=300.0,
         seconds=10.0,
         greedy=seen(_samples()),
-        alone=calm,
+        undisturbed=calm,
         modest=calm,
         after=calm,
-        health=Spread.of([1.0]),
+        health=Percentiles.of([1.0]),
         retry_after={"1": 2, "": 1},
         shed={"waited": 2.0},
         lag=3,
         memory_mib=(10.0, 12.0),
     )
-    by_name = {each.name: each for each in found.figures()}
+    by_name = {figure.name: figure for figure in overloading.figures()}
     assert by_name["answered"].ours == 10.0
     assert by_name["refused with 503"].ours == 0.2
     assert by_name["neither answered nor refused"].met is False

@@ -22,9 +22,9 @@ def _rows(values: Sequence[Any]) -> list[Row]:
 
 
 def _truth(spec: Mapping[str, Any], values: Sequence[Any]) -> Truth:
-    found = truth_of(aggregated(spec), judged(_rows(values), spec))
-    assert found is not None
-    return found
+    truth = truth_of(aggregated(spec), judged(_rows(values), spec))
+    assert truth is not None
+    return truth
 
 
 def test_an_exact_kind_has_no_truth_beside_its_value() -> None:
@@ -43,12 +43,12 @@ def test_quantiles_must_be_exact_up_to_the_threshold_and_near_beyond_it() -> Non
     assert _truth(QUANTILES, [2, 1, None, 2, 9, 1]) == Truth(True, [2.0, 9.0])
     truth = _truth(QUANTILES, [1.0, 2.0, 10.0, -4.0])
     assert truth == Truth(False, [1.0, 10.0])
-    each = aggregated(QUANTILES)
-    assert within(each, truth.value, [1.05, 9.1])
-    assert within(each, truth.value, [None, 10.0])  # collapsed; the engine's bytes say whether it was
-    assert not within(each, truth.value, [1.2, 10.0])
-    assert not within(each, truth.value, [1.0])
-    assert not within(each, truth.value, None)
+    aggregate = aggregated(QUANTILES)
+    assert within(aggregate, truth.value, [1.05, 9.1])
+    assert within(aggregate, truth.value, [None, 10.0])  # collapsed; the engine's bytes say whether it was
+    assert not within(aggregate, truth.value, [1.2, 10.0])
+    assert not within(aggregate, truth.value, [1.0])
+    assert not within(aggregate, truth.value, None)
 
 
 def test_frequent_values_are_never_counted_too_low() -> None:
@@ -58,30 +58,30 @@ def test_frequent_values_are_never_counted_too_low() -> None:
     )
     truth = _truth(FREQUENT, ["a"] * 50 + ["b"] * 30 + ["c"] * 20)
     assert not truth.equal
-    each = aggregated(FREQUENT)
+    aggregate = aggregated(FREQUENT)
 
-    def said(*items: tuple[str, int]) -> dict[str, Any]:
+    def counted(*items: tuple[str, int]) -> dict[str, Any]:
         return {"items": [{"value": value, "count": count} for value, count in items], "error": 1, "miss": 0.0}
 
-    assert within(each, truth.value, said(("a", 50), ("b", 31)))
-    assert within(each, truth.value, said(("a", 60), ("c", 20)))
-    assert not within(each, truth.value, said(("a", 49), ("b", 30)))
-    assert not within(each, truth.value, said(("a", 50), ("b", 99)))
-    assert not within(each, truth.value, said(("z", 50)))
-    assert not within(each, truth.value, said(("a", 50), ("b", 30), ("c", 20)))
-    assert not within(each, truth.value, None)
+    assert within(aggregate, truth.value, counted(("a", 50), ("b", 31)))
+    assert within(aggregate, truth.value, counted(("a", 60), ("c", 20)))
+    assert not within(aggregate, truth.value, counted(("a", 49), ("b", 30)))
+    assert not within(aggregate, truth.value, counted(("a", 50), ("b", 99)))
+    assert not within(aggregate, truth.value, counted(("z", 50)))
+    assert not within(aggregate, truth.value, counted(("a", 50), ("b", 30), ("c", 20)))
+    assert not within(aggregate, truth.value, None)
 
 
 def test_a_member_is_never_denied_and_strangers_rarely_taken_for_one() -> None:
     spec = declared.with_question(BLOOM, ["a", "b", *(f"stranger {i}" for i in range(98))])
     truth = _truth(spec, ["a", "b", "c", None])
     assert truth == Truth(False, [True, True, *[False] * 98])
-    each = aggregated(spec)
-    assert within(each, truth.value, [True, True, *[True] * 3, *[False] * 95])
-    assert within(each, truth.value, [None, True, *[None] * 98])
-    assert not within(each, truth.value, [False, True, *[False] * 98])
-    assert not within(each, truth.value, [True, True, *[True] * 20, *[False] * 78])
-    assert not within(each, truth.value, [True])
+    aggregate = aggregated(spec)
+    assert within(aggregate, truth.value, [True, True, *[True] * 3, *[False] * 95])
+    assert within(aggregate, truth.value, [None, True, *[None] * 98])
+    assert not within(aggregate, truth.value, [False, True, *[False] * 98])
+    assert not within(aggregate, truth.value, [True, True, *[True] * 20, *[False] * 78])
+    assert not within(aggregate, truth.value, [True])
 
 
 def test_a_question_reaches_what_a_condition_gives_events_to() -> None:

@@ -26,9 +26,9 @@ def _nearest(value: Fraction) -> float | None:
 @given(doubles)
 def test_a_sum_is_the_double_nearest_to_the_exact_one(values: list[float]) -> None:
     wanted = _nearest(sum(map(Fraction, values), Fraction(0))) if values else None
-    found = exact.sum_doubles(values)
-    assert found == wanted
-    assert found is None or math.copysign(1, found or 1.0) == math.copysign(1, wanted or 1.0)
+    actual = exact.sum_doubles(values)
+    assert actual == wanted
+    assert actual is None or math.copysign(1, actual or 1.0) == math.copysign(1, wanted or 1.0)
 
 
 @given(doubles)
@@ -58,8 +58,8 @@ def test_decimals_are_exact_and_means_round_halves_away_from_zero(
 ) -> None:
     numbers = [Decimal(value) for value in values]
     assert exact.sum_decimals(numbers) == (None if sum_ is None else Decimal(sum_))
-    found = exact.mean_decimals(numbers, 6)
-    assert (None if found is None else format(found, "f")) == mean
+    result = exact.mean_decimals(numbers, 6)
+    assert (None if result is None else format(result, "f")) == mean
 
 
 @given(doubles.filter(bool))

@@ -15,7 +15,7 @@ from slicewise.checks.recompute.queries import aggregated
 from slicewise.checks.values import value_of
 
 KINDS = {"x": "double", "d": "decimal(10,2)", "s": "string"}
-ASKED = [
+AGGREGATES = [
     aggregated({"kind": "sum", "column": "x"}, ["x"]),
     aggregated({"kind": "mean", "column": "x"}, ["x"]),
     aggregated({"kind": ABSOLUTE, "column": "x"}, ["x"]),
@@ -39,29 +39,29 @@ def _answers(size: int, wanted: dict[int, list[int]]) -> dict[tuple[int, int], A
     types = (pa.int64(), pa.int64(), pa.int64(), pa.float64(), pa.decimal128(10, 2), pa.string())
     columns = {n: pa.array([row[i] for row in ROWS], types[i]) for i, n in enumerate(names)}
     rows = pa.table({**columns, "topic_id": ["a"] * len(ROWS), "p": pa.array([0] * len(ROWS), pa.int32())})
-    asked = InPython(ASKED, KINDS, wanted, dict.fromkeys(wanted, 1_000_000))
-    found: dict[tuple[int, int], Any] = {}
-    for batch in asked(rows.to_batches(max_chunksize=size)):
+    in_python = InPython(AGGREGATES, KINDS, wanted, dict.fromkeys(wanted, 1_000_000))
+    answers: dict[tuple[int, int], Any] = {}
+    for batch in in_python(rows.to_batches(max_chunksize=size)):
         for row in batch.to_pylist():
-            assert (row["w"], row["number"]) not in found
-            found[row["w"], row["number"]] = value_of(row["value"])
-    return found
+            assert (row["w"], row["number"]) not in answers
+            answers[row["w"], row["number"]] = value_of(row["value"])
+    return answers
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 6])
 def test_a_window_that_goes_on_in_the_next_batch_is_answered_once_and_whole(size: int) -> None:
-    everything = list(range(len(ASKED)))
-    found = _answers(size, dict.fromkeys((3, 4, 9), everything))
-    assert [found[3, n] for n in everything[:5]] == [
+    everything = list(range(len(AGGREGATES)))
+    answers = _answers(size, dict.fromkeys((3, 4, 9), everything))
+    assert [answers[3, n] for n in everything[:5]] == [
         math.fsum([0.1, 0.2, -0.3]),
         float(sum(map(Fraction, (0.1, 0.2, -0.3)), Fraction(0)) / 3),
         math.fsum([0.1, 0.2, 0.3]),
         "0.015000",
         "b",
     ]
-    assert [found[4, n] for n in everything[:5]] == [None, None, 0.0, "1.000000", "only"]
-    assert [found[9, n] for n in everything[:5]] == [0.0, 0.0, 2e300, None, "y"]
-    assert found[3, 5] == pytest.approx(3 * 0.5, rel=1e-4)
+    assert [answers[4, n] for n in everything[:5]] == [None, None, 0.0, "1.000000", "only"]
+    assert [answers[9, n] for n in everything[:5]] == [0.0, 0.0, 2e300, None, "y"]
+    assert answers[3, 5] == pytest.approx(3 * 0.5, rel=1e-4)
 
 
 def test_windows_are_answered_what_they_are_asked_and_no_more() -> None:

@@ -38,14 +38,14 @@ def answer(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
     return finished.values.to_pylist()[0]
 
 
-def told(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
+def judged_value(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
     """The judge's value; None where it says that the answer is approximate."""
     places = [(f"{e.topic_hi:016x}{e.topic_lo:016x}", e) for e in chosen]
     rows = [Row(e.time, topic, e.partition, e.offset, _plus(e.columns)) for topic, e in places]
-    found = judged(rows, {**aggregate.spec(), END: AT})
-    if isinstance(found, dict) and set(found) == {"equal", "value"}:
-        return found["value"] if found["equal"] else ...
-    return found
+    result = judged(rows, {**aggregate.spec(), END: AT})
+    if isinstance(result, dict) and set(result) == {"equal", "value"}:
+        return result["value"] if result["equal"] else ...
+    return result
 
 
 def _plus(columns: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_the_judge_says_what_the_algebra_answers(aggregate: Aggregate) -> None:
     @given(events(types))
     def holds(chosen: list[Event]) -> None:
         kept = good(chosen, instants)
-        wanted = told(aggregate, kept)
+        wanted = judged_value(aggregate, kept)
         if wanted is not ...:
             assert canonical(answer(aggregate, kept)) == canonical(wanted)
 

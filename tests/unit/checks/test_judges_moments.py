@@ -15,7 +15,7 @@ from slicewise.checks.judges import Row, judged
 from tests.support.oracles import moments
 
 DOUBLES = [0.0, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 0.1, 1e16, 1e16 + 2, math.nan, math.inf]
-ASKED = [
+AGGREGATES = [
     sw.variance("x"),
     sw.variance("c", population=True),
     sw.stddev("x"),
@@ -61,12 +61,12 @@ class _Event:
         self.time, self.columns = row.t, row.values
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=lambda a: a.describe())
-def test_a_judge_says_what_brute_force_says(asked: Any) -> None:
-    found = []
+@pytest.mark.parametrize("aggregate", AGGREGATES, ids=lambda a: a.describe())
+def test_a_judge_says_what_brute_force_says(aggregate: Any) -> None:
+    results = []
     for seed in range(40):
         rows = some_rows(Random(seed))
-        value = judged(rows, asked.spec())
-        assert repr(value) == repr(expected(asked.spec(), rows)), f"seed {seed}"
-        found.append(value)
-    assert len(set(map(repr, found))) > 10
+        value = judged(rows, aggregate.spec())
+        assert repr(value) == repr(expected(aggregate.spec(), rows)), f"seed {seed}"
+        results.append(value)
+    assert len(set(map(repr, results))) > 10

@@ -24,5 +24,5 @@ def test_the_latest_rows_of_a_window_count_and_all_where_none_are_asked_for() ->
     joined = pa.table({name: [row[i] for row in ROWS] for i, name in enumerate(names)})
     with duckdb.connect() as engine:
         engine.register("joined", joined)
-        found = engine.sql(last_rows("SELECT * FROM joined")).fetchall()
-    assert sorted(row[: len(names)] for row in found) == sorted([(0, 2, 5, "a", 0, 2), (0, 2, 5, "a", 1, 0), *ROWS[4:]])
+        rows = engine.sql(last_rows("SELECT * FROM joined")).fetchall()
+    assert sorted(row[: len(names)] for row in rows) == sorted([(0, 2, 5, "a", 0, 2), (0, 2, 5, "a", 1, 0), *ROWS[4:]])

@@ -40,15 +40,15 @@ class Waiting:
 @contextmanager
 def service(replies: list[tuple[int, object]]) -> Iterator[tuple[str, list[list[str]]]]:
     """A real server that gives these replies in turn, then answers; the cards that each request was about."""
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = msgpack.unpackb(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append([entity["card"] for entity in body["entities"]])
+            requests.append([entity["card"] for entity in body["entities"]])
             answer = {"results": [{"values": {"v:n": 1}, "token": TOKEN} for _ in body["entities"]]}
-            status, said = replies.pop(0) if replies else (200, answer)
-            packed = msgpack.packb(said)
+            status, reply = replies.pop(0) if replies else (200, answer)
+            packed = msgpack.packb(reply)
             self.send_response(status)
             self.send_header("Content-Length", str(len(packed)))
             self.end_headers()
@@ -60,7 +60,7 @@ def service(replies: list[tuple[int, object]]) -> Iterator[tuple[str, list[list[
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         server.server_close()
@@ -73,10 +73,10 @@ def cards(count: int) -> list[dict[str, str]]:
 
 def test_a_store_that_comes_back_is_asked_again_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     clock = Waiting()
-    with service([AWAY, RECOVERING, AWAY]) as (url, asked), caplog.at_level(logging.WARNING):
-        found = HttpReader(url, patience=clock.patience()).read(["v:n"], cards(2), None)
-    assert [each.values for each in found] == [{"v:n": 1}] * 2
-    assert asked == [["0", "1"]] * 4
+    with service([AWAY, RECOVERING, AWAY]) as (url, requests), caplog.at_level(logging.WARNING):
+        result = HttpReader(url, patience=clock.patience()).read(["v:n"], cards(2), None)
+    assert [answer.values for answer in result] == [{"v:n": 1}] * 2
+    assert requests == [["0", "1"]] * 4
     assert clock.waits == [1.0, 2.0, 4.0]
     assert caplog.text.count("check_waits") == 3
     assert "the store lost what it had applied" in caplog.text
@@ -85,12 +85,12 @@ def test_a_store_that_comes_back_is_asked_again_and_the_log_says_so(caplog: pyte
 def test_what_was_answered_is_not_asked_a_second_time() -> None:
     clock = Waiting()
     replies: list[tuple[int, object]] = []
-    with service(replies) as (url, asked):
+    with service(replies) as (url, requests):
         reader = HttpReader(url, patience=clock.patience())
         first = reader.read(["v:n"], cards(1), None)
         replies.extend([(200, {"results": [{"values": {"v:n": 7}, "token": TOKEN}] * MAX_ENTITIES}), AWAY])
         both = reader.read(["v:n"], cards(MAX_ENTITIES + 1), None)
-    assert [len(each) for each in asked] == [1, MAX_ENTITIES, 1, 1]
+    assert [len(request) for request in requests] == [1, MAX_ENTITIES, 1, 1]
     assert [both[0].values, both[-1].values] == [{"v:n": 7}, first[0].values]
 
 

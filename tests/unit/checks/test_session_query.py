@@ -20,17 +20,17 @@ def test_every_session_of_every_window_is_found_with_its_first_and_last_event(
     with duckdb.connect() as connection:
         columns = {"w": pa.array([w for w, _ in rows], pa.int64()), "t": pa.array([t for _, t in rows], pa.int64())}
         connection.register(ROWS, pa.table(columns))
-        found = connection.execute(f"SELECT w, first_t, last_t FROM ({sessions(gap)})").fetchall()
+        result = connection.execute(f"SELECT w, first_t, last_t FROM ({sessions(gap)})").fetchall()
     times: dict[int, list[int]] = defaultdict(list)
     for w, t in sorted(rows):
         times[w].append(t)
     wanted = []
-    for w, each in times.items():
-        first = last = each[0]
-        for t in each[1:]:
+    for w, kept in times.items():
+        first = last = kept[0]
+        for t in kept[1:]:
             if t - last >= gap:
                 wanted.append((w, first, last))
                 first = t
             last = t
         wanted.append((w, first, last))
-    assert sorted(found) == wanted
+    assert sorted(result) == wanted

@@ -21,7 +21,7 @@ from slicewise.training.tables.given import typed_events
 
 @sw.row_function(output="long")
 def whole(x):  # type: ignore[no-untyped-def]
-    return [None if each is None else int(each) for each in x.to_pylist()]
+    return [None if number is None else int(number) for number in x.to_pylist()]
 
 
 @sw.row_function(output="long")
@@ -51,8 +51,8 @@ def one_row_a_call(function: RowFunction) -> Callable[..., dict[str, Any]]:
     def called(*values: Any) -> dict[str, Any]:
         types = (pa.int64() if kind == "long" else pa.float64() for kind in function.types)
         arrays = [pa.array([value], kind) for value, kind in zip(values, types, strict=True)]
-        found, there = function.of(dict(zip(function.reads, arrays, strict=True)))
-        return {"there": bool(there[0]), "value": found[0].as_py()}
+        result, there = function.of(dict(zip(function.reads, arrays, strict=True)))
+        return {"there": bool(there[0]), "value": result[0].as_py()}
 
     if len(function.reads) == 1:
         return lambda one: called(one)
@@ -67,7 +67,7 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
     deployment = plan(Project("p", (VIEW,)))
     (unit,), source = deployment.units, deployment.source("s")
     typed, _ = typed_events(source, events)
-    mine, refused = row_logic(unit, typed)
+    own, refused = row_logic(unit, typed)
     assert refused["row_function:items_each"] == 5  # x of 0 to 10, in steps of 1.75, less one without a key
     table = pa.table({"o": typed["offset"], **{f"c_{name}": typed[name] for name in ("k", "n", "x")}})
     table = table.append_column("c_t", typed["t"].cast(pa.int64()))
@@ -85,8 +85,8 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
                 null_handling="special",
             )
         text = queries.viewed(unit, source, "SELECT * FROM events")
-        (asked,) = sqlglot.transpile(text, read="spark", write="duckdb")
-        found = engine.sql(f"SELECT o, v_n, v_whole, v_items_each FROM ({asked}) ORDER BY o").fetchall()
+        (transpiled,) = sqlglot.transpile(text, read="spark", write="duckdb")
+        rows = engine.sql(f"SELECT o, v_n, v_whole, v_items_each FROM ({transpiled}) ORDER BY o").fetchall()
     names = ("offset", "n", "whole", "items_each")
-    assert found == list(zip(*(mine[name].to_pylist() for name in names), strict=True))
-    assert len(found) > 20
+    assert rows == list(zip(*(own[name].to_pylist() for name in names), strict=True))
+    assert len(rows) > 20

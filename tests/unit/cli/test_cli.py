@@ -22,17 +22,17 @@ def test_every_command_explains_itself(name: str, capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as ended:
         cli.main([name, "--help"])
     assert ended.value.code == 0
-    told = capsys.readouterr().out
-    assert f"slicewise {name}" in told
-    said = (importlib.import_module(cli.command_modules()[name]).__doc__ or "").strip()
-    assert said in told, "its lines stand as they were written"
+    output = capsys.readouterr().out
+    assert f"slicewise {name}" in output
+    docstring = (importlib.import_module(cli.command_modules()[name]).__doc__ or "").strip()
+    assert docstring in output, "its lines stand as they were written"
 
 
-@pytest.mark.parametrize(("tail", "state"), [("on", "down"), ("off", "idle")])
+@pytest.mark.parametrize(("realtime", "state"), [("on", "down"), ("off", "idle")])
 def test_status_tells_the_truth_when_nothing_runs(
-    tail: str, state: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    realtime: str, state: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SLICEWISE_TAIL", tail)
+    monkeypatch.setenv("SLICEWISE_REALTIME", realtime)
     assert cli.main(["status", "--json"]) == 1
     rows = json.loads(capsys.readouterr().out)
     assert {row["name"]: row["state"] for row in rows} == dict.fromkeys(services.NAMES, "down") | {"tail": state}
@@ -41,8 +41,8 @@ def test_status_tells_the_truth_when_nothing_runs(
 def test_status_says_what_its_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["status", "--help"])
-    told = capsys.readouterr().out
-    assert "0 all is well; 1 a service that is always on is not up; 3 all are up, and something else" in told
+    output = capsys.readouterr().out
+    assert "0 all is well; 1 a service that is always on is not up; 3 all are up, and something else" in output
 
 
 def test_down_with_nothing_running_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,9 +56,9 @@ def test_an_error_is_told_in_its_own_words(
     (tmp_path / "thesis.txt").write_text("years of work")
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path))
     assert cli.main(["up"]) == 1
-    told = capsys.readouterr().err
-    assert "SLICEWISE_STATE" in told
-    assert "Traceback" not in told
+    output = capsys.readouterr().err
+    assert "SLICEWISE_STATE" in output
+    assert "Traceback" not in output
 
 
 def test_a_service_that_is_none_is_refused_and_nothing_starts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,7 +67,7 @@ def test_a_service_that_is_none_is_refused_and_nothing_starts(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (("load", "--rate", "nan"), "'nan' is no amount"),
         (("load", "--seconds", "-1"), "'-1' is no amount"),
@@ -76,14 +76,14 @@ def test_a_service_that_is_none_is_refused_and_nothing_starts(capsys: pytest.Cap
     ],
 )
 def test_a_number_that_is_of_no_use_is_refused_by_name(
-    wrong: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    wrong: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(wrong)
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert said in told
-    assert wrong[1] in told
+    output = capsys.readouterr().err
+    assert message in output
+    assert wrong[1] in output
 
 
 def test_an_unknown_command_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

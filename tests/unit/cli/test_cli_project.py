@@ -80,7 +80,7 @@ def test_a_failing_test_says_what_was_expected_and_what_was_answered(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ('"plays_10m": 2', '"plays_9m": 2', "did you mean plays_10m"),
         ("seconds >= 30", "second >= 30", "did you mean seconds"),
@@ -92,13 +92,13 @@ def test_a_failing_test_says_what_was_expected_and_what_was_answered(
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(
-    project: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, says: str
+    project: Path, capsys: pytest.CaptureFixture[str], old: str, new: str, message: str
 ) -> None:
     edit(project, old, new)
     assert main(["check", str(project)]) == 1
-    said = capsys.readouterr()
-    assert says in said.out + said.err
-    assert "Traceback" not in said.out + said.err
+    captured = capsys.readouterr()
+    assert message in captured.out + captured.err
+    assert "Traceback" not in captured.out + captured.err
 
 
 def test_a_case_over_several_entities_must_name_one(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,7 +187,7 @@ def test_a_plan_without_a_platform_says_so_and_reads_well(project: Path, capsys:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told", "line", "instead"),
+    ("file", "text", "message", "line", "instead"),
     [
         ("features.py", "import slicewise as sw\nx = 1 / 0\n", "ZeroDivisionError", 2, "correct the definitions"),
         ("features.py", "import slicewise as sw\nsw.avg('x')\n", "no attribute 'avg'", 2, "sw.mean"),
@@ -200,7 +200,7 @@ def test_a_plan_without_a_platform_says_so_and_reads_well(project: Path, capsys:
     ],
 )
 def test_whatever_python_says_of_a_project_is_told_with_its_line_and_no_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, told: str, line: int, instead: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, message: str, line: int, instead: str
 ) -> None:
     written = tmp_path / file
     written.parent.mkdir(exist_ok=True)
@@ -210,7 +210,7 @@ def test_whatever_python_says_of_a_project_is_told_with_its_line_and_no_tracebac
     assert main(["check", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert told in err
+    assert message in err
     place = written.parent / "part.py" if "part" in text else written
     assert f"{place}:{line}" in err
     assert instead in err.rpartition("next step: ")[2]

@@ -35,16 +35,16 @@ def in_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def rows(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
     """The command's output for programs; it must succeed."""
     code = main(["sql", *arguments, "--json"])
-    said = capsys.readouterr()
-    assert code == 0, said.err
-    return [json.loads(line) for line in said.out.splitlines()]
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return [json.loads(line) for line in captured.out.splitlines()]
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["sql", *arguments]) == 1
-    said = capsys.readouterr()
-    assert "Traceback" not in said.err
-    return said.err
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return captured.err
 
 
 def test_a_row_per_event_counts_the_event_itself_and_its_peers(
@@ -103,8 +103,8 @@ def test_the_rows_are_those_of_evaluate(capsys: pytest.CaptureFixture[str]) -> N
     for view, answer in zip(views, answers, strict=True):
         later = 1 if answer["time"] == "bought_at" and view.name != "latest" else 0  # its windows hold their end
         ats = [datetime.fromisoformat(row[answer["time"]]).replace(microsecond=later) for row in answer["rows"]]
-        asked = [{"user_id": row["user_id"], "at": at} for row, at in zip(answer["rows"], ats, strict=True)]
-        table = sw.evaluate(view, typed, asked)
+        queries = [{"user_id": row["user_id"], "at": at} for row, at in zip(answer["rows"], ats, strict=True)]
+        table = sw.evaluate(view, typed, queries)
         for column in (c for feature in view.features for c in feature.columns()):
             assert table[column].to_pylist() == [row[column] for row in answer["rows"]]
             compared += table.num_rows
@@ -180,7 +180,7 @@ def test_files_of_each_kind_give_equal_rows(
 ) -> None:
     file = tmp_path / f"events{suffix}"
     at = [datetime(2026, 11, 20, 8, minute, tzinfo=UTC) for minute in (5, 20, 40)]
-    texts = [f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in at]
+    texts = [f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in at]
     users, prices = ["ann", "bob", "ann"], [4.5, 30.0, None]
     if suffix == ".parquet":
         given = at if not declared else texts
@@ -268,17 +268,17 @@ def test_a_sliding_row_begins_where_its_own_slice_says(capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize(
-    ("header", "says"),
+    ("header", "message"),
     [("k,k,t", "two columns named 'k'"), ("K,k,t", "columns 'K' and 'k' differ in case only")],
 )
 def test_a_file_whose_columns_are_not_told_apart_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, header: str, says: str
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, header: str, message: str
 ) -> None:
     file = tmp_path / "e.csv"
     file.write_text(f"{header}\na,b,2026-11-20T08:05:00Z\n")
     hour = "OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING)"
     error = refused(capsys, f"SELECT count(*) {hour} AS n_1h FROM e", "--over", str(file))
-    assert says in error
+    assert message in error
     assert str(file) in error
 
 
@@ -315,7 +315,7 @@ def test_the_definition_is_python_and_a_plan(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ((SUM, "--at", "2026-11-20T08:05:00Z", "--start", "2026-11-20T08:05:00Z"), "one instant"),
         ((SUM.replace("purchases", "x").replace("bought_at", "price"), "--over", str(EVENTS)), "no column of instants"),
@@ -329,8 +329,8 @@ def test_the_definition_is_python_and_a_plan(capsys: pytest.CaptureFixture[str])
         ((f"SELECT sum(price) {HOUR.replace('bought_at', 'item')} FROM nothing", "--over", str(EVENTS)), "zone"),
     ],
 )
-def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
-    assert says in refused(capsys, *arguments)
+def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str) -> None:
+    assert message in refused(capsys, *arguments)
 
 
 @pytest.mark.parametrize("name", ["at", "event time"])
@@ -340,8 +340,8 @@ def test_a_time_that_has_no_name_for_a_column_is_refused_for_its_name(
     file = tmp_path / "x.csv"
     file.write_text(f"item,{name},other\na,2026-11-21T08:00:00Z,2026-11-21T09:00:00Z\n")
     query = f"SELECT count(*) {HOUR} AS n_1h FROM x".replace("bought_at", f'"{name}"').replace("user_id", "item")
-    told = refused(capsys, query, "--over", str(file))
-    assert "rename it" in told
+    error = refused(capsys, query, "--over", str(file))
+    assert "rename it" in error
     wrong = query.replace(f'"{name}"', "item")
     assert f"one of {name}" not in refused(capsys, wrong, "--over", str(file))
 
@@ -353,10 +353,10 @@ def test_digits_that_no_number_keeps_are_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, ids: tuple[str, str]
 ) -> None:
     file = tmp_path / "x.csv"
-    file.write_text("user_id,bought_at\n" + "".join(f"{each},2026-11-21T08:00:00Z\n" for each in ids))
+    file.write_text("user_id,bought_at\n" + "".join(f"{ident},2026-11-21T08:00:00Z\n" for ident in ids))
     (answer,) = rows(capsys, f"SELECT user_id, count(*) {HOUR} AS n_1h FROM x", "--over", str(file))
-    told = any("read as text" in note for note in answer["notes"])
-    assert told == (ids != ("7", "0"))
+    is_noted = any("read as text" in note for note in answer["notes"])
+    assert is_noted == (ids != ("7", "0"))
     assert [row["n_1h"] for row in answer["rows"]] == [1, 1]
     assert {str(row["user_id"]) for row in answer["rows"]} == {*ids}
 
@@ -380,22 +380,22 @@ def test_a_prompt_answers_statement_by_statement_and_goes_on_after_an_error(caps
         f"SELECT sum(price) {HOUR} AS s_1h FROM p;",
         "\\q",
     )
-    asked: list[str] = []
+    prompts: list[str] = []
 
-    def ask(prompt: str) -> str:
-        asked.append(prompt)
+    def read_line(prompt: str) -> str:
+        prompts.append(prompt)
         return next(lines)
 
     arguments = Namespace(
         over=EVENTS, project=None, at=None, start=None, end=None, limit=2, definition=False, json=False
     )
-    assert Session.of(arguments, Settings.load()).prompt(ask) == 0
-    said = capsys.readouterr()
-    assert asked == ["sql> ", "sql> ", "sql> ", "...> ", "sql> ", "sql> "]
-    assert "purchases (user_id string" in said.out
-    assert "declared: p" in said.out
-    assert "unknown function 'summ'" in said.err
-    assert "8 rows, 6 more" in said.out
+    assert Session.of(arguments, Settings.load()).prompt(read_line) == 0
+    captured = capsys.readouterr()
+    assert prompts == ["sql> ", "sql> ", "sql> ", "...> ", "sql> ", "sql> "]
+    assert "purchases (user_id string" in captured.out
+    assert "declared: p" in captured.out
+    assert "unknown function 'summ'" in captured.err
+    assert "8 rows, 6 more" in captured.out
 
 
 def test_the_example_is_a_project_in_sql_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -444,11 +444,11 @@ def test_sql_of_other_systems_is_answered_with_ours(
 ) -> None:
     folder = Path(__file__).parents[3] / "examples" / "purchases"
     assert main(["sql", query, "--over", str(folder / "purchases.csv"), "--project", str(folder)]) == 1
-    told = capsys.readouterr().err
-    assert what in told
-    assert "where: " in told
-    assert "expected: " in told
-    assert instead in told.partition("next step: ")[2]
+    output = capsys.readouterr().err
+    assert what in output
+    assert "where: " in output
+    assert "expected: " in output
+    assert instead in output.partition("next step: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_a_wrong_call_is_told_in_our_words(capsys: pytest.CaptureFixture[str], c
     folder = Path(__file__).parents[3] / "examples" / "purchases"
     window = "OVER (PARTITION BY user_id ORDER BY SLICE(bought_at) RANGE INTERVAL '1' HOUR PRECEDING)"
     assert main(["sql", f"SELECT user_id, {call} {window} FROM purchases", "--project", str(folder)]) == 1
-    told = capsys.readouterr().err
-    assert f"slicewise sql: {what}\n" in told
-    assert "expected: " in told
-    assert "next step: " in told
+    output = capsys.readouterr().err
+    assert f"slicewise sql: {what}\n" in output
+    assert "expected: " in output
+    assert "next step: " in output

@@ -233,10 +233,10 @@ def test_connections_are_kept(server: Server) -> None:
 def test_batches_are_split_by_size_and_kept_in_order(server: Server) -> None:
     with sw.HttpClient(server.url) as client:
         answers = list(client.get_batches(["v:n"], ({"n": n} for n in range(150))))
-        assert [len(each.results) for each in answers] == [64, 64, 22]
-        assert [row["v:n"] for each in answers for row in each.rows()] == list(range(150))
+        assert [len(reply.results) for reply in answers] == [64, 64, 22]
+        assert [row["v:n"] for reply in answers for row in reply.rows()] == list(range(150))
         assert list(client.get_batches(["v:n"], [])) == []
-        assert [len(each.results) for each in client.get_batches(["v:n"], {"n": 1}, size=3)] == [1]
+        assert [len(batch.results) for batch in client.get_batches(["v:n"], {"n": 1}, size=3)] == [1]
         with pytest.raises(errors.BadRequest, match="size is 0"):
             client.get_batches(["v:n"], [], size=0)
 
@@ -255,7 +255,7 @@ def test_asynchronous_batches_are_under_way_together_and_kept_in_order(server: S
     async def rows() -> list[int]:
         async with sw.AsyncHttpClient(server.url, timeout_s=30) as client:
             batches = client.get_batches(["v:n"], ({"n": n} for n in range(10)), size=1, at_once=3)
-            return [row["v:n"] async for each in batches for row in each.rows()]
+            return [row["v:n"] async for batch in batches for row in batch.rows()]
 
     assert asyncio.run(rows()) == list(range(10))
     assert 2 <= server.most_at_once <= 3
@@ -265,8 +265,8 @@ def test_batches_that_are_left_leave_nothing_under_way(server: Server) -> None:
     async def first() -> set[asyncio.Task[Any]]:
         async with sw.AsyncHttpClient(server.url) as client:
             batches = client.get_batches(["v:n"], ({"n": n} for n in range(10)), size=1)
-            async for each in batches:
-                assert each.values() == {"v:n": 0}
+            async for batch in batches:
+                assert batch.values() == {"v:n": 0}
                 break
             await batches.aclose()
             return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}

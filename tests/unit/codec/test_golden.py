@@ -14,7 +14,7 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Event, Rows
-from slicewise.codec import Layout, pack_running, pack_slices, pentad_digest
+from slicewise.codec import Layout, pack_running, pack_slices, five_day_digest
 from tests.unit.golden import partials
 
 
@@ -33,8 +33,8 @@ def row(aggregate: Aggregate, values: list[object], times: list[int] | None = No
     "vector", json.loads(partials.PATH.read_text(encoding="utf-8"))["rows"], ids=lambda v: v["partial_id"]
 )
 def test_every_stored_row_is_its_vector(vector: dict[str, object]) -> None:
-    found = {(v["partial_id"], v["aggregate"]["kind"]): v for v in partials.vectors()["rows"]}
-    assert found[vector["partial_id"], vector["aggregate"]["kind"]] == vector  # type: ignore[index]
+    by_id = {(v["partial_id"], v["aggregate"]["kind"]): v for v in partials.vectors()["rows"]}
+    assert by_id[vector["partial_id"], vector["aggregate"]["kind"]] == vector  # type: ignore[index]
 
 
 def test_every_vector_decodes_to_the_row_that_it_came_from() -> None:
@@ -98,10 +98,10 @@ def test_a_block_is_all_records_then_all_heaps() -> None:
     assert layout.encode_rows(columns) == [records[:16] + heaps[:5], records[16:] + heaps[5:]]
 
 
-def test_a_pentads_digest_is_of_its_days_digests() -> None:
+def test_a_five_day_digest_is_of_its_days_digests() -> None:
     one, other = (hashlib.sha256(text).digest()[:8] for text in (b"c of a day", b"c of another"))
     whole = hashlib.sha256(one + bytes(16) + other + bytes(8)).digest()
-    assert pentad_digest([b"c of a day", None, None, b"c of another", None]) == whole[:8]
+    assert five_day_digest([b"c of a day", None, None, b"c of another", None]) == whole[:8]
 
 
 def test_envelopes_end_in_the_crc_of_all_before() -> None:

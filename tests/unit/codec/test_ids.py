@@ -20,8 +20,8 @@ GOLDEN = (
 def test_every_byte_is_as_the_format_says() -> None:
     raw = pack_ids(42, CLOCKS, IDS)
     assert raw[:-4].hex() == GOLDEN
-    found = unpack_ids(raw)
-    assert (found.last, found.clocks.tolist(), found.ids.tolist()) == (42, CLOCKS.tolist(), IDS.tolist())
+    ids = unpack_ids(raw)
+    assert (ids.last, ids.clocks.tolist(), ids.ids.tolist()) == (42, CLOCKS.tolist(), IDS.tolist())
     assert raw[:IDS_HEAD] != pack_ids(43, CLOCKS, IDS)[:IDS_HEAD]
 
 

@@ -28,9 +28,9 @@ def damaged(value: bytes) -> bytes:
 
 @given(st.lists(st.tuples(st.integers(0, 2**63 - 1), rows), max_size=5))
 def test_many_values_are_checked_as_each_alone(totals: list[tuple[int, bytes]]) -> None:
-    values = [codec.pack_total(seq, row) for seq, row in totals]
+    values = [codec.pack_total(archive_version, row) for archive_version, row in totals]
     codec.check_values(values, codec.TOTAL_HEAD)
-    assert codec.seqs_of(values) == [seq for seq, _ in totals]
+    assert codec.versions_of(values) == [archive_version for archive_version, _ in totals]
     for i in range(len(values)):
         with pytest.raises(CodecError, match="checksum"):
             codec.check_values([*values[:i], damaged(values[i]), *values[i + 1 :]], codec.TOTAL_HEAD)
@@ -41,15 +41,15 @@ def test_many_values_are_checked_as_each_alone(totals: list[tuple[int, bytes]]) 
 
 
 @given(st.integers(0, 2**63 - 1), st.lists(st.integers(-(2**40), 2**40), unique=True, max_size=150).map(sorted), rows)
-def test_slices_open_as_the_reader_of_one_does(seq: int, numbers: list[int], block: bytes) -> None:
-    value = codec.pack_slices(seq, numbers, block)
-    found_seq, found, start = codec.open_slices(value)
-    assert (found_seq, list(found), value[start : -codec.SEAL_BYTES]) == (seq, numbers, block)
+def test_slices_open_as_the_reader_of_one_does(archive_version: int, numbers: list[int], block: bytes) -> None:
+    value = codec.pack_slices(archive_version, numbers, block)
+    found_version, result, start = codec.open_slices(value)
+    assert (found_version, list(result), value[start : -codec.SEAL_BYTES]) == (archive_version, numbers, block)
 
 
 def made(layout: Layout, states: list[list[Any]]) -> list[Columns]:
     """Columns of these states, per partial."""
-    return [partial.to_columns(mine) for partial, mine in zip(layout.partials, states, strict=True)]
+    return [partial.to_columns(own) for partial, own in zip(layout.partials, states, strict=True)]
 
 
 @settings(deadline=None)
@@ -58,7 +58,7 @@ def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]])
     # one list in a row, and two
     for kinds in (LAYOUT.partials, [*LAYOUT.partials, aggregates.sum("y").bind({"y": pa.int64()})]):
         layout = Layout.of(kinds)
-        assert layout.few is not None
+        assert layout.scalar is not None
         states = []
         for partial in layout.partials:
             values: list[Any] = [(1,)] * len(numbers)
@@ -67,9 +67,9 @@ def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]])
                 values = [(1, *limbs.of_int(int(pair[column]))) for pair in numbers]
             states.append(values)
         parts = made(layout, states)
-        alone = layout.few.columns(layout.few.singles([b"head" + v + b"seal" for v in layout.encode_rows(parts)], 4))
+        alone = layout.scalar.columns(layout.scalar.singles([b"head" + v + b"seal" for v in layout.encode_rows(parts)], 4))
         value = b"head" + layout.encode_block(parts) + b"seal"
-        assert layout.few.columns(layout.few.block(value, 4, len(numbers))) == alone
+        assert layout.scalar.columns(layout.scalar.block(value, 4, len(numbers))) == alone
         for partial, fields, columns in zip(layout.partials, alone, parts, strict=True):
             for one, values_of in zip(partial.fields, fields, strict=True):
                 whole: Any = columns.values[one.name]
@@ -82,23 +82,23 @@ def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]])
 
 @pytest.mark.parametrize("change", ["cut", "long", "head"])
 def test_few_rows_that_are_not_exactly_such_rows_are_refused(change: str) -> None:
-    few = LAYOUT.few
-    assert few is not None
+    scalar = LAYOUT.scalar
+    assert scalar is not None
     parts = made(LAYOUT, [[p.empty()] * 2 for p in LAYOUT.partials])
     empty, row = LAYOUT.encode_rows(parts)
     wrong = {"cut": row[:-1], "long": row + b"\0" * 4, "head": b""}[change]
     with pytest.raises(CodecError):
-        few.columns(few.singles([empty + b"seal", wrong + b"seal"], 0))
+        scalar.columns(scalar.singles([empty + b"seal", wrong + b"seal"], 0))
     with pytest.raises(CodecError):
-        few.block(empty + wrong + b"seal", 0, 2)
+        scalar.block(empty + wrong + b"seal", 0, 2)
     with pytest.raises(CodecError):
-        few.block(LAYOUT.encode_block(parts) + b"seal", 0, 3)
+        scalar.block(LAYOUT.encode_block(parts) + b"seal", 0, 3)
     # too much in one and too little in the other is no less wrong
     full = LAYOUT.encode_rows(made(LAYOUT, [[(1,)] if p.kind == "count" else [(1, 0, (7,))] for p in LAYOUT.partials]))[
         0
     ]
     with pytest.raises(CodecError):
-        few.columns(few.singles([full[:-4] + b"seal", row + full[-4:] + b"seal"], 0))
+        scalar.columns(scalar.singles([full[:-4] + b"seal", row + full[-4:] + b"seal"], 0))
 
 
 def test_slice_numbers_that_do_not_ascend_are_refused() -> None:

@@ -74,11 +74,11 @@ def test_a_member_with_arrays_is_the_golden_one_and_comes_back() -> None:
     ]  # fmt: skip
     sizes = "".join((len(body) // 2).to_bytes(4, "little").hex() for body in bodies)
     assert first[36:-4].hex() == "01" * 6 + sizes + "".join(bodies)
-    found = Members(tuple(lists.items())).decode([first, second])
-    assert Members(tuple(lists.items())).encode(found) == [first, second]
+    decoded = Members(tuple(lists.items())).decode([first, second])
+    assert Members(tuple(lists.items())).encode(decoded) == [first, second]
     for name, kind in lists.items():
-        assert found.columns[name].type == kind
-        assert repr(found.columns[name].to_pylist()).replace("-0.0", "0.0") == repr(
+        assert decoded.columns[name].type == kind
+        assert repr(decoded.columns[name].to_pylist()).replace("-0.0", "0.0") == repr(
             rows.columns[name].to_pylist()
         ).replace("-0.0", "0.0")
     # sealed anew, so that the checksum says nothing of it
@@ -101,8 +101,8 @@ def test_scores_are_exact_where_a_double_is() -> None:
 
 def plain(column: pa.Array) -> list[Any]:
     """Python values; instants as numbers, since not all are dates of Python's."""
-    found: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
-    return found
+    rows: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    return rows
 
 
 values = st.fixed_dictionaries(
@@ -121,16 +121,16 @@ identities = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(identities, values), max_size=8))
 def test_members_come_back_as_they_were_and_sort_in_the_total_order(events: list[tuple[Any, dict[str, Any]]]) -> None:
-    given_rows = rows_of([each for each, _ in events], {name: [v[name] for _, v in events] for name in TYPES})
+    given_rows = rows_of([event for event, _ in events], {name: [v[name] for _, v in events] for name in TYPES})
     members = MEMBERS.encode(given_rows)
-    found = MEMBERS.decode(members)
-    assert found.time.tolist() == given_rows.time.tolist()
-    assert found.offset.tolist() == given_rows.offset.tolist()
+    decoded = MEMBERS.decode(members)
+    assert decoded.time.tolist() == given_rows.time.tolist()
+    assert decoded.offset.tolist() == given_rows.offset.tolist()
     for name, column in given_rows.columns.items():
         expected = [0.0 if v == 0 and isinstance(v, float) else v for v in plain(column)]
-        assert found.columns[name].type == TYPES[name]
-        assert list(map(repr, plain(found.columns[name]))) == list(map(repr, expected))
-    assert MEMBERS.encode(found) == members
+        assert decoded.columns[name].type == TYPES[name]
+        assert list(map(repr, plain(decoded.columns[name]))) == list(map(repr, expected))
+    assert MEMBERS.encode(decoded) == members
     order = sorted(range(len(events)), key=lambda i: events[i][0])
     assert sorted(m[:36] for m in members) == [members[i][:36] for i in order]
 
@@ -161,10 +161,10 @@ def test_many_members_of_one_width_come_back_and_any_damaged_ones_among_them_are
     events = [(chance.randrange(10**15), 1, i) for i in range(40)]
     columns: dict[str, list[Any]] = {"n": [None, *range(39)], "v": [chance.random() for _ in events]}
     members = form.encode(rows_of(events, columns))
-    found = form.decode(members)
-    assert found.offset.tolist() == list(range(40))
-    assert found.columns["n"].to_pylist() == columns["n"]
-    assert found.columns["v"].to_pylist() == columns["v"]
+    decoded = form.decode(members)
+    assert decoded.offset.tolist() == list(range(40))
+    assert decoded.columns["n"].to_pylist() == columns["n"]
+    assert decoded.columns["v"].to_pylist() == columns["v"]
     assert form.open(members).take([3, 5]).rows().offset.tolist() == [3, 5]
     for _ in range(200):
         broken = [bytearray(member) for member in members]

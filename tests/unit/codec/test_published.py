@@ -13,7 +13,7 @@ from slicewise.codec.published import keys_of, objects_of, texts_of, values_of, 
 from slicewise.offsets.vector import OffsetVector
 
 TOPIC = "0123456789abcdef0123456789abcdef"
-COVER = OffsetVector({(TOPIC, 0): 41, (TOPIC, 1): 7})
+OFFSET_VECTOR = OffsetVector({(TOPIC, 0): 41, (TOPIC, 1): 7})
 PAGE = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="utf-8")
 
 
@@ -26,9 +26,9 @@ def test_the_golden_records_of_the_page() -> None:
     [key] = keys_of("listening", "tumbling_10s", ints(1_767_225_600_000_000), ints(1_767_225_610_000_000), entities)
     values = pa.table({"plays_tumbling_10s": ints(3), "minutes_tumbling_10s": [0.1]})
     old = pa.table({"plays_tumbling_10s": ints(2), "minutes_tumbling_10s": pa.array([None], pa.float64())})
-    [window] = values_of("00112233aabbccdd", COVER, values, {})
+    [window] = values_of("00112233aabbccdd", OFFSET_VECTOR, values, {})
     [correction] = values_of(
-        "00112233aabbccdd", COVER, values, {"minutes_tumbling_10s": {0: "overflow"}}, old=old, causes=[(TOPIC, 1, 6)]
+        "00112233aabbccdd", OFFSET_VECTOR, values, {"minutes_tumbling_10s": {0: "overflow"}}, old=old, causes=[(TOPIC, 1, 6)]
     )
     for golden in (key, window, correction):
         assert f"\n{golden.decode()}\n" in PAGE, golden.decode()
@@ -39,8 +39,8 @@ def test_of_a_global_view_the_entity_is_empty() -> None:
     assert [json.loads(key)["entity"] for key in keys] == [{}, {}]
 
 
-def test_the_version_grows_with_the_cover() -> None:
-    assert version_of(COVER) == 48 < version_of(COVER.join(OffsetVector({(TOPIC, 2): 1})))
+def test_the_version_grows_with_the_offset_vector() -> None:
+    assert version_of(OFFSET_VECTOR) == 48 < version_of(OFFSET_VECTOR.join(OffsetVector({(TOPIC, 2): 1})))
 
 
 @given(

@@ -119,12 +119,12 @@ def test_envelopes_give_back_what_was_packed() -> None:
     running = codec.unpack_running(PACKED[codec.unpack_running])
     assert (running.first, running.last, bytes(running.row)) == (-5, 2**62, b"row")
     total = codec.unpack_total(PACKED[codec.unpack_total])
-    assert (total.seq, bytes(total.row)) == (2**64 - 1, b"row")
+    assert (total.archive_version, bytes(total.row)) == (2**64 - 1, b"row")
     slices = codec.unpack_slices(memoryview(PACKED[codec.unpack_slices]))
-    assert (slices.seq, slices.numbers.tolist(), bytes(slices.block)) == (3, [-4, 0, 9], b"block")
+    assert (slices.archive_version, slices.numbers.tolist(), bytes(slices.block)) == (3, [-4, 0, 9], b"block")
     day = codec.unpack_day(PACKED[codec.unpack_day])
     ever = codec.unpack_lifetime(PACKED[codec.unpack_lifetime])
-    assert (ever.horizon, ever.seq, bytes(ever.row)) == (-24, 2**64 - 1, b"row")
+    assert (ever.total_until, ever.archive_version, bytes(ever.row)) == (-24, 2**64 - 1, b"row")
     assert (day.digest, bytes(day.row)) == (codec.day_digest(b"c"), b"row")
 
 

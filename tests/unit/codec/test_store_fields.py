@@ -116,13 +116,13 @@ def test_page_and_jvm_are_what_the_table_says() -> None:
 def test_no_other_python_spells_a_name_of_the_store() -> None:
     letters = "".join(sorted({entry.letter for entry in FIELDS if len(entry.letter) == 1}))
     spelled = re.compile(rf"""b["'](?:sw:|[{letters}]:(?:%[sd]|["'])|[{letters}]["'])""")
-    found = {
+    files = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
         if "codec/store_fields" not in path.as_posix() and spelled.search(path.read_text(encoding="utf-8"))
     }
     others = {"serving/http/negotiation.py", "reading/rows.py"}  # a q of HTTP, and letters of a format before
-    assert found - others == OWN_LETTERS
+    assert files - others == OWN_LETTERS
 
 
 def test_every_letter_of_a_script_is_one_of_the_table() -> None:

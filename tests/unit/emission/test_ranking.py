@@ -1,4 +1,4 @@
-"""Values and keys alone decide a board's rows, and corrections lead to the rows of a new count."""
+"""Values and keys alone decide a leaderboard's rows, and corrections lead to the rows of a new count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicewise.emission.ranking import Place, Standing, corrected, places, top
+from slicewise.emission.ranking import Place, RankedRows, corrected, places, top
 from slicewise.stores.online.keys import entity_tags
 
 SONG = (("song_id", "string"),)
@@ -21,15 +21,15 @@ TWO = (("country", "string"), ("n", "long"))
 def by_force(values: dict[str, int], k: int) -> list[tuple[str, int]]:
     """Sorted whole; zeros have no place."""
     some = [(song, value) for song, value in values.items() if value]
-    return sorted(some, key=lambda each: (-each[1], entity_tags(SONG, [[each[0]]])[0]))[:k]
+    return sorted(some, key=lambda entry: (-entry[1], entity_tags(SONG, [[entry[0]]])[0]))[:k]
 
 
 def table(values: dict[str, int]) -> tuple[pa.Table, pa.Array]:
     return pa.table({"song_id": pa.array(list(values), pa.string())}), pa.array(list(values.values()), pa.int64())
 
 
-def rows(standing: Standing) -> list[tuple[Any, Any]]:
-    return [(place.row.key[0], place.row.value) for place in standing.places]
+def rows(ranked: RankedRows) -> list[tuple[Any, Any]]:
+    return [(place.row.key[0], place.row.value) for place in ranked.places]
 
 
 counts = st.dictionaries(st.text(max_size=3), st.integers(-3, 3), max_size=30)
@@ -42,16 +42,16 @@ def test_the_best_are_those_of_a_whole_sort_in_any_order_of_the_entities(
 ) -> None:
     shuffled = list(values.items())
     draw.shuffle(shuffled)
-    found = top(SONG, *table(dict(shuffled)), 0, k)
-    assert rows(found) == by_force(values, k)
-    assert found.more == (sum(map(bool, values.values())) > k)
+    result = top(SONG, *table(dict(shuffled)), 0, k)
+    assert rows(result) == by_force(values, k)
+    assert result.more == (sum(map(bool, values.values())) > k)
 
 
 def test_equal_values_stand_in_the_order_of_their_keys_bytes() -> None:
     entities = pa.table({"country": ["b", "a", "a"], "n": pa.array([1, 10, 9], pa.int64())})
-    found = top(TWO, entities, pa.array([7, 7, 7]), 0, 2)
-    assert [place.row.key for place in found.places] == [("a", 10), ("a", 9)]  # "10" before "9"
-    assert found.more
+    result = top(TWO, entities, pa.array([7, 7, 7]), 0, 2)
+    assert [place.row.key for place in result.places] == [("a", 10), ("a", 9)]  # "10" before "9"
+    assert result.more
 
 
 @pytest.mark.parametrize(
@@ -77,22 +77,22 @@ def test_corrected_rows_are_those_of_a_new_count_as_far_as_they_are_known(
     values: dict[str, int], changes: list[dict[str, int]], k: int, spare: int
 ) -> None:
     now, most = dict(values), k + spare
-    standing = top(SONG, *table(now), 0, most)
+    ranked = top(SONG, *table(now), 0, most)
     for change in changes:
         now |= change
         changed: list[Place] = places(SONG, *table({song: value for song, value in change.items() if value}))
         gone = [entity_tags(SONG, [[song]])[0] for song, value in change.items() if not value]
-        standing = corrected(standing, changed, gone, most)
-        known = rows(standing)
+        ranked = corrected(ranked, changed, gone, most)
+        known = rows(ranked)
         # never a wrong row: what is known are the best, and without others they are all
         assert known == by_force(now, len(known))
-        if not standing.more:
+        if not ranked.more:
             assert known == by_force(now, most)
 
 
 def test_a_row_that_fell_off_is_replaced_by_one_that_was_remembered() -> None:
-    standing = top(SONG, *table({"a": 9, "b": 8, "c": 7, "d": 6}), 0, 3)
-    after = corrected(standing, places(SONG, *table({"a": 1})), [], 3)
+    ranked = top(SONG, *table({"a": 9, "b": 8, "c": 7, "d": 6}), 0, 3)
+    after = corrected(ranked, places(SONG, *table({"a": 1})), [], 3)
     assert (rows(after), after.more) == ([("b", 8), ("c", 7)], True)
-    empty = corrected(Standing((), True), places(SONG, *table({"a": 1})), [], 3)
+    empty = corrected(RankedRows((), True), places(SONG, *table({"a": 1})), [], 3)
     assert (rows(empty), empty.more) == ([], True)

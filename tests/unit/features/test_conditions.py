@@ -47,8 +47,8 @@ def view(**aggregates: Aggregate) -> sw.FeatureView:
 
 
 def unit(**aggregates: Aggregate) -> StorageUnit:
-    (found,) = plan(Project.of("music", [view(**aggregates)])).units
-    return found
+    (storage_unit,) = plan(Project.of("music", [view(**aggregates)])).units
+    return storage_unit
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
@@ -59,13 +59,13 @@ def test_every_aggregate_takes_a_condition(name: str) -> None:
 
 
 def test_equal_conditions_are_one_column_and_one_partial_however_they_are_written() -> None:
-    found = unit(
+    storage_unit = unit(
         a=sw.sum("minutes", where="liked AND stars >= 4"),
         b=sw.mean("minutes", where="(liked)   and (stars>=4)"),
         c=sw.count(where="stars >= 4 AND liked"),  # another tree
     )
-    assert len(found.layout.partials) == 2
-    assert [name.startswith("_where_") for name, _ in found.columns] == [False, True, True]
+    assert len(storage_unit.layout.partials) == 2
+    assert [name.startswith("_where_") for name, _ in storage_unit.columns] == [False, True, True]
 
 
 def test_spelling_changes_no_fingerprint_and_another_condition_changes_both() -> None:
@@ -121,20 +121,20 @@ def test_evaluate_answers_conditions_buckets_and_bins() -> None:
         {"user": "u", "country": c, "seconds": s, "stars": n, "liked": liked, "odd": None, "played_at": START + i}
         for i, (c, s, n, liked) in enumerate(rows)
     ]
-    asked = view(
+    view_of_conditions = view(
         liked=sw.sum("minutes", where="liked"),
         rated=sw.count(where="stars >= 4"),
         countries=sw.count_by("country"),
-        few=sw.count_by("country", max_categories=1),
+        capped=sw.count_by("country", max_categories=1),
         liked_in=sw.bucketed(sw.sum("minutes", where="liked"), by="country", where="stars IS NOT NULL"),
         spread=sw.histogram("seconds", edges=[50, 100, 150]),
     )
-    (answer,) = sw.evaluate(asked, events, [{"user": "u", "at": START + 60_000_000}]).to_pylist()
-    assert {name: answer[f"{name}_1h"] for name in ("liked", "rated", "countries", "few", "liked_in", "spread")} == {
+    (answer,) = sw.evaluate(view_of_conditions, events, [{"user": "u", "at": START + 60_000_000}]).to_pylist()
+    assert {name: answer[f"{name}_1h"] for name in ("liked", "rated", "countries", "capped", "liked_in", "spread")} == {
         "liked": 11.5,
         "rated": 3,
         "countries": [{"key": "fr", "value": 2}, {"key": "it", "value": 1}],
-        "few": None,
+        "capped": None,
         "liked_in": [{"key": "fr", "value": 1.0}],
         "spread": {"under": 1, "bins": [1, 1], "over": 1},
     }
@@ -147,4 +147,4 @@ def test_what_conditions_chose_combines_with_what_is_stored_without_one() -> Non
     by = {key: sw.bucketed(sw.last_k("x", k=2), by=key).bind(types) for key in "sti"}
     assert form_of(by["s"]) == form_of(by["t"]) != form_of(by["i"])
     fewer = sw.bucketed(sw.last_k("x", k=2), by="s", max_buckets=3).bind(types)
-    assert len({form_of(each) for each in (by["s"], fewer, sw.bucketed(sw.last_k("x", k=1), by="s").bind(types))}) == 3
+    assert len({form_of(aggregate) for aggregate in (by["s"], fewer, sw.bucketed(sw.last_k("x", k=1), by="s").bind(types))}) == 3

@@ -33,7 +33,7 @@ def kept(state, event):  # type: ignore[no-untyped-def]  # noqa: ARG001
     return state
 
 
-def told(state):  # type: ignore[no-untyped-def]
+def final(state):  # type: ignore[no-untyped-def]
     return str(state)
 
 
@@ -42,15 +42,15 @@ def same(state):  # type: ignore[no-untyped-def]
 
 
 @sw.row_function(output="double")
-def each(seconds: Any, n: Any) -> Any:
+def ratio(seconds: Any, n: Any) -> Any:
     # a comment, which its text does not hold
-    found = []
+    results = []
     for second, many in zip(seconds.to_pylist(), n.to_pylist(), strict=True):
         if second is None or many:
-            found.append((second or 0.0) / many)
+            results.append((second or 0.0) / many)
         else:
-            found.append("none")
-    return found  # fmt: skip
+            results.append("none")
+    return results  # fmt: skip
 
 
 class Ratio(sw.Aggregate):
@@ -86,8 +86,8 @@ def warned(made: sw.FeatureView) -> tuple[dict[str, Any], list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = sw.evaluate(made, EVENTS, QUERY)
-    assert all(each.category is FunctionRaised and each.filename == __file__ for each in caught)
-    texts = [str(each.message) for each in caught]
+    assert all(warning.category is FunctionRaised and warning.filename == __file__ for warning in caught)
+    texts = [str(warning.message) for warning in caught]
     assert json.loads(table.schema.metadata[b"slicewise.raised"]) == texts
     return table.to_pylist()[0], texts
 
@@ -104,19 +104,19 @@ def test_an_ordered_fold_that_raises_is_null_and_tells_its_line() -> None:
 
 
 def test_a_fold_that_gives_another_type_is_told() -> None:
-    made = view(sw.Feature("x", sw.ordered(nothing, kept, told, columns=["n"], output="double"), ["1h", "2h"]))
+    made = view(sw.Feature("x", sw.ordered(nothing, kept, final, columns=["n"], output="double"), ["1h", "2h"]))
     row, (text,) = warned(made)
     assert row["x_1h"] is row["x_2h"] is None
-    assert text.startswith("told gave '0.0', and output is double (2 times): ")
-    assert f"{__file__}:{line_of('def told(state)')}: def told(state):" in text
+    assert text.startswith("final gave '0.0', and output is double (2 times): ")
+    assert f"{__file__}:{line_of('def final(state)')}: def final(state):" in text
 
 
 def test_a_row_function_that_raises_leaves_its_row_out_and_tells_its_line() -> None:
-    made = view(sw.Feature("n", sw.count(), ["1h"]), sw.Feature("x", sw.sum("each"), ["1h"]), each=each)
+    made = view(sw.Feature("n", sw.count(), ["1h"]), sw.Feature("x", sw.sum("ratio"), ["1h"]), ratio=ratio)
     row, (text,) = warned(made)
     assert row["n_1h"] == 1
-    assert text.startswith("each raised ZeroDivisionError: ")
-    assert f"{__file__}:{line_of('found.append(')}: found.append((second or 0.0) / many)" in text
+    assert text.startswith("ratio raised ZeroDivisionError: ")
+    assert f"{__file__}:{line_of('results.append(')}: results.append((second or 0.0) / many)" in text
     assert "left out of the view" in text
 
 

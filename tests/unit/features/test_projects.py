@@ -29,7 +29,7 @@ def test_a_project_that_is_applied_leaves_the_views_of_another_as_they_stand() -
     both = joined(deployment("b", "two"), joined(deployment("a", "one"), None))
     assert both.views == ("one", "two")
     assert both.project == "a, b"
-    assert [each.name for each in both.sources] == ["plays"]
+    assert [declared.name for declared in both.sources] == ["plays"]
     assert Deployment.from_json(both.to_json()) == both
 
 
@@ -37,7 +37,7 @@ def test_applying_a_project_again_replaces_its_own_views_alone() -> None:
     both = joined(deployment("b", "two"), deployment("a", "one"))
     again = joined(deployment("b", "three"), both)
     assert again.views == ("one", "three")
-    assert [each.name for each in again.feature_sets] == ["one_set", "three_set"]
+    assert [feature_set.name for feature_set in again.feature_sets] == ["one_set", "three_set"]
 
 
 def test_applying_what_stands_gives_the_same_deployment() -> None:
@@ -58,11 +58,11 @@ def test_the_name_of_another_projects_view_is_refused() -> None:
 
 
 def test_a_column_that_no_view_of_another_project_reads_may_be_added_and_go() -> None:
-    stands = deployment("a", "one", source(song="string"))
+    deployed = deployment("a", "one", source(song="string"))
     for read in (source(), source(song="string", artist="string")):
-        both = joined(deployment("b", "two", read), stands)
+        both = joined(deployment("b", "two", read), deployed)
         assert both.opening == ("plays",)
-        assert {unit.storage_fingerprint for unit in stands.units} < {unit.storage_fingerprint for unit in both.units}
+        assert {unit.storage_fingerprint for unit in deployed.units} < {unit.storage_fingerprint for unit in both.units}
         assert Deployment.from_json(both.to_json()) == both
 
 
@@ -71,10 +71,10 @@ def test_a_column_that_another_projects_view_reads_stays_as_it_is() -> None:
         schema = {"user": "string", "at_us": "timestamp_us"}
         return sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h", paths={"user": path})
 
-    stands = deployment("a", "one", moved("$.user"))
+    deployed = deployment("a", "one", moved("$.user"))
     with pytest.raises(DefinitionError, match="column 'user' of source 'plays' changes, and view 'one' reads it"):
-        joined(deployment("b", "two", moved("$.who.user")), stands)
-    assert joined(deployment("a", "one", moved("$.who.user")), stands).opening == ("plays",)
+        joined(deployment("b", "two", moved("$.who.user")), deployed)
+    assert joined(deployment("a", "one", moved("$.who.user")), deployed).opening == ("plays",)
 
 
 def test_a_column_of_another_type_is_refused_whoever_changes_it() -> None:
@@ -92,13 +92,13 @@ def test_another_dedupe_is_taken_where_no_other_project_reads_the_source() -> No
         rule = sw.dedupe("id", most=most)
         return sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h", dedupe=rule)
 
-    stands = deployment("a", "one", counted_once(10))
-    after = joined(deployment("a", "other", counted_once(20)), stands)
+    deployed = deployment("a", "one", counted_once(10))
+    after = joined(deployment("a", "other", counted_once(20)), deployed)
     assert after.views == ("other",)
-    assert [each.dedupe.most for each in after.sources if each.dedupe is not None] == [20]
+    assert [declared.dedupe.most for declared in after.sources if declared.dedupe is not None] == [20]
     with pytest.raises(DefinitionError, match="another dedupe, and views of other projects read it"):
-        joined(deployment("b", "two", counted_once(20)), stands)
-    assert joined(deployment("b", "two", counted_once(10)), stands).views == ("one", "two")
+        joined(deployment("b", "two", counted_once(20)), deployed)
+    assert joined(deployment("b", "two", counted_once(10)), deployed).views == ("one", "two")
 
 
 def test_a_topic_that_another_project_reads_by_another_source_is_refused() -> None:
@@ -106,12 +106,12 @@ def test_a_topic_that_another_project_reads_by_another_source_is_refused() -> No
         schema = {"user": "string", "at_us": "timestamp_us"}
         return sw.KafkaSource(name, topic="plays", schema=schema, timestamp="at_us", max_lateness="1h")
 
-    stands = deployment("a", "one", named("plays"))
+    deployed = deployment("a", "one", named("plays"))
     with pytest.raises(
         DefinitionError, match="topic 'plays' is read by source 'plays', which views of other projects use"
     ):
-        joined(deployment("b", "two", named("songs")), stands)
-    assert [each.name for each in joined(deployment("a", "three", named("songs")), stands).sources] == ["songs"]
+        joined(deployment("b", "two", named("songs")), deployed)
+    assert [declared.name for declared in joined(deployment("a", "three", named("songs")), deployed).sources] == ["songs"]
 
 
 def test_a_project_does_not_change_the_fingerprints_of_its_units() -> None:

@@ -67,7 +67,7 @@ def units_of(view: FeatureView) -> Mapping[bool, StorageUnit]:
 
 
 def events(*seconds: float | None) -> list[dict[str, Any]]:
-    return [{"user": "ann", "seconds": each, "played_at": T + i} for i, each in enumerate(seconds)]
+    return [{"user": "ann", "seconds": duration, "played_at": T + i} for i, duration in enumerate(seconds)]
 
 
 OTHER = FeatureView(
@@ -96,8 +96,8 @@ def test_every_feature_of_a_view_counts_the_same_events(
 ) -> None:
     #   one event that the computed column refuses, one of value 4, and a null, which is no reason to refuse
     deployment, given_events = plan(Project.of("p", [view])), events(*seconds)
-    asked = [{"user": "ann", "at": AT}]
-    evaluated = sw.evaluate(view, given_events, asked)
+    queries = [{"user": "ann", "at": AT}]
+    evaluated = sw.evaluate(view, given_events, queries)
     assert (evaluated.schema.metadata or {})[b"slicewise.refused"].decode() == reason
     typed, refused = typed_events(deployment.source("plays"), given_events)
     assert not refused
@@ -106,8 +106,8 @@ def test_every_feature_of_a_view_counts_the_same_events(
     trained = build_training_set(deployment, archive, spine, refs, "event_time").table
     snapped = build_snapshot(deployment, archive, refs, [AT]).table
     assert evaluated.select([counted, total]).to_pylist() == [{counted: 2, total: 4.0}]
-    for found in (trained, snapped):
-        assert found.select(refs).to_pylist() == [dict(zip(refs, (2, 4.0), strict=True))]
+    for answers in (trained, snapped):
+        assert answers.select(refs).to_pylist() == [dict(zip(refs, (2, 4.0), strict=True))]
     rows = query_rows(view, archive).table.to_pylist()
     assert [(row[counted], row[total]) for row in rows] == [(1, 4.0), (2, 4.0)]
 
@@ -125,8 +125,8 @@ def test_the_check_takes_the_rows_that_each_unit_takes() -> None:
         )
         for unit in deployment.units:
             kept, refused = row_logic(unit, typed)
-            found = engine.sql(sqlglot.transpile(queries.viewed(unit, source, text), read="spark", write="duckdb")[0])
-            assert sorted(found.select("t").fetchall()) == [(t,) for t in sorted(kept["event_time"].to_pylist())]
+            relation = engine.sql(sqlglot.transpile(queries.viewed(unit, source, text), read="spark", write="duckdb")[0])
+            assert sorted(relation.select("t").fetchall()) == [(t,) for t in sorted(kept["event_time"].to_pylist())]
             assert kept.num_rows == 3
             assert dict(refused) == {"not_finite:squared": 2}
 

@@ -19,12 +19,12 @@ from slicewise.features.declare.project import Project
 from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import tail_units, untailed
+from slicewise.features.plan.realtime import realtime_units, microbatch_only
 from slicewise.features.plan.unit import SliceUnit
 from slicewise.features.rowlogic.row_function import COMPUTE, RowFunction
 from slicewise.features.rowlogic.row_function_check import verify
 from slicewise.spark.lake import partials
-from slicewise.spark.microbatch import apply as fold
+from slicewise.spark.microbatch import apply as microbatch
 
 
 @sw.row_function(output="double")
@@ -54,7 +54,7 @@ def text_of(amount):  # type: ignore[no-untyped-def]
 
 
 @sw.row_function(output="boolean")
-def tail(paid_at):  # type: ignore[no-untyped-def]
+def is_odd(paid_at):  # type: ignore[no-untyped-def]
     return pc.equal(pc.bit_wise_and(paid_at, 1), 1)
 
 
@@ -136,21 +136,21 @@ def test_canonical_values_go_in_and_come_out() -> None:
     assert sliced.to_pylist() == [-1.0, -2.0]
 
 
-@pytest.mark.parametrize("function", [per_item, label, tail], ids=lambda each: each.name)
+@pytest.mark.parametrize("function", [per_item, label, is_odd], ids=lambda function: function.name)
 def test_a_function_of_its_row_passes_the_check(function: RowFunction) -> None:
     verify(function.bind(dict(plan(Project("p", (VIEW,))).source("payments").columns)), "here")
 
 
 @pytest.mark.parametrize(
-    ("function", "says"), [(share, "other values"), (text_of, "gives no value of type long")], ids=["batch", "type"]
+    ("function", "message"), [(share, "other values"), (text_of, "gives no value of type long")], ids=["batch", "type"]
 )
-def test_a_function_of_its_batch_or_of_another_type_is_found(function: RowFunction, says: str) -> None:
-    with pytest.raises(DefinitionError, match=says):
+def test_a_function_of_its_batch_or_of_another_type_is_found(function: RowFunction, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         verify(function.bind({"amount": "double"}), "here")
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("def f(x):\n    return pc.random(3)\n", "uses .random"),
         ("def f(x):\n    return pc.sin(x)\n", "uses .sin"),
@@ -162,13 +162,13 @@ def test_a_function_of_its_batch_or_of_another_type_is_found(function: RowFuncti
         ("def f(x, y):\n    return x\n", "2 arguments"),
     ],
 )
-def test_what_may_differ_between_machines_or_runs_is_refused(text: str, says: str) -> None:
-    with pytest.raises(DefinitionError, match=says):
+def test_what_may_differ_between_machines_or_runs_is_refused(text: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         RowFunction("f", text, ("x",), "double")
 
 
 @pytest.mark.parametrize(
-    ("made", "says"),
+    ("made", "message"),
     [
         (lambda: view(per_item=per_item, label=_plain), "is the function _plain"),
         (lambda: sw.row_function(output="float")(_plain), "one of long"),
@@ -181,8 +181,8 @@ def test_what_may_differ_between_machines_or_runs_is_refused(text: str, says: st
         (lambda: view(per_item=label, label=label), "sum"),
     ],
 )
-def test_wrong_definitions_are_told(made: Callable[[], Any], says: str) -> None:
-    with pytest.raises(DefinitionError, match=says):
+def test_wrong_definitions_are_told(made: Callable[[], Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         plan(Project("p", (made(),)))
 
 
@@ -241,11 +241,11 @@ def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
     )
     for unit in (sliced, listed):
         inputs = {name: names.get(name, "c_where") for name, _ in unit.given_types}
-        placed = fold.Placed(unit.storage_fingerprint, "keep", ("card",), inputs)
-        source = fold.SourceRows(table, "0" * 32, 0)
+        placed = microbatch.Placed(unit.storage_fingerprint, "keep", ("card",), inputs)
+        source = microbatch.SourceRows(table, "0" * 32, 0)
         left = [i for i in range(n) if i % 3 != 1]
         if isinstance(unit, SliceUnit):
-            batch = fold.batch_of(unit, placed, source)
+            batch = microbatch.batch_of(unit, placed, source)
             assert batch is not None
             assert batch.offset.tolist() == left
             every = np.arange(len(left))
@@ -254,22 +254,22 @@ def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
             (rows,) = task(iter(table.to_batches()))
             columns = unit.layout.from_arrow(pa.Table.from_batches([rows]))
             combined = [
-                part.combine_columns(each, np.zeros(rows.num_rows, np.int64), 1)
-                for part, each in zip(unit.layout.partials, columns, strict=True)
+                part.combine_columns(column, np.zeros(rows.num_rows, np.int64), 1)
+                for part, column in zip(unit.layout.partials, columns, strict=True)
             ]
             assert unit.layout.encode_rows(combined) == by_stream
         else:
-            members = fold.list_batch_of(unit, placed, source)
+            members = microbatch.list_batch_of(unit, placed, source)
             assert members is not None
             assert members.offset.tolist() == left
-            found = unit.members.decode(members.members)
-            assert found.columns["per_item"].to_pylist() == [4.0 if i % 3 == 0 else None for i in left]
-            assert found.columns["label"].to_pylist() == ["a:x+y" if i % 3 == 0 else "a:" for i in left]
+            decoded = unit.members.decode(members.members)
+            assert decoded.columns["per_item"].to_pylist() == [4.0 if i % 3 == 0 else None for i in left]
+            assert decoded.columns["label"].to_pylist() == ["a:x+y" if i % 3 == 0 else "a:" for i in left]
 
 
-def test_a_unit_with_row_functions_stays_on_the_fold_and_says_why() -> None:
+def test_a_unit_with_row_functions_stays_on_the_micro_batch_lane_and_says_why() -> None:
     deployment = plan(Project("p", (VIEW,)))
-    [(named, why)] = untailed(deployment)
+    [(named, why)] = microbatch_only(deployment)
     assert (named, why) == (
         "v",
         "per_item, label: row functions are Python, which Spark's real-time mode does not run",
@@ -283,5 +283,5 @@ def test_a_unit_with_row_functions_stays_on_the_fold_and_says_why() -> None:
     )
     both = plan(Project("p", (VIEW, alone)))
     assert {unit.view for unit in both.units} == {"v", "w"}
-    assert {unit.view for unit in tail_units(both, "payments")} == {"w"}
-    assert tail_units(both, "orders") == ()
+    assert {unit.view for unit in realtime_units(both, "payments")} == {"w"}
+    assert realtime_units(both, "orders") == ()

@@ -35,9 +35,9 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def check(engine: duckdb.DuckDBPyConnection, text: str) -> None:
     parsed = parse_expression(text, SCHEMA, where="here")
-    found = engine.sql(f"SELECT {to_duckdb(parsed.tree)} AS v FROM rows").to_arrow_table()["v"]
-    assert found.type == arrow(parsed.kind), f"{text} is {parsed.kind}"
-    for row, one, other in zip(ROWS, found.to_pylist(), expected(text), strict=True):
+    column = engine.sql(f"SELECT {to_duckdb(parsed.tree)} AS v FROM rows").to_arrow_table()["v"]
+    assert column.type == arrow(parsed.kind), f"{text} is {parsed.kind}"
+    for row, one, other in zip(ROWS, column.to_pylist(), expected(text), strict=True):
         assert same(one, other), f"{text} on {row}: DuckDB {one!r}, expected {other!r}"
 
 

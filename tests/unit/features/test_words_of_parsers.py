@@ -54,8 +54,8 @@ HOLES = (
 
 def own_words(error: sw.SlicewiseError, text: str) -> bool:
     """Tells whether it speaks as we do, apart from the text that it cites, and says what to do."""
-    said = "\n".join((error.what, str(error.expected), error.next_step or "")).replace(repr(text), "")
-    return not FOREIGN.search(said) and bool(error.next_step)
+    words = "\n".join((error.what, str(error.expected), error.next_step or "")).replace(repr(text), "")
+    return not FOREIGN.search(words) and bool(error.next_step)
 
 
 def test_row_logic_is_refused_in_our_words(capfd: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +150,7 @@ def test_the_page_of_sql_lists_the_functions_of_row_logic() -> None:
 def test_the_command_refuses_in_our_words_too(capsys: pytest.CaptureFixture[str]) -> None:
     for text in ("SELECT", "explain n", "SELECT 1", "SELECT * FROM", "(", "'", "WITH x AS (SELECT 1) SELECT * FROM x"):
         assert main(["sql", text]) == 1
-        told = capsys.readouterr().err
-        assert told.startswith("slicewise sql: ")
-        assert "next step: " in told
-        assert not FOREIGN.search(told.replace(text, "")), told
+        output = capsys.readouterr().err
+        assert output.startswith("slicewise sql: ")
+        assert "next step: " in output
+        assert not FOREIGN.search(output.replace(text, "")), output

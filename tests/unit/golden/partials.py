@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from slicewise.aggregates import REGISTRY, Aggregate, Event, Rows
-from slicewise.codec import Layout, pack_day, pack_lifetime, pack_running, pack_slices, pack_total, pentad_digest
+from slicewise.codec import Layout, pack_day, pack_lifetime, pack_running, pack_slices, pack_total, five_day_digest
 
 PATH = Path(__file__).with_name("partials.json")
 START = 1_357_034_400_000_000  # 2013-01-01T10:00:00Z
@@ -75,7 +75,7 @@ def envelopes() -> dict[str, str]:
         "slices": pack_slices(3, [-1, 0, 7], b"block").hex(),
         "lifetime": pack_lifetime(480_024, 3, b"row").hex(),
         "day": pack_day(b"8 bytes!", b"row").hex(),
-        "pentad digest": pentad_digest([b"c of a day", None, None, b"c of another", None]).hex(),
+        "pentad digest": five_day_digest([b"c of a day", None, None, b"c of another", None]).hex(),
     }
 
 

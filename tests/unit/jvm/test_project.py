@@ -42,14 +42,14 @@ def test_a_class_imports_only_packages_that_its_own_may_know(kind: str) -> None:
 def test_every_plugin_and_every_jar_of_the_project_has_one_version() -> None:
     tree = ElementTree.parse(JVM / "pom.xml")
     named = [*tree.iterfind(".//m:plugin", POM), *tree.iterfind(".//m:dependency", POM)]
-    versions = [each.findtext("m:version", "", POM) for each in named]
+    versions = [plugin.findtext("m:version", "", POM) for plugin in named]
     assert len(versions) > 10
-    assert [each for each in versions if not re.fullmatch(r"[\w.${}-]*\w[\w.${}-]*", each)] == []
+    assert [version for version in versions if not re.fullmatch(r"[\w.${}-]*\w[\w.${}-]*", version)] == []
 
 
 def test_set_up_compiles_by_the_rules_of_the_project() -> None:
     tree = ElementTree.parse(JVM / "pom.xml")
-    plugins = {each.findtext("m:artifactId", "", POM): each for each in tree.iterfind(".//m:plugin", POM)}
+    plugins = {element.findtext("m:artifactId", "", POM): element for element in tree.iterfind(".//m:plugin", POM)}
     options = plugins["maven-compiler-plugin"].find("m:configuration", POM)
     assert options is not None
     flags = [arg.text for arg in options.iterfind(".//m:arg", POM)]

@@ -18,13 +18,13 @@ from slicewise.lifecycle.compaction import (
     dirty_hours,
     hours_to_compact,
 )
-from tests.support.stores.stored import cover
+from tests.support.stores.stored import offset_vector
 
 
 def unit(
-    newest: dict[int, int], compacted: dict[int, tuple[int, int]], swapped: dict[int, int], kept: int = 0
+    newest: dict[int, int], compacted: dict[int, tuple[int, int]], published: dict[int, int], kept: int = 0
 ) -> UnitHours:
-    return UnitHours(newest, {hour: Compacted(*each) for hour, each in compacted.items()}, swapped, kept)
+    return UnitHours(newest, {hour: Compacted(*times) for hour, times in compacted.items()}, published, kept)
 
 
 def test_an_hour_with_events_that_were_never_compacted_is_dirty() -> None:
@@ -36,9 +36,9 @@ def test_an_hour_is_dirty_while_an_archive_is_newer_than_what_it_holds() -> None
     assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {7: 3}), 9) == []
 
 
-def test_an_hour_is_dirty_until_its_compacted_rows_are_swapped() -> None:
-    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {}), 9) == [DirtyHour(7, Why.SWAP)]
-    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {7: 2}), 9) == [DirtyHour(7, Why.SWAP)]
+def test_an_hour_is_dirty_until_its_compacted_rows_are_published() -> None:
+    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {}), 9) == [DirtyHour(7, Why.PUBLISH)]
+    assert dirty_hours(unit({7: 3}, {7: (3, 3)}, {7: 2}), 9) == [DirtyHour(7, Why.PUBLISH)]
 
 
 def test_an_hour_that_is_not_over_is_left_alone() -> None:
@@ -46,17 +46,17 @@ def test_an_hour_that_is_not_over_is_left_alone() -> None:
     assert dirty_hours(unit({8: 1, 9: 1, 10: 1}, {}, {}), 9) == [DirtyHour(8, Why.EVENTS)]
 
 
-def test_a_backfilled_hour_is_clean_while_its_start_cover_contains_its_newest_archive() -> None:
-    # backfilled (seq 0) under a start cover that contains archives 1 to 4
+def test_a_backfilled_hour_is_clean_while_its_start_offsets_contain_its_newest_archive() -> None:
+    # backfilled (archive version 0) under start offsets that contains archives 1 to 4
     assert dirty_hours(unit({7: 4}, {7: (0, 4)}, {7: 0}), 9) == []
     assert dirty_hours(unit({7: 5}, {7: (0, 4)}, {7: 0}), 9) == [DirtyHour(7, Why.EVENTS)]
 
 
-def test_an_hour_made_for_another_start_cover_holds_nothing() -> None:
+def test_an_hour_made_for_other_start_offsets_holds_nothing() -> None:
     assert dirty_hours(unit({7: 1}, {7: (0, NOTHING)}, {7: 0}), 9) == [DirtyHour(7, Why.EVENTS)]
 
 
-def test_an_hour_that_the_store_keeps_no_more_is_compacted_and_not_swapped() -> None:
+def test_an_hour_that_the_store_keeps_no_more_is_compacted_and_not_published() -> None:
     assert dirty_hours(unit({7: 1}, {}, {}, kept=8), 9) == [DirtyHour(7, Why.EVENTS)]
     assert dirty_hours(unit({7: 1}, {7: (1, 1)}, {}, kept=8), 9) == []
 
@@ -79,40 +79,40 @@ maps = st.dictionaries(st.integers(0, 9), st.integers(1, 5))
 
 @given(maps, maps, maps, st.integers(0, 10))
 def test_a_run_that_does_all_it_chose_leaves_nothing_dirty(
-    newest: dict[int, int], compacted: dict[int, int], swapped: dict[int, int], now: int
+    newest: dict[int, int], compacted: dict[int, int], published: dict[int, int], now: int
 ) -> None:
-    before = unit(newest, {h: (seq, seq) for h, seq in compacted.items()}, swapped)
+    before = unit(newest, {h: (archive_version, archive_version) for h, archive_version in compacted.items()}, published)
     chosen = hours_to_compact([before], None, False, 100, now)
-    stands = {
+    compacted_after = {
         h: (max(5, compacted.get(h, 0)),) * 2 if h in chosen else (compacted[h],) * 2 for h in {*compacted, *chosen}
     }
-    after = unit(newest, stands, swapped | {h: stands[h][0] for h in chosen})
+    after = unit(newest, compacted_after, published | {h: compacted_after[h][0] for h in chosen})
     assert dirty_hours(after, now) == []
 
 
 @pytest.mark.parametrize(
-    ("seq", "stands", "newest", "fill"),
+    ("archive_version", "compacted", "newest", "fill"),
     [
         (0, None, 4, Fill.COMPUTE),
-        (0, (20, 8), 9, Fill.START),  # made for this start cover: what was archived since is the fold's
-        (4, (30, 8), 4, Fill.SWAP),
-        (4, (20, 8), 5, Fill.SWAP),
+        (0, (20, 8), 9, Fill.START),  # made for this start offsets: what was archived since is the micro-batch lane's
+        (4, (30, 8), 4, Fill.PUBLISH),
+        (4, (20, 8), 5, Fill.PUBLISH),
         (3, (12, 8), 3, Fill.START),  # no event of the hour was archived since
         (3, (12, 8), 4, Fill.EXTEND),
-        (0, (12, 8), 3, Fill.START),  # made for an older start cover, which contains archive 3
+        (0, (12, 8), 3, Fill.START),  # made for an older start offsets, which contains archive 3
         (0, (12, 8), 4, Fill.EXTEND),
-        (0, (30, 8), 3, Fill.RECOMPACT),  # made for a newer one: it holds what is folded
+        (0, (30, 8), 3, Fill.RECOMPACT),  # made for a newer one: it holds what is applied
         (3, (30, 4), 3, Fill.RECOMPACT),
     ],
 )
 def test_a_backfill_reads_what_holds_no_more_than_its_start_and_computes_what_is_missing(
-    seq: int, stands: tuple[int, int] | None, newest: int, fill: Fill
+    archive_version: int, compacted: tuple[int, int] | None, newest: int, fill: Fill
 ) -> None:
-    covers = {2: cover(9, 5), 3: cover(12, 7), 4: cover(18, 8)}
+    offset_vectors = {2: offset_vector(9, 5), 3: offset_vector(12, 7), 4: offset_vector(18, 8)}
     filling = Filling(
-        cover(20, 8), {7: newest}, lambda held: max(n for n, each in covers.items() if held.dominates(each))
+        offset_vector(20, 8), {7: newest}, lambda contained: max(n for n, each in offset_vectors.items() if contained.dominates(each))
     )
-    assert filling.of(7, seq, None if stands is None else cover(*stands)) is fill
+    assert filling.of(7, archive_version, None if compacted is None else offset_vector(*compacted)) is fill
 
 
 def test_days_are_totalled_once_they_are_over() -> None:
@@ -126,12 +126,12 @@ def test_the_first_hour_of_a_day_totals_the_day_before_whose_last_hour_may_be_em
     assert days_to_total([25], 25, 26) == []
 
 
-def test_an_hour_names_the_seqs_from_its_swapped_mark_to_its_rows() -> None:
-    # 10: swapped whole; 11: compacted since; 12: never swapped whole; 13: of a backfill; 9: not kept
+def test_an_hour_names_the_archive_versions_from_its_published_entry_to_its_rows() -> None:
+    # 10: published whole; 11: compacted since; 12: never published whole; 13: of a backfill; 9: not kept
     rows = {9: (1, 1), 10: (4, 4), 11: (7, 7), 12: (6, 6), 13: (0, 3)}
     known = unit({}, rows, {10: 4, 11: 5, 13: 0}, kept=10)
     assert sorted(known.named()) == [(0, 0), (0, 6), (4, 4), (5, 7)]
 
 
-def test_an_hour_that_a_run_swapped_since_the_rows_were_read_names_its_mark() -> None:
+def test_an_hour_that_a_run_published_since_the_rows_were_read_names_its_mark() -> None:
     assert unit({}, {10: (4, 4)}, {10: 6}).named() == [(6, 6)]

@@ -1,4 +1,4 @@
-"""A horizon moves when nothing before it is dirty, never goes back, and what came late is written anew."""
+"""A total-until hour moves when nothing before it is dirty, never goes back, and what came late is written anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_further_move_takes_the_hours_since() -> None:
     assert Move(D2, D1).hours(CLEAN) == [30]
 
 
-def test_an_hour_that_is_dirty_holds_the_horizon_back() -> None:
+def test_an_hour_that_is_dirty_holds_the_total_until_hour_back() -> None:
     assert next_move(CLEAN, Reached(D1, 2), D3, 4) is None  # hour 50 lacks what archive 4 has
     assert next_move(CLEAN, Reached(D1, 2), D2, 4) is not None  # it lies beyond
     missing = UnitHours(CLEAN.newest, {h: each for h, each in CLEAN.compacted.items() if h != 23}, {})
@@ -29,7 +29,7 @@ def test_an_hour_that_is_dirty_holds_the_horizon_back() -> None:
 
 
 def test_an_hour_that_was_compacted_from_a_newer_archive_holds_it_back() -> None:
-    assert next_move(CLEAN, Reached(D1, 2), D2, 2) is None  # hour 30 stands at seq 3
+    assert next_move(CLEAN, Reached(D1, 2), D2, 2) is None  # hour 30 stands at archive version 3
 
 
 def test_what_came_late_is_written_anew_once_it_is_compacted() -> None:
@@ -49,16 +49,16 @@ def test_an_hour_that_was_recomputed_from_its_events_is_in_totals_that_are_writt
     assert next_move(CLEAN, Reached(D2, 3), D3, 4, raw=23) is None  # hour 50 is dirty
 
 
-def test_a_horizon_never_goes_back_and_stays_where_nothing_is_due() -> None:
+def test_a_total_until_hour_never_goes_back_and_stays_where_nothing_is_due() -> None:
     assert next_move(CLEAN, Reached(D2, 3), D1, 4) is None
     assert next_move(CLEAN, Reached(D2, 3), D2, 4) is None
 
 
-def test_days_that_are_emptied_are_those_since_the_horizon_and_at_first_the_last_fortnight() -> None:
+def test_days_that_are_emptied_are_those_since_the_total_until_hour_and_at_first_the_last_fortnight() -> None:
     assert days_of(Move(D3, D1), Reached(D1, 2)) == (1, 2)
     assert days_of(Move(D2, None), Reached(D1, 2)) == (1,)
     assert days_of(Move(100 * D1, None), None) == tuple(range(86, 100))
 
 
-def test_seqs_that_totals_name_are_named() -> None:
+def test_archive_versions_that_totals_name_are_named() -> None:
     assert (7, 7) in UnitHours({}, {}, {}, totals=(7,)).named()

@@ -38,10 +38,10 @@ def test_sources_whose_records_are_often_bad_are_named_with_the_reasons() -> Non
             {"source": "older", "events": 5},
         ]
     }
-    told = "plays: 12 of 100 records were bad (wrong_type:n 7, not_json 2, too_late 2)"
-    assert bad_shares(report, 1) == (told,), "one in a hundred is not more than one in a hundred"
+    line = "plays: 12 of 100 records were bad (wrong_type:n 7, not_json 2, too_late 2)"
+    assert bad_shares(report, 1) == (line,), "one in a hundred is not more than one in a hundred"
     assert bad_shares(report, 12) == ()
-    assert bad_shares(report, 0) == (told, "songs: 12 of 1200 records were bad (not_json 12)")
+    assert bad_shares(report, 0) == (line, "songs: 12 of 1200 records were bad (not_json 12)")
     assert bad_shares({}, 1) == ()
 
 
@@ -58,10 +58,10 @@ def test_why_a_job_failed_is_the_exception_that_its_traceback_ends_with() -> Non
     reader = ReportReader()
     list(reader.read(["Traceback ...", "slicewise.errors.GapRefused: events are gone", "  where: topic x", ""]))
     assert reader.why == "slicewise.errors.GapRefused: events are gone"
-    told = ReportReader()
+    other_reader = ReportReader()
     line = '2026-11-21T10:00:00 WARNING job_failed job=compact error="events are gone\\n  where: topic \\"x\\""'
-    list(told.read([line, "events are gone", "  where: topic x"]))
-    assert told.why == "events are gone"
+    list(other_reader.read([line, "events are gone", "  where: topic x"]))
+    assert other_reader.why == "events are gone"
     silent = ReportReader()
     list(silent.read(["26/11/21 WARN Utils: your hostname", "killed"]))
     assert silent.why == "killed"

@@ -25,23 +25,23 @@ class Scripted(BaseHTTPRequestHandler):
     """Answers from a script per (method, path), the last answer for ever; writes down what it was asked."""
 
     script: dict[tuple[str, str], list[Answer]]
-    asked: list[tuple[str, str, dict[str, object]]]
+    requests: list[tuple[str, str, dict[str, object]]]
     released: Event
 
     def _answer(self) -> None:
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size)) if size else {}
         path = self.path.partition("?")[0]
-        self.asked.append((self.command, path, body))
+        self.requests.append((self.command, path, body))
         answers = self.script.get((self.command, path), [(404, {"detail": "no such thing"})])
-        status, found = answers.pop(0) if len(answers) > 1 else answers[0]
+        status, result = answers.pop(0) if len(answers) > 1 else answers[0]
         if status == CLOSED:
             self.close_connection = True
             return
         if status == SILENT:
             self.released.wait(10.0)
             return
-        raw = json.dumps(found).encode()
+        raw = json.dumps(result).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(raw)))
@@ -62,12 +62,12 @@ def airflow() -> Iterator[Callable[..., AirflowApi]]:
 
     def make(script: dict[tuple[str, str], list[Answer]]) -> AirflowApi:
         token: dict[tuple[str, str], list[Answer]] = {("GET", "/auth/token"): [(200, {"access_token": "t"})]}
-        handler = type("Handler", (Scripted,), {"script": token | script, "asked": [], "released": released})
+        handler = type("Handler", (Scripted,), {"script": token | script, "requests": [], "released": released})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         api = AirflowApi(f"http://127.0.0.1:{server.server_port}", sleep=lambda _: None)
         opened.append((server, api))
-        api.asked = handler.asked  # type: ignore[attr-defined]
+        api.requests = handler.requests  # type: ignore[attr-defined]
         return api
 
     yield make
@@ -85,7 +85,7 @@ RUNS = "/api/v2/dags/d/dagRuns"
 def test_a_trigger_is_tried_again_under_the_same_name(airflow: Callable[..., AirflowApi]) -> None:
     api = airflow({("POST", RUNS): [(500, {"detail": "database is locked"}), (200, RUN)]})
     assert api.trigger("d").run_id == "r"
-    names = [body["dag_run_id"] for method, path, body in api.asked if path == RUNS]  # type: ignore[attr-defined]
+    names = [body["dag_run_id"] for method, path, body in api.requests if path == RUNS]  # type: ignore[attr-defined]
     assert len(names) == 2
     assert len(set(names)) == 1
 
@@ -94,7 +94,7 @@ def test_a_run_that_was_made_by_a_lost_answer_is_found(airflow: Callable[..., Ai
     api = airflow({("POST", RUNS): [(500, {}), (409, {"detail": "exists"})]})
     with pytest.raises(UnknownName):  # it looks for the run by the name that it chose
         api.trigger("d")
-    method, path, _ = api.asked[-1]  # type: ignore[attr-defined]
+    method, path, _ = api.requests[-1]  # type: ignore[attr-defined]
     assert (method, path.startswith(f"{RUNS}/manual__")) == ("GET", True)
 
 
@@ -151,13 +151,13 @@ def test_what_is_asked_wrongly_is_not_asked_again(airflow: Callable[..., Airflow
     api = airflow({("PATCH", "/api/v2/dags/d"): [(422, {"detail": "wrong"})]})
     with pytest.raises(BadRequest, match="wrong"):
         api.pause("d")
-    assert [method for method, _, _ in api.asked] == ["GET", "PATCH"]  # type: ignore[attr-defined]
+    assert [method for method, _, _ in api.requests] == ["GET", "PATCH"]  # type: ignore[attr-defined]
 
 
 def test_an_old_token_is_renewed_once(airflow: Callable[..., AirflowApi]) -> None:
     api = airflow({("GET", "/api/v2/dags/d"): [(401, {}), (200, {"is_paused": True})]})
     assert api.is_paused("d")
-    assert [path for _, path, _ in api.asked].count("/auth/token") == 2  # type: ignore[attr-defined]
+    assert [path for _, path, _ in api.requests].count("/auth/token") == 2  # type: ignore[attr-defined]
 
 
 def test_a_run_that_is_never_over_ends_the_wait_with_its_state(airflow: Callable[..., AirflowApi]) -> None:
@@ -199,7 +199,7 @@ def test_a_backfill_waits_for_the_run_that_already_takes_one_of_its_partitions(
 
 
 def test_a_backfill_of_partitions_of_its_own_waits_for_no_other_run(airflow: Callable[..., AirflowApi]) -> None:
-    mine = [hour_run("b4", "backfill", 4, "success"), hour_run("b3", "backfill", 3, "success")]
+    own = [hour_run("b4", "backfill", 4, "success"), hour_run("b3", "backfill", 3, "success")]
     strange = hour_run("s5", "scheduled", 5, "running")
     script = {
         ("POST", "/api/v2/backfills/dry_run"): [DRY],
@@ -207,8 +207,8 @@ def test_a_backfill_of_partitions_of_its_own_waits_for_no_other_run(airflow: Cal
         ("GET", RUNS): [
             (200, {"dag_runs": []}),
             (200, {"dag_runs": [strange]}),
-            (200, {"dag_runs": mine}),
-            (200, {"dag_runs": [strange, *mine]}),
+            (200, {"dag_runs": own}),
+            (200, {"dag_runs": [strange, *own]}),
         ],
     }
     runs = airflow(script).backfill("d", FROM, TO, timeout_s=30)

@@ -24,7 +24,7 @@ class Mail(socketserver.StreamRequestHandler):
     """A mail server of the few words that a client without extensions says."""
 
     def handle(self) -> None:
-        self._say("220 here")
+        self._reply("220 here")
         body: list[str] | None = None
         for raw in self.rfile:
             line = raw.decode().rstrip("\r\n")
@@ -34,17 +34,17 @@ class Mail(socketserver.StreamRequestHandler):
                     continue
                 self.server.mails.append("\n".join(body))  # type: ignore[attr-defined]
                 body = None
-                self._say("250 taken")
+                self._reply("250 taken")
             elif line.upper().startswith("DATA"):
                 body = []
-                self._say("354 go on")
+                self._reply("354 go on")
             elif line.upper().startswith("QUIT"):
-                self._say("221 bye")
+                self._reply("221 bye")
                 return
             else:
-                self._say("250 fine")
+                self._reply("250 fine")
 
-    def _say(self, line: str) -> None:
+    def _reply(self, line: str) -> None:
         self.wfile.write(f"{line}\r\n".encode())
 
 
@@ -101,9 +101,9 @@ def nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_channel_it_says_so_and_which_variables_configure_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["alerts", "test"]) == 1
-    told = capsys.readouterr().out
-    assert "no channel is configured" in told
-    assert all(name in told for name, _ in VARIABLES)
+    output = capsys.readouterr().out
+    assert "no channel is configured" in output
+    assert all(name in output for name, _ in VARIABLES)
     assert cli.main(["alerts", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"configured": [], "not_configured": [name for name, _ in VARIABLES]}
 
@@ -135,7 +135,7 @@ def test_each_configured_channel_gets_a_test_alert(
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
     assert cli.main(["alerts", "test", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert [(each["kind"], each["delivered"]) for each in report["channels"]] == [
+    assert [(channel["kind"], channel["delivered"]) for channel in report["channels"]] == [
         ("webhook", True),
         ("slack", True),
         ("smtp", True),
@@ -162,14 +162,14 @@ def test_what_is_not_delivered_is_told_with_its_reason_and_without_its_address(
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps({"conn_type": "smtp", "host": "127.0.0.1", "port": 1}))
     monkeypatch.setenv("SLICEWISE_ALERT_SMTP_TO", "a@example.org")
     assert cli.main(["alerts", "test"]) == 1
-    told = capsys.readouterr().out
-    print(told)
-    lines = {line.split()[0]: line for line in told.splitlines()}
+    output = capsys.readouterr().out
+    print(output)
+    lines = {line.split()[0]: line for line in output.splitlines()}
     assert "FAILED" in lines["webhook"]
     assert "410 Gone" in lines["webhook"]
     assert "FAILED" in lines["smtp"]
     assert "refused" in lines["smtp"]
     assert "FAILED" in lines["pagerduty"]
     assert "nowhere" in lines["pagerduty"]
-    assert "not set" in told
-    assert "hidden-word" not in told
+    assert "not set" in output
+    assert "hidden-word" not in output

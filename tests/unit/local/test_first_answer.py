@@ -10,8 +10,8 @@ from slicewise.local.catching_up import LOADED_WITHIN_MS, is_loaded
 from slicewise.local.first_answer import values
 
 
-def answered(status: int, **found: object) -> dict[str, Any]:
-    return {"request": {}, "status": status, "answer": {"results": [{"values": found}]}}
+def answered(status: int, **actual: object) -> dict[str, Any]:
+    return {"request": {}, "status": status, "answer": {"results": [{"values": actual}]}}
 
 
 def test_an_answer_of_which_any_value_is_known_says_something() -> None:

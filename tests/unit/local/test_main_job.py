@@ -11,15 +11,15 @@ from slicewise.stores.online.redis.status import StoreStatus
 from slicewise.windows.durations import HOUR_US
 
 
-def status(now_hour: int, *swapped: int) -> StoreStatus:
-    return StoreStatus(now_us=now_hour * HOUR_US + 5, swapped={"unit": dict.fromkeys(swapped, 1)})
+def status(now_hour: int, *published: int) -> StoreStatus:
+    return StoreStatus(now_us=now_hour * HOUR_US + 5, published={"unit": dict.fromkeys(published, 1)})
 
 
 def test_finished_hours_from_the_first_event_on_are_missing() -> None:
     assert hours_missing(status(103), set(), 100 * HOUR_US + 1) == [100, 101, 102]
 
 
-def test_an_hour_that_was_swapped_is_not_missing() -> None:
+def test_an_hour_that_was_published_is_not_missing() -> None:
     assert hours_missing(status(103, 100, 102), set(), 100 * HOUR_US) == [101]
 
 

@@ -29,9 +29,9 @@ def test_a_remembered_port_that_another_holds_is_left_to_it() -> None:
     with socket.socket() as other:
         other.bind((ports.HOST, 0))
         other.listen(1)
-        held = other.getsockname()[1]
-        assert not ports.is_free(held)
-        assert ports.choose(held) != held
+        port = other.getsockname()[1]
+        assert not ports.is_free(port)
+        assert ports.choose(port) != port
 
 
 def test_a_port_belongs_to_a_state_folder_for_as_long_as_that_stands(
@@ -60,7 +60,7 @@ def test_of_many_that_choose_from_few_ports_at_once_no_two_get_the_same(
         folder.mkdir()
     with ThreadPoolExecutor(8) as pool:
         chosen = list(pool.map(lambda folder: [ports.choose(owner=folder) for _ in range(5)], folders))
-    assert len({port for each in chosen for port in each}) == 200
+    assert len({port for drawn in chosen for port in drawn}) == 200
 
 
 def test_a_folder_of_claims_that_is_not_this_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,13 +145,13 @@ def test_who_asks_for_a_secret_at_once_gets_the_same(tmp_path: Path, monkeypatch
         time.sleep(0.05)
         return next(made)
 
-    def ask(_: int) -> str:
+    def secret(_: int) -> str:
         together.wait()
         return state.secret("operator")
 
     monkeypatch.setattr(secrets, "token_urlsafe", slowly)
     with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(ask, range(8))) == {"a"}
+        assert set(pool.map(secret, range(8))) == {"a"}
 
 
 def test_one_command_at_a_time_holds_the_lock(tmp_path: Path) -> None:

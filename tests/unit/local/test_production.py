@@ -68,7 +68,7 @@ def test_every_part_of_the_platform_has_its_service() -> None:
     assert airflow | stores | {"spark-master", "spark-worker", "serving", "prometheus"} <= set(SERVICES)
     # stream and replay run on demand, as children of Airflow's tasks or of a person
     embedded = {name for name in services.NAMES if name not in services.ON_DEMAND}
-    covered = {name for name in embedded if any(each.split("-")[0] == name for each in SERVICES)}
+    covered = {name for name in embedded if any(service.split("-")[0] == name for service in SERVICES)}
     assert covered == embedded
 
 
@@ -108,7 +108,7 @@ def test_no_secret_has_a_value_in_the_files() -> None:
 # -------------------------------------------------------- the same as embedded
 def test_every_setting_that_is_named_exists() -> None:
     known = {"SLICEWISE_STATE", "SLICEWISE_PROJECT", "SLICEWISE_AIRFLOW_USER", "SLICEWISE_AIRFLOW_PASSWORD"}
-    known |= {f"SLICEWISE_{each.name.upper()}" for each in fields(Settings)} | {"SLICEWISE_REDIS_PASSWORD"}
+    known |= {f"SLICEWISE_{field.name.upper()}" for field in fields(Settings)} | {"SLICEWISE_REDIS_PASSWORD"}
     known |= {name for name, _ in VARIABLES}
     named = {key for name in SERVICES for key in environment(name) if key.startswith("SLICEWISE_")}
     assert named <= known
@@ -175,11 +175,11 @@ def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -
     scraped = {
         target
         for job in yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["scrape_configs"]
-        for each in job["static_configs"]
-        for target in each["targets"]
+        for static_config in job["static_configs"]
+        for target in static_config["targets"]
     }
     # the drivers are children of the task that ensures them, in the container that runs tasks
-    parts = ("stream", "emit", "tail", "probes")
+    parts = ("stream", "emit", "realtime", "probes")
     names = [f"SLICEWISE_{part.upper()}_METRICS" for part in parts]
     drivers = Settings.load({name: environment("airflow-scheduler")[name] for name in names})
     driven = set()
@@ -195,24 +195,24 @@ def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -
 
 
 def test_alerts_ask_for_series_that_there_are_and_lead_to_the_runbook() -> None:
-    mounted = [each["source"] for each in SERVICES["prometheus"]["configs"]]
+    mounted = [config["source"] for config in SERVICES["prometheus"]["configs"]]
     assert "prometheus-rules" in mounted
     assert yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["rule_files"] == ["/etc/prometheus/rules.yml"]
     rules = yaml.safe_load(COMPOSE["configs"]["prometheus-rules"]["content"])["groups"][0]["rules"]
-    asked = {name for rule in rules for name in re.findall(r"slicewise_\w+", rule["expr"])}
+    series = {name for rule in rules for name in re.findall(r"slicewise_\w+", rule["expr"])}
     # of labelled series nothing is collected before the first: the names of families are known
-    families = [family for each in (Metrics, ServingMetrics, StreamMetrics) for family in each().registry.collect()]
+    families = [family for metrics in (Metrics, ServingMetrics, StreamMetrics) for family in metrics().registry.collect()]
     served = {sample.name for family in families for sample in family.samples}
     served |= {f"{family.name}_total" for family in families if family.type == "counter"}
-    assert asked
-    assert asked <= served
+    assert series
+    assert series <= served
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
     # absolute, wherever the documentation is read; the name of the setting is the same for Airflow's alerts
     root = environment("airflow-scheduler")["SLICEWISE_RUNBOOK_BASE"]
     assert re.fullmatch(r"\$\{SLICEWISE_RUNBOOK_BASE:-https?://.+\}", root)
-    told = {rule["annotations"]["runbook"] for rule in rules}
-    assert told <= {f"{root}/docs/runbook.md#{anchor}" for anchor in anchors}
+    links = {rule["annotations"]["runbook"] for rule in rules}
+    assert links <= {f"{root}/docs/runbook.md#{anchor}" for anchor in anchors}
 
 
 def test_the_log_is_kept_for_a_bounded_time_that_fits_the_longest_stop(settings: Settings) -> None:

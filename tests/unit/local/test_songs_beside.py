@@ -10,7 +10,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
-from slicewise.local.songs import BOARD, has_songs, songs_beside
+from slicewise.local.songs import LEADERBOARD, has_songs, songs_beside
 from slicewise.settings import Settings
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -32,7 +32,7 @@ def example(name: str) -> Deployment:
 def test_songs_come_with_the_flights() -> None:
     beside = songs_beside(settings(), example("flights"))
     assert beside is not None
-    assert [board.name for board in beside.leaderboards] == [BOARD]
+    assert [leaderboard.name for leaderboard in beside.leaderboards] == [LEADERBOARD]
     deployed = whole(beside, whole(example("flights"), None, probes=True), probes=True)
     assert set(deployed.views) == {*example("flights").views, "songs"}
     assert has_songs(settings(), deployed)

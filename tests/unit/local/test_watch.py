@@ -29,7 +29,7 @@ class World:
         self.started: list[str] = []
         self.error = ""
         self.meanwhile: Callable[[], None] | None = None
-        """What somebody else does before a start could be made."""
+        """Act of somebody else before a start could be made."""
 
     def watcher(self) -> Watcher:
         return Watcher(self.state, ("redis", "kafka"), self._start, self.clock)
@@ -99,15 +99,15 @@ def test_what_somebody_else_stopped_or_started_meanwhile_was_not_restarted(world
     world.meanwhile = lambda: world.state.pid_file("redis").unlink()
     watcher.look()
     watcher.look()
-    found = watch.read(world.state)["redis"]
-    assert (found.at_us, found.in_a_row, found.next_us) == ((), 0, None)
+    result = watch.read(world.state)["redis"]
+    assert (result.at_us, result.in_a_row, result.next_us) == ((), 0, None)
     world.died("redis")
     world.meanwhile = lambda: world.lives("redis")
     watcher.look()
     watcher.look()
-    found = watch.read(world.state)["redis"]
-    assert (found.at_us, found.in_a_row, found.next_us) == ((), 0, None)
-    assert restarts.said(found, NOW) == ""
+    result = watch.read(world.state)["redis"]
+    assert (result.at_us, result.in_a_row, result.next_us) == ((), 0, None)
+    assert restarts.summary(result, NOW) == ""
 
 
 def test_what_cannot_be_revived_is_tried_ever_later(world: World) -> None:
@@ -146,8 +146,8 @@ def test_a_start_that_fails_is_kept_with_its_reason(world: World) -> None:
     world.died("redis")
     world.error = "no memory"
     world.watcher().look()
-    found = watch.read(world.state)["redis"]
-    assert (found.in_a_row, found.error, found.next_us) == (1, "no memory", NOW + S)
+    result = watch.read(world.state)["redis"]
+    assert (result.in_a_row, result.error, result.next_us) == (1, "no memory", NOW + S)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"redis": {"at_us": []}}', "\x00"])

@@ -18,22 +18,22 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "tokens.json"
 TOPIC = "00112233445566778899aabbccddeeff"
-PLACES = st.tuples(st.sampled_from([TOPIC, "f" * 32]), st.integers(0, 40))
-COVERS = st.dictionaries(PLACES, st.integers(0, 2**53), max_size=5).map(OffsetVector)
+TOPIC_PARTITIONS = st.tuples(st.sampled_from([TOPIC, "f" * 32]), st.integers(0, 40))
+OFFSET_VECTORS = st.dictionaries(TOPIC_PARTITIONS, st.integers(0, 2**53), max_size=5).map(OffsetVector)
 FINGERPRINTS = st.binary(min_size=8, max_size=8).map(bytes.hex)
 TOKENS = st.builds(
     tokens.Token,
     unit=FINGERPRINTS,
     definition=FINGERPRINTS,
     mode=st.sampled_from(tokens.MODES),
-    base=COVERS,
-    ahead=st.dictionaries(st.integers(0, 600_000), COVERS, max_size=4),
+    base=OFFSET_VECTORS,
+    compacted_beyond=st.dictionaries(st.integers(0, 600_000), OFFSET_VECTORS, max_size=4),
     bounds=st.dictionaries(st.text(max_size=12), st.tuples(st.integers(0, 2**51), st.integers(0, 2**51)), max_size=5),
 )
 
 
 def encoded(token: tokens.Token) -> str:
-    return tokens.encode(token.unit, token.definition, token.base, token.ahead, token.mode, token.bounds)
+    return tokens.encode(token.unit, token.definition, token.base, token.compacted_beyond, token.mode, token.bounds)
 
 
 @settings(deadline=None)
@@ -55,7 +55,7 @@ def test_equal_values_have_equal_texts_whatever_the_order_they_were_gathered_in(
         token.definition,
         token.mode,
         OffsetVector(turned(token.base.offsets)),  # type: ignore[arg-type]
-        turned(token.ahead),  # type: ignore[arg-type]
+        turned(token.compacted_beyond),  # type: ignore[arg-type]
         turned(token.bounds),  # type: ignore[arg-type]
     )
     assert encoded(again) == encoded(token)
@@ -111,11 +111,11 @@ def test_the_sealed_values_of_the_next_tests_are_a_token_when_fine() -> None:
         (1, "0" * 8, "a fingerprint as text"),
         (3, 3, "an unknown mode"),
         (3, True, "a mode that is no integer"),
-        (4, {TOPIC: {0: 0}}, "a zero that a canonical cover leaves out"),
+        (4, {TOPIC: {0: 0}}, "a zero that a canonical offset vector leaves out"),
         (4, {TOPIC: {0: -1}}, "a negative offset"),
         (4, {TOPIC: {0: 1.5}}, "a fractional offset"),
         (4, {"zz" * 16: {0: 1}}, "a topic that is not hex"),
-        (4, [1], "a cover that is no map"),
+        (4, [1], "an offset vector that is no map"),
         (5, {"5": {}}, "an hour as text"),
         (5, [], "no map of hours"),
         (6, [[0, 60, ["b", "a"]]], "columns out of order"),
@@ -147,42 +147,42 @@ def test_the_tokens_of_several_units_travel_as_one_text(parts: list[tokens.Token
 
 
 @settings(deadline=None)
-@given(TOKENS, st.integers(0, 600_000), PLACES, st.integers(0, 2**53))
-def test_an_event_is_contained_below_the_larger_of_base_and_the_hours_cover(
-    token: tokens.Token, hour: int, place: TopicPartition, offset: int
+@given(TOKENS, st.integers(0, 600_000), TOPIC_PARTITIONS, st.integers(0, 2**53))
+def test_an_event_is_contained_below_the_larger_of_base_and_the_hours_offset_vector(
+    token: tokens.Token, hour: int, topic_partition: TopicPartition, offset: int
 ) -> None:
-    below_base = offset < token.base.offsets.get(place, 0)
-    below_hour = hour in token.ahead and offset < token.ahead[hour].offsets.get(place, 0)
-    assert token.contains(hour, place, offset) == (below_base or below_hour)
+    below_base = offset < token.base.offsets.get(topic_partition, 0)
+    below_hour = hour in token.compacted_beyond and offset < token.compacted_beyond[hour].offsets.get(topic_partition, 0)
+    assert token.contains(hour, topic_partition, offset) == (below_base or below_hour)
 
 
 P0, P1 = (TOPIC, 0), (TOPIC, 1)
 
 
 @pytest.mark.parametrize(
-    ("base", "ahead", "missing"),
+    ("base", "compacted_beyond", "missing"),
     [
         ({P0: 10, P1: 5}, {7: {P0: 20}}, ()),  # the same
-        ({P0: 20, P1: 5}, {}, ()),  # the base has caught up with the hour's cover
-        ({P0: 10, P1: 5}, {}, (P0,)),  # the hour's cover is not there
+        ({P0: 20, P1: 5}, {}, ()),  # the base has caught up with the hour's offset vector
+        ({P0: 10, P1: 5}, {}, (P0,)),  # the hour's offset vector is not there
         ({P0: 9, P1: 9}, {7: {P0: 20}}, (P0,)),  # another hour's events of P0 are missing
         ({P0: 10}, {7: {P0: 20}}, (P1,)),
         ({P0: 10, P1: 5}, {7: {P0: 19}}, (P0,)),
-        ({P0: 10, P1: 5}, {8: {P0: 99}}, (P0,)),  # ahead in another hour does not help
+        ({P0: 10, P1: 5}, {8: {P0: 99}}, (P0,)),  # compacted beyond in another hour does not help
     ],
 )
 def test_an_answer_is_behind_a_token_where_it_lacks_an_event_of_it(
-    base: dict[TopicPartition, int], ahead: dict[int, dict[TopicPartition, int]], missing: tuple[TopicPartition, ...]
+    base: dict[TopicPartition, int], compacted_beyond: dict[int, dict[TopicPartition, int]], missing: tuple[TopicPartition, ...]
 ) -> None:
     wanted = tokens.Token("0" * 16, "1" * 16, "live", OffsetVector({P0: 10, P1: 5}), {7: OffsetVector({P0: 20})}, {})
-    held = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
-    assert tokens.missing_places(wanted, OffsetVector(base), held, (0, 100)) == missing
+    beyond = {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()}
+    assert tokens.missing_partitions(wanted, OffsetVector(base), beyond, (0, 100)) == missing
 
 
 def test_an_hour_that_the_answer_does_not_reach_is_not_waited_for() -> None:
     wanted = tokens.Token("0" * 16, "1" * 16, "live", OffsetVector({P0: 10}), {7: OffsetVector({P0: 20})}, {})
-    assert tokens.missing_places(wanted, OffsetVector({P0: 10}), {}, (8, 9)) == ()
-    assert tokens.missing_places(wanted, OffsetVector({P0: 10}), {}, (7, 8)) == (P0,)
+    assert tokens.missing_partitions(wanted, OffsetVector({P0: 10}), {}, (8, 9)) == ()
+    assert tokens.missing_partitions(wanted, OffsetVector({P0: 10}), {}, (7, 8)) == (P0,)
 
 
 def test_golden_vectors_hold() -> None:

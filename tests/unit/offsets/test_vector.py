@@ -1,4 +1,4 @@
-"""A cover contains what lies below its offsets, and packs to one canonical form."""
+"""An offset vector contains what lies below its offsets, and packs to one canonical form."""
 
 import pickle
 
@@ -10,25 +10,25 @@ from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector
 
 A, B = "0" * 31 + "a", "f" * 32
-places = st.tuples(st.sampled_from([A, B]), st.integers(0, 300))
-covers = st.dictionaries(places, st.integers(0, 2**62), max_size=6).map(OffsetVector)
+topic_partitions = st.tuples(st.sampled_from([A, B]), st.integers(0, 300))
+offset_vectors = st.dictionaries(topic_partitions, st.integers(0, 2**62), max_size=6).map(OffsetVector)
 
 
 def test_the_first_offset_not_contained_is_not_contained() -> None:
-    cover = OffsetVector({(A, 0): 5})
-    assert cover.contains((A, 0), 4)
-    assert not cover.contains((A, 0), 5)
+    offset_vector = OffsetVector({(A, 0): 5})
+    assert offset_vector.contains((A, 0), 4)
+    assert not offset_vector.contains((A, 0), 5)
 
 
-def test_an_absent_place_has_offset_zero_and_zero_is_the_same_as_absent() -> None:
+def test_an_absent_partition_has_offset_zero_and_zero_is_the_same_as_absent() -> None:
     assert OffsetVector().get((A, 0)) == 0
     assert OffsetVector({(A, 0): 0}) == OffsetVector()
     assert hash(OffsetVector({(A, 0): 0})) == hash(OffsetVector())
     assert OffsetVector({(A, 0): 0}).pack() == OffsetVector().pack() == b"\x80"
 
 
-@given(covers, covers)
-def test_a_join_is_the_least_cover_that_dominates_both(a: OffsetVector, b: OffsetVector) -> None:
+@given(offset_vectors, offset_vectors)
+def test_a_join_is_the_least_offset_vector_that_dominates_both(a: OffsetVector, b: OffsetVector) -> None:
     joined = a.join(b)
     assert joined.dominates(a)
     assert joined.dominates(b)
@@ -37,13 +37,13 @@ def test_a_join_is_the_least_cover_that_dominates_both(a: OffsetVector, b: Offse
     assert a.dominates(b) == (a.join(b) == a)
 
 
-@given(covers)
-def test_a_cover_survives_packing_and_pickling(cover: OffsetVector) -> None:
-    assert OffsetVector.unpack(cover.pack()) == cover
-    assert pickle.loads(pickle.dumps(cover)) == cover
+@given(offset_vectors)
+def test_an_offset_vector_survives_packing_and_pickling(offset_vector: OffsetVector) -> None:
+    assert OffsetVector.unpack(offset_vector.pack()) == offset_vector
+    assert pickle.loads(pickle.dumps(offset_vector)) == offset_vector
 
 
-def test_the_packed_form_does_not_depend_on_the_order_of_places() -> None:
+def test_the_packed_form_does_not_depend_on_the_order_of_partitions() -> None:
     one = OffsetVector({(A, 2): 7, (B, 0): 1, (A, 1): 300})
     two = OffsetVector({(B, 0): 1, (A, 1): 300, (A, 2): 7})
     assert one.pack() == two.pack()
@@ -75,6 +75,6 @@ def test_bytes_that_pack_did_not_write_are_refused(raw: bytes) -> None:
         OffsetVector.unpack(raw)
 
 
-def test_an_offset_below_zero_is_no_cover() -> None:
+def test_an_offset_below_zero_is_no_offset_vector() -> None:
     with pytest.raises(CodecError):
         OffsetVector({(A, 0): -1})

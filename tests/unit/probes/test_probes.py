@@ -20,7 +20,7 @@ from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import health_of, overview
 from slicewise.lifecycle.health.probing import ProbeStatus, late
-from slicewise.local.servers.stream import probes_said
+from slicewise.local.servers.stream import probes_summary
 from slicewise.probes.figures import Recent
 from slicewise.probes.prober import EVERY_S, PATIENCE_S, Prober, Seen
 from slicewise.stores.online.redis.status import StoreStatus
@@ -37,14 +37,14 @@ class World:
     down: bool = False
     now: float = 100.0
     made: dict[str, float] = field(default_factory=dict)
-    asked: list[int] = field(default_factory=list)
+    requests: list[int] = field(default_factory=list)
 
     def produce(self, probe: str) -> None:
         self.made[probe] = self.now
 
-    def ask(self, some: Sequence[str]) -> Sequence[bool] | None:
+    def request(self, some: Sequence[str]) -> Sequence[bool] | None:
         self.now += self.answer_s
-        self.asked.append(len(some))
+        self.requests.append(len(some))
         return None if self.down else [self.now >= self.made[probe] + self.delay for probe in some]
 
     def run(self, prober: Prober, seconds: float) -> Seen:
@@ -58,7 +58,7 @@ class World:
         return Seen(fresh, lost)
 
     def prober(self) -> Prober:
-        return Prober(self.produce, self.ask, lambda: self.now, "run")
+        return Prober(self.produce, self.request, lambda: self.now, "run")
 
 
 # ------------------------------------------------------------------ the prober
@@ -66,15 +66,15 @@ def test_freshness_is_measured_to_about_a_millisecond_and_costs_a_few_questions(
     world = World(delay=0.004)
     seen = world.run(world.prober(), 60)
     assert len(seen.freshness) == pytest.approx(59, abs=1)  # the first one showed that the platform is up
-    assert all(0.004 <= each <= 0.0065 for each in seen.freshness)
-    assert len(world.asked) / len(seen.freshness) < 6
+    assert all(0.004 <= source <= 0.0065 for source in seen.freshness)
+    assert len(world.requests) / len(seen.freshness) < 6
 
 
 def test_what_is_late_is_asked_for_less_often_and_still_measured_to_a_tenth() -> None:
     world = World(delay=0.5)
     seen = world.run(world.prober(), 60)
-    assert all(0.5 <= each <= 0.56 for each in seen.freshness)
-    assert len(world.asked) / 60 < 60
+    assert all(0.5 <= source <= 0.56 for source in seen.freshness)
+    assert len(world.requests) / 60 < 60
 
 
 def test_a_store_that_stands_still_is_seen_by_every_probe_that_was_due_meanwhile() -> None:
@@ -85,7 +85,7 @@ def test_a_store_that_stands_still_is_seen_by_every_probe_that_was_due_meanwhile
     assert world.run(prober, 20) == Seen([], 0)
     assert prober.waiting_s() == pytest.approx(20, abs=1.1)
     world.down = False
-    late_ones = [each for each in world.run(prober, 2).freshness if each > 0.5]
+    late_ones = [source for source in world.run(prober, 2).freshness if source > 0.5]
     assert len(late_ones) == pytest.approx(20, abs=2)
     assert max(late_ones) == pytest.approx(20, abs=1.1)
     assert prober.waiting_s() < 1
@@ -126,14 +126,14 @@ def test_quantiles_are_those_of_the_last_minutes_alone() -> None:
     recent.add(Seen([9.0], 1))
     clock.advance(200 * S)
     recent.add(Seen([0.002, 0.004]))
-    said = recent.to_json("running", 0.5)
-    assert (said["minute_p50_ms"], said["minute_p99_ms"], said["recent_p99_ms"]) == (4.0, 4.0, 9000.0)
-    assert (said["shown"], said["lost"], said["waiting_ms"]) == (3, 1, 500.0)
+    status = recent.to_json("running", 0.5)
+    assert (status["minute_p50_ms"], status["minute_p99_ms"], status["recent_p99_ms"]) == (4.0, 4.0, 9000.0)
+    assert (status["shown"], status["lost"], status["waiting_ms"]) == (3, 1, 500.0)
     clock.advance(301 * S)
     recent.add(Seen())
-    said = recent.to_json("running", 0.0)
-    assert (said["shown"], said["lost"], said["minute_p50_ms"]) == (0, 0, None)
-    assert ProbeStatus.parse(json.dumps(said)).state == "running"
+    status = recent.to_json("running", 0.0)
+    assert (status["shown"], status["lost"], status["minute_p50_ms"]) == (0, 0, None)
+    assert ProbeStatus.parse(json.dumps(status)).state == "running"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_quantiles_are_those_of_the_last_minutes_alone() -> None:
     ],
 )
 def test_the_alert_names_what_is_late(change: dict[str, object], reason: str | None) -> None:
-    said = {
+    status = {
         "state": "running",
         "heartbeat_us": 99 * S,
         "shown": 300,
@@ -158,8 +158,8 @@ def test_the_alert_names_what_is_late(change: dict[str, object], reason: str | N
         "recent_p99_ms": 1_000.0,
         "waiting_ms": 900.0,
     } | change
-    reasons = late(ProbeStatus.parse(json.dumps(said)), 100 * S, 30 * S, 1_000.0)
-    assert [reason in each for each in reasons] == [True] if reason else reasons == ()
+    reasons = late(ProbeStatus.parse(json.dumps(status)), 100 * S, 30 * S, 1_000.0)
+    assert [reason in why for why in reasons] == [True] if reason else reasons == ()
 
 
 def test_where_probes_are_deployed_their_silence_is_an_alert_and_elsewhere_it_is_none() -> None:
@@ -181,10 +181,10 @@ def test_where_probes_are_deployed_their_silence_is_an_alert_and_elsewhere_it_is
 
 
 def test_status_says_freshness_in_a_line() -> None:
-    assert probes_said({}) == ""
-    said = probes_said({"minute_p50_ms": 2.4, "minute_p99_ms": 31.0, "lost": 0})
-    assert said == "produce to answer p50 2 ms, p99 31 ms; 0 lost in five minutes"
-    assert probes_said({"minute_p50_ms": None, "lost": 7}) == "no probe in an answer for a minute, 7 lost"
+    assert probes_summary({}) == ""
+    line = probes_summary({"minute_p50_ms": 2.4, "minute_p99_ms": 31.0, "lost": 0})
+    assert line == "produce to answer p50 2 ms, p99 31 ms; 0 lost in five minutes"
+    assert probes_summary({"minute_p50_ms": None, "lost": 7}) == "no probe in an answer for a minute, 7 lost"
 
 
 # ------------------------------------------------------------------ what is deployed

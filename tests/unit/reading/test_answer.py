@@ -24,8 +24,8 @@ from slicewise.errors import CodecError, DataLoss
 from slicewise.features.plan.unit import PlannedFeature
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.reading import pending as merge_tail
-from slicewise.reading import scalar as merge_few
+from slicewise.reading import pending as reading_pending
+from slicewise.reading import scalar as scalar_reading
 from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.cache import PartialCache
 from slicewise.reading.plan import FiveDays, ReadMode, ReadPlan, Total, days_of, plan_key, plan_read
@@ -33,12 +33,12 @@ from slicewise.windows.bounds import floor
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.hopping import hopping
 from slicewise.windows.kinds import as_window
-from slicewise.windows.segments import PENTAD_DAYS, PENTAD_US
+from slicewise.windows.segments import FIVE_DAYS, FIVE_DAYS_US
 from slicewise.windows.session import session
 from slicewise.windows.sliding import sliding
 from slicewise.windows.tumbling import tumbling
 from slicewise.windows.window import Window
-from tests.support.stores.stored import tail_fields
+from tests.support.stores.stored import add_pending
 from tests.support.stores.units import StoreUnit
 
 TOPIC = "00112233445566778899aabbccddeeff"
@@ -53,7 +53,7 @@ MONDAY = 15_706 * DAY_US  # 2013-01-01
 class Made:
     """One event: where it stands, when it happened, and the power of two that names it."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     offset: int
     time: int
     bit: int
@@ -61,7 +61,7 @@ class Made:
 
 def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> StoreUnit:
     levels = (MINUTE_US,) if slice_us < MINUTE_US else ()
-    return StoreUnit("00" * 8, slice_us=slice_us, layout=Layout.of((*kinds, SPAN)), levels=levels, pentads=False)
+    return StoreUnit("00" * 8, slice_us=slice_us, layout=Layout.of((*kinds, SPAN)), levels=levels, five_day_totals=False)
 
 
 def features_of(unit: StoreUnit, windows: Sequence[Window]) -> list[PlannedFeature]:
@@ -84,12 +84,12 @@ class StoreUnderTest:
     """Stored fields of one entity, encoded as the store keeps them; it knows no window."""
 
     unit: StoreUnit
-    ledger: dict[TopicPartition, int]
-    covers: dict[int, OffsetVector] = field(default_factory=dict)
+    committed: dict[TopicPartition, int]
+    offset_vectors: dict[int, OffsetVector] = field(default_factory=dict)
     hot: dict[bytes, bytes] = field(default_factory=dict)
     days: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
-    tail: bool = False
-    """Whether tail fields count."""
+    pending: bool = False
+    """Tells whether pending fields count."""
 
     def row(self, events: Sequence[Made]) -> bytes:
         return self.rows([events])
@@ -101,39 +101,39 @@ class StoreUnderTest:
         return layout.encode_block([p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials])
 
     def write(self, events: Sequence[Made]) -> None:
-        """Tail fields, whatever the guard is."""
+        """Pending fields, whatever the applied offset is."""
         members = dict(zip(events, self.unit.members.encode(rows_of(events)), strict=True))
-        tail_fields(self.hot, [(e.place, member) for e, member in members.items()])
+        add_pending(self.hot, [(e.topic_partition, member) for e, member in members.items()])
 
-    def guard(self, place: TopicPartition) -> int:
-        return int(self.hot.get(b"l:%s:%d" % (place[0].encode(), place[1]), -1))
+    def applied_offset(self, topic_partition: TopicPartition) -> int:
+        return int(self.hot.get(b"l:%s:%d" % (topic_partition[0].encode(), topic_partition[1]), -1))
 
-    def skip(self, place: TopicPartition, first: int, last: int) -> None:
-        self.hot[b"x:%s:%d" % (place[0].encode(), place[1])] = b"%d:%d" % (first, last)
+    def skip(self, topic_partition: TopicPartition, first: int, last: int) -> None:
+        self.hot[b"x:%s:%d" % (topic_partition[0].encode(), topic_partition[1])] = b"%d:%d" % (first, last)
 
-    def fold(self, events: Sequence[Made]) -> None:
+    def apply(self, events: Sequence[Made]) -> None:
         grouped: dict[tuple[int, TopicPartition], list[Made]] = {}
         for e in events:
-            grouped.setdefault((e.time // self.unit.slice_us, e.place), []).append(e)
-            self.hot[b"l:%s:%d" % (e.place[0].encode(), e.place[1])] = b"%d" % max(
-                x.offset for x in events if x.place == e.place
+            grouped.setdefault((e.time // self.unit.slice_us, e.topic_partition), []).append(e)
+            self.hot[b"l:%s:%d" % (e.topic_partition[0].encode(), e.topic_partition[1])] = b"%d" % max(
+                x.offset for x in events if x.topic_partition == e.topic_partition
             )
-        for (number, place), part in grouped.items():
-            name = b"r:%d:%s:%d" % (number, place[0].encode(), place[1])
+        for (number, topic_partition), part in grouped.items():
+            name = b"r:%d:%s:%d" % (number, topic_partition[0].encode(), topic_partition[1])
             offsets = [e.offset for e in part]
             self.hot[name] = codec.pack_running(min(offsets), max(offsets), self.row(part))
 
-    def compact(self, hour: int, seq: int, events: Sequence[Made]) -> None:
+    def compact(self, hour: int, archive_version: int, events: Sequence[Made]) -> None:
         day = self.days.setdefault(hour // 24, {})
         if not events:
             return
-        day[b"h:%d" % hour] = codec.pack_total(seq, self.row(events))
+        day[b"h:%d" % hour] = codec.pack_total(archive_version, self.row(events))
         levels = [(b"s", self.unit.slice_us), *((b"m", level) for level in self.unit.levels)]
         for letter, level in levels:
             numbers = sorted({e.time // level for e in events})
             block = self.rows([[e for e in events if e.time // level == n] for n in numbers])
-            day[b"%s:%d" % (letter, hour)] = codec.pack_slices(seq, numbers, block)
-        hours = codec.unpack_hours(day.get(b"c")) | {hour: seq}
+            day[b"%s:%d" % (letter, hour)] = codec.pack_slices(archive_version, numbers, block)
+        hours = codec.unpack_hours(day.get(b"c")) | {hour: archive_version}
         day[b"c"] = codec.pack_hours(hours)
 
     def total(self, number: int, events: Sequence[Made]) -> None:
@@ -141,14 +141,14 @@ class StoreUnderTest:
         if b"c" in day:
             day[b"d"] = codec.pack_day(codec.day_digest(day[b"c"]), self.row(events))
 
-    def total_pentad(self, number: int, events: Sequence[Made]) -> None:
-        covered = [self.days.get(day, {}).get(b"c") for day in days_of(number)]
-        if any(covered):
+    def total_five_days(self, number: int, events: Sequence[Made]) -> None:
+        compacted = [self.days.get(day, {}).get(b"c") for day in days_of(number)]
+        if any(compacted):
             last = self.days.setdefault(days_of(number)[-1], {})
-            last[b"p"] = codec.pack_day(codec.pentad_digest(covered), self.row(events))
+            last[b"p"] = codec.pack_day(codec.five_day_digest(compacted), self.row(events))
 
-    def base(self) -> NodeClaims:
-        return NodeClaims(OffsetVector(self.ledger), OffsetVector(), self.covers, self.tail)
+    def claims(self) -> NodeClaims:
+        return NodeClaims(OffsetVector(self.committed), OffsetVector(), self.offset_vectors, self.pending)
 
     def read(self, plan: ReadPlan, entity: int = 0) -> Stored:
         hot = [part for pair in self.hot.items() for part in pair]
@@ -161,43 +161,43 @@ def rows_of(events: Sequence[Made]) -> Rows:
         np.array([e.time for e in events], np.int64),
         np.full(len(events), int(TOPIC[:16], 16), np.uint64),
         np.full(len(events), int(TOPIC[16:], 16), np.uint64),
-        np.array([e.place[1] for e in events], np.int32),
+        np.array([e.topic_partition[1] for e in events], np.int32),
         np.array([e.offset for e in events], np.int64),
         dict.fromkeys("vw", pa.array([1 << e.bit for e in events], pa.int64())),
     )
 
 
-def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, base: NodeClaims) -> Merged:
-    return merge_all(BatchedPlan((plan,)), [[*stored]], entities, [base])
+def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, claims: NodeClaims) -> Merged:
+    return merge_all(BatchedPlan((plan,)), [[*stored]], entities, [claims])
 
 
 def merge_all(
-    joint: BatchedPlan, stored: Sequence[Sequence[Stored]], entities: int, bases: Sequence[NodeClaims]
+    batched: BatchedPlan, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims]
 ) -> Merged:
-    """The answer, after all ways to it were seen to be one: row by row, with what is known of the
+    """The answer, after all ways to it were seen to be one: row by row, with what is cached of the
     same compacted hours, and whole columns."""
-    one = merge(joint, stored, entities, bases)
-    known = PartialCache()
-    for _ in range(3):  # seen, combined and kept, known
-        again = merge(joint, stored, entities, bases, known=known)
+    one = merge(batched, stored, entities, claims)
+    cache = PartialCache()
+    for _ in range(3):  # seen, combined and kept, cached
+        again = merge(batched, stored, entities, claims, cache=cache)
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
-        assert (again.base, again.ahead, again.stale) == (one.base, one.ahead, one.stale)
-        assert again.tail == one.tail
-    assert known.hits >= (1 if joint.by_few and any(joint.plans[0].days) and stored[0] else 0)
+        assert (again.base, again.compacted_beyond, again.stale) == (one.base, one.compacted_beyond, one.stale)
+        assert again.pending == one.pending
+    assert cache.hits >= (1 if batched.is_scalar and any(batched.plans[0].days) and stored[0] else 0)
     columns = PartialCache()
     for remembered in (None, columns, columns, columns):
-        other = merge(joint, stored, entities, bases, few_rows=-1, known=remembered)
-        assert all(isinstance(found, Finished) for found in other.finished)
+        other = merge(batched, stored, entities, claims, scalar_rows=-1, cache=remembered)
+        assert all(isinstance(column, Finished) for column in other.finished)
         assert list(map(listed, one.finished)) == list(map(listed, other.finished))
-        assert (one.base, one.ahead, one.stale) == (other.base, other.ahead, other.stale)
-        assert (one.begun, one.tail) == (other.begun, other.tail)
-    with pytest.MonkeyPatch.context() as patch:  # and of the tail's events: row by row, or as columns
-        patch.setattr(merge_tail, "FEW_EVENTS", 0)
-        patch.setattr(merge_few, "FEW_EVENTS", 0)
-        at_once = merge(joint, stored, entities, bases)
+        assert (one.base, one.compacted_beyond, one.stale) == (other.base, other.compacted_beyond, other.stale)
+        assert (one.begun, one.pending) == (other.begun, other.pending)
+    with pytest.MonkeyPatch.context() as patch:  # and of the pending events: row by row, or as columns
+        patch.setattr(reading_pending, "SCALAR_EVENTS", 0)
+        patch.setattr(scalar_reading, "SCALAR_EVENTS", 0)
+        at_once = merge(batched, stored, entities, claims)
     assert list(map(listed, at_once.finished)) == list(map(listed, one.finished))
-    assert (at_once.base, at_once.tail, at_once.begun) == (one.base, one.tail, one.begun)
-    remembers = any(plan.days and not plan.gaps for plan in joint.plans)
+    assert (at_once.base, at_once.pending, at_once.begun) == (one.base, one.pending, one.begun)
+    remembers = any(plan.days and not plan.gaps for plan in batched.plans)
     assert columns.hits >= (1 if remembers and all(stored) else 0)
     return one
 
@@ -208,19 +208,19 @@ def listed(finished: Finished | Scalars) -> list[Any]:
 
 def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
     """Column -> value of one entity, of one of the plans."""
-    found = {}
-    for i, feature in enumerate(merged.joint.plans[number].features):
+    results = {}
+    for i, feature in enumerate(merged.batched.plans[number].features):
         finished, where = merged.column(number, i)
-        found[feature.column] = listed(finished)[where][entity]
-    return found
+        results[feature.column] = listed(finished)[where][entity]
+    return results
 
 
 def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:
-    """Reads as a reader does: again with the hours of days, and the days of pentads, without a valid total."""
+    """Reads as a reader does: again with the hours of days, and the days of five-day totals, without a valid total."""
     without: frozenset[Total] = frozenset()
-    for _ in range(3):  # a pentad's total, then its days', may be out of date
+    for _ in range(3):  # a five-day total, then its days', may be out of date
         plan = plan_of(store.unit, windows, mode, t, without)
-        merged = merge_one(plan, [store.read(plan)], 1, store.base())
+        merged = merge_one(plan, [store.read(plan)], 1, store.claims())
         if merged.complete:
             return merged
         without |= merged.stale[0]
@@ -230,8 +230,8 @@ def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: 
 def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
     """Every value is what the token says, and every session where it must be, by brute force over the events."""
     token = tokens.decode(merged.token(0, 0))
-    plan, found = merged.joint.plans[0], values(merged)
-    known = [e for e in events if token.contains(e.time // HOUR_US, e.place, e.offset)]
+    plan, result = merged.batched.plans[0], values(merged)
+    known = [e for e in events if token.contains(e.time // HOUR_US, e.topic_partition, e.offset)]
     windows = {feature.column: feature.window for feature in plan.features}
     for column, (start, end) in token.bounds.items():
         inside = [e for e in known if start <= e.time < end]
@@ -241,18 +241,18 @@ def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
             first = min((e.time for e in opened), default=end)
             assert start == (floor(first, plan.unit.slice_us) if opened else end)
         exact = sum(1 << e.bit for e in inside) if inside else None
-        assert found[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
+        assert result[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
 
 
 def open_session(events: Sequence[Made], searched: tuple[int, int], gap_us: int) -> list[Made]:
     """Back from the latest event, while the next one is less than the gap away."""
     start, end = searched
     left = sorted((e for e in events if start <= e.time < end), key=lambda e: e.time)
-    found, after = [], end
+    result, after = [], end
     while left and after - left[-1].time < gap_us:
-        found.append(left.pop())
-        after = found[-1].time
-    return found
+        result.append(left.pop())
+        after = result[-1].time
+    return result
 
 
 WINDOWS = [
@@ -282,60 +282,60 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
     kinds = draw(st.sampled_from([(SUM, COUNT), (OTHER, COUNT), (SUM, OTHER, COUNT)]))
     unit = unit_of(slice_us, kinds)
     now = MONDAY + 9 * DAY_US + draw(st.integers(0, 2 * DAY_US))
-    places = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
+    topic_partitions = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
     hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170, 200, 250, 300, 400, 700])
     moments = st.builds(lambda h, us: now - h * HOUR_US - us, hot_hours, st.integers(0, HOUR_US + 3))
     events: list[Made] = []
-    for bit, (place, time) in enumerate(draw(st.lists(st.tuples(st.sampled_from(places), moments), max_size=40))):
-        offset = sum(e.place == place for e in events) * 3 + draw(st.integers(0, 2))
-        events.append(Made(place, offset, time, bit))
+    for bit, (topic_partition, time) in enumerate(draw(st.lists(st.tuples(st.sampled_from(topic_partitions), moments), max_size=40))):
+        offset = sum(e.topic_partition == topic_partition for e in events) * 3 + draw(st.integers(0, 2))
+        events.append(Made(topic_partition, offset, time, bit))
 
-    def end(place: TopicPartition) -> int:
-        return max((e.offset + 1 for e in events if e.place == place), default=0)
+    def end(topic_partition: TopicPartition) -> int:
+        return max((e.offset + 1 for e in events if e.topic_partition == topic_partition), default=0)
 
-    # The stream has folded a prefix of each place; its ledger lies anywhere at or below that.
-    folded = {p: draw(st.integers(0, end(p))) for p in places}
-    store = StoreUnderTest(unit, {p: draw(st.integers(0, folded[p])) for p in places})
+    # The stream has applied a prefix of each partition; its committed offsets lie anywhere at or below that.
+    applied = {p: draw(st.integers(0, end(p))) for p in topic_partitions}
+    store = StoreUnderTest(unit, {p: draw(st.integers(0, applied[p])) for p in topic_partitions})
     # Two archives; hours were compacted by either, and may be ahead of the stream.
     for archive in (1, 2):
-        low = store.covers.get(1, OffsetVector())
-        store.covers[archive] = OffsetVector({p: draw(st.integers(low.get(p), end(p))) for p in places})
+        low = store.offset_vectors.get(1, OffsetVector())
+        store.offset_vectors[archive] = OffsetVector({p: draw(st.integers(low.get(p), end(p))) for p in topic_partitions})
     hours = sorted({e.time // HOUR_US for e in events})
-    seq_of = {h: draw(st.sampled_from([None, 1, 2])) for h in hours}
+    version_of = {h: draw(st.sampled_from([None, 1, 2])) for h in hours}
 
-    def in_cover(e: Made) -> bool:
-        seq = seq_of[e.time // HOUR_US]
-        return seq is not None and store.covers[seq].contains(e.place, e.offset)
+    def in_archive(e: Made) -> bool:
+        archive_version = version_of[e.time // HOUR_US]
+        return archive_version is not None and store.offset_vectors[archive_version].contains(e.topic_partition, e.offset)
 
-    for hour, seq in seq_of.items():
-        if seq is not None:
-            store.compact(hour, seq, [e for e in events if e.time // HOUR_US == hour and in_cover(e)])
-    store.fold([e for e in events if e.offset < folded[e.place] and not in_cover(e)])
+    for hour, archive_version in version_of.items():
+        if archive_version is not None:
+            store.compact(hour, archive_version, [e for e in events if e.time // HOUR_US == hour and in_archive(e)])
+    store.apply([e for e in events if e.offset < applied[e.topic_partition] and not in_archive(e)])
     for day in sorted(store.days):
         if draw(st.booleans()):
-            store.total(day, [e for e in events if e.time // DAY_US == day and in_cover(e)])
-            if draw(st.booleans()) and b"c" in store.days[day]:  # a swap after the total
+            store.total(day, [e for e in events if e.time // DAY_US == day and in_archive(e)])
+            if draw(st.booleans()) and b"c" in store.days[day]:  # a publish after the total
                 stale = codec.pack_day(b"\0" * 8, store.row(events[:1]))
                 store.days[day][b"d"] = stale
-    for pentad in sorted({day // PENTAD_DAYS for day in store.days}):
+    for five_day in sorted({day // FIVE_DAYS for day in store.days}):
         if draw(st.booleans()):
-            store.total_pentad(pentad, [e for e in events if e.time // PENTAD_US == pentad and in_cover(e)])
-            if draw(st.booleans()):  # a swap after the total
-                last = store.days.setdefault(days_of(pentad)[-1], {})
+            store.total_five_days(five_day, [e for e in events if e.time // FIVE_DAYS_US == five_day and in_archive(e)])
+            if draw(st.booleans()):  # a publish after the total
+                last = store.days.setdefault(days_of(five_day)[-1], {})
                 last[b"p"] = codec.pack_day(bytes(range(8)), store.row(events[:1]))
     if draw(st.booleans()):
-        # A tail that began at or below the ledger: all beyond the guard stands in it, up to where it has come; what is
-        # folded or compacted may have been left behind.
-        store.tail = draw(st.booleans())
-        for p in places:
-            come, guard = draw(st.integers(store.ledger[p], end(p))), store.guard(p)
-            beyond = [e for e in events if e.place == p and guard < e.offset < come]
-            here = [e for e in beyond if not in_cover(e)]
-            covered = [e for e in events if e.place == p and e.offset < come and (e.offset <= guard or in_cover(e))]
-            behind = [e for e in covered if draw(st.booleans())]
-            skipped = draw(st.sampled_from([None, None, "folded", "waiting"]))
-            if skipped == "folded" and guard >= 0:
-                store.skip(p, draw(st.integers(0, guard)), guard)
+        # A real-time lane that began at or below the committed offsets: all beyond the applied offset stands in it, up to where it has come; what is
+        # applied or compacted may have been left behind.
+        store.pending = draw(st.booleans())
+        for p in topic_partitions:
+            come, applied_offset = draw(st.integers(store.committed[p], end(p))), store.applied_offset(p)
+            beyond = [e for e in events if e.topic_partition == p and applied_offset < e.offset < come]
+            here = [e for e in beyond if not in_archive(e)]
+            compacted = [e for e in events if e.topic_partition == p and e.offset < come and (e.offset <= applied_offset or in_archive(e))]
+            behind = [e for e in compacted if draw(st.booleans())]
+            skipped = draw(st.sampled_from([None, None, "applied", "waiting"]))
+            if skipped == "applied" and applied_offset >= 0:
+                store.skip(p, draw(st.integers(0, applied_offset)), applied_offset)
             elif skipped == "waiting" and here:
                 first = draw(st.sampled_from(here)).offset
                 store.skip(p, first, here[-1].offset)
@@ -368,8 +368,8 @@ def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
     unit = stores[0].unit
     plan = plan_of(unit, windows, mode, t, every_total(t))
     for store, one in zip(stores, alone, strict=True):
-        # one base serves a batch: each store stands here for an entity under the same ledger
-        together = merge_one(plan, [store.read(plan, 1)], 3, store.base())
+        # one node's claims serve a batch: each store stands here for an entity under the same committed offsets
+        together = merge_one(plan, [store.read(plan, 1)], 3, store.claims())
         assert values(together, 1) == values(one)
         assert together.token(0, 1) == one.token(0, 0)
         empty = values(together, 0)
@@ -382,14 +382,14 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
     drawn: list[tuple[StoreUnderTest, list[Made], list[Window], ReadMode, int]],
 ) -> None:
     # Units of one layout, and of layouts that share forms under other names of columns.
-    plans, stored, bases, alone = [], [], [], []
+    plans, stored, claims, alone = [], [], [], []
     for store, _, windows, mode, t in drawn:
         plan = plan_of(store.unit, windows, mode, t, every_total(t))
         plans.append(plan)
         stored.append([store.read(plan)])
-        bases.append(store.base())
-        alone.append(merge_one(plan, stored[-1], 1, bases[-1]))
-    together = merge_all(BatchedPlan(tuple(plans)), stored, 1, bases)
+        claims.append(store.claims())
+        alone.append(merge_one(plan, stored[-1], 1, claims[-1]))
+    together = merge_all(BatchedPlan(tuple(plans)), stored, 1, claims)
     assert len(together.finished) <= sum(len(one.finished) for one in alone)
     for number, one in enumerate(alone):
         assert values(together, 0, number) == values(one)
@@ -397,9 +397,9 @@ def test_units_that_are_merged_together_answer_as_if_each_were_merged_alone(
 
 
 def every_total(t: int) -> frozenset[Total]:
-    """The totals of all days and pentads that a window at t reaches."""
+    """The totals of all days and five-day totals that a window at t reaches."""
     days = range(t // DAY_US - 41, t // DAY_US + 1)
-    return frozenset([*days, *(FiveDays(day // PENTAD_DAYS) for day in days)])
+    return frozenset([*days, *(FiveDays(day // FIVE_DAYS) for day in days)])
 
 
 def simple() -> tuple[StoreUnderTest, int]:
@@ -407,22 +407,22 @@ def simple() -> tuple[StoreUnderTest, int]:
     return store, MONDAY + 12 * HOUR_US + 30 * MINUTE_US
 
 
-def test_without_the_covers_rule_a_running_partial_of_a_compacted_hour_would_count_twice() -> None:
+def test_without_the_rule_of_archive_versions_a_running_partial_of_a_compacted_hour_would_count_twice() -> None:
     store, t = simple()
     early = Made((TOPIC, 0), 4, t - HOUR_US, 0)
     late = Made((TOPIC, 0), 12, t - HOUR_US, 1)
     store.compact(early.time // HOUR_US, 1, [early])
-    store.fold([early])  # left behind by a swap that died: wholly below the cover
+    store.apply([early])  # left behind by a publish that died: wholly below the offset vector
     assert values(answer(store, [as_window("6h")], "live", t))["s_0"] == 1
-    store.fold([late])
+    store.apply([late])
     assert values(answer(store, [as_window("6h")], "live", t))["s_0"] == 3
 
 
-def test_a_running_partial_that_straddles_a_cover_is_refused() -> None:
+def test_a_running_partial_that_straddles_an_offset_vector_is_refused() -> None:
     store, t = simple()
     events = [Made((TOPIC, 0), 4, t - HOUR_US, 0), Made((TOPIC, 0), 12, t - HOUR_US, 1)]
     store.compact(events[0].time // HOUR_US, 1, events[:1])
-    store.fold(events)
+    store.apply(events)
     with pytest.raises(DataLoss, match="straddles"):
         answer(store, [as_window("6h")], "live", t)
 
@@ -433,32 +433,32 @@ def test_a_day_total_counts_only_while_it_names_the_days_hours() -> None:
     store.compact(first.time // HOUR_US, 1, [first])
     store.total(first.time // DAY_US, [first])
     plan = plan_of(store.unit, [as_window("7d")], "live", t)
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset(),)
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset(),)
     store.compact(second.time // HOUR_US, 1, [second])
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({first.time // DAY_US}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset({first.time // DAY_US}),)
     assert values(answer(store, [as_window("7d")], "live", t))["s_0"] == 3
 
 
-def test_a_pentads_total_counts_only_while_it_names_the_hours_of_all_its_days() -> None:
-    #  day   0    1    2    3    4  |  now, beyond the pentad
+def test_a_five_day_total_counts_only_while_it_names_the_hours_of_all_its_days() -> None:
+    #  day   0    1    2    3    4  |  now, beyond the five-day total
     #        e0             e1
     store, t = simple()
-    pentad = t // PENTAD_US - 1
-    begin = pentad * PENTAD_US
+    five_day = t // FIVE_DAYS_US - 1
+    begin = five_day * FIVE_DAYS_US
     first, second = (Made((TOPIC, 0), i, begin + 3 * i * DAY_US + HOUR_US, i) for i in (0, 1))
     windows = [as_window("20d")]
     store.compact(first.time // HOUR_US, 1, [first])
     store.total(first.time // DAY_US, [first])
     plan = plan_of(store.unit, windows, "live", t)
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({FiveDays(pentad)}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset({FiveDays(five_day)}),)
     assert values(answer(store, windows, "live", t))["s_0"] == 1, "by its days, as in stores written before"
-    store.total_pentad(pentad, [first])
+    store.total_five_days(five_day, [first])
     store.days[first.time // DAY_US][b"d"] = b"damaged"  # not read
-    merged = merge_one(plan, [store.read(plan)], 1, store.base())
+    merged = merge_one(plan, [store.read(plan)], 1, store.claims())
     assert merged.complete
     assert values(merged)["s_0"] == 1
     store.compact(second.time // HOUR_US, 1, [second])  # of another day, which had none
-    assert merge_one(plan, [store.read(plan)], 1, store.base()).stale == (frozenset({FiveDays(pentad)}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset({FiveDays(five_day)}),)
     store.total(first.time // DAY_US, [first])
     store.total(second.time // DAY_US, [second])
     assert values(answer(store, windows, "live", t))["s_0"] == 3
@@ -476,7 +476,7 @@ def test_rows_of_a_compacted_hour_that_are_gone_are_noticed() -> None:
 
 def test_damaged_bytes_are_refused() -> None:
     store, t = simple()
-    store.fold([Made((TOPIC, 0), 0, t - MINUTE_US, 0)])
+    store.apply([Made((TOPIC, 0), 0, t - MINUTE_US, 0)])
     name = next(name for name in store.hot if name.startswith(b"r:"))
     raw = bytearray(store.hot[name])
     raw[20] ^= 1
@@ -488,18 +488,18 @@ def test_damaged_bytes_are_refused() -> None:
         answer(store, [as_window("1h")], "live", t)
 
 
-def test_a_seq_that_the_reader_does_not_know_is_not_guessed() -> None:
+def test_an_archive_version_that_the_reader_does_not_know_is_not_guessed() -> None:
     store, t = simple()
     store.compact(t // HOUR_US - 1, 7, [Made((TOPIC, 0), 0, t - HOUR_US, 0)])
     with pytest.raises(KeyError):
         answer(store, [as_window("6h")], "live", t)
 
 
-def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
-    # Partition 0's part was swapped at a cover ahead of the stream; partition 1's was not yet.
-    cover = OffsetVector({(TOPIC, 0): 10, (TOPIC, 1): 10})
+def test_the_hours_of_a_per_partition_units_part_claim_that_partition_alone() -> None:
+    # Partition 0's part was published at an offset vector ahead of the stream; partition 1's was not yet.
+    offset_vector = OffsetVector({(TOPIC, 0): 10, (TOPIC, 1): 10})
     store, t = simple()
-    store.ledger, store.covers = {}, {1: cover}
+    store.committed, store.offset_vectors = {}, {1: offset_vector}
     event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
     store.compact(event.time // HOUR_US, 1, [event])
     plan = plan_of(store.unit, [as_window("6h")], "live", t)
@@ -508,37 +508,37 @@ def test_the_hours_of_a_spread_units_part_claim_that_partition_alone() -> None:
         Stored(0, 0, part.hot, part.days),
         Stored(0, 1, [], [[None] * len(d.names) for d in plan.days]),
     ]
-    merged = merge_one(plan, parts, 1, store.base())
-    assert merged.ahead[0][0] == {event.time // HOUR_US: OffsetVector({(TOPIC, 0): 10})}
+    merged = merge_one(plan, parts, 1, store.claims())
+    assert merged.compacted_beyond[0][0] == {event.time // HOUR_US: OffsetVector({(TOPIC, 0): 10})}
 
 
 def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
-    # Entity 0 is on a node whose ledger and archive are far, entity 1 on one that lost both.
+    # Entity 0 is on a node whose committed offsets and archive are far, entity 1 on one that lost both.
     store, t = simple()
     event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
-    store.ledger, store.covers = {(TOPIC, 0): 50}, {1: OffsetVector({(TOPIC, 0): 60})}
-    far = store.base()
-    store.ledger = {(TOPIC, 0): 3}
-    behind = store.base()
+    store.committed, store.offset_vectors = {(TOPIC, 0): 50}, {1: OffsetVector({(TOPIC, 0): 60})}
+    far = store.claims()
+    store.committed = {(TOPIC, 0): 3}
+    behind = store.claims()
     store.compact(event.time // HOUR_US, 1, [event])
     plan = plan_of(store.unit, [as_window("6h")], "live", t)
     one, other = store.read(plan), store.read(plan, 1)
-    parts = [one._replace(base=far), other._replace(base=behind)]
+    parts = [one._replace(claims=far), other._replace(claims=behind)]
     merged = merge_one(plan, parts, 2, NodeClaims(OffsetVector(), OffsetVector(), {}))
     assert merged.base[0] == (OffsetVector({(TOPIC, 0): 50}), OffsetVector({(TOPIC, 0): 3}))
     hour = {event.time // HOUR_US: OffsetVector({(TOPIC, 0): 60})}
-    assert merged.ahead[0] == (hour, hour)
+    assert merged.compacted_beyond[0] == (hour, hour)
 
 
-def test_each_partition_of_a_spread_unit_has_the_ledger_of_the_node_that_has_its_keys() -> None:
+def test_each_partition_of_a_per_partition_unit_has_the_committed_offset_of_the_node_that_has_its_keys() -> None:
     store, t = simple()
     plan = plan_of(store.unit, [as_window("6h")], "live", t)
-    bases = [NodeClaims(OffsetVector({(TOPIC, 0): a, (TOPIC, 1): b}), OffsetVector(), {}) for a, b in ((9, 2), (3, 8))]
+    claims = [NodeClaims(OffsetVector({(TOPIC, 0): a, (TOPIC, 1): b}), OffsetVector(), {}) for a, b in ((9, 2), (3, 8))]
     nothing = [[None] * len(d.names) for d in plan.days]
-    parts = [Stored(0, p, [], nothing, base) for p, base in enumerate(bases)]
+    parts = [Stored(0, p, [], nothing, own) for p, own in enumerate(claims)]
     merged = merge_one(plan, parts, 1, NodeClaims(OffsetVector(), OffsetVector(), {}))
     assert merged.base[0][0] == OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 8}), (
-        "of the other node's places it says nothing"
+        "of the other node's partitions it says nothing"
     )
 
 
@@ -562,12 +562,12 @@ def test_the_fields_of_a_read_are_bounded_whatever_the_length(length: str, most:
 
 
 def token_of(merged: Merged) -> Mapping[int, OffsetVector]:
-    return tokens.decode(merged.token(0, 0)).ahead
+    return tokens.decode(merged.token(0, 0)).compacted_beyond
 
 
-def test_covers_that_the_ledger_has_passed_are_not_in_the_token() -> None:
+def test_offset_vectors_that_the_committed_offsets_have_passed_are_not_in_the_token() -> None:
     store, t = simple()
     store.compact(t // HOUR_US - 1, 1, [Made((TOPIC, 0), 4, t - HOUR_US, 0)])
     assert token_of(answer(store, [as_window("6h")], "live", t)) == {}
-    store.ledger = {(TOPIC, 0): 9}
-    assert token_of(answer(store, [as_window("6h")], "live", t)) == {t // HOUR_US - 1: store.covers[1]}
+    store.committed = {(TOPIC, 0): 9}
+    assert token_of(answer(store, [as_window("6h")], "live", t)) == {t // HOUR_US - 1: store.offset_vectors[1]}

@@ -12,7 +12,7 @@ from slicewise.codec import pack_day, pack_hours, pack_total
 from slicewise.codec.envelopes import day_digest
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.answer import FEW_ENTITIES, BatchedPlan, Merged, NodeClaims, Stored, merge
+from slicewise.reading.answer import CACHED_ENTITIES, BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.cache import CachedColumns, PartialCache
 from slicewise.reading.plan import ReadPlan
 from slicewise.windows.durations import DAY_US, HOUR_US
@@ -23,7 +23,7 @@ from tests.unit.reading.test_answer import COUNT, MONDAY, listed, plan_of, unit_
 
 DISTINCT = aggregates.distinct_count("v", threshold=3, precision=4).bind({"v": pa.int64()})
 NOON = MONDAY + 12 * HOUR_US
-BASE = NodeClaims(OffsetVector(), OffsetVector(), {1: OffsetVector()})
+CLAIMS = NodeClaims(OffsetVector(), OffsetVector(), {1: OffsetVector()})
 
 
 def row(unit: StoreUnit, values: list[int]) -> bytes:
@@ -41,40 +41,40 @@ def plan(unit: StoreUnit, window: str = "3d") -> ReadPlan:
 
 def stored(of: ReadPlan, unit: StoreUnit, days: list[list[int]], entity: int = 0) -> Stored:
     """The values of each of the last whole days before NOON, newest first."""
-    held = {}
+    by_number = {}
     for back, values in enumerate(days, 1):
         number = MONDAY // DAY_US - back
         hours = pack_hours({number * 24: 1})
         total = pack_total(1, row(unit, values))
-        held[number] = {
+        by_number[number] = {
             b"c": hours,
             b"d": pack_day(day_digest(hours), row(unit, values)),
             b"h:%d" % (number * 24): total,
         }
-    return Stored(entity, None, [], [[held.get(day.day, {}).get(name) for name in day.names] for day in of.days])
+    return Stored(entity, None, [], [[by_number.get(day.day, {}).get(name) for name in day.names] for day in of.days])
 
 
-def read(of: ReadPlan, known: PartialCache | None, *parts: Stored) -> Merged:
-    return merge(BatchedPlan((of,)), [list(parts)], len(parts), [BASE], few_rows=-1, known=known)
+def read(of: ReadPlan, cache: PartialCache | None, *parts: Stored) -> Merged:
+    return merge(BatchedPlan((of,)), [list(parts)], len(parts), [CLAIMS], scalar_rows=-1, cache=cache)
 
 
-def test_what_is_known_is_asked_twice_before_it_is_kept_and_then_gives_the_same_values() -> None:
+def test_what_is_cached_is_asked_twice_before_it_is_kept_and_then_gives_the_same_values() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), PartialCache()
+    of, cache = plan(unit), PartialCache()
     days = stored(of, unit, [[1, 2], [2, 3, 4, 5]])
-    answers = [[listed(each) for each in read(of, known, days).finished] for _ in range(4)]
-    assert answers == [[listed(each) for each in read(of, None, days).finished]] * 4
-    assert (known.misses, known.hits) == (2, 2)
+    answers = [[listed(column) for column in read(of, cache, days).finished] for _ in range(4)]
+    assert answers == [[listed(column) for column in read(of, None, days).finished]] * 4
+    assert (cache.misses, cache.hits) == (2, 2)
 
 
-def test_other_bytes_under_the_same_plan_are_not_taken_for_what_is_known() -> None:
+def test_other_bytes_under_the_same_plan_are_not_taken_for_what_is_cached() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), PartialCache()
+    of, cache = plan(unit), PartialCache()
     one, other = (stored(of, unit, [[1, 2], last]) for last in ([3], [4, 5]))
     for _ in range(3):
-        read(of, known, one)
-    assert [listed(each) for each in read(of, known, other).finished] != [
-        listed(e) for e in read(of, known, one).finished
+        read(of, cache, one)
+    assert [listed(column) for column in read(of, cache, other).finished] != [
+        listed(e) for e in read(of, cache, one).finished
     ]
 
 
@@ -85,39 +85,39 @@ def damaged(value: bytes) -> bytes:
 
 def test_damaged_bytes_are_refused_however_often_they_are_read() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), PartialCache()
+    of, cache = plan(unit), PartialCache()
     whole = stored(of, unit, [[1, 2], [3]])
     for _ in range(3):
-        read(of, known, whole)
+        read(of, cache, whole)
     values = [
-        [damaged(value) if name == b"d" and value else value for name, value in zip(day.names, held, strict=True)]
-        for day, held in zip(of.days, whole.days, strict=True)
+        [damaged(value) if name == b"d" and value else value for name, value in zip(day.names, row, strict=True)]
+        for day, row in zip(of.days, whole.days, strict=True)
     ]
     for _ in range(3):
         with pytest.raises(CodecError):
-            read(of, known, whole._replace(days=values))
+            read(of, cache, whole._replace(days=values))
 
 
 def test_nothing_is_remembered_of_sessions_whose_slices_are_looked_at_one_by_one() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan_of(unit, [session("2h", max_length="2d")], "live", NOON), PartialCache()
+    of, cache = plan_of(unit, [session("2h", max_length="2d")], "live", NOON), PartialCache()
     days = stored(of, unit, [[1, 2], [3]])
     days = days._replace(days=[[None for _ in day] for day in days.days])
     for _ in range(3):
-        read(of, known, days)
-    assert (known.hits, known.bytes) == (0, 0)
+        read(of, cache, days)
+    assert (cache.hits, cache.bytes) == (0, 0)
 
 
 def test_nothing_is_remembered_of_reads_of_many_entities() -> None:
     unit = unit_of(HOUR_US, (DISTINCT, COUNT))
-    of, known = plan(unit), PartialCache()
-    many = [stored(of, unit, [[entity]], entity) for entity in range(FEW_ENTITIES + 1)]
+    of, cache = plan(unit), PartialCache()
+    many = [stored(of, unit, [[entity]], entity) for entity in range(CACHED_ENTITIES + 1)]
     for _ in range(3):
-        read(of, known, *many)
-    assert (known.hits, known.misses) == (0, 0)
+        read(of, cache, *many)
+    assert (cache.hits, cache.misses) == (0, 0)
     for _ in range(3):
-        read(of, known, *many[:FEW_ENTITIES])
-    assert known.hits == FEW_ENTITIES
+        read(of, cache, *many[:CACHED_ENTITIES])
+    assert cache.hits == CACHED_ENTITIES
 
 
 def test_the_memory_of_whole_columns_is_counted_and_bounded() -> None:
@@ -125,12 +125,12 @@ def test_the_memory_of_whole_columns_is_counted_and_bounded() -> None:
     columns = Columns.empty(DISTINCT.fields, 1_000)
     size = CachedColumns({}, frozenset(), [0], [columns]).size
     assert size >= 2 * 8 * 1_001  # the offsets of its two lists
-    known, of = PartialCache(limit=3 * size), plan(unit)
+    cache, of = PartialCache(limit=3 * size), plan(unit)
     for number in range(10):
-        known.put((number, b""), CachedColumns({}, frozenset(), [0], [columns]))
-    assert known.bytes == 3 * size
-    assert known.get((9, b"")) is not None
-    assert known.get((6, b"")) is None
+        cache.put((number, b""), CachedColumns({}, frozenset(), [0], [columns]))
+    assert cache.bytes == 3 * size
+    assert cache.get((9, b"")) is not None
+    assert cache.get((6, b"")) is None
     nothing = PartialCache(limit=0)
     for _ in range(4):
         read(of, nothing, stored(of, unit, [[1]]))

@@ -37,7 +37,7 @@ def cut(table: pa.Table, rng: random.Random) -> list[pa.RecordBatch]:
         batches.append(table.slice(at, size).combine_chunks().to_batches(max_chunksize=size or 1)[:1])
         at += size
     empty = pa.RecordBatch.from_pylist([], schema=table.schema)
-    return [each[0] if each else empty for each in batches]
+    return [batch[0] if batch else empty for batch in batches]
 
 
 @pytest.mark.parametrize("least", [1, 10, 100_000])
@@ -67,8 +67,8 @@ def test_what_is_asked_for_is_counted_once_by_what_stands_before_it(
     monkeypatch.setattr(partials, "LEAST_ROWS", least)
     rng = random.Random(SEED)
     records = history(rng, START, 400)
-    asked = {r.kafka_us >= START + 2 * HOUR_US for r in records}
-    assert asked == {True, False}
+    after = {r.kafka_us >= START + 2 * HOUR_US for r in records}
+    assert after == {True, False}
     rows = [
         {
             "topic_id": "0" * 32,
@@ -87,16 +87,16 @@ def test_what_is_asked_for_is_counted_once_by_what_stands_before_it(
     deployment = plan(Project.of("p", [VIEW]))
     (unit,) = deployment.units
     task = Accumulate(UnitRef(deployment.to_json(), unit.storage_fingerprint), {}, EVENT_ID)
-    found: dict[tuple[str, int], int] = {}
+    actual: dict[tuple[str, int], int] = {}
     for batch in task(iter(cut(table, rng))):
         (columns,) = unit.layout.from_arrow(pa.Table.from_batches([batch]))
         counts = unit.layout.partials[0].finish_columns(columns).values.to_pylist()
         for user, number, count in zip(batch["user_id"].to_pylist(), batch["slice"].to_pylist(), counts, strict=True):
-            found[user, number] = found.get((user, number), 0) + count
+            actual[user, number] = actual.get((user, number), 0) + count
     want: dict[tuple[str, int], int] = {}
     for r in once(records, ["user_id"], HOUR_US, MOST):
         if r.kafka_us >= START + 2 * HOUR_US:
             key = r.event["user_id"], r.event["played"] // unit.slice_us
             want[key] = want.get(key, 0) + 1
-    assert found == want
+    assert actual == want
     assert np.sum(list(want.values())) < sum(row[COUNTED] for row in rows) * 0.9

@@ -57,11 +57,11 @@ def fetched(
 ) -> list[list[bytes | None]]:
     """The members that a store gives for these ranges."""
     ordered = sorted(events)
-    found: list[list[bytes | None]] = []
+    results: list[list[bytes | None]] = []
     for first, last, newest in ranges:
         inside = [e for e in ordered if first <= e[0] <= last]
-        found.append([*members(unit, inside[::-1][:newest] if newest else inside)])
-    return found
+        results.append([*members(unit, inside[::-1][:newest] if newest else inside)])
+    return results
 
 
 def answer(
@@ -153,7 +153,7 @@ def test_rows_are_whole_while_all_of_them_lie_above_the_low_water_mark() -> None
 
 
 def test_one_partitions_mark_counts_for_the_rows_of_all() -> None:
-    # a spread list: partition 1 lost what came before 50; the three last rows of both reach back to 40
+    # a per-partition list: partition 1 lost what came before 50; the three last rows of both reach back to 40
     unit = unit_of([sw.rows(3)])
     wanted = plan_list(unit, unit.features, "live", 100)
     zero, one = [(40, 0, 0), (70, 0, 1)], [(60, 1, 9)]
@@ -165,25 +165,25 @@ def test_one_partitions_mark_counts_for_the_rows_of_all() -> None:
     assert not merge_list(wanted, [parts[0], late], 1, OffsetVector()).short
 
 
-def test_guards_beyond_the_ledger_are_the_base_and_the_token_says_bounds_and_cover() -> None:
+def test_applied_offsets_beyond_the_committed_are_the_base_and_the_token_says_bounds_and_offset_vector() -> None:
     unit = unit_of([sw.exact_range("10us"), sw.rows(3)])
-    guard = [b"l:%s:1" % TOPIC.encode(), b"41"]
-    merged, _ = answer(unit, [(5, 1, 41)], 20, hot=guard)
+    applied_offset = [b"l:%s:1" % TOPIC.encode(), b"41"]
+    merged, _ = answer(unit, [(5, 1, 41)], 20, hot=applied_offset)
     token = tokens.decode(merged.token(0))
     assert token.base == OffsetVector({(TOPIC, 1): 42})
     assert token.bounds == {"l_exact_10us": (10, 21), "l_rows_3": (EARLIEST_US, 21)}
     assert (token.unit, token.definition) == (unit.storage_fingerprint, unit.definition_fingerprint)
 
 
-def test_lists_of_several_nodes_have_each_its_own_ledger() -> None:
+def test_lists_of_several_nodes_have_each_its_own_committed_offsets() -> None:
     unit = unit_of([sw.rows(3)])
     wanted = plan_list(unit, unit.features, "live", 100)
-    bases = [NodeClaims(OffsetVector({(TOPIC, 0): n, (TOPIC, 1): n}), OffsetVector(), {}) for n in (9, 4)]
+    claims = [NodeClaims(OffsetVector({(TOPIC, 0): n, (TOPIC, 1): n}), OffsetVector(), {}) for n in (9, 4)]
     rows = [fetched(unit, [(40, p, 0)], wanted.ranges) for p in (0, 1)]
-    apart = [Stored(e, None, [], rows[e], base) for e, base in enumerate(bases)]
-    assert merge_list(wanted, apart, 2, OffsetVector()).base == tuple(base.ledger for base in bases)
-    spread = [Stored(0, p, [], rows[p], base) for p, base in enumerate(bases)]
-    assert merge_list(wanted, spread, 1, OffsetVector()).base == (OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4}),)
+    apart = [Stored(e, None, [], rows[e], own) for e, own in enumerate(claims)]
+    assert merge_list(wanted, apart, 2, OffsetVector()).base == tuple(own.committed for own in claims)
+    per_partition = [Stored(0, p, [], rows[p], own) for p, own in enumerate(claims)]
+    assert merge_list(wanted, per_partition, 1, OffsetVector()).base == (OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4}),)
 
 
 def test_an_entity_without_a_list_has_no_events() -> None:

@@ -1,4 +1,4 @@
-"""A tail's events that count are the same looked at one by one, at once, and as events that are alike."""
+"""The real-time lane's events that count are the same one by one, at once, and as events that are alike."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slicewise.aggregates import Rows, count
 from slicewise.codec import Members, OpenMembers
 from slicewise.offsets.vector import TopicPartition
-from slicewise.reading import pending as merge_tail
+from slicewise.reading import pending as reading_pending
 from slicewise.reading.pending import NEVER, PendingField
 from slicewise.reading.plan import ReadPlan, plan_read
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
@@ -28,9 +28,9 @@ FORM = Members((("v", pa.int64()),))
 
 
 def plan_of(*windows: str) -> ReadPlan:
-    asked: list[Window] = [as_window(window) for window in windows]
+    chosen: list[Window] = [as_window(window) for window in windows]
     counted = UNIT.layout.partials[0]
-    features = [UNIT.feature(f"n_{i}", window, counted) for i, window in enumerate(asked)]
+    features = [UNIT.feature(f"n_{i}", window, counted) for i, window in enumerate(chosen)]
     return plan_read(cast(Any, UNIT), cast(Any, features), "live", NOW)
 
 
@@ -53,18 +53,18 @@ def opened(ages_us: list[int], offsets: list[int], partitions: list[int], other_
     return FORM.open(FORM.encode(rows))
 
 
-def seen(tail: PendingField) -> tuple[Any, ...]:
+def seen(pending: PendingField) -> tuple[Any, ...]:
     events = list(
-        zip(tail.events.members, np.asarray(tail.masks).tolist(), np.asarray(tail.times).tolist(), strict=True)
+        zip(pending.events.members, np.asarray(pending.masks).tolist(), np.asarray(pending.times).tolist(), strict=True)
     )
-    return events, dict(tail.ends), tail.newest_us
+    return events, dict(pending.ends), pending.newest_us
 
 
 def some_of(strategy: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[int]]:
     return st.lists(strategy, min_size=n, max_size=n)
 
 
-# Most of them alike: minutes old and in one place; or of any age, on either side of a window, a slice and an hour.
+# Most of them alike: minutes old and in one partition; or of any age, on either side of a window, a slice and an hour.
 young = st.integers(1, 9 * MINUTE_US)
 ages = st.one_of(young, st.integers(1, 4 * HOUR_US), st.integers(-2 * MINUTE_US, 0))
 drawn = st.integers(1, 12).flatmap(
@@ -80,7 +80,7 @@ bounds = st.one_of(st.just(0), st.integers(0, 30))
 
 @settings(max_examples=60, deadline=None)
 @given(drawn, bounds, st.one_of(st.just(NEVER), st.integers(0, 30)), st.lists(bounds, min_size=7, max_size=7))
-def test_what_counts_of_a_tail_is_told_alike_one_by_one_and_at_once(
+def test_what_counts_of_pending_events_is_told_alike_one_by_one_and_at_once(
     some: tuple[list[int], list[int], list[int], bool], low: int, high: int, floors: list[int]
 ) -> None:
     events = opened(*some)
@@ -89,12 +89,12 @@ def test_what_counts_of_a_tail_is_told_alike_one_by_one_and_at_once(
         return floors[(hour - NOW // HOUR_US) % 7]
 
     arguments = PLAN, events, lambda _: (low, high), floor
-    assert seen(merge_tail._at_once(*arguments)) == seen(merge_tail._one_by_one(*arguments))
+    assert seen(reading_pending._at_once(*arguments)) == seen(reading_pending._one_by_one(*arguments))
 
 
 # 12:10 is now. Windows begin at 11:40 and at 06:10; offsets 5, 6 and 7.
 @pytest.mark.parametrize(
-    ("minutes_ago", "partitions", "stands", "floors"),
+    ("minutes_ago", "partitions", "range_", "floors"),
     [
         ((1, 5, 11), (3, 3, 3), (0, NEVER), {}),
         ((1, 5, 40), (3, 3, 3), (0, NEVER), {}),  # the last is in one window of two
@@ -104,7 +104,7 @@ def test_what_counts_of_a_tail_is_told_alike_one_by_one_and_at_once(
         ((40, 80, 100), (3, 3, 3), (0, NEVER), {11: 6}),  # those of the later hour
         ((40, 80, 100), (3, 3, 3), (0, NEVER), {10: 30}),  # of the earlier
         ((1, 5, 11), (3, 3, 3), (5, NEVER), {}),
-        ((1, 5, 11), (3, 3, 3), (6, NEVER), {}),  # one is folded
+        ((1, 5, 11), (3, 3, 3), (6, NEVER), {}),  # one is applied
         ((1, 5, 11), (3, 3, 3), (8, NEVER), {}),  # all are
         ((1, 5, 11), (3, 3, 3), (0, 7), {}),  # one lies at what was skipped
         ((1, 5, 11), (3, 3, 3), (0, 8), {}),
@@ -113,10 +113,10 @@ def test_what_counts_of_a_tail_is_told_alike_one_by_one_and_at_once(
     ],
 )
 @pytest.mark.parametrize("other_topic", [False, True])
-def test_at_the_edges_of_windows_hours_guards_and_skips_both_ways_take_the_same_events(
+def test_at_the_edges_of_windows_hours_applied_offsets_and_skips_both_ways_take_the_same_events(
     minutes_ago: tuple[int, ...],
     partitions: tuple[int, ...],
-    stands: tuple[int, int],
+    range_: tuple[int, int],
     floors: dict[int, int],
     other_topic: bool,
 ) -> None:
@@ -125,14 +125,14 @@ def test_at_the_edges_of_windows_hours_guards_and_skips_both_ways_take_the_same_
     def floor(_: TopicPartition, hour: int) -> int:
         return floors.get(hour % 24, 0)
 
-    arguments = PLAN, events, lambda _: stands, floor
-    assert seen(merge_tail._at_once(*arguments)) == seen(merge_tail._one_by_one(*arguments))
+    arguments = PLAN, events, lambda _: range_, floor
+    assert seen(reading_pending._at_once(*arguments)) == seen(reading_pending._one_by_one(*arguments))
 
 
 def test_events_that_are_alike_are_taken_without_being_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     events = opened([MINUTE_US, 2, 11 * MINUTE_US], [7, 5, 9], [3, 3, 3])
-    monkeypatch.delattr(merge_tail, "distinct")
-    tail = merge_tail._at_once(PLAN, events, lambda _: (5, NEVER), lambda *_: 0)
-    assert seen(tail)[1:] == ({(TOPIC, 3): 10}, NOW - 2)
-    with pytest.raises(NameError):  # one at or below the guard
-        merge_tail._at_once(PLAN, events, lambda _: (6, NEVER), lambda *_: 0)
+    monkeypatch.delattr(reading_pending, "distinct")
+    pending = reading_pending._at_once(PLAN, events, lambda _: (5, NEVER), lambda *_: 0)
+    assert seen(pending)[1:] == ({(TOPIC, 3): 10}, NOW - 2)
+    with pytest.raises(NameError):  # one at or below the applied offset
+        reading_pending._at_once(PLAN, events, lambda _: (6, NEVER), lambda *_: 0)

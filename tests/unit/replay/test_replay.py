@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slicewise.clock import ManualClock
 from slicewise.errors import DataLoss, DefinitionError
 from slicewise.replay import flights
-from slicewise.replay.run import Standing, resume, run
+from slicewise.replay.run import NewestEvent, resume, run
 from slicewise.replay.schedule import Event, Pace, Schedule, partition_of
 from slicewise.replay.songs import CHUNK, SCHEMA, Plays
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
@@ -133,8 +133,8 @@ def test_an_impossible_pace_is_refused(wrong: PaceFields) -> None:
 
 
 # ------------------------------------------------------------------ resume
-def ends(made: Schedule, numbers: list[int]) -> dict[int, Standing]:
-    return {p: Standing(made.event(n).value, made.event(n).arrival_us // 1000) for p, n in enumerate(numbers)}
+def ends(made: Schedule, numbers: list[int]) -> dict[int, NewestEvent]:
+    return {p: NewestEvent(made.event(n).value, made.event(n).arrival_us // 1000) for p, n in enumerate(numbers)}
 
 
 def test_an_empty_topic_starts_now() -> None:
@@ -145,8 +145,8 @@ def test_an_empty_topic_starts_now() -> None:
 @pytest.mark.parametrize("numbers", [[0], [17, 4_000, 3], [N + 5, N + 6]])
 def test_a_topic_says_where_its_replay_goes_on(numbers: list[int]) -> None:
     made = schedule(base_us=NOW // 1000 * 1000, offset_us=7 * DAY_US)
-    found, first = resume(YEAR, made.pace, ends(made, numbers), now_us=NOW + 10**12)
-    assert found.base_us == made.base_us
+    result, first = resume(YEAR, made.pace, ends(made, numbers), now_us=NOW + 10**12)
+    assert result.base_us == made.base_us
     assert first == max(numbers) + 1
 
 
@@ -157,7 +157,7 @@ def test_a_topic_of_another_replay_is_refused() -> None:
     with pytest.raises(DataLoss, match="is not that of this replay"):
         resume(YEAR, Pace(speed=100), ends(made, [3, 100]), NOW)
     with pytest.raises(DataLoss, match="no replay wrote"):
-        resume(YEAR, Pace(), {0: Standing(b"{}", 1)}, NOW)
+        resume(YEAR, Pace(), {0: NewestEvent(b"{}", 1)}, NOW)
 
 
 # --------------------------------------------------------------------- run

@@ -69,13 +69,13 @@ def test_clients_take_turns() -> None:
     admission, working = filled()
     for _ in range(4):
         admission.arrive("a", 0.0)
-    mine = [admission.arrive("b", 0.01)[0] for _ in range(2)]
+    own = [admission.arrive("b", 0.01)[0] for _ in range(2)]
     served = []
     for ticket in working:
         admission.leave(ticket)
         served += admission.begin(0.02)
     assert [ticket.client for ticket in served] == ["a", "b", "a", "b"]
-    assert [ticket for ticket in served if ticket.client == "b"] == mine
+    assert [ticket for ticket in served if ticket.client == "b"] == own
 
 
 def test_only_who_has_more_than_an_equal_share_is_told_so_and_only_beside_others() -> None:
@@ -116,7 +116,7 @@ def test_any_history_keeps_the_bounds_and_ends_every_request_once(seed: int) -> 
     def refuse(refused: list[tuple[Ticket, Refusal]]) -> None:
         for ticket, why in refused:
             assert why is not Refusal.WAITED or now >= ticket.since + limits.patience_s
-            assert why is not Refusal.SHARE or len({each.client for each in working + waiting}) > 1
+            assert why is not Refusal.SHARE or len({request.client for request in working + waiting}) > 1
             waiting.remove(ticket)
             ends[ticket] += 1
 
@@ -152,7 +152,7 @@ def test_any_history_keeps_the_bounds_and_ends_every_request_once(seed: int) -> 
         admission.leave(ticket)
     for ticket in waiting:
         admission.abandon(ticket)
-    assert (admission._held, admission._turns, admission.used) == ({}, {}, 0)
+    assert (admission._admitted, admission._turns, admission.used) == ({}, {}, 0)
 
 
 def test_who_waits_is_woken_by_an_answer_or_refused_in_time() -> None:
@@ -165,10 +165,10 @@ def test_who_waits_is_woken_by_an_answer_or_refused_in_time() -> None:
         ticket = await second
         loop = asyncio.get_running_loop()
         begin = loop.time()
-        found = await asyncio.gather(*(gate.enter("a") for _ in range(4)), return_exceptions=True)
+        result = await asyncio.gather(*(gate.enter("a") for _ in range(4)), return_exceptions=True)
         assert loop.time() - begin >= 0.05
-        assert [type(each) for each in found] == [Overloaded] * 4
-        assert {each.retry_after_s for each in found if isinstance(each, Overloaded)} == set(RETRY_AFTER_S)
+        assert [type(error) for error in result] == [Overloaded] * 4
+        assert {error.retry_after_s for error in result if isinstance(error, Overloaded)} == set(RETRY_AFTER_S)
         assert gate.admission.waiting == 0
         gate.leave(ticket)
         gate.leave(await gate.enter("a"))
@@ -202,10 +202,10 @@ def test_a_client_over_its_share_is_told_so() -> None:
     async def scenario() -> None:
         gate = Gate(Limits(at_once=1, patience_s=0.02, waiting=2), Metrics())
         await gate.enter("a")
-        found = await asyncio.gather(
+        result = await asyncio.gather(
             gate.enter("a"), gate.enter("a"), gate.enter("b"), gate.enter("a"), return_exceptions=True
         )
-        assert [type(each) for each in found] == [OverShare, OverShare, Overloaded, OverShare]
+        assert [type(error) for error in result] == [OverShare, OverShare, Overloaded, OverShare]
 
     asyncio.run(scenario())
 

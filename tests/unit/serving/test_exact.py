@@ -95,7 +95,7 @@ class Bench:
         self.service = FeatureService(self.clock)
         self.connection = SyncConnection(lambda: open_memory(self.server))
 
-    def ask(self, refs: Sequence[str], entities: Sequence[Entity], at: int | None = None) -> Answer:
+    def read(self, refs: Sequence[str], entities: Sequence[Entity], at: int | None = None) -> Answer:
         return self.connection.run(self.service.read(checked(list(refs), None, list(entities), at=at)))
 
 
@@ -120,9 +120,9 @@ def as_bytes(value: Any) -> str:
 def test_what_is_served_is_what_is_evaluated(at: int | None) -> None:
     bench, made = Bench(listening, recent, everybody), events(400)
     for begin in range(0, 400, 90):
-        bench.served.fold(made[begin : begin + 90])
+        bench.served.apply(made[begin : begin + 90])
     refs = refs_of(bench.deployment, "listening", "recent")
-    answer = bench.ask(refs, [{"user": "ann"}, {"user": "bob"}, {"user": "eve"}], at)
+    answer = bench.read(refs, [{"user": "ann"}, {"user": "bob"}, {"user": "eve"}], at)
     mode = "live" if at is None else "at"
     compared = 0
     for i, user in enumerate(("ann", "bob", "eve")):
@@ -132,9 +132,9 @@ def test_what_is_served_is_what_is_evaluated(at: int | None) -> None:
                 assert as_bytes(answer.values(i)[ref]) == as_bytes(expected[ref]), (ref, user)
                 compared += 1
     assert compared == 3 * (18 + 2)
-    spread = bench.ask(refs_of(bench.deployment, "everybody"), [{}], at).values()
+    answers = bench.read(refs_of(bench.deployment, "everybody"), [{}], at).values()
     expected = evaluated(everybody, made, at or NOW, mode)
-    assert spread == {ref: expected[ref] for ref in spread}
+    assert answers == {ref: expected[ref] for ref in answers}
 
 
 def test_views_with_the_same_source_key_and_columns_share_one_list() -> None:
@@ -148,32 +148,32 @@ def test_views_with_the_same_source_key_and_columns_share_one_list() -> None:
     counts = {}
     for views in ((recent,), (recent, other), (recent, other, listening)):
         bench = Bench(*views)
-        bench.served.fold(events(50))
+        bench.served.apply(events(50))
         counts[len(views)] = sorted(key.decode().rpartition(":")[2] for key in bench.server.lists)
         hashes = [key for key in bench.server.hashes if key.endswith(b":list")]
         assert len(hashes) == len(bench.server.lists)
     assert counts == {1: ["events"] * 2, 2: ["events"] * 2, 3: ["events"] * 2}, "two users, whatever many views"
 
 
-def test_the_token_of_each_view_says_its_bounds_and_cover() -> None:
+def test_the_token_of_each_view_says_its_bounds_and_offset_vector() -> None:
     bench, made = Bench(listening, recent), events(60)
-    bench.served.fold(made)
-    answer = bench.ask(["recent:lately_rows_3", "listening:plays_exact_3h", "listening:plays_1h"], [{"user": "ann"}])
-    found = {t.definition: t for t in tokens.decode_all(answer.results[0].token)}
-    by_view = {u.view: found[u.definition_fingerprint] for u in bench.deployment.units if isinstance(u, ListUnit)}
+    bench.served.apply(made)
+    answer = bench.read(["recent:lately_rows_3", "listening:plays_exact_3h", "listening:plays_1h"], [{"user": "ann"}])
+    by_definition = {t.definition: t for t in tokens.decode_all(answer.results[0].token)}
+    by_view = {u.view: by_definition[u.definition_fingerprint] for u in bench.deployment.units if isinstance(u, ListUnit)}
     assert by_view["recent"].bounds == {"lately_rows_3": (EARLIEST_US, NOW + 1)}
     assert by_view["listening"].bounds == {"plays_exact_3h": (NOW - 3 * HOUR_US, NOW + 1)}
     ends = {(TOPIC, p): max(e.offset for e in made if e.partition == p) + 1 for p in (0, 1)}
-    assert all(token.base == OffsetVector(ends) for token in found.values())
-    assert len(found) == 3
+    assert all(token.base == OffsetVector(ends) for token in by_definition.values())
+    assert len(by_definition) == 3
 
 
 def test_a_live_answer_moves_with_every_microsecond() -> None:
     bench = Bench(recent, listening)
-    bench.served.fold([Event(0, 0, NOW + 5, {"user": "ann", "song": "a", "seconds": 1.0})])
+    bench.served.apply([Event(0, 0, NOW + 5, {"user": "ann", "song": "a", "seconds": 1.0})])
     seen = []
     for _ in range(8):
-        seen.append(bench.ask(["listening:plays_rows_1"], [{"user": "ann"}]).values()["listening:plays_rows_1"])
+        seen.append(bench.read(["listening:plays_rows_1"], [{"user": "ann"}]).values()["listening:plays_rows_1"])
         bench.clock.advance(1)
     assert seen == [0, 0, 0, 0, 0, 1, 1, 1]
 
@@ -184,17 +184,17 @@ def song(offset: int, t: int, user: str = "ann") -> Event:
 
 def test_a_window_that_a_full_list_cannot_hold_is_refused_with_the_earliest_at() -> None:
     bench = Bench(small)
-    bench.served.fold([song(o, NOW - (20 - o) * SECOND_US) for o in range(8)])
+    bench.served.apply([song(o, NOW - (20 - o) * SECOND_US) for o in range(8)])
     with pytest.raises(BeyondRetention) as refused:
-        bench.ask(["small:n_exact_1h"], [{"user": "ann"}])
+        bench.read(["small:n_exact_1h"], [{"user": "ann"}])
     trimmed = NOW - 18 * SECOND_US
     assert refused.value.earliest_at_us == trimmed + 1 + HOUR_US
-    assert bench.ask(["small:n_rows_5"], [{"user": "ann"}]).values() == {"small:n_rows_5": 5}
+    assert bench.read(["small:n_rows_5"], [{"user": "ann"}]).values() == {"small:n_rows_5": 5}
     with pytest.raises(BeyondRetention):
-        bench.ask(["small:n_rows_5"], [{"user": "ann"}], NOW - 14 * SECOND_US)
+        bench.read(["small:n_rows_5"], [{"user": "ann"}], NOW - 14 * SECOND_US)
     bench.clock.advance(refused.value.earliest_at_us - NOW)
-    assert bench.ask(["small:n_exact_1h"], [{"user": "ann"}]).values() == {"small:n_exact_1h": 5}
-    assert bench.ask(["small:n_exact_1h"], [{"user": "bob"}]).values() == {"small:n_exact_1h": 0}
+    assert bench.read(["small:n_exact_1h"], [{"user": "ann"}]).values() == {"small:n_exact_1h": 5}
+    assert bench.read(["small:n_exact_1h"], [{"user": "bob"}]).values() == {"small:n_exact_1h": 0}
 
 
 @pytest.mark.parametrize("spread", [False, True])
@@ -210,22 +210,22 @@ def test_evaluate_is_beyond_capacity_exactly_where_serving_refuses(spread: bool)
         Event(o % 2, o // 2, NOW - (14 - o) * SECOND_US, {"user": "ann", "song": "a", "seconds": 1.0})
         for o in range(14)
     ]
-    bench.served.fold(made)
+    bench.served.apply(made)
     refs = refs_of(bench.deployment, "kept")
     refused = 0
     for back_us in (0, 1, *(SECOND_US * i + j for i in range(1, 16) for j in (0, 1))):
         at = NOW - back_us
-        found = evaluated(view, made, at, "at", user="ann")
+        result = evaluated(view, made, at, "at", user="ann")
         by_event_time = evaluated(view, made, at, "event_time", user="ann")
         for ref in refs:
             try:
-                served = bench.ask([ref], [{"user": "ann"}], at).values()[ref]
+                served = bench.read([ref], [{"user": "ann"}], at).values()[ref]
             except BeyondRetention:
                 refused += 1
-                assert found[ref] is None, (ref, back_us)
+                assert result[ref] is None, (ref, back_us)
                 assert by_event_time[ref] is not None, "a training set answers from the archive"
             else:
-                assert found[ref] == by_event_time[ref] == served, (ref, back_us)
+                assert result[ref] == by_event_time[ref] == served, (ref, back_us)
     assert 0 < refused < 4 * 32
     rows = [{**e.columns, "played_at": e.time_us, "partition": e.partition, "offset": e.offset} for e in made]
     queries = [{"user": "ann", "at": NOW, "mode": mode} for mode in ("live", "event_time")] + [
@@ -242,10 +242,10 @@ def test_a_window_of_time_that_begins_before_what_is_kept_is_refused() -> None:
     feature = sw.Feature("n", sw.count(), [sw.exact_range("1h")])
     only = FeatureView("only", source=plays, entity=["user"], features=[feature])
     bench = Bench(only)
-    bench.served.fold([song(0, NOW - 2 * DAY_US), song(1, NOW)])
-    assert bench.ask(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US).values() == {"only:n_exact_1h": 0}
+    bench.served.apply([song(0, NOW - 2 * DAY_US), song(1, NOW)])
+    assert bench.read(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US).values() == {"only:n_exact_1h": 0}
     with pytest.raises(BeyondRetention) as refused:
-        bench.ask(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US - 1)
+        bench.read(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US - 1)
     assert refused.value.earliest_at_us == NOW - DAY_US
 
 
@@ -253,12 +253,12 @@ def test_a_min_token_of_a_list_is_held_to() -> None:
     from slicewise.errors import BehindToken
 
     bench = Bench(recent)
-    bench.served.fold([song(0, NOW)])
-    token = bench.ask(["recent:lately_rows_3"], [{"user": "ann"}]).results[0].token
-    ask = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=token)
-    assert bench.connection.run(bench.service.read(ask)).values() == {"recent:lately_rows_3": 1.0}
-    (held,) = tokens.decode_all(token)
-    ahead = tokens.encode(held.unit, held.definition, OffsetVector({(TOPIC, 0): 2}), {}, "live", held.bounds)
-    ask = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=ahead)
+    bench.served.apply([song(0, NOW)])
+    token = bench.read(["recent:lately_rows_3"], [{"user": "ann"}]).results[0].token
+    request = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=token)
+    assert bench.connection.run(bench.service.read(request)).values() == {"recent:lately_rows_3": 1.0}
+    (token_of,) = tokens.decode_all(token)
+    ahead = tokens.encode(token_of.unit, token_of.definition, OffsetVector({(TOPIC, 0): 2}), {}, "live", token_of.bounds)
+    request = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=ahead)
     with pytest.raises(BehindToken):
-        bench.connection.run(bench.service.read(ask))
+        bench.connection.run(bench.service.read(request))

@@ -24,7 +24,7 @@ from slicewise.stores.online.memory.store import open_memory
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from tests.support.stores.in_memory import TOPIC, asked, deployment, world
+from tests.support.stores.in_memory import TOPIC, read_as, deployment, world
 
 
 def two_sources() -> Deployment:
@@ -42,26 +42,26 @@ def two_sources() -> Deployment:
 def test_an_answer_whose_window_touches_lost_events_says_so() -> None:
     clock, server, _, service, connection = world(deployment())
     store, now = open_memory(server), clock.now_us()
-    assert asked(service, connection, "strict").flags == ()
+    assert read_as(service, connection, "strict").flags == ()
 
     lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
     store.run(PutStatus("holes:plays", to_json([lost])))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))
-    answer = asked(service, connection, "strict")
+    answer = read_as(service, connection, "strict")
     assert (answer.flags, answer.incomplete) == (("incomplete",), ("v:n_10s",))
     assert answer.to_wire(text=True)["incomplete"] == ("v:n_10s",)
     # a process that begins now knows it with its first answer
-    assert asked(FeatureService(clock), connection, "strict").flags == ("incomplete",)
+    assert read_as(FeatureService(clock), connection, "strict").flags == ("incomplete",)
     # once the window has moved on, nothing is missing
     clock.advance(10_000_000)
-    assert asked(service, connection, "strict").flags == ()
+    assert read_as(service, connection, "strict").flags == ()
 
 
-def test_holes_that_cannot_be_read_count_as_any_hole_of_their_source_alone() -> None:
+def test_accepted_gaps_that_cannot_be_read_count_as_any_gap_of_their_source_alone() -> None:
     clock, server, _, service, connection = world(two_sources())
     store = open_memory(server)
-    assert asked(service, connection, "v").flags == ()
+    assert read_as(service, connection, "v").flags == ()
     # as another version may write them; what follows in the listener's order is heard all the same
     store.run(PutStatus("holes:plays", '[{"source": "plays", "severity": 1}]'))
     now = clock.now_us()
@@ -72,16 +72,16 @@ def test_holes_that_cannot_be_read_count_as_any_hole_of_their_source_alone() -> 
         if process.catalog is not None:
             connection.run(process.freshness.listen(process.catalog))
         for _ in range(2):
-            answer = asked(process, connection, "v")
+            answer = read_as(process, connection, "v")
             assert (answer.flags, answer.incomplete) == (("incomplete",), ("v:n_10s",))
-            assert asked(process, connection, "w").flags == ("incomplete",)
+            assert read_as(process, connection, "w").flags == ("incomplete",)
         clock.advance(10_000_000)
-        assert asked(process, connection, "v").flags == ("incomplete",), "whenever its windows lie"
-        assert asked(process, connection, "w").flags == ()
+        assert read_as(process, connection, "v").flags == ("incomplete",), "whenever its windows lie"
+        assert read_as(process, connection, "w").flags == ()
         clock.advance(-10_000_000)
     store.run(PutStatus("holes:plays", "[]"))
     connection.run(service.freshness.listen(service.catalog))
-    assert asked(service, connection, "v").flags == ()
+    assert read_as(service, connection, "v").flags == ()
     assert not service.freshness.unreadable
 
 
@@ -89,14 +89,14 @@ def test_a_source_that_is_no_longer_deployed_is_not_unreadable() -> None:
     _, server, _, service, connection = world(two_sources())
     store = open_memory(server)
     store.run(PutStatus("holes:stops", "torn"))
-    assert asked(service, connection, "w").flags == ("incomplete",)
+    assert read_as(service, connection, "w").flags == ("incomplete",)
     assert list(service.freshness.unreadable) == ["stops"]
-    store.run(Deploy(deployment(), store.run(ReadMetadata()).epoch, {"plays": TOPIC}, OffsetVector()))
+    store.run(Deploy(deployment(), store.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, OffsetVector()))
     connection.run(service.load())
     assert not service.freshness.unreadable
 
 
-def test_holes_that_cannot_be_read_take_readiness_down_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_gaps_that_cannot_be_read_take_readiness_down_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, server, _, _, connection = world(deployment())
     store = open_memory(server)
 
@@ -119,7 +119,7 @@ def test_holes_that_cannot_be_read_take_readiness_down_and_are_counted(monkeypat
             store.run(PutStatus("holes:plays", "torn"))
             await until(lambda: failures() >= 2)
             ready = await app._ready()
-            assert (ready.status, b"source plays: the holes cannot be read" in ready.body) == (503, True)
+            assert (ready.status, b"source plays: the accepted gaps cannot be read" in ready.body) == (503, True)
             store.run(PutStatus("holes:plays", "[]"))
             await until(lambda: app._deaf is None)
             assert (await app._ready()).status == 200
@@ -167,15 +167,15 @@ def test_a_store_that_did_not_answer_is_not_listened_to(name: str) -> None:
     gone.away = True
     connection.close()
     gone.opened = 0
-    assert asked(service, connection, name).flags != ()
-    asks, gone.opened, client._listen_at = gone.opened, 0, 0.0
+    assert read_as(service, connection, name).flags != ()
+    opened, gone.opened, client._listen_at = gone.opened, 0, 0.0
     assert client.get(name, {"user": "ada"}).flags != ()
-    assert gone.opened == asks, "as often as the read itself asks for it"
+    assert gone.opened == opened, "as often as the read itself asks for it"
 
 
 def test_a_remembered_answer_tells_what_has_been_heard_of_lost_events_since() -> None:
     clock, server, gone, service, connection = world(deployment())
-    assert asked(service, connection, "remembered").flags == ()
+    assert read_as(service, connection, "remembered").flags == ()
     now = clock.now_us()
     lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
     open_memory(server).run(PutStatus("holes:plays", to_json([lost])))
@@ -184,7 +184,7 @@ def test_a_remembered_answer_tells_what_has_been_heard_of_lost_events_since() ->
     gone.away = True
     connection.close()
     clock.advance(60_000_000)
-    answer = asked(service, connection, "remembered")
+    answer = read_as(service, connection, "remembered")
     assert (answer.flags, answer.incomplete) == (("incomplete", "stale"), ("v:n_10s",)), "by the window it was read for"
 
 

@@ -1,4 +1,4 @@
-"""Over several nodes of a store each entity is answered under its own node's marks, and whatever befalls the others."""
+"""Over several nodes of a store each entity is answered under its own node's metadata, and whatever befalls the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from slicewise.serving.connection.nodes import SyncNodes
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operation import Routed
-from slicewise.stores.online.operations import gaps as holes
+from slicewise.stores.online.operations import gaps as accepted_gaps
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
@@ -55,14 +55,14 @@ class Readers(SyncNodes):
         super().__init__(",".join(["redis://nowhere"] * len(servers)), 1.0)
         self.servers, self.away = servers, set[int]()
 
-    def _ask(self, number: int, part: Routed[R], *, waits: bool) -> R:
+    def _request(self, number: int, part: Routed[R], *, waits: bool) -> R:
         if number in self.away:
             self._open.pop(number, None)
             raise StoreUnavailable(f"node {number + 1} is away")
         if number not in self._open:
             node = self.servers[number].connect()
             self._open[number] = Store(node, node_name(number, len(self.servers)))
-        return super()._ask(number, part, waits=waits)
+        return super()._request(number, part, waits=waits)
 
 
 class World:
@@ -79,21 +79,21 @@ class World:
 
     def deploy(self) -> None:
         store = self.connect()
-        marks = store.run(Initialise())
-        store.run(Deploy(self.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
-        marks = store.run(ReadMetadata())
+        metadata = store.run(Initialise())
+        store.run(Deploy(self.deployed, metadata.deployment_version, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
+        metadata = store.run(ReadMetadata())
         for unit in self.deployed.units:
-            store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+            store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
 
-    def ask(self, *entities: Mapping[str, str], name: str = "strict") -> Answer:
-        return self.connection.run(self.service.read(checked(None, name, [dict(each) for each in entities])))
+    def read(self, *entities: Mapping[str, str], name: str = "strict") -> Answer:
+        return self.connection.run(self.service.read(checked(None, name, [dict(entity) for entity in entities])))
 
     def advance(self, number: int, offset: int) -> None:
-        """The ledger of one node alone."""
+        """The committed offsets of one node alone."""
         node = self.servers[number].connect()
         store = Store(node, node_name(number, len(self.servers)))
-        marks = store.run(ReadMetadata())
-        store.run(AdvanceCommitted(marks.ledger, OffsetVector({P0: offset, P1: offset}), marks.epoch, marks.units))
+        metadata = store.run(ReadMetadata())
+        store.run(AdvanceCommitted(metadata.committed, OffsetVector({P0: offset, P1: offset}), metadata.deployment_version, metadata.units))
 
 
 def user_of(number: int, count: int = 2) -> dict[str, str]:
@@ -108,11 +108,11 @@ def base_of(answer: Answer, entity: int = 0) -> OffsetVector:
     return tokens.decode_all(answer.results[entity].token)[0].base
 
 
-def test_a_token_has_the_ledger_of_its_entitys_node() -> None:
+def test_a_token_has_the_committed_offsets_of_its_entitys_node() -> None:
     world = World(deployment())
     world.advance(0, 10)
     world.advance(1, 4)
-    answer = world.ask(user_of(1), user_of(0), user_of(1))
+    answer = world.read(user_of(1), user_of(0), user_of(1))
     assert [base_of(answer, i).get(P0) for i in range(3)] == [4, 10, 4]
 
 
@@ -120,42 +120,42 @@ def test_entities_of_other_nodes_are_answered_while_one_is_away() -> None:
     world = World(deployment())
     for warm in (False, True):
         world.readers.away = {1}
-        assert world.ask(user_of(0)).flags == ()
+        assert world.read(user_of(0)).flags == ()
         with pytest.raises(StoreUnavailable, match="node 2"):
-            world.ask(user_of(1))
+            world.read(user_of(1))
         with pytest.raises(StoreUnavailable):
-            world.ask(user_of(0), user_of(1))
-        assert world.ask(user_of(1), name="declared").flags == ("default",), warm
+            world.read(user_of(0), user_of(1))
+        assert world.read(user_of(1), name="declared").flags == ("default",), warm
         world.readers.away = set()
-        assert world.ask(user_of(0), user_of(1)).flags == ()
+        assert world.read(user_of(0), user_of(1)).flags == ()
 
 
 def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_history_again() -> None:
     world = World(deployment())
     world.advance(0, 10)
     world.advance(1, 10)
-    assert base_of(world.ask(user_of(1))).get(P0) == 10
+    assert base_of(world.read(user_of(1))).get(P0) == 10
     world.servers[1].flush()
-    assert base_of(world.ask(user_of(0))).get(P0) == 10
+    assert base_of(world.read(user_of(0))).get(P0) == 10
     with pytest.raises((StoreUnavailable, NotReady)):
-        world.ask(user_of(1))
+        world.read(user_of(1))
     store = world.connect()
-    marks = store.run(Initialise())
-    assert marks.behind == (1,)
+    metadata = store.run(Initialise())
+    assert metadata.behind == (1,)
     with pytest.raises((StoreUnavailable, NotReady)):
-        world.ask(user_of(1))
-    marks = store.run(Deploy(world.deployed, marks.epoch, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
-    assert (marks.behind, marks.ledger.get(P0)) == ((), 1)
+        world.read(user_of(1))
+    metadata = store.run(Deploy(world.deployed, metadata.deployment_version, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
+    assert (metadata.behind, metadata.committed.get(P0)) == ((), 1)
     (unit,) = world.deployed.units
-    assert marks.starts[unit.storage_fingerprint].get(P0) == 1, "it is brought again what the log has"
+    assert metadata.starts[unit.storage_fingerprint].get(P0) == 1, "it is brought again what the log has"
     with pytest.raises(NotReady, match="building"):
-        world.ask(user_of(1))
-    assert world.ask(user_of(0)).flags == ()
-    store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {"v": [unit.storage_fingerprint]}))
+        world.read(user_of(1))
+    assert world.read(user_of(0)).flags == ()
+    store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {"v": [unit.storage_fingerprint]}))
     with pytest.raises(Recovering):
-        world.ask(user_of(1))
+        world.read(user_of(1))
     world.advance(1, 10)
-    assert base_of(world.ask(user_of(1))).get(P0) == 10
+    assert base_of(world.read(user_of(1))).get(P0) == 10
 
 
 def test_what_a_running_batch_had_brought_is_missed_on_the_node_that_lost_it() -> None:
@@ -165,32 +165,32 @@ def test_what_a_running_batch_had_brought_is_missed_on_the_node_that_lost_it() -
     for offset, number in ((5, 0), (6, 1)):
         columns = {**user_of(number), "t": now}
         world.connect().run(ApplyBatch(batch(unit, [Event(0, offset, now, columns, TOPIC)])))
-    held = world.ask(user_of(0), user_of(1))
-    assert [base_of(held, i).get(P0) for i in (0, 1)] == [6, 7]
+    answer = world.read(user_of(0), user_of(1))
+    assert [base_of(answer, i).get(P0) for i in (0, 1)] == [6, 7]
     for server in world.servers:
         server.restart(lost_writes=1 if server is world.servers[1] else 0)
-    assert world.ask(user_of(0)).flags == ()
+    assert world.read(user_of(0)).flags == ()
     with pytest.raises(Recovering, match="6 to go"):
-        world.ask(user_of(0), user_of(1))
+        world.read(user_of(0), user_of(1))
     world.advance(1, 7)
-    assert world.ask(user_of(0), user_of(1)).flags == ()
+    assert world.read(user_of(0), user_of(1)).flags == ()
 
 
 def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_have_it() -> None:
     world = World(deployment())
-    assert world.ask(user_of(0), user_of(1)).flags == ()
+    assert world.read(user_of(0), user_of(1)).flags == ()
     newer = plan(Project.of("p", [*_views("v", "w"), sw.FeatureSet("strict", features=["w:n_10s"])]))
     node = world.servers[0].connect()
     first = Store(node, "1/2")
-    first.run(Deploy(newer, first.run(ReadMetadata()).epoch, {"plays": TOPIC}, OffsetVector()))
+    first.run(Deploy(newer, first.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, OffsetVector()))
     for unit in newer.units:
         start = first.run(ReadMetadata()).starts[unit.storage_fingerprint]
         first.run(MarkReady(unit, start, {unit.view: [unit.storage_fingerprint]}))
-    assert world.ask(user_of(0)).features == ("w:n_10s",)
+    assert world.read(user_of(0)).features == ("w:n_10s",)
     with pytest.raises(StoreUnavailable, match="node 2 of 2"):
-        world.ask(user_of(1))
+        world.read(user_of(1))
     catalog = world.connection.run(world.service.load())
-    report = world.connection.run(describe.readiness(catalog, world.service.reached))
+    report = world.connection.run(describe.readiness(catalog, world.service.high_water))
     assert (report["ready"], len(report["reasons"])) == (False, 1)
 
 
@@ -200,7 +200,7 @@ def _views(*names: str) -> list[sw.FeatureView]:
     return [sw.FeatureView(name, source=source, entity=["user"], features=features) for name in names]
 
 
-def test_each_partition_of_a_spread_view_has_the_ledger_of_the_node_with_its_keys() -> None:
+def test_each_partition_of_a_per_partition_view_has_the_committed_offset_of_the_node_with_its_keys() -> None:
     source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
     view = sw.FeatureView("v", source=source, entity=[], features=features)
@@ -209,7 +209,7 @@ def test_each_partition_of_a_spread_view_has_the_ledger_of_the_node_with_its_key
         world.advance(number, 10 + number)
     tags = {p: keys.entity_tags([], [], p)[0] for p in (0, 1)}
     want = {(TOPIC, p): 10 + node_of(tag, 4) for p, tag in tags.items()}
-    assert base_of(world.ask({})) == OffsetVector(want)
+    assert base_of(world.read({})) == OffsetVector(want)
     assert len(set(want.values())) == 2, "they are on two nodes"
 
 
@@ -222,17 +222,17 @@ def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
     world.advance(0, 10)
     node = world.servers[1].connect()
     store = Store(node, node_name(1, 2))
-    marks = store.run(ReadMetadata())
-    store.run(AdvanceCommitted(marks.ledger, begun, marks.epoch, marks.units))
+    metadata = store.run(ReadMetadata())
+    store.run(AdvanceCommitted(metadata.committed, begun, metadata.deployment_version, metadata.units))
     on_first = [p for p in (0, 1) if node_of(keys.entity_tags([], [], p)[0], 2) == 0]
-    seen = [base_of(world.ask({})).get((TOPIC, third))]
+    seen = [base_of(world.read({})).get((TOPIC, third))]
     if not on_first:  # its answers need the second node alone
         world.readers.away = {0}
         world.service.catalog = None
-        seen.append(base_of(world.ask({})).get((TOPIC, third)))
+        seen.append(base_of(world.read({})).get((TOPIC, third)))
         world.readers.away = set()
         world.connection.run(world.service.load())
-        seen.append(base_of(world.ask({})).get((TOPIC, third)))
+        seen.append(base_of(world.read({})).get((TOPIC, third)))
     assert set(seen) == {5}
 
 
@@ -248,12 +248,12 @@ def test_a_list_holds_what_it_was_filled_with_also_where_its_node_has_yet_to_app
     world.deployed = plan(Project.of("p", [*views, sw.FeatureSet("strict", features=["w:n_exact_10s", "v:n_10s"])]))
     world.deploy()
     (listed,) = (unit for unit in world.deployed.units if isinstance(unit, ListUnit))
-    assert [each.starts[listed.storage_fingerprint].get(P0) for each in world.connect().run(ReadMetadata()).each] == [
+    assert [node.starts[listed.storage_fingerprint].get(P0) for node in world.connect().run(ReadMetadata()).by_node] == [
         10,
         10,
     ]
-    answer = world.ask(user_of(1))
-    bases = {each.unit: each.base.get(P0) for each in tokens.decode_all(answer.results[0].token)}
+    answer = world.read(user_of(1))
+    bases = {token.unit: token.base.get(P0) for token in tokens.decode_all(answer.results[0].token)}
     assert bases.pop(listed.storage_fingerprint) == 10
     assert [*bases.values()] == [4]
 
@@ -262,14 +262,14 @@ def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
     world = World(deployment())
     now = world.clock.now_us()
     lost = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
-    holes.tell(world.connect(), "plays", (lost,))
-    assert world.ask(user_of(1)).flags == ("incomplete",)
+    accepted_gaps.publish_gaps(world.connect(), "plays", (lost,))
+    assert world.read(user_of(1)).flags == ("incomplete",)
     world.servers[1].flush()
     world.deploy()
-    holes.tell(world.connect(), "plays", (lost,))
+    accepted_gaps.publish_gaps(world.connect(), "plays", (lost,))
     world.readers.away = {0}
     world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
-    assert world.ask(user_of(1)).flags == ("incomplete",)
+    assert world.read(user_of(1)).flags == ("incomplete",)
 
 
 @pytest.mark.parametrize("older", [0, 1])
@@ -278,25 +278,25 @@ def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgo
     now = world.clock.now_us()
     far = AcceptedGap("plays", TOPIC, 1, 0, 1, 0, 10**6, "me", "lost long ago", 0)
     near = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
-    holes.tell(world.connect(), "plays", (far, near))
+    accepted_gaps.publish_gaps(world.connect(), "plays", (far, near))
     node = world.servers[older].connect()
     store = Store(node, node_name(older, 2))
     store.run(PutStatus("holes:plays", to_json((far,))))  # its last commands are lost
     assert from_json(world.connect().run(ReadStatus("holes:plays")) or "", "status") == (far, near)
-    assert world.ask(user_of(1)).flags == ("incomplete",)
+    assert world.read(user_of(1)).flags == ("incomplete",)
     store.run(PutStatus("holes:plays", "no list"))
     world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
-    assert world.ask(user_of(1)).flags == ("incomplete",), "any event may be lost"
+    assert world.read(user_of(1)).flags == ("incomplete",), "any event may be lost"
 
 
 def test_a_leaderboard_is_answered_again_when_its_node_is_back() -> None:
     source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
     view = sw.FeatureView("v", source=source, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["10s"])])
-    boards = [sw.Leaderboard(f"top{i}", view=view, by="n_10s", k=3, every="1s") for i in range(6)]
-    world = World(plan(Project.of("p", [view, *boards, sw.FeatureSet("strict", features=["v:n_10s"])])))
-    second = next(each.name for each in boards if node_of(each.name.encode(), 2) == 1)
+    leaderboards = [sw.Leaderboard(f"top{i}", view=view, by="n_10s", k=3, every="1s") for i in range(6)]
+    world = World(plan(Project.of("p", [view, *leaderboards, sw.FeatureSet("strict", features=["v:n_10s"])])))
+    second = next(leaderboard.name for leaderboard in leaderboards if node_of(leaderboard.name.encode(), 2) == 1)
     world.readers.away = {1}
-    world.ask(user_of(0))
+    world.read(user_of(0))
     with pytest.raises(StoreUnavailable):
         world.connection.run(read_leaderboard(world.service, second))
     world.readers.away = set()
@@ -305,7 +305,7 @@ def test_a_leaderboard_is_answered_again_when_its_node_is_back() -> None:
 
 def test_what_any_node_may_say_does_not_wait_for_a_silent_one_as_data_does() -> None:
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        url = ",".join(f"redis://127.0.0.1:{each.getsockname()[1]}/0" for each in (one, other))
+        url = ",".join(f"redis://127.0.0.1:{listener.getsockname()[1]}/0" for listener in (one, other))
         begun = time.monotonic()
         with pytest.raises(StoreUnavailable, match="node 1 of 2"):
             SyncNodes(url, 30.0).run(ReadStatus("stream"))

@@ -1,4 +1,4 @@
-"""Answers with a tail are training by token and `evaluate`, as bytes, before the fold has it and after."""
+"""Answers with pending events are training by token and `evaluate`, as bytes, before the micro-batch lane has it and after."""
 
 from __future__ import annotations
 
@@ -97,35 +97,35 @@ def made(random_: random.Random, count: int) -> list[Event]:
 
 
 class World:
-    """A service over a store in memory: some events folded, some compacted, the rest in the tail, or yet to come."""
+    """A service over a store in memory: some events applied, some compacted, the rest among the pending events, or yet to come."""
 
     def __init__(self, seed: int = 3, bound: int = 1_000, *, to_come: bool = False) -> None:
         self.server = MemoryServer(ManualClock(NOW))
         self.events = made(random.Random(seed), 60)
         self.served = Served(open_memory(self.server), DEPLOYMENT)
         self.served.deploy()
-        folded, self.rest = self.events[:40], self.events[40:]
-        self.served.fold(folded)
-        ends = {(TOPIC, p): 1 + max(e.offset for e in folded if e.partition == p) for p in (0, 1)}
+        applied, self.rest = self.events[:40], self.events[40:]
+        self.served.apply(applied)
+        ends = {(TOPIC, p): 1 + max(e.offset for e in applied if e.partition == p) for p in (0, 1)}
         for hour in (NOW // HOUR_US - 1, NOW // HOUR_US - 2):
             self.served.compact(hour, OffsetVector(ends))
-        self.served.begin_tail()
+        self.served.begin_realtime()
         if not to_come:
-            self.served.tail(self.rest, bound)
+            self.served.write_pending(self.rest, bound)
         self.service = FeatureService(ManualClock(NOW))
         self.connection = SyncConnection(lambda: open_memory(self.server))
 
-    def ask(self, refs: list[str] = REFS, users: Sequence[str] = USERS, min_token: str | None = None) -> Answer:
+    def read(self, refs: list[str] = REFS, users: Sequence[str] = USERS, min_token: str | None = None) -> Answer:
         request = checked(refs, None, [{"user": user} for user in users], min_token=min_token)
         return self.connection.run(self.service.read(request))
 
-    def ask_view(self, view: str, users: Sequence[str] = USERS) -> Answer:
+    def read_view(self, view: str, users: Sequence[str] = USERS) -> Answer:
         refs = [ref for ref in REFS if ref.startswith(f"{view}:")]
         request = checked(refs, None, [{}] if view == "all" else [{"user": user} for user in users])
         return self.connection.run(self.service.read(request))
 
     def hot(self) -> list[dict[bytes, bytes]]:
-        return [found.fields for key, found in self.server.hashes.items() if key.endswith(b":hot")]
+        return [stored.fields for key, stored in self.server.hashes.items() if key.endswith(b":hot")]
 
 
 def bits(answer: Answer) -> list[list[bytes]]:
@@ -145,53 +145,53 @@ def evaluated(events: Sequence[Event], refs: Sequence[str]) -> list[list[bytes]]
     rows: list[dict[str, Any]] = [{} for _ in USERS]
     for view in VIEWS:
         keyed = [{"user": user} if view.entity else {} for user in USERS]
-        found = sw.evaluate(view, given(events, "t"), [{**key, "at": NOW, "mode": "live"} for key in keyed])
-        for row, each in zip(rows, found.to_pylist(), strict=True):
-            row.update({f"{view.name}:{column}": value for column, value in each.items()})
+        table = sw.evaluate(view, given(events, "t"), [{**key, "at": NOW, "mode": "live"} for key in keyed])
+        for row, line in zip(rows, table.to_pylist(), strict=True):
+            row.update({f"{view.name}:{column}": value for column, value in line.items()})
     return [[as_bytes(row[ref]) for ref in refs] for row in rows]
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_an_answer_with_a_tail_is_training_by_token_and_evaluate_over_all_events(seed: int) -> None:
+def test_an_answer_with_pending_events_is_training_by_token_and_evaluate_over_all_events(seed: int) -> None:
     world = World(seed)
-    answer = world.ask()
+    answer = world.read()
     assert bits(answer) == trained(world.events, answer) == evaluated(world.events, REFS)
     (known,) = answer.freshness
-    assert known.tail_events > 0
-    assert known.tail_newest_us == max(e.time_us for e in world.rest)
+    assert known.pending_events > 0
+    assert known.pending_newest_us == max(e.time_us for e in world.rest)
     wire = answer.to_wire(text=True)["freshness"]["clicks"]
-    assert wire["tail"]["events"] == known.tail_events
+    assert wire["tail"]["events"] == known.pending_events
 
 
-def test_a_fold_of_the_tail_changes_no_value_and_no_base_goes_back() -> None:
+def test_a_micro_batch_of_the_pending_events_changes_no_value_and_no_base_goes_back() -> None:
     world = World()
-    before = world.ask()
-    of_ann = world.ask(users=["ann"]).results[0].token
+    before = world.read()
+    of_ann = world.read(users=["ann"]).results[0].token
     assert of_ann == before.results[0].token
-    world.ask(users=["ann"], min_token=of_ann)
-    world.served.fold(world.rest)
-    world.ask(users=["ann"], min_token=of_ann)
+    world.read(users=["ann"], min_token=of_ann)
+    world.served.apply(world.rest)
+    world.read(users=["ann"], min_token=of_ann)
     assert not any(name[:2] == b"q:" for fields in world.hot() for name in fields)
-    after = world.ask()
+    after = world.read()
     assert bits(after) == bits(before)
-    assert after.freshness[0].tail_events == 0
+    assert after.freshness[0].pending_events == 0
     assert "tail" not in after.to_wire(text=True)["freshness"]["clicks"]
     for one, other in zip(before.results, after.results, strict=True):
         for was, now in zip(tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True):
             assert now.base.dominates(was.base)
 
 
-def test_a_tail_of_another_life_of_the_store_is_left_out_until_the_next_one_begins() -> None:
+def test_pending_events_of_another_server_run_is_left_out_until_the_next_one_begins() -> None:
     world = World()
-    with_tail = world.ask()
+    with_pending = world.read()
     world.server.restart()
     with pytest.raises(Recovering):
-        world.ask(SLICED)
-    alone = world.ask_view("few", ["nobody"])
-    assert alone.freshness[0].tail_events == 0
+        world.read(SLICED)
+    alone = world.read_view("few", ["nobody"])
+    assert alone.freshness[0].pending_events == 0
     world.served.store = open_memory(world.server)
-    world.served.begin_tail()
-    assert bits(world.ask()) == bits(with_tail)
+    world.served.begin_realtime()
+    assert bits(world.read()) == bits(with_pending)
 
 
 @pytest.mark.parametrize("view", ["few", "wide", "ever", "all"])
@@ -200,21 +200,21 @@ def test_a_tail_of_another_life_of_the_store_is_left_out_until_the_next_one_begi
 def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(
     view: str, remembers: bool, switched_off: bool
 ) -> None:
-    """A process that saw no answer before refuses by the fields that the store still holds. It does so also where no tail
-    begins any more and the driver has removed the mark of the last."""
+    """A process that saw no answer before refuses by the fields that the store still holds. It does so also where no real-time lane
+    begins any more and the driver has removed the entry of the last."""
     world = World()
-    before = world.ask_view(view)
+    before = world.read_view(view)
     world.server.restart()
     if switched_off:
         assert open_memory(world.server).run(EndRealtime(DEPLOYMENT.sources[0].name))
     if not remembers:
         world.service = FeatureService(ManualClock(NOW))
     with pytest.raises(Recovering, match="began anew") as refused:
-        world.ask_view(view)
+        world.read_view(view)
     assert refused.value.where == f"view {view!r}"
     world.served.store = open_memory(world.server)
-    world.served.fold(world.rest)
-    after = world.ask_view(view)
+    world.served.apply(world.rest)
+    after = world.read_view(view)
     assert bits(after) == bits(before)
     bases_grow(before, after)
 
@@ -224,7 +224,7 @@ def test_a_global_view_is_answered_before_anything_of_its_topic_was_applied() ->
     empty = MemoryServer(ManualClock(NOW))
     Served(open_memory(empty), DEPLOYMENT).deploy()
     world.connection = SyncConnection(lambda: open_memory(empty))
-    assert world.ask_view("all").results[0].values[0] == 0
+    assert world.read_view("all").results[0].values[0] == 0
 
 
 def bases_grow(before: Answer, after: Answer) -> None:
@@ -235,32 +235,32 @@ def bases_grow(before: Answer, after: Answer) -> None:
 
 @pytest.mark.parametrize("view", ["few", "ever", "all", "exact"])
 @pytest.mark.parametrize("restarts", [1, 2])
-def test_answered_events_that_a_crash_took_from_the_tail_are_missed_over_all_lives(view: str, restarts: int) -> None:
-    """Nothing of the newest events is left in the store, and a new tail has begun: its mark counts what it has not
+def test_answered_events_that_a_crash_took_from_the_pending_events_are_missed_over_all_server_runs(view: str, restarts: int) -> None:
+    """Nothing of the newest events is left in the store, and a new real-time lane has begun: its entry counts what it has not
     brought again yet."""
     world = World(to_come=True)
-    world.served.fold(world.rest[:10])
+    world.served.apply(world.rest[:10])
     world.server.restart()
     world.served.store = open_memory(world.server)
-    world.served.begin_tail()
-    early = world.ask_view(view)
-    stood = len(world.server._undo)
-    world.served.tail(world.rest[10:])
-    before = world.ask_view(view)
+    world.served.begin_realtime()
+    early = world.read_view(view)
+    written = len(world.server._undo)
+    world.served.write_pending(world.rest[10:])
+    before = world.read_view(view)
     assert bits(early) != bits(before)
-    world.server.restart(lost_writes=len(world.server._undo) - stood)
+    world.server.restart(lost_writes=len(world.server._undo) - written)
     for _ in range(restarts - 1):
         if view != "all":
-            world.ask_view(view, ["nobody"])
+            world.read_view(view, ["nobody"])
         world.server.restart()
     world.served.store = open_memory(world.server)
-    world.served.begin_tail()
+    world.served.begin_realtime()
     if view != "all":
-        assert world.ask_view(view, ["nobody"]).flags == (), "of whom nothing was answered that the ledger lacks"
+        assert world.read_view(view, ["nobody"]).flags == (), "of whom nothing was answered that the committed offsets lack"
     with pytest.raises(Recovering):
-        world.ask_view(view)
-    world.served.tail(world.rest[10:])
-    after = world.ask_view(view)
+        world.read_view(view)
+    world.served.write_pending(world.rest[10:])
+    after = world.read_view(view)
     assert bits(after) == bits(before)
     bases_grow(before, after)
 
@@ -275,71 +275,71 @@ def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_b
     other = Event(0, 0, NOW - 5 * SECOND_US, columns)
     served = world.served = Served(open_memory(world.server), DEPLOYMENT)
     served.deploy()
-    served.fold([first])
-    served.begin_tail()
-    stood = len(world.server._undo)
-    served.tail([second, third])
-    before = world.ask_view("all")
-    world.server.restart(lost_writes=len(world.server._undo) - stood)
+    served.apply([first])
+    served.begin_realtime()
+    written = len(world.server._undo)
+    served.write_pending([second, third])
+    before = world.read_view("all")
+    world.server.restart(lost_writes=len(world.server._undo) - written)
     with pytest.raises(Recovering):
-        world.ask_view("all")
+        world.read_view("all")
     served.store = open_memory(world.server)
-    served.fold([other])
+    served.apply([other])
     with pytest.raises(Recovering):
-        world.ask_view("all")
-    served.fold([second, third])
-    bases_grow(before, world.ask_view("all"))
+        world.read_view("all")
+    served.apply([second, third])
+    bases_grow(before, world.read_view("all"))
 
 
 @pytest.mark.parametrize("view", ["few", "wide", "ever"])
 @pytest.mark.parametrize("remembers", [True, False])
 def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(view: str, remembers: bool) -> None:
-    """The topic was deleted and made again: what the log of before held beyond the ledger does not come again."""
+    """The topic was deleted and made again: what the log of before held beyond the committed offsets does not come again."""
     world = World()
-    world.ask_view(view)
+    world.read_view(view)
     world.server.restart()
     with pytest.raises(Recovering):
-        world.ask_view(view)
+        world.read_view(view)
     if not remembers:
         world.service = FeatureService(ManualClock(NOW))
     store = open_memory(world.server)
-    marks = store.run(
+    metadata = store.run(
         Deploy(
             DEPLOYMENT,
-            store.run(ReadMetadata()).epoch,
+            store.run(ReadMetadata()).deployment_version,
             topics={source.topic: "6" * 32 for source in DEPLOYMENT.sources},
         )
     )
     for unit in DEPLOYMENT.units:
-        store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
-    assert world.ask_view(view).flags == ()
+        store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+    assert world.read_view(view).flags == ()
 
 
-def test_events_behind_a_skipped_one_count_once_the_fold_has_it() -> None:
+def test_events_behind_a_skipped_one_count_once_the_micro_batch_lane_has_it() -> None:
     world = World(bound=3)
-    answer = world.ask(SLICED)
+    answer = world.read(SLICED)
     assert any(name[:2] == b"x:" for fields in world.hot() for name in fields)
     assert bits(answer) == trained(world.events, answer) != evaluated(world.events, SLICED)
-    world.served.fold(world.rest)
-    assert bits(world.ask(SLICED)) == evaluated(world.events, SLICED)
+    world.served.apply(world.rest)
+    assert bits(world.read(SLICED)) == evaluated(world.events, SLICED)
 
 
-def test_a_damaged_tail_field_is_told_with_what_to_do() -> None:
+def test_a_damaged_pending_field_is_told_with_what_to_do() -> None:
     world = World()
     for fields in world.hot():
         for name in [name for name in fields if name[:2] == b"q:"]:
             fields[name] = fields[name][:-1] + bytes([fields[name][-1] ^ 1])
-    with pytest.raises(CodecError, match="a tail field is damaged") as caught:
-        world.ask(SLICED)
-    assert "the fold counts its events from the log" in str(caught.value.next_step)
+    with pytest.raises(CodecError, match="a pending field is damaged") as caught:
+        world.read(SLICED)
+    assert "the micro-batch lane counts its events from the log" in str(caught.value.next_step)
     assert "slicewise rebuild" in str(caught.value.next_step)
 
 
 def test_fields_of_the_format_before_are_passed_over() -> None:
     world = World()
-    before = world.ask()
+    before = world.read()
     for fields in world.hot():
         fields |= {f"e:8:{TOPIC}:0:7".encode(): b"a member of then", b"n": b"1"}
-    after = world.ask()
+    after = world.read()
     assert bits(after) == bits(before)
-    assert after.freshness[0].tail_events == before.freshness[0].tail_events
+    assert after.freshness[0].pending_events == before.freshness[0].pending_events

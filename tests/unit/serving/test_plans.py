@@ -20,27 +20,27 @@ def catalog() -> Catalog:
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
     deployment = plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
     nothing: frozenset[str] = frozenset()
-    marks = StoreMetadata(1, 1, deployment.digest, frozenset(), OffsetVector(), {}, nothing, {}, {}, {}, {}, 0)
-    return Catalog.of(deployment, marks)
+    metadata = StoreMetadata(1, 1, deployment.digest, frozenset(), OffsetVector(), {}, nothing, {}, {}, {}, {}, 0)
+    return Catalog.of(deployment, metadata)
 
 
 def test_a_plan_serves_until_a_bound_moves_and_then_the_old_one_is_forgotten() -> None:
-    service, standing = FeatureService(), catalog()
-    selection = standing.select(["v:n_10s"], None)
-    first = service._planned(standing, selection, "live", NOW + 1)
-    assert service._planned(standing, selection, "live", NOW + 2) is first
+    service, deployed = FeatureService(), catalog()
+    selection = deployed.select(["v:n_10s"], None)
+    first = service._planned(deployed, selection, "live", NOW + 1)
+    assert service._planned(deployed, selection, "live", NOW + 2) is first
     for second in range(1, 50):
-        later = service._planned(standing, selection, "live", NOW + second * SECOND_US + 1)
+        later = service._planned(deployed, selection, "live", NOW + second * SECOND_US + 1)
         assert later.bounds["v:n_10s"][1] == NOW + (second + 1) * SECOND_US
     assert len(service._plans) == 1
 
 
 def test_plans_of_past_instants_are_remembered_up_to_a_bound_the_oldest_forgotten() -> None:
-    service, standing = FeatureService(), catalog()
-    selection = standing.select(["v:n_10s"], None)
+    service, deployed = FeatureService(), catalog()
+    selection = deployed.select(["v:n_10s"], None)
     for second in range(serving.PLANS + 20):
-        service._planned(standing, selection, "at", NOW + second * SECOND_US)
+        service._planned(deployed, selection, "at", NOW + second * SECOND_US)
     assert len(service._plans) == serving.PLANS
-    newest = service._planned(standing, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US)
-    assert service._planned(standing, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US) is newest
+    newest = service._planned(deployed, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US)
+    assert service._planned(deployed, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US) is newest
     assert newest.bounds["v:n_10s"][1] == NOW + (serving.PLANS + 19) * SECOND_US

@@ -76,59 +76,59 @@ def serving(monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, lim
         thread.join(PATIENCE_S)
 
 
-def asked(port: int, requests: list[bytes]) -> list[Reply]:
+def replies_of(port: int, requests: list[bytes]) -> list[Reply]:
     """Sends the requests on connections of their own, all at once; fails where one of them has no answer."""
     made = [Connection("127.0.0.1", port) for _ in requests]
-    begun, found = time.perf_counter(), dict[Connection, Reply]()
+    begun, result = time.perf_counter(), dict[Connection, Reply]()
     for each, request in zip(made, requests, strict=True):
         each.send(request, 0.0)
-    while left := [each for each in made if each not in found]:
+    while left := [each for each in made if each not in result]:
         ready = select.select(left, (), (), PATIENCE_S)[0]
         assert ready, f"{len(left)} of {len(requests)} requests had no answer within {PATIENCE_S} s"
         for each in ready:
             answer = each.receive()
             if answer is not None:
                 now = time.perf_counter()
-                found[each] = Reply(answer[0], now, now - begun, each._got.lower())
+                result[each] = Reply(answer[0], now, now - begun, each._got.lower())
     for each in made:
         each.socket.close()
-    return [found[each] for each in made]
+    return [result[each] for each in made]
 
 
 def test_of_a_slow_store_what_fits_is_answered_and_all_else_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(monkeypatch, store_s=3.0, merge_s=0.0) as port:
-        found = asked(port, [REQUEST] * 60)
-    assert Counter(each.status for each in found) == {200: LIMITS.at_once, 503: 60 - LIMITS.at_once}
-    refused = [each for each in found if each.status == 503]
-    assert max(each.seconds for each in refused) < 3.0  # before any was answered: 0.1 s, and what the machine takes
-    assert all(b"\r\nretry-after: " in each.head for each in refused)
+        replies = replies_of(port, [REQUEST] * 60)
+    assert Counter(reply.status for reply in replies) == {200: LIMITS.at_once, 503: 60 - LIMITS.at_once}
+    refused = [reply for reply in replies if reply.status == 503]
+    assert max(reply.seconds for reply in refused) < 3.0  # before any was answered: 0.1 s, and what the machine takes
+    assert all(b"\r\nretry-after: " in reply.head for reply in refused)
 
 
 def test_new_connections_are_heard_while_answers_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     # one connection in a turn, as libuv takes them, and an answer in each: the last of 100 would be heard after 10 s
     with serving(monkeypatch, store_s=0.0, merge_s=0.1) as port:
-        found = asked(port, [REQUEST] * 100 + [get("/healthz").encode(), get("/metrics").encode()])
-        [told] = asked(port, [get("/metrics").encode()])
-    *features, health, metrics = found
-    counted = Counter(each.status for each in features)
-    print(counted, max(each.seconds for each in features), health.seconds, metrics.seconds)
+        replies = replies_of(port, [REQUEST] * 100 + [get("/healthz").encode(), get("/metrics").encode()])
+        [shown] = replies_of(port, [get("/metrics").encode()])
+    *features, health, metrics = replies
+    counted = Counter(feature.status for feature in features)
+    print(counted, max(feature.seconds for feature in features), health.seconds, metrics.seconds)
     assert set(counted) == {200, 503}
     assert counted[200] >= LIMITS.at_once
-    assert max(each.seconds for each in features) < 5.0
+    assert max(feature.seconds for feature in features) < 5.0
     assert (health.status, metrics.status) == (200, 200)
     assert max(health.seconds, metrics.seconds) < 5.0
-    assert f'slicewise_shed_total{{why="waited"}} {counted[503]}.0'.encode() in told.head
+    assert f'slicewise_shed_total{{why="waited"}} {counted[503]}.0'.encode() in shown.head
 
 
 def test_health_is_told_between_two_long_answers_of_those_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(at_once=16, patience_s=0.1, waiting=1_000)
     with serving(monkeypatch, store_s=0.0, merge_s=0.15, limits=limits) as port, ThreadPoolExecutor(1) as pool:
-        working = pool.submit(asked, port, [REQUEST] * limits.at_once)
+        working = pool.submit(replies_of, port, [REQUEST] * limits.at_once)
         time.sleep(0.3)  # of 2.4 s of work
-        [health] = asked(port, [get("/healthz").encode()])
+        [health] = replies_of(port, [get("/healthz").encode()])
         features = working.result()
-    assert Counter(each.status for each in features) == {200: limits.at_once}
-    assert sum(each.at < health.at for each in features) <= 12
+    assert Counter(feature.status for feature in features) == {200: limits.at_once}
+    assert sum(feature.at < health.at for feature in features) <= 12
 
 
 def test_long_answers_leave_turns_to_others() -> None:
@@ -136,7 +136,7 @@ def test_long_answers_leave_turns_to_others() -> None:
         turns, seen = Turns(), list[str]()
 
         async def answer() -> None:
-            await turns.mine()
+            await turns.turn()
             seen.append("answer")
             time.sleep(2 * loops.TURN_S)
 
@@ -157,7 +157,7 @@ def test_short_answers_share_a_turn() -> None:
         turns, turn, seen = Turns(), 0, set[int]()
 
         async def answer() -> None:
-            await turns.mine()
+            await turns.turn()
             seen.add(turn)
 
         async def count() -> None:
@@ -214,8 +214,8 @@ def test_where_the_system_has_no_connection_to_give_it_is_asked_again_later(monk
     with asyncio.Runner(loop_factory=Loop) as runner, socket.create_server(("127.0.0.1", 0)) as listening:
 
         async def scenario() -> None:
-            heard = asyncio.Event()
-            protocol = type("Heard", (asyncio.Protocol,), {"connection_made": lambda *_: heard.set()})
+            connected = asyncio.Event()
+            protocol = type("Heard", (asyncio.Protocol,), {"connection_made": lambda *_: connected.set()})
             nothing = SimpleNamespace(sockets=[listening], close=lambda: None)
             loop = asyncio.get_running_loop()
             assert isinstance(loop, Loop)
@@ -223,7 +223,7 @@ def test_where_the_system_has_no_connection_to_give_it_is_asked_again_later(monk
                 patched.setattr(socket, "socket", Full)
                 server = loops.Server(loop, protocol, nothing)
             with socket.create_connection(listening.getsockname()):
-                await asyncio.wait_for(heard.wait(), PATIENCE_S)
+                await asyncio.wait_for(connected.wait(), PATIENCE_S)
             server.close()
 
         runner.run(scenario())

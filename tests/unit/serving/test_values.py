@@ -36,8 +36,8 @@ from tests.support.stores.units import StoreUnit
 def test_doubles_come_back_bit_for_bit_from_json_and_what_json_lacks_is_text(
     numbers: list[float | None],
 ) -> None:
-    found = converter(pa.float64())(pa.array(numbers, pa.float64()))
-    text = msgspec.json.encode([json_safe(value) for value in found])
+    result = converter(pa.float64())(pa.array(numbers, pa.float64()))
+    text = msgspec.json.encode([json_safe(value) for value in result])
     for given_number, back in zip(numbers, json.loads(text), strict=True):
         if given_number is None:
             assert back is None

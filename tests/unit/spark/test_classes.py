@@ -174,7 +174,7 @@ def test_a_job_that_fails_without_leaving_one_is_the_last_that_was_asked_to(sett
     assert left(settings) == ""
     (settings.spark_jars / "b.jar").write_bytes(b"b")  # other jars, another digest
     left(settings)
-    assert [each.suffix for each in settings.spark_jars.glob("classes-*")] == [".jsa"]
+    assert [path.suffix for path in settings.spark_jars.glob("classes-*")] == [".jsa"]
 
 
 def test_a_job_that_is_ended_from_outside_says_nothing_about_archives(settings: Settings) -> None:
@@ -186,13 +186,13 @@ def test_a_job_that_is_ended_from_outside_says_nothing_about_archives(settings: 
 def test_of_two_jobs_that_leave_one_each_one_is_kept_and_neither_fails(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with leaving(settings) as mine:
-        part_of(mine).write_bytes(b"mine")
+    with leaving(settings) as own:
+        part_of(own).write_bytes(b"mine")
         with monkeypatch.context() as other:
             other.setattr("os.getpid", os.getppid)  # of a process that runs
             with leaving(settings) as theirs:
                 part_of(theirs).write_bytes(b"theirs")
-        assert part_of(mine).read_bytes() == b"mine"
+        assert part_of(own).read_bytes() == b"mine"
         [kept] = archives(settings)
     assert archives(settings) == [kept] == list(settings.spark_jars.glob("classes-*"))
     assert kept.read_bytes() == b"theirs"
@@ -203,8 +203,8 @@ def test_what_a_process_that_ended_had_begun_is_removed(settings: Settings) -> N
         ended.wait()
     dead = settings.spark_jars / f"classes-0123456789abcdef.{ended.pid}.part"
     runs = dead.with_name(f"classes-0123456789abcdef.{os.getppid()}.part")
-    for each in (dead, runs):
-        each.write_bytes(b"half")
+    for archive in (dead, runs):
+        archive.write_bytes(b"half")
     left(settings)
     assert (dead.exists(), runs.exists()) == (False, True)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from slicewise.settings import Settings
-from slicewise.spark.runtime.conf import job_conf, stream_conf, tail_conf
+from slicewise.spark.runtime.conf import job_conf, stream_conf, realtime_conf
 
 
 def test_a_catalogs_user_and_password_reach_jdbc_as_they_are() -> None:
@@ -19,10 +19,10 @@ def test_a_catalogs_user_and_password_reach_jdbc_as_they_are() -> None:
     assert (own["jdbc.user"], own["jdbc.password"]) == ("ice@work", "p/a%s@s")
 
 
-@pytest.mark.parametrize("conf", [job_conf, stream_conf, tail_conf])
+@pytest.mark.parametrize("conf", [job_conf, stream_conf, realtime_conf])
 def test_a_jvm_of_one_compiler_has_the_room_for_code_of_two(conf: Callable[[Settings], dict[str, str]]) -> None:
     given = conf(Settings.load({}))["spark.driver.extraJavaOptions"].split()
-    options = [each for each in given if each.startswith(("-XX:Tiered", "-XX:ReservedCode"))]
+    options = [option for option in given if option.startswith(("-XX:Tiered", "-XX:ReservedCode"))]
     shown = subprocess.run(
         ["java", *options, "-XX:+PrintFlagsFinal", "-version"], capture_output=True, text=True, check=True
     ).stdout

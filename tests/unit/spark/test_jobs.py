@@ -10,7 +10,7 @@ import pytest
 JOBS = sorted((Path(__file__).resolve().parents[3] / "spark_jobs").glob("*.py"))
 
 
-@pytest.mark.parametrize("job", JOBS, ids=lambda each: each.stem)
+@pytest.mark.parametrize("job", JOBS, ids=lambda path: path.stem)
 def test_every_constant_of_an_entry_point_is_used(job: Path) -> None:
     tree = ast.parse(job.read_text(encoding="utf-8"))
     targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]

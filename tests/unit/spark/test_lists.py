@@ -50,7 +50,7 @@ def records(partition: int, count: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("entity", [["user"], []])
-def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
+def test_micro_batch_lane_and_backfill_bring_the_same_members(entity: list[str]) -> None:
     windows: list[sw.Window | str] = [sw.exact_range("1h"), sw.rows(3)]
     features = [sw.Feature("n", sw.sum("n"), windows), sw.Feature("s", sw.last_k("song", k=2), windows)]
     deployment = plan(Project.of("p", [FeatureView("v", source=plays, entity=entity, features=features)]))
@@ -58,13 +58,13 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
     inputs = {"n": "c_n", "song": "c_song"}
     placed = Placed(unit.storage_fingerprint, "keep_0", tuple(f"c_{name}" for name in entity), inputs)
     fill = Fill(UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs, OffsetVector())
-    found = []
-    for way in ("fold", "fill", "fill, then fold"):
+    results = []
+    for way in ("fold", "fill", "fill, then micro-batch lane"):
         server = MemoryServer(ManualClock(NOW))
         store = open_memory(server)
         store.run(Initialise())
         store.run(Deploy(deployment, 0, {"plays": TOPIC}, OffsetVector()))
-        generation = b"%d" % store.generation
+        store_id = b"%d" % store.store_id
         for partition in (0, 1):
             table = records(partition, 60)
             if "fill" in way:
@@ -77,10 +77,10 @@ def test_fold_and_backfill_bring_the_same_members(entity: list[str]) -> None:
                 batch = list_batch_of(unit, placed, SourceRows.of(table, TOPIC, partition))
                 assert batch is not None
                 store.run(AddToList(batch))
-        found.append({key.replace(generation, b""): each.members for key, each in server.lists.items()})
-    assert found[0] == found[1] == found[2]
-    assert len(found[0]) == 2
-    assert sum(map(len, found[0].values())) > 60
+        results.append({key.replace(store_id, b""): each.members for key, each in server.lists.items()})
+    assert results[0] == results[1] == results[2]
+    assert len(results[0]) == 2
+    assert sum(map(len, results[0].values())) > 60
 
 
 def _nowhere() -> StoreRef:

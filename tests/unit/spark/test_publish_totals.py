@@ -82,31 +82,31 @@ def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, m
     store = open_memory(server)
     store.run(Initialise())
     store.run(Deploy(deployment, 0, {"plays": TOPIC}))
-    cover = OffsetVector({(TOPIC, p): 500 for p in (0, 1)})
-    marks = store.run(ReadMetadata())
-    store.run(AdvanceCommitted(OffsetVector(), cover, marks.epoch, marks.units))
-    store.run(AnnounceTotal(unit, DAY0 + 48, 3, cover))
+    offset_vector = OffsetVector({(TOPIC, p): 500 for p in (0, 1)})
+    metadata = store.run(ReadMetadata())
+    store.run(AdvanceCommitted(OffsetVector(), offset_vector, metadata.deployment_version, metadata.units))
+    store.run(AnnounceTotal(unit, DAY0 + 48, 3, offset_vector))
     monkeypatch.setattr(StoreRef, "connect", lambda self: store)  # noqa: ARG005
     ref = UnitRef(deployment.to_json(), unit.storage_fingerprint)
-    where = StoreRef("redis://nowhere", store.incarnation, store.generation, {})
+    where = StoreRef("redis://nowhere", store.server_run, store.store_id, {})
     table = committed(unit, 400)
     first = table.filter(pc.less(table["hour"], DAY0 + 24))
     second = table.filter(pc.greater_equal(table["hour"], DAY0 + 24))
     brought = 0
     for rows, move in ((first, Move(DAY0 + 24, None)), (second, Move(DAY0 + 48, DAY0 + 24))):
-        task = PublishTotals(ref, where, move, 3, cover, ())
-        told = [json.loads(t) for b in task(iter(rows.to_batches(cut))) for t in b["outcome"].to_pylist()]
-        assert [(each["stale"], each["left_over"]) for each in told] == [(0, 0)]
-        brought = told[0]["brought"]
+        task = PublishTotals(ref, where, move, 3, offset_vector, ())
+        outcomes = [json.loads(t) for b in task(iter(rows.to_batches(cut))) for t in b["outcome"].to_pylist()]
+        assert [(outcome["stale"], outcome["left_over"]) for outcome in outcomes] == [(0, 0)]
+        brought = outcomes[0]["brought"]
     everyone = {(str(user), 0): None for user in ("ann", "bob", "zoë")} if entity else {("", 0): None, ("", 1): None}
     assert brought == len(everyone)
     counted = added = 0
     for user, partition in everyone:
         (tag,) = keys.entity_tags(unit.entity, [[user]] if entity else [], None if entity else partition)
-        flat = server.hashes[keys.hot_key(store.generation, tag, unit.storage_fingerprint)].fields
-        found = codec.unpack_lifetime(flat[keys.LIFETIME])
-        assert (found.horizon, found.seq) == (DAY0 + 48, 3)
-        columns = unit.layout.decode_blocks([found.row], [1])
+        flat = server.hashes[keys.hot_key(store.store_id, tag, unit.storage_fingerprint)].fields
+        lifetime = codec.unpack_lifetime(flat[keys.LIFETIME])
+        assert (lifetime.total_until, lifetime.archive_version) == (DAY0 + 48, 3)
+        columns = unit.layout.decode_blocks([lifetime.row], [1])
         by = {f.feature: f for f in unit.features}
         n, s = (by[k].aggregate.finish_columns(columns[by[k].partial]).values[0].as_py() for k in ("n", "all"))
         counted, added = counted + n, added + s

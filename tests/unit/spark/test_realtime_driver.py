@@ -1,4 +1,4 @@
-"""The tail's driver has a slot for each partition or says what is missing; and a store that is away ends no tail."""
+"""The real-time lane's driver has a slot for each partition or says what is missing; and a store that is away ends no real-time lane."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, cast
 import pytest
 
 from slicewise.clock import ManualClock
-from slicewise.errors import GapRefused, IncarnationChanged, ServerError, StoreUnavailable, TopicGone
+from slicewise.errors import GapRefused, ServerRunChanged, ServerError, StoreUnavailable, TopicGone
 from slicewise.lifecycle.health.realtime import SPARE_SLOTS
-from slicewise.local.servers.stream import tail_said_of
+from slicewise.local.servers.stream import realtime_summary
 from slicewise.settings import Settings
 from slicewise.spark import driver as driver_module
-from slicewise.spark.realtime import driver as tail_driver
+from slicewise.spark.realtime import driver as realtime_driver
 from slicewise.spark.realtime.driver import RealtimeDriver
 
 
@@ -25,7 +25,7 @@ from slicewise.spark.realtime.driver import RealtimeDriver
 class Session:
     """A session of a cluster that gives at most so many slots."""
 
-    asked: int
+    slots: int
     given: int
     stopped: bool = False
     sparkContext: Any = field(default_factory=lambda: SimpleNamespace(master="spark://here"))  # noqa: N815 - Spark's
@@ -50,9 +50,9 @@ def sessions(monkeypatch: pytest.MonkeyPatch, given: int) -> list[Session]:
         made.append(Session(slots, given))
         return made[-1]
 
-    monkeypatch.setattr(tail_driver, "tail_session", session)
-    monkeypatch.setattr(tail_driver, "task_slots", lambda session: min(session.asked, session.given))
-    monkeypatch.setattr(tail_driver, "_EXECUTORS_S", 0.0)
+    monkeypatch.setattr(realtime_driver, "realtime_session", session)
+    monkeypatch.setattr(realtime_driver, "task_slots", lambda session: min(session.slots, session.given))
+    monkeypatch.setattr(realtime_driver, "_EXECUTORS_S", 0.0)
     return made
 
 
@@ -62,8 +62,8 @@ def test_partitions_that_fit_need_no_other_session(driver: RealtimeDriver, monke
     driver._have({"plays": 2, "orders": SPARE_SLOTS // 2 - 2})
     assert len(made) == 1
     driver._have({"plays": 2, "orders": SPARE_SLOTS // 2 - 1})
-    assert [each.stopped for each in made] == [True, False]
-    assert made[-1].asked == SPARE_SLOTS + 2
+    assert [session.stopped for session in made] == [True, False]
+    assert made[-1].slots == SPARE_SLOTS + 2
 
 
 @pytest.mark.parametrize(("given", "relieves"), [(4, True), (3, False)])
@@ -83,7 +83,7 @@ def test_fewer_slots_than_partitions_are_told_with_what_to_do(
         driver._have({"plays": 2, "orders": 3})
     assert raised.value.where == "spark://here, plays: 2, orders: 3"
     assert "5 cores" in str(raised.value.expected)
-    assert "SLICEWISE_TAIL=off" in str(raised.value.next_step)
+    assert "SLICEWISE_REALTIME=off" in str(raised.value.next_step)
 
 
 class Query:
@@ -105,11 +105,11 @@ class Query:
     [
         (StoreUnavailable("away"), False),
         (TopicGone("no topic of this name"), True),
-        (IncarnationChanged("another life"), True),
+        (ServerRunChanged("another server run"), True),
         (GapRefused("a gap"), True),
     ],
 )
-def test_a_store_that_is_away_ends_no_tail(driver: RealtimeDriver, error: Any, ends: bool) -> None:
+def test_a_store_that_is_away_ends_no_real_time_lane(driver: RealtimeDriver, error: Any, ends: bool) -> None:
     query = Query()
     driver._queries["plays"] = query
     driver._bound = ("as planned",)
@@ -124,11 +124,11 @@ def test_a_source_whose_slots_are_missing_says_so_to_whoever_asks(
     sessions(monkeypatch, given=1)
     (driver.settings.state_dir / driver.part).mkdir(parents=True)
     plan = SimpleNamespace(source=SimpleNamespace(name="plays", is_opening=False), start={0: 0, 1: 0})
-    monkeypatch.setattr(tail_driver, "KafkaLog", lambda _: nullcontext())
-    monkeypatch.setattr(tail_driver, "plan_stream", lambda *_: plan)
-    monkeypatch.setattr(tail_driver, "tail_units", lambda *_: ["a unit"])
+    monkeypatch.setattr(realtime_driver, "KafkaLog", lambda _: nullcontext())
+    monkeypatch.setattr(realtime_driver, "plan_stream", lambda *_: plan)
+    monkeypatch.setattr(realtime_driver, "realtime_units", lambda *_: ["a unit"])
     monkeypatch.setattr(driver_module, "open_store", away)
     with pytest.raises(ServerError, match="1 slots for 2 partitions"):
         driver._start(cast(Any, SimpleNamespace(sources=[plan.source])), "", cast(Any, None))
     beat = json.loads((driver.settings.state_dir / driver.part / "heartbeat.json").read_text())
-    assert tail_said_of(beat).startswith("plays waits: 1 slots for 2 partitions")
+    assert realtime_summary(beat).startswith("plays waits: 1 slots for 2 partitions")

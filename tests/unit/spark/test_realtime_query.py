@@ -1,4 +1,4 @@
-"""A tail's query is relieved where all is acknowledged, ends once the next caught up, and falls with it."""
+"""The real-time lane's query is relieved where all is acknowledged, ends once the next caught up, and falls with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from slicewise.clock import ManualClock
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.spark.realtime import query as tail
+from slicewise.spark.realtime import query as realtime
 from slicewise.spark.realtime.query import RealtimeQuery
 from slicewise.spark.realtime.run import RealtimeRun
 from slicewise.spark.realtime.spec import status_part
@@ -44,21 +44,21 @@ class Run(RealtimeRun):
 
 
 class World:
-    """The log, the ledger and what writers say; a tick of the driver looks at them."""
+    """The log, the committed offsets and what writers say; a tick of the driver looks at them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> None:
-        self.ends, self.ledger, self.said = {0: 0, 1: 0}, {0: 0, 1: 0}, dict[int, str]()
+        self.ends, self.committed, self.statuses = {0: 0, 1: 0}, {0: 0, 1: 0}, dict[int, str]()
         self.runs: list[Run] = []
         self.clock = ManualClock(0)
         self.store = open_memory(MemoryServer(self.clock))
-        log = SimpleNamespace(check_topic=lambda *_: None, latest=lambda _: self.cover(self.ends))
-        monkeypatch.setattr(tail, "KafkaLog", lambda _: log)
+        log = SimpleNamespace(check_topic=lambda *_: None, latest=lambda _: self.offset_vector(self.ends))
+        monkeypatch.setattr(realtime, "KafkaLog", lambda _: log)
         monkeypatch.setattr(RealtimeQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0})))
         monkeypatch.setattr(RealtimeQuery, "_run", lambda _, *given: self.run(given[0]))
         source = SimpleNamespace(name="plays", topic="plays")
         plan = SimpleNamespace(source=source, topic_id=TOPIC, start={0: 0, 1: 0})
         status = RealtimeStatus("plays", self.clock, RealtimeMetrics())
-        settings = Settings.load({"SLICEWISE_TAIL_BATCH_S": str(BATCH_S)})
+        settings = Settings.load({"SLICEWISE_REALTIME_BATCH_S": str(BATCH_S)})
         self.query = RealtimeQuery(cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves)
 
     def run(self, start: Mapping[int, int]) -> Run:
@@ -66,34 +66,34 @@ class World:
         self.runs.append(Run(cast(Any, None), name, dict(start), self.clock.now_us(), None, Path()))
         return self.runs[-1]
 
-    def cover(self, offsets: Mapping[int, int]) -> OffsetVector:
+    def offset_vector(self, offsets: Mapping[int, int]) -> OffsetVector:
         return OffsetVector({(TOPIC, p): offset for p, offset in offsets.items()})
 
-    def says(self, run: Run, partition: int, acked: int) -> None:
-        told = {"run": run.name, "partition": partition, "acked": acked, "rows": acked + 1}
-        self.said[partition] = json.dumps(told | {"ms": {"bounds": [1.0], "counts": [0, 0]}})
+    def report(self, run: Run, partition: int, acked: int) -> None:
+        status = {"run": run.name, "partition": partition, "acked": acked, "rows": acked + 1}
+        self.statuses[partition] = json.dumps(status | {"ms": {"bounds": [1.0], "counts": [0, 0]}})
 
     def tick(self, seconds: float = 0.5) -> None:
         self.clock.advance(int(seconds * SECOND))
-        for partition, text in self.said.items():
+        for partition, text in self.statuses.items():
             self.store.run(PutStatus(status_part("plays", partition), text))
-        self.query.look(self.store, cast(Any, SimpleNamespace(ledger=self.cover(self.ledger))))
+        self.query.look(self.store, cast(Any, SimpleNamespace(committed=self.offset_vector(self.committed))))
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> World:
-    """After a batch's time, with 100 and 50 events acknowledged, of which 90 and 60 are folded."""
+    """After a batch's time, with 100 and 50 events acknowledged, of which 90 and 60 are applied."""
     world = World(monkeypatch, relieves=relieves)
     world.tick()
-    world.ends, world.ledger = {0: 110, 1: 60}, {0: 90, 1: 60}
-    world.says(world.runs[0], 0, 99)
-    world.says(world.runs[0], 1, 49)
+    world.ends, world.committed = {0: 110, 1: 60}, {0: 90, 1: 60}
+    world.report(world.runs[0], 0, 99)
+    world.report(world.runs[0], 1, 49)
     world.tick(BATCH_S - 1)
     assert len(world.runs) == 1
     world.tick(1)
     return world
 
 
-def test_the_next_query_begins_where_all_is_acknowledged_or_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_query_begins_where_all_is_acknowledged_or_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     world = begun(monkeypatch)
     assert [run.start for run in world.runs] == [{0: 0, 1: 0}, {0: 100, 1: 60}]
     assert not world.runs[0].stopped
@@ -104,13 +104,13 @@ def test_a_query_ends_once_the_next_has_what_the_log_had_when_it_first_spoke(mon
     second = world.runs[1]
     world.ends = {0: 500, 1: 60}
     world.tick()
-    world.says(second, 0, 300)  # it speaks: 500 is what it has to reach
+    world.report(second, 0, 300)  # it speaks: 500 is what it has to reach
     world.tick()
     world.ends = {0: 900, 1: 60}
-    world.says(second, 0, 498)
+    world.report(second, 0, 498)
     world.tick()
     assert [run.stopped for run in world.runs] == [False, False]
-    world.says(second, 0, 499)
+    world.report(second, 0, 499)
     world.tick()
     assert [run.stopped for run in world.runs] == [True, False]
     assert world.query.active
@@ -120,9 +120,9 @@ def test_a_query_ends_once_the_next_has_what_the_log_had_when_it_first_spoke(mon
 def test_where_either_of_two_fails_both_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (0, 1):
         world = begun(monkeypatch)
-        world.runs[number].failed = "another life"
+        world.runs[number].failed = "another server run"
         assert not world.query.active
-        assert str(world.query.error()) == "another life"
+        assert str(world.query.error()) == "another server run"
         world.query.drain()
         assert all(run.stopped for run in world.runs)
 
@@ -131,11 +131,11 @@ def test_without_slots_for_two_no_other_begins(monkeypatch: pytest.MonkeyPatch) 
     assert len(begun(monkeypatch, relieves=False).runs) == 1
 
 
-def test_what_the_tail_brought_is_counted_once_while_both_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_real_time_lane_brought_is_counted_once_while_both_run(monkeypatch: pytest.MonkeyPatch) -> None:
     world = begun(monkeypatch)
     assert world.query.status.totals["rows"] == 150
-    world.says(world.runs[1], 0, 9)
+    world.report(world.runs[1], 0, 9)
     world.tick()
-    world.says(world.runs[0], 0, 120)  # of before: where both are in one JVM it speaks no more
+    world.report(world.runs[0], 0, 120)  # of before: where both are in one JVM it speaks no more
     world.tick()
     assert world.query.status.totals["rows"] == 160

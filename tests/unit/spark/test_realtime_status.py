@@ -1,4 +1,4 @@
-"""The tail's figures are the sum of what its writers acknowledged since the driver began, whoever of them began anew."""
+"""The real-time lane's figures are the sum of what its writers acknowledged since the driver began, whoever of them began anew."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus, Wri
 NOW = 1_700_000_000_000_000
 
 
-def said(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> WriterStatus:
-    told = {
+def status_of(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> WriterStatus:
+    values = {
         "run": run,
         "partition": partition,
         "acked": rows - 1,
@@ -20,36 +20,36 @@ def said(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> W
         "skipped": skipped,
         "ms": {"bounds": [1.0, 10.0], "counts": [quick, rows, rows], "sum": 3.5},
     }
-    return WriterStatus.parse(json.dumps(told))
+    return WriterStatus.parse(json.dumps(values))
 
 
 def test_figures_grow_by_what_is_new_and_begin_anew_with_another_run() -> None:
     status = RealtimeStatus("plays", ManualClock(NOW), RealtimeMetrics())
-    status.heard([said("a", 0, 10, 9), said("a", 1, 4, 4)])
-    status.heard([said("a", 0, 10, 9), said("a", 1, 6, 6, skipped=2)])
+    status.take_in([status_of("a", 0, 10, 9), status_of("a", 1, 4, 4)])
+    status.take_in([status_of("a", 0, 10, 9), status_of("a", 1, 6, 6, skipped=2)])
     assert (status.records, status.totals["written"], status.totals["skipped"]) == (16, 16, 2)
-    status.heard([said("b", 0, 3, 0)])
-    found = status.to_json()
-    assert (found["records"], found["rows"], found["skipped"]) == (19, 19, 2)
-    assert (found["freshness_p50_ms"], found["freshness_p99_ms"]) == (1.0, 10.0)
+    status.take_in([status_of("b", 0, 3, 0)])
+    result = status.to_json()
+    assert (result["records"], result["rows"], result["skipped"]) == (19, 19, 2)
+    assert (result["freshness_p50_ms"], result["freshness_p99_ms"]) == (1.0, 10.0)
 
 
 def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> None:
     status = RealtimeStatus("plays", ManualClock(NOW), RealtimeMetrics())
-    status.heard([said("a", 0, 10, 9, skipped=2)])
-    status.heard([said("a", 0, 3, 3)])
-    status.heard([said("a", 0, 5, 4, skipped=1)])
-    found = status.to_json()
-    assert (found["records"], found["rows"], found["written"], found["skipped"]) == (15, 15, 15, 3)
-    assert (found["freshness_p50_ms"], found["freshness_p99_ms"]) == (1.0, 10.0)
+    status.take_in([status_of("a", 0, 10, 9, skipped=2)])
+    status.take_in([status_of("a", 0, 3, 3)])
+    status.take_in([status_of("a", 0, 5, 4, skipped=1)])
+    result = status.to_json()
+    assert (result["records"], result["rows"], result["written"], result["skipped"]) == (15, 15, 15, 3)
+    assert (result["freshness_p50_ms"], result["freshness_p99_ms"]) == (1.0, 10.0)
 
 
 def test_freshness_is_of_the_last_minute() -> None:
     clock = ManualClock(NOW)
     status = RealtimeStatus("plays", clock, RealtimeMetrics())
-    status.heard([said("a", 0, 10, 0)])
+    status.take_in([status_of("a", 0, 10, 0)])
     clock.advance(59_000_000)
-    status.heard([said("a", 0, 20, 10)])
+    status.take_in([status_of("a", 0, 20, 10)])
     assert status.to_json()["freshness_p50_ms"] == 1.0
     assert status.to_json()["freshness_p99_ms"] == 10.0
     clock.advance(2_000_000)
@@ -65,9 +65,9 @@ def test_a_quantile_is_the_bound_of_its_bucket_and_never_beyond_the_last() -> No
     assert quantile_of([(1.0, 0), (float("inf"), 0)], 0.5) is None
 
 
-def test_a_tail_that_waits_for_the_fold_does_not_hang() -> None:
+def test_a_real_time_lane_that_waits_for_the_micro_batch_lane_does_not_hang() -> None:
     clock = ManualClock(NOW)
-    status = RealtimeStatus("plays", clock, RealtimeMetrics(), waiting="the fold is behind")
+    status = RealtimeStatus("plays", clock, RealtimeMetrics(), waiting="the micro-batch lane is behind")
     status.to_json()
     clock.advance(500_000_000)
     status.lagging({0: 7})

@@ -1,4 +1,4 @@
-"""The fold gives way while nobody waits for it, and only with what is its own."""
+"""The micro-batch lane gives way while nobody waits for it, and only with what is its own."""
 
 from __future__ import annotations
 
@@ -49,32 +49,32 @@ def test_where_the_kernel_refuses_it_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_what_the_platform_starts_leads_its_session_and_can_give_way(tmp_path: Path) -> None:
-    said = tmp_path / "said"
+    log = tmp_path / "said"
     script = (
         f"from slicewise.spark.runtime.share import *; Share().give_way(True); print(open({str(AUTOGROUP)!r}).read())"
     )
-    process.spawn([sys.executable, "-c", script], dict(os.environ), tmp_path, said)
+    process.spawn([sys.executable, "-c", script], dict(os.environ), tmp_path, log)
     deadline = time.monotonic() + 30
-    while not (said.exists() and said.read_text().strip()) and time.monotonic() < deadline:
+    while not (log.exists() and log.read_text().strip()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    told = said.read_text()
+    output = log.read_text()
     if AUTOGROUP.exists():  # a kernel without them has nothing to say
-        assert "nice 15" in told, told
+        assert "nice 15" in output, output
     else:
-        assert "FileNotFoundError" in told, told
+        assert "FileNotFoundError" in output, output
 
 
-def _query(*, paced: bool = True, tailed: bool = True, waits: bool = True, since_s: float = 0.2) -> SourceQuery:
+def _query(*, paced: bool = True, has_realtime: bool = True, waits: bool = True, since_s: float = 0.2) -> SourceQuery:
     query = object.__new__(SourceQuery)
-    query.paced, query._all_tailed, query._waits, query._pace = paced, tailed, waits, Pace(1.0, 1_000, 200_000)
+    query.paced, query._all_realtime, query._waits, query._pace = paced, has_realtime, waits, Pace(1.0, 1_000, 200_000)
     query._begun = time.monotonic() - since_s
     return query
 
 
-def test_a_fold_gives_way_only_while_a_tail_brings_all_and_its_batches_are_not_overdue() -> None:
+def test_a_micro_batch_gives_way_only_while_the_real_time_lane_brings_all_and_its_batches_are_not_overdue() -> None:
     assert _query().in_time(2_000)
     assert not _query(paced=False).in_time(0), "answers wait for it"
-    assert not _query(tailed=False).in_time(0), "those of a view wait for it"
+    assert not _query(has_realtime=False).in_time(0), "those of a view wait for it"
     assert not _query(waits=False).in_time(2_000), "its last batch was behind"
     assert not _query(since_s=2.1).in_time(2_000), "the next batch, or its end, is overdue"
     assert _query(waits=False, since_s=100.0).in_time(0), "nothing is left to do"

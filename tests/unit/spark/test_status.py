@@ -15,7 +15,7 @@ SECOND = 1_000_000
 NOW = 1_700_000_000_000_000
 
 
-def said(status: SourceStatus) -> StreamStatus:
+def parsed(status: SourceStatus) -> StreamStatus:
     import json
 
     return StreamStatus.parse("plays", json.dumps(status.to_json()))
@@ -34,14 +34,14 @@ def test_metrics_are_served_where_the_setting_says_and_a_taken_port_is_told() ->
 def test_progress_is_a_batch_that_ended_or_nothing_that_waits() -> None:
     clock = ManualClock(NOW)
     status = SourceStatus("plays", clock, Metrics())
-    assert said(status).progress_us == NOW, "it begins with the first word"
+    assert parsed(status).progress_us == NOW, "it begins with the first word"
     clock.advance(10 * SECOND)
     status.lagging({0: 0, 1: 0})
-    assert said(status).progress_us == NOW + 10 * SECOND
+    assert parsed(status).progress_us == NOW + 10 * SECOND
     # the batch hangs: the driver's ticks go on
     clock.advance(500 * SECOND)
     status.lagging({0: 3, 1: 0})
-    assert (said(status).stalled_us, said(status).heartbeat_us) == (500 * SECOND, NOW + 510 * SECOND)
-    assert not judge([said(status)], ["plays"], clock.now_us(), Limits()).well
+    assert (parsed(status).stalled_us, parsed(status).heartbeat_us) == (500 * SECOND, NOW + 510 * SECOND)
+    assert not judge([parsed(status)], ["plays"], clock.now_us(), Limits()).well
     status.applied([{"records": 3, "freshness_ms": [], "bad": {}, "units": {}}], 500.0, {})
-    assert judge([said(status)], ["plays"], clock.now_us(), Limits()).well
+    assert judge([parsed(status)], ["plays"], clock.now_us(), Limits()).well

@@ -10,11 +10,11 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision, Running
 from slicewise.windows.durations import HOUR_US
-from tests.support.stores.stored import cover, place
+from tests.support.stores.stored import offset_vector, topic_partition
 
 
 def part(first: int, last: int, partition: int = 0) -> Running:
-    return Running(b"r:%d:%d" % (first, last), place(partition), first, last)
+    return Running(b"r:%d:%d" % (first, last), topic_partition(partition), first, last)
 
 
 def test_a_row_is_kept_beyond_the_last_applied_and_from_the_floor_on() -> None:
@@ -26,51 +26,51 @@ def test_a_row_is_kept_beyond_the_last_applied_and_from_the_floor_on() -> None:
 
 
 @pytest.mark.parametrize(("hours", "floor"), [({}, 5), ({7: 0}, 5), ({7: 1}, 5), ({7: 2}, 9), ({8: 2}, 5)])
-def test_an_hours_floor_is_the_larger_of_its_cover_and_the_start_cover(hours: dict[int, int], floor: int) -> None:
-    covers = {1: cover(3), 2: cover(9)}
-    assert decisions.hour_floor(place(), cover(5), hours, covers, 7) == floor
+def test_an_hours_floor_is_the_larger_of_its_version_and_the_start_offsets(hours: dict[int, int], floor: int) -> None:
+    offset_vectors = {1: offset_vector(3), 2: offset_vector(9)}
+    assert decisions.hour_floor(topic_partition(), offset_vector(5), hours, offset_vectors, 7) == floor
 
 
-def test_a_batch_begins_at_or_before_the_ledger() -> None:
-    decisions.check_batch(cover(5, 2), (3, "u"), cover(5, 2), 3, "u")
-    decisions.check_batch(cover(5, 2), (3, "u"), OffsetVector(), 3, "u")
-    for start in (cover(6), cover(5, 3), cover(0, 0, 1)):
+def test_a_batch_begins_at_or_before_the_committed_offsets() -> None:
+    decisions.check_batch(offset_vector(5, 2), (3, "u"), offset_vector(5, 2), 3, "u")
+    decisions.check_batch(offset_vector(5, 2), (3, "u"), OffsetVector(), 3, "u")
+    for start in (offset_vector(6), offset_vector(5, 3), offset_vector(0, 0, 1)):
         with pytest.raises(GapRefused):
-            decisions.check_batch(cover(5, 2), (3, "u"), start, 3, "u")
+            decisions.check_batch(offset_vector(5, 2), (3, "u"), start, 3, "u")
 
 
 @pytest.mark.parametrize(
     ("first", "last", "action", "deleted"),
     [
-        (3, 4, PublishDecision.SWAP, True),  #        [3 4] | 5
+        (3, 4, PublishDecision.PUBLISH, True),  #        [3 4] | 5
         (4, 5, PublishDecision.LEAVE_OVER, False),  #   [4 | 5]
-        (5, 6, PublishDecision.SWAP, False),  #            | [5 6]
+        (5, 6, PublishDecision.PUBLISH, False),  #            | [5 6]
     ],
 )
-def test_a_running_partial_goes_stays_or_stops_the_swap_by_the_cover(
+def test_a_running_partial_goes_stays_or_stops_the_publish_by_the_offset_vector(
     first: int, last: int, action: PublishDecision, deleted: bool
 ) -> None:
     running = part(first, last)
-    decided = decisions.swap_decision(1, cover(5), None, [running])
+    decided = decisions.publish_decision(1, offset_vector(5), None, [running])
     assert decided == (action, (running.field,) if deleted else ())
 
 
-def test_places_that_the_cover_does_not_know_stay() -> None:
-    assert decisions.swap_decision(1, cover(5), None, [part(0, 9, partition=1)]) == (PublishDecision.SWAP, ())
+def test_partitions_that_the_offset_vector_does_not_know_stay() -> None:
+    assert decisions.publish_decision(1, offset_vector(5), None, [part(0, 9, partition=1)]) == (PublishDecision.PUBLISH, ())
 
 
 @pytest.mark.parametrize(("current", "stale"), [(None, False), (0, False), (1, False), (2, True)])
-def test_only_an_older_seq_is_stale(current: int | None, stale: bool) -> None:
-    assert (decisions.swap_decision(1, cover(5), current, [])[0] is PublishDecision.STALE) == stale
+def test_only_an_older_archive_version_is_stale(current: int | None, stale: bool) -> None:
+    assert (decisions.publish_decision(1, offset_vector(5), current, [])[0] is PublishDecision.STALE) == stale
 
 
-def test_a_backfill_is_of_its_start_cover_and_an_archive_reaches_it() -> None:
-    decisions.check_swap(0, cover(5), cover(5))
-    decisions.check_swap(1, cover(5), cover(5))
-    decisions.check_swap(1, cover(6, 1), cover(5))
-    for seq, offsets in ((0, cover(6)), (0, cover(4)), (1, cover(4)), (1, cover(9, 0))):
+def test_a_backfill_is_of_its_start_offsets_and_an_archive_reaches_it() -> None:
+    decisions.check_publish(0, offset_vector(5), offset_vector(5))
+    decisions.check_publish(1, offset_vector(5), offset_vector(5))
+    decisions.check_publish(1, offset_vector(6, 1), offset_vector(5))
+    for archive_version, offsets in ((0, offset_vector(6)), (0, offset_vector(4)), (1, offset_vector(4)), (1, offset_vector(9, 0))):
         with pytest.raises(GapRefused):
-            decisions.check_swap(seq, offsets, cover(5, 0) if seq == 0 else cover(5, 1))
+            decisions.check_publish(archive_version, offsets, offset_vector(5, 0) if archive_version == 0 else offset_vector(5, 1))
 
 
 def test_expiry_is_the_first_whole_second_at_which_no_read_can_reach() -> None:
@@ -92,11 +92,11 @@ def test_a_name_takes_its_first_units_at_once_and_others_when_all_are_ready() ->
 
 
 def test_only_topics_that_nobody_knows_begin_at_the_logs_first_offset() -> None:
-    known, other = place()[0], "f" * 32
+    known, other = topic_partition()[0], "f" * 32
     earliest = OffsetVector({(known, 0): 3, (other, 0): 4})
     assert decisions.begun(frozenset(), [], earliest) == earliest
-    for places, topics in ((frozenset({place(1)}), []), (frozenset(), [known])):
-        assert decisions.begun(places, topics, earliest) == OffsetVector({(other, 0): 4})
+    for topic_partitions, topics in ((frozenset({topic_partition(1)}), []), (frozenset(), [known])):
+        assert decisions.begun(topic_partitions, topics, earliest) == OffsetVector({(other, 0): 4})
 
 
 @pytest.mark.parametrize("minutes", [-90, -1, 1, 90])
@@ -105,9 +105,9 @@ def test_a_clock_that_is_off_dates_no_snapshot(minutes: int) -> None:
     for off in (-bound, 0, bound):
         decisions.check_clock(now + off, now, now + off)
     decisions.check_clock(now - 90 * 60_000_000, now, now)  # it stood still while it asked
-    mine = now + minutes * 60_000_000
+    own_us = now + minutes * 60_000_000
     with pytest.raises(ClockOff, match=f"{abs(minutes) * 60} s {'ahead of' if minutes > 0 else 'behind'} the store"):
-        decisions.check_clock(mine, now, mine)
+        decisions.check_clock(own_us, now, own_us)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from slicewise.errors import CodecError
 from slicewise.stores.online import keys
-from tests.support.stores.stored import place
+from tests.support.stores.stored import topic_partition
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text(encoding="utf-8"))
 UNIT = "00000000000000aa"
@@ -24,7 +24,7 @@ UNIT = "00000000000000aa"
 def test_tags_are_the_golden_ones(case: dict[str, Any]) -> None:
     columns = [tuple(column) for column in case["columns"]]
     values = [[value] for value in case["values"]]
-    values = [[date.fromisoformat(v["date"]) if isinstance(v, dict) else v for v in each] for each in values]
+    values = [[date.fromisoformat(v["date"]) if isinstance(v, dict) else v for v in row] for row in values]
     assert keys.entity_tags(columns, values, case["partition"]) == [case["tag"].encode()]
 
 
@@ -33,27 +33,27 @@ def test_keys_are_the_golden_ones() -> None:
     assert {
         "hot": keys.hot_key(17, tag, keys.unit_name(UNIT, 0)).decode(),
         "day": keys.day_key(17, tag, UNIT, 15_706).decode(),
-        "swapped": keys.swapped_key(17, UNIT).decode(),
-        "covers": keys.covers_key(17, "plays").decode(),
+        "swapped": keys.published_key(17, UNIT).decode(),
+        "covers": keys.offset_vectors_key(17, "plays").decode(),
         "list": keys.list_key(17, tag, UNIT).decode(),
         "events": keys.members_key(17, tag, UNIT).decode(),
         "ids": keys.ids_key(17, tag, UNIT).decode(),
         "hot of a term": keys.hot_key(17, tag, keys.unit_name(UNIT, 9)).decode(),
-        "swapped of a term": keys.swapped_key(17, keys.unit_name(UNIT, 9)).decode(),
-        "marks": keys.MARKS.decode(),
-        "board": keys.board_key(17, "top_songs").decode(),
-        "board of a past end": keys.board_key(17, "top_songs", 1_357_000_010_000_000).decode(),
+        "swapped of a term": keys.published_key(17, keys.unit_name(UNIT, 9)).decode(),
+        "marks": keys.METADATA.decode(),
+        "board": keys.leaderboard_key(17, "top_songs").decode(),
+        "board of a past end": keys.leaderboard_key(17, "top_songs", 1_357_000_010_000_000).decode(),
         "manifest": keys.manifest_key("abc").decode(),
     } == GOLDEN["keys"]
 
 
 def test_fields_are_the_golden_ones() -> None:
-    assert keys.guard_field(place(2)).decode() == GOLDEN["fields"]["guard"]
-    assert keys.running_fields([2_261_232], place(2))[0].decode() == GOLDEN["fields"]["running"]
-    assert keys.tail_field(keys.place_text(place(2)), 17).decode() == GOLDEN["fields"]["tail"]
-    assert keys.tail_head(keys.place_text(place(2))).decode() == GOLDEN["fields"]["tail head"]
-    assert keys.ids_field(place(2)).decode() == GOLDEN["fields"]["ids"]
-    assert keys.skip_field(place(2)).decode() == GOLDEN["fields"]["skip"]
+    assert keys.applied_field(topic_partition(2)).decode() == GOLDEN["fields"]["guard"]
+    assert keys.running_fields([2_261_232], topic_partition(2))[0].decode() == GOLDEN["fields"]["running"]
+    assert keys.pending_field(keys.topic_partition_text(topic_partition(2)), 17).decode() == GOLDEN["fields"]["tail"]
+    assert keys.pending_numbers(keys.topic_partition_text(topic_partition(2))).decode() == GOLDEN["fields"]["tail head"]
+    assert keys.ids_field(topic_partition(2)).decode() == GOLDEN["fields"]["ids"]
+    assert keys.skip_field(topic_partition(2)).decode() == GOLDEN["fields"]["skip"]
     assert [field.decode() for field in keys.hour_fields(376_872)] == GOLDEN["fields"]["hour"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slicewise.clock import ManualClock
-from slicewise.errors import EpochSuperseded, NotReady, StoreUnavailable
+from slicewise.errors import DeploymentSuperseded, NotReady, StoreUnavailable
 from slicewise.stores.online import operations
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import ServerRun
@@ -34,8 +34,8 @@ from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.routing import by_node, node_of
 from slicewise.stores.online.steps import ATTEMPTS, Command, Steps, Text, drive
 from slicewise.stores.online.store import Store
-from tests.support.stores.several import NAME, UNIT, alone, deployed, servers
-from tests.support.stores.stored import cover
+from tests.support.stores.several import NAME, UNIT, one_node, deployed, servers
+from tests.support.stores.stored import offset_vector
 from tests.support.stores.units import StoreUnit
 
 COUNT = 3
@@ -91,7 +91,7 @@ class OfName(Named, Owner[str]):
     name: str = "top_songs"
 
 
-def asked(operation: Operation[str]) -> tuple[str | type[Exception], list[list[int]]]:
+def outcome_of(operation: Operation[str]) -> tuple[str | type[Exception], list[list[int]]]:
     """The result of an operation over the nodes, and which of them each exchange asks."""
     exchanges: list[list[int]] = []
 
@@ -106,22 +106,22 @@ def asked(operation: Operation[str]) -> tuple[str | type[Exception], list[list[i
 
 
 def test_everywhere_asks_all_nodes_at_once_and_merges() -> None:
-    assert asked(OnAll()) == ("1/3 2/3 3/3", [[0, 1, 2]])
+    assert outcome_of(OnAll()) == ("1/3 2/3 3/3", [[0, 1, 2]])
 
 
 def test_in_turn_asks_one_node_after_another_and_none_after_one_that_refuses() -> None:
-    assert asked(OneByOne()) == ("1/3 2/3 3/3", [[0], [1], [2]])
-    assert asked(OneByOne("2/3")) == (Refused, [[0], [1]])
+    assert outcome_of(OneByOne()) == ("1/3 2/3 3/3", [[0], [1], [2]])
+    assert outcome_of(OneByOne("2/3")) == (Refused, [[0], [1]])
 
 
 def test_by_tag_asks_the_nodes_that_have_an_entity_at_once() -> None:
     on = [next(tag for tag in (b"%d" % i for i in range(50)) if node_of(tag, COUNT) == n) for n in range(COUNT)]
-    assert asked(OfTags(tags=[on[0], on[2], on[2]])) == ("1/3:1 3/3:2", [[0, 2]])
+    assert outcome_of(OfTags(tags=[on[0], on[2], on[2]])) == ("1/3:1 3/3:2", [[0, 2]])
 
 
 def test_an_owner_is_the_one_node_that_a_name_says() -> None:
     number = node_of(b"top_songs", COUNT)
-    assert asked(OfName()) == (f"{number + 1}/3", [[number]])
+    assert outcome_of(OfName()) == (f"{number + 1}/3", [[number]])
 
 
 # ------------------------------------------------------------------ changes under a check
@@ -152,9 +152,9 @@ def test_a_connection_is_bound_by_initialise_and_what_it_was_bound_to_stays_as_i
     store = open_memory(MemoryServer(ManualClock(1)))
     before = store.context
     with pytest.raises(NotReady):
-        _ = store.generation
+        _ = store.store_id
     record = store.run(Initialise())
-    assert store.generation == record.generation
+    assert store.store_id == record.store_id
     assert isinstance(before, NodeContext)
     assert before.bound_to is None
 
@@ -162,7 +162,7 @@ def test_a_connection_is_bound_by_initialise_and_what_it_was_bound_to_stays_as_i
 def test_builds_that_two_operations_hold_at_once_are_held_both() -> None:
     other = StoreUnit(storage_fingerprint="f" * 16)
     store = deployed(servers(1), "two", UNIT, other)
-    one, two = (store.steps(HoldBuilds({each: 0})) for each in (NAME, other.storage_fingerprint))
+    one, two = (store.steps(HoldBuilds({name: 0})) for name in (NAME, other.storage_fingerprint))
     commands = next(one), next(two)
     for steps, first in zip((one, two), commands, strict=True):
         with pytest.raises(StopIteration):
@@ -173,7 +173,7 @@ def test_builds_that_two_operations_hold_at_once_are_held_both() -> None:
 def test_a_build_that_is_refused_leaves_the_context_as_it_was() -> None:
     for store in (deployed(servers(1)), deployed(servers())):
         before = store.context
-        with pytest.raises(EpochSuperseded):
+        with pytest.raises(DeploymentSuperseded):
             store.run(HoldBuilds({NAME: 7}))
         assert store.context is before
 
@@ -182,15 +182,15 @@ def test_a_build_that_is_refused_leaves_the_context_as_it_was() -> None:
 def test_readers_get_what_any_node_knows_of_an_archive_version_and_writers_what_all_know() -> None:
     nodes = servers()
     store = deployed(nodes)
-    store.run(PutArchiveVersion("plays", 1, cover(1)))
-    alone(nodes, 1).run(PutArchiveVersion("plays", 2, cover(2)))
+    store.run(PutArchiveVersion("plays", 1, offset_vector(1)))
+    one_node(nodes, 1).run(PutArchiveVersion("plays", 2, offset_vector(2)))
     read = ReadArchiveVersions("plays")
-    assert store.run(read) == {1: cover(1)}
+    assert store.run(read) == {1: offset_vector(1)}
     route = read.route(len(nodes))
     assert not route.needs_all
-    answers = {n: alone(nodes, n).run(part) for n, part in route.parts.items()}
-    assert route.join(answers) == {1: cover(1), 2: cover(2)}
-    assert route.join({0: answers[0]}) == {1: cover(1)}
+    answers = {n: one_node(nodes, n).run(part) for n, part in route.parts.items()}
+    assert route.join(answers) == {1: offset_vector(1), 2: offset_vector(2)}
+    assert route.join({0: answers[0]}) == {1: offset_vector(1)}
 
 
 def test_a_status_that_one_node_lost_is_read_of_the_others() -> None:
@@ -203,11 +203,11 @@ def test_a_status_that_one_node_lost_is_read_of_the_others() -> None:
 
 # ------------------------------------------------------------------ the form of operations
 def every_operation() -> list[type[Operation[Any]]]:
-    found = []
+    results = []
     for module in pkgutil.iter_modules(operations.__path__, f"{operations.__name__}."):
         members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-        found += [of for _, of in members if issubclass(of, Operation) and of.__module__ == module.name]
-    return found
+        results += [of for _, of in members if issubclass(of, Operation) and of.__module__ == module.name]
+    return results
 
 
 def test_every_operation_is_a_frozen_dataclass_that_has_its_steps_and_is_whole_over_several_nodes() -> None:
@@ -227,6 +227,6 @@ def test_what_binds_a_connection_says_so_for_one_node_and_for_several() -> None:
     binding = {of.__name__ for of in every_operation() if issubclass(of, Rebinding)}
     assert binding == {"Bind", "HoldBuilds", "Initialise"}
     for store in (deployed(servers(1)), deployed(servers())):
-        builds = {NAME: store.run(ReadMetadata()).terms.get(NAME, 0)}
+        builds = {NAME: store.run(ReadMetadata()).builds.get(NAME, 0)}
         store.run(HoldBuilds(builds))
         assert set(store.context.builds) == {NAME}

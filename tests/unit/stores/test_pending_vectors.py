@@ -1,4 +1,4 @@
-"""The JVM writes the same bytes for the tail as Python: both hold these golden vectors.
+"""The JVM writes the same bytes for the real-time lane as Python: both hold these golden vectors.
 
 The Java tests (include/slicewise/jvm/src/test/java) read the same file.
 """
@@ -23,14 +23,14 @@ from slicewise.features.schema.types import arrow_type
 from slicewise.stores.online import keys
 from slicewise.stores.online.rules import decisions
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "tail.json"
+GOLDEN = Path(__file__).parents[1] / "golden" / "pending.json"
 _LONG = 400
 """Bytes from which a member is told by its length and checksum."""
 
 
 def _value(raw: Any) -> Any:
     if isinstance(raw, list):
-        return [_value(each) for each in raw]
+        return [_value(item) for item in raw]
     if not isinstance(raw, dict):
         return raw
     if "bits" in raw:

@@ -14,7 +14,7 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
-from slicewise.training.answering.ask import resolve
+from slicewise.training.answering.unit_requests import resolve
 from slicewise.training.archive import Archived, NothingArchived
 from slicewise.training.archiving.job import failure, outcome
 from slicewise.training.archiving.pending import Need, lacking, need_of, pending, plan_text
@@ -33,7 +33,7 @@ DEPLOYMENT = plan(
         ],
     )
 )
-ASKED = resolve(DEPLOYMENT, ["users:n_1h"])[1]
+REQUESTED = resolve(DEPLOYMENT, ["users:n_1h"])[1]
 REACHED = Archived(3, OffsetVector({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
 
 
@@ -65,7 +65,7 @@ class Side:
 
 
 def to_archive(side: Side, need: Need) -> list[tuple[str, int]]:
-    return [(p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, ASKED, need, NOW)]
+    return [(p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, REQUESTED, need, NOW)]
 
 
 def test_only_what_the_rows_need_is_archived() -> None:
@@ -84,7 +84,7 @@ def test_tokens_ask_for_what_they_contain() -> None:
     assert to_archive(Side(REACHED, 0), beyond) == [], "no log of ours has it: refused by its row later"
 
 
-def test_what_tokens_contain_is_that_of_all_rows_hours_ahead_included() -> None:
+def test_what_tokens_contain_is_that_of_all_rows_hours_compacted_beyond_included() -> None:
     unit = DEPLOYMENT.units[0]
     tokens = [
         [
@@ -93,19 +93,19 @@ def test_what_tokens_contain_is_that_of_all_rows_hours_ahead_included() -> None:
                 unit.definition_fingerprint,
                 "live",
                 OffsetVector({(TOPIC, p): 3 + p}),
-                ahead,
+                compacted_beyond,
                 {},
             )
         ]
-        for p, ahead in ((0, {}), (1, {5: OffsetVector({(TOPIC, 0): 9})}))
+        for p, compacted_beyond in ((0, {}), (1, {5: OffsetVector({(TOPIC, 0): 9})}))
     ]
-    need = need_of(ASKED, np.array([1, 2], np.int64), tokens)
+    need = need_of(REQUESTED, np.array([1, 2], np.int64), tokens)
     assert need.latest_us is None
-    assert need.covers == {"plays": OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4})}
-    latest = need_of(ASKED, np.array([5, 9, 7], np.int64), None)
+    assert need.offset_vectors == {"plays": OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4})}
+    latest = need_of(REQUESTED, np.array([5, 9, 7], np.int64), None)
     assert (latest.latest_us, latest.latest_row) == (9, 1)
     with pytest.raises(BadRequest, match="no token of row 0"):
-        need_of(ASKED, np.array([1], np.int64), [[replace(tokens[0][0], unit="f" * 16)]])
+        need_of(REQUESTED, np.array([1], np.int64), [[replace(tokens[0][0], unit="f" * 16)]])
 
 
 def test_the_future_is_no_reason_to_archive() -> None:
@@ -116,7 +116,7 @@ def test_the_future_is_no_reason_to_archive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "kind", "says"),
+    ("side", "kind", "message"),
     [
         (Side(None), NothingArchived, "its topic holds no event"),
         (Side(None, fails=TopicGone("gone")), NothingArchived, "no topic 'plays'"),
@@ -125,15 +125,15 @@ def test_the_future_is_no_reason_to_archive() -> None:
         (Side(REACHED, fails=TopicGone("gone")), StoreUnavailable, "lags, and the broker has no topic"),
     ],
 )
-def test_what_cannot_be_archived_is_refused(side: Side, kind: type[SlicewiseError], says: str) -> None:
-    with pytest.raises(kind, match=says) as refused:
+def test_what_cannot_be_archived_is_refused(side: Side, kind: type[SlicewiseError], message: str) -> None:
+    with pytest.raises(kind, match=message) as refused:
         to_archive(side, Need(95 * HOUR_US))
     assert refused.value.next_step
     assert refused.value.expected
 
 
 def test_the_plan_says_why_and_how_much() -> None:
-    some = pending(DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), ASKED, Need(95 * HOUR_US), NOW)
+    some = pending(DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), REQUESTED, Need(95 * HOUR_US), NOW)
     (line,) = plan_text(some)
     assert line.startswith("archiving plays first: it is archived until 1970-01-04T18:00:00+00:00")
     assert line.endswith("12,345 offsets to go")
@@ -144,7 +144,7 @@ REPORT = '{"job": "archive", "archived": [{"source": "plays", "seq": 2, "events"
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("message", "shown"),
     [
         (REPORT % "{}", ["archived plays: 1,200 offsets"]),
         (
@@ -154,12 +154,12 @@ REPORT = '{"job": "archive", "archived": [{"source": "plays", "seq": 2, "events"
         ("a line of Spark", []),
     ],
 )
-def test_what_was_archived_is_told_bad_records_too(said: str, shown: list[str]) -> None:
-    assert outcome(f"2026-11-21T08:00:00 INFO archived source=plays\n{said}\n") == shown
+def test_what_was_archived_is_told_bad_records_too(message: str, shown: list[str]) -> None:
+    assert outcome(f"2026-11-21T08:00:00 INFO archived source=plays\n{message}\n") == shown
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("message", "why"),
     [
         (
             "WARN Utils\n2026 WARNING job_failed job=archive error=x\n5 offsets are gone\n  where: topic\n",
@@ -169,5 +169,5 @@ def test_what_was_archived_is_told_bad_records_too(said: str, shown: list[str]) 
         ("", "it said nothing"),
     ],
 )
-def test_a_failed_job_is_told_by_its_own_error(said: str, why: str) -> None:
-    assert failure(said) == why
+def test_a_failed_job_is_told_by_its_own_error(message: str, why: str) -> None:
+    assert failure(message) == why

@@ -74,7 +74,7 @@ EVENTS: list[dict[str, Any]] = [
     {"user": 7, "born": "0001-01-01", "small": -128, "level": 0, "ratio": 1.5, "price": Decimal("0.75"),
      "tags": None, "counts": [], "t": AT + 1},
 ]  # fmt: skip
-ASKED = [{"user": 7, "at": AT + 2}]
+QUERIES = [{"user": 7, "at": AT + 2}]
 
 
 def answer(table: pa.Table) -> dict[str, Any]:
@@ -97,7 +97,7 @@ EXPECTED = {
 
 def test_every_type_is_aggregated_from_dicts_and_from_arrow_alike() -> None:
     declared = view(source())
-    assert answer(sw.evaluate(declared, EVENTS, ASKED)) == EXPECTED
+    assert answer(sw.evaluate(declared, EVENTS, QUERIES)) == EXPECTED
     table = pa.table(
         {
             "user": pa.array([7, 7], pa.int16()),
@@ -111,8 +111,8 @@ def test_every_type_is_aggregated_from_dicts_and_from_arrow_alike() -> None:
             "t": pa.array([AT, AT + 1]),
         }
     )
-    assert sw.evaluate(declared, table, ASKED).equals(sw.evaluate(declared, EVENTS, ASKED))
-    assert sw.evaluate(declared, table.slice(1).slice(0), ASKED)["n_1h"].to_pylist() == [1], "also of a slice"
+    assert sw.evaluate(declared, table, QUERIES).equals(sw.evaluate(declared, EVENTS, QUERIES))
+    assert sw.evaluate(declared, table.slice(1).slice(0), QUERIES)["n_1h"].to_pylist() == [1], "also of a slice"
 
 
 def test_what_a_record_could_not_hold_is_refused_as_the_platform_refuses_it() -> None:
@@ -126,9 +126,9 @@ def test_what_a_record_could_not_hold_is_refused_as_the_platform_refuses_it() ->
         {"ratio": float("nan")},
         {"counts": [0, 128]},
     ]
-    table = sw.evaluate(view(source()), [*EVENTS, *({**EVENTS[0], **change} for change in bad)], ASKED)
+    table = sw.evaluate(view(source()), [*EVENTS, *({**EVENTS[0], **change} for change in bad)], QUERIES)
     assert answer(table) == EXPECTED
-    refused = dict(each.split("=") for each in table.schema.metadata[b"slicewise.refused"].decode().split(", "))
+    refused = dict(part.split("=") for part in table.schema.metadata[b"slicewise.refused"].decode().split(", "))
     assert refused == {
         "out_of_range:small": "2",
         "out_of_range:level": "2",
@@ -141,7 +141,7 @@ def test_what_a_record_could_not_hold_is_refused_as_the_platform_refuses_it() ->
 @pytest.mark.parametrize("born", ["2024-02-30", "2024-2-3", "0000-01-01", "today", 20240230])
 def test_what_is_no_date_is_the_callers_mistake(born: object) -> None:
     with pytest.raises(BadRequest):
-        sw.evaluate(view(source()), [{**EVENTS[0], "born": born}], ASKED)
+        sw.evaluate(view(source()), [{**EVENTS[0], "born": born}], QUERIES)
 
 
 def test_a_date_is_an_entity() -> None:
@@ -215,7 +215,7 @@ def test_a_path_a_width_and_the_records_time_are_in_the_schema_and_where_values_
     assert clocked.time_column is None
     assert same == stored, "a range judges records only"
     assert len({stored, elsewhere, other, timed}) == 4
-    assert len({each.schema_fingerprint for each in (plain_source, nested, wide, exact, clocked)}) == 5
+    assert len({declared.schema_fingerprint for declared in (plain_source, nested, wide, exact, clocked)}) == 5
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ def test_a_path_that_is_none_or_is_another_columns_is_refused(paths: dict[str, s
 def test_the_time_of_the_kafka_record_is_the_events_time() -> None:
     clocked = view(source(timestamp="kafka"))
     stamped = [{**event, "kafka_time": datetime.fromtimestamp(AT // 10**6, UTC)} for event in EVENTS]
-    assert answer(sw.evaluate(clocked, stamped, ASKED)) == {**EXPECTED, "births_1h": EXPECTED["births_1h"]}
+    assert answer(sw.evaluate(clocked, stamped, QUERIES)) == {**EXPECTED, "births_1h": EXPECTED["births_1h"]}
     with pytest.raises(BadRequest, match="no kafka_time"):
-        sw.evaluate(clocked, EVENTS, ASKED)
+        sw.evaluate(clocked, EVENTS, QUERIES)
     with pytest.raises(DefinitionError, match="a column has that name too"):
         source(schema={**SCHEMA, "kafka": "long"}, timestamp="kafka")
 
@@ -262,11 +262,11 @@ def test_any_order_of_rows_gives_the_same_bytes_where_partition_and_offset_are_g
         }
         for offset in range(300)
     ]
-    asked = [{"user": user, "at": AT + at} for user in range(3) for at in range(5)]
-    first = sw.evaluate(view(source()), events, asked)
+    queries = [{"user": user, "at": AT + at} for user in range(3) for at in range(5)]
+    first = sw.evaluate(view(source()), events, queries)
     for _ in range(5):
         random.shuffle(events)
-        assert sw.evaluate(view(source()), events, asked).equals(first)
+        assert sw.evaluate(view(source()), events, queries).equals(first)
 
 
 @pytest.mark.parametrize(
@@ -316,16 +316,16 @@ def test_every_type_comes_back_from_the_archive_as_it_was_given(tmp_path: Path) 
     archive(catalog, declared, "0" * 32, 1, events, [], AT + 10)
     table = load(catalog, declared.name)
     assert table is not None
-    found = scan_events(table, declared)
+    result = scan_events(table, declared)
     kinds = {name: arrow_type(kind) for name, kind in declared.columns}
-    assert {name: found[name].cast(kinds[name]).to_pylist() for name in kinds} == {
+    assert {name: result[name].cast(kinds[name]).to_pylist() for name in kinds} == {
         name: [event[name] if name != "t" else datetime.fromtimestamp(event[name] / 1e6, UTC) for event in events]
         for name in kinds
     }
-    own = unit_events(unit, found)
+    own = unit_events(unit, result)
     assert own.entities.values["born"].to_pylist() == [date(1999, 12, 31), date(1, 1, 1)]
     tree = SliceTree.build(unit.layout, unit.slice_us, own.source, None)
-    (feature,) = (each for each in unit.features if each.column == "ratio_1h")
+    (feature,) = (column for column in unit.features if column.column == "ratio_1h")
     combined = tree.combine(np.array([0]), np.array([AT]), np.array([AT + HOUR]), [feature.partial])
     assert feature.aggregate.finish_columns(combined[0]).values.to_pylist() == [EXPECTED["ratio_1h"] - 1.5]
 
@@ -342,19 +342,19 @@ def test_a_file_of_records_is_read_where_the_columns_stand(tmp_path: Path) -> No
         {"user": 1, "who": {"id": 7}, "born": "1999-12-31", "tags": None, "kafka_time": AT + 1},
     )
     file = tmp_path / "events.jsonl"
-    file.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     features = [
         sw.Feature("n", sw.sum("n"), ["1h"]),
         sw.Feature("of", sw.last_k("born", k=2), ["1h"]),
         sw.Feature("tagged", sw.count("tags"), ["1h"]),
     ]
     one = sw.FeatureView("v", source=declared, entity=["user"], features=features)
-    table = sw.evaluate(one, read_events(file, declared).table, ASKED)
+    table = sw.evaluate(one, read_events(file, declared).table, QUERIES)
     assert answer(table) == {"n_1h": 3, "of_1h": [date(1999, 12, 31), date(2024, 2, 29)], "tagged_1h": 1}
     flat = tmp_path / "flat.csv"
     flat.write_text(f"user,n,born,kafka_time\n7,3,2024-02-29,{AT}\n", encoding="utf-8")
     with_places = read_events(flat, declared).table
-    assert answer(sw.evaluate(one, with_places, ASKED))["of_1h"] == [date(2024, 2, 29)]
+    assert answer(sw.evaluate(one, with_places, QUERIES))["of_1h"] == [date(2024, 2, 29)]
     lacking = tmp_path / "lacking.csv"
     lacking.write_text("user,n\n7,3\n", encoding="utf-8")
     with pytest.raises(BadRequest, match="the file lacks kafka_time"):

@@ -26,12 +26,12 @@ from slicewise.training.dataset import build_snapshot, build_training_set, rebui
 from slicewise.training.manifest import Manifest
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import as_timestamps
-from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, covered, inside
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, inside
 from tests.unit.training.world import (
     AGGREGATES,
     START,
     TOPIC,
-    ListedArchive,
+    InMemoryArchive,
     expected,
     oracle_events,
     random_events,
@@ -54,9 +54,9 @@ DEPLOYMENT = _deployment()
 REFS = [f"{v}:{name}_{w}" for v in ("users", "everyone") for name in AGGREGATES for w in WINDOWS]
 
 
-def _archive(seed: int, n: int = 500) -> tuple[list[dict[str, Any]], ListedArchive]:
+def _archive(seed: int, n: int = 500) -> tuple[list[dict[str, Any]], InMemoryArchive]:
     events = random_events(seed, n)
-    return events, ListedArchive(DEPLOYMENT.source("plays"), [events[: n // 2], events[n // 2 :]], END)
+    return events, InMemoryArchive(DEPLOYMENT.source("plays"), [events[: n // 2], events[n // 2 :]], END)
 
 
 def _own(raw: Sequence[OracleEvent], ref: str, row: Mapping[str, Any]) -> list[OracleEvent]:
@@ -90,11 +90,11 @@ def test_a_training_set_by_event_time_is_brute_force(seed: int) -> None:
             assert same(row[ref], wanted), (seed, ref, given, row[ref], wanted)
 
 
-def _tokens(rng: np.random.Generator, archive: ListedArchive, at: int) -> tuple[str, dict[str, Any]]:
-    """A joined token of both units with random covers and hours ahead, and its parts."""
-    whole = archive.reaches("plays").cover
+def _tokens(rng: np.random.Generator, archive: InMemoryArchive, at: int) -> tuple[str, dict[str, Any]]:
+    """A joined token of both units with random offset vectors and hours compacted beyond, and its parts."""
+    whole = archive.reaches("plays").offset_vector
     base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
-    ahead = {
+    compacted_beyond = {
         (START // HOUR) + int(h): {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
         for h in rng.choice(6, 2, replace=False)
     }
@@ -104,20 +104,20 @@ def _tokens(rng: np.random.Generator, archive: ListedArchive, at: int) -> tuple[
         (unit,) = DEPLOYMENT.view(name)
         own = {f.column: f.window.bounds("live", at, unit.slice_us) for f in unit.features}
         intervals |= {f"{name}:{column}": interval for column, interval in own.items()}
-        covers = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
+        offset_vectors = {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()}
         texts.append(
             tokens.encode(
-                unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), covers, "live", own
+                unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), offset_vectors, "live", own
             )
         )
-    return tokens.join(texts), {"base": base, "ahead": ahead, "bounds": intervals}
+    return tokens.join(texts), {"base": base, "ahead": compacted_beyond, "bounds": intervals}
 
 
 @pytest.mark.parametrize(("seed", "at_once"), [(3, 20_000), pytest.param(4, 5, marks=pytest.mark.long)])
 def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "ROWS_OF_COVERS_AT_ONCE", at_once)
+    monkeypatch.setattr(local, "ROWS_OF_TOKENS_AT_ONCE", at_once)
     monkeypatch.setattr(local, "ITEMS_AT_ONCE", 200)
     events, archive = _archive(seed)
     raw = oracle_events(events)
@@ -125,16 +125,16 @@ def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     spine, parts = [], []
     for i in range(25):
         at = START + int(rng.integers(6 * HOUR))
-        text, held = _tokens(rng, archive, at)
+        text, part = _tokens(rng, archive, at)
         spine.append({"user": ["ann", "bob", "nobody"][i % 3], "at": as_timestamps(np.array([at]))[0], "token": text})
-        parts.append(held)
+        parts.append(part)
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token")
     some_left_out = 0
-    for given, held, row in zip(spine, parts, built.table.to_pylist(), strict=True):
-        known = covered(raw, held["base"], held["ahead"])
+    for given, part, row in zip(spine, parts, built.table.to_pylist(), strict=True):
+        known = contained(raw, part["base"], part["ahead"])
         some_left_out += len(raw) - len(known)
         for ref in REFS:
-            start, end = held["bounds"][ref]
+            start, end = part["bounds"][ref]
             wanted = expected(_name(ref)[0], inside(_own(known, ref, given), start, end), end)
             assert same(row[ref], wanted), (seed, ref, row[ref], wanted)
     assert some_left_out > 0
@@ -144,7 +144,7 @@ def test_a_token_beyond_the_archive_is_refused_and_says_from_when() -> None:
     events, archive = _archive(5)
     text, _ = _tokens(np.random.default_rng(5), archive, START + HOUR)
     first = tokens.decode_all(text)[0]
-    beyond = OffsetVector({(TOPIC, 0): archive.reaches("plays").cover.get((TOPIC, 0)) + 1})
+    beyond = OffsetVector({(TOPIC, 0): archive.reaches("plays").offset_vector.get((TOPIC, 0)) + 1})
     text = tokens.encode(first.unit, first.definition, beyond, {}, "live", first.bounds)
     with pytest.raises(BadRequest, match=r"(?s)beyond the archive of 'plays'.*2026-01-01T07:00:00"):
         build_training_set(DEPLOYMENT, archive, [{"user": "ann", "at": START, "token": text}], ["users:n_10m"], "token")
@@ -177,7 +177,7 @@ def test_a_data_set_is_rebuilt_to_the_same_bytes_after_more_was_archived(tmp_pat
     built.to_parquet(path)
     # An event that came late: it lies in windows of the data set, and is archived afterwards.
     late = [{**events[0], "user": "ann", "offset": 10_000, "played_at": START + 50 * MINUTE}]
-    later = ListedArchive(DEPLOYMENT.source("plays"), [events[:250], events[250:], late], END)
+    later = InMemoryArchive(DEPLOYMENT.source("plays"), [events[:250], events[250:], late], END)
     manifest = Manifest.read(tmp_path / "churn.manifest.json")
     spine_path = tmp_path / "churn.spine.parquet"
     again = rebuild(later, manifest, spine_path if spine_path.exists() else None, "churn")
@@ -195,7 +195,7 @@ def test_rows_whose_windows_touch_lost_events_are_counted_in_the_manifest_and_re
     whole = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m"], "event_time")
     assert "incomplete" not in whole.manifest.to_json()
     lost = (START + HOUR + 2 * MINUTE, START + HOUR + 4 * MINUTE)
-    archive.holes = (AcceptedGap("plays", TOPIC, 0, 3, 7, *lost, "ada", "a disk", END),)
+    archive.accepted_gaps = (AcceptedGap("plays", TOPIC, 0, 3, 7, *lost, "ada", "a disk", END),)
     built = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m", "users:n_3h"], "event_time")
     # [at - 10m, at) holds minute 2 to 4 for at = +5m, +10m; from +15m on it begins later; 3 h hold it from +5m on
     assert dict(built.manifest.incomplete) == {"users:n_10m": 2, "users:n_3h": 5}
@@ -214,7 +214,7 @@ def test_a_rebuild_of_another_spine_or_archive_is_refused(tmp_path: Path) -> Non
     with pytest.raises(BadRequest, match="the spine is not the one"):
         rebuild(archive, manifest, [{"user": "bob", "at": START + HOUR}], "a")
     with pytest.raises(DataLoss, match="the same bytes"):
-        rebuild(ListedArchive(DEPLOYMENT.source("plays"), [[]], END), manifest, spine, "a")
+        rebuild(InMemoryArchive(DEPLOYMENT.source("plays"), [[]], END), manifest, spine, "a")
     with pytest.raises(BadRequest, match="no manifest"):
         Manifest.from_json(json.dumps({"format": 9}), "a")
 
@@ -234,10 +234,10 @@ def test_a_snapshot_has_every_entity_with_an_event_in_some_window() -> None:
                 short = inside(own, (at - 10 * MINUTE) // MINUTE * MINUTE, at)
                 wanted.append((user, at, len(short), expected("seconds", in_window, at)))
     at_us = rows["at"].cast(pa.int64()).to_pylist()
-    found = list(
+    actual = list(
         zip(rows["user"].to_pylist(), at_us, rows[refs[0]].to_pylist(), rows[refs[1]].to_pylist(), strict=True)
     )
-    assert found == wanted
+    assert actual == wanted
     assert len(set(at_us)) == 5
 
 
@@ -264,7 +264,7 @@ def test_a_pandas_spine_with_aware_instants_and_nullable_results() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spine", "features", "knowledge", "says"),
+    ("spine", "features", "knowledge", "message"),
     [
         ([{"user": "a", "at": START}], "churn", "arrival", "knowledge 'arrival'"),
         ([{"user": "a", "at": START}], [], "event_time", "no features"),
@@ -277,8 +277,8 @@ def test_a_pandas_spine_with_aware_instants_and_nullable_results() -> None:
         ("nowhere.parquet", "churn", "event_time", "cannot be read"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused(spine: Any, features: Any, knowledge: str, says: str) -> None:
-    with pytest.raises(BadRequest, match=says):
+def test_what_cannot_be_meant_is_refused(spine: Any, features: Any, knowledge: str, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
         build_training_set(DEPLOYMENT, _archive(14)[1], spine, features, knowledge)
 
 

@@ -68,14 +68,14 @@ def test_every_value_is_that_of_brute_force(seed: int, entity: tuple[str, ...]) 
 def test_an_event_at_the_end_of_a_window_is_not_in_it() -> None:
     #        10:00          10:10
     # window [o-------------x)        o counts, x does not
-    plays = _few({"played_at": START}, {"played_at": START + TEN})
-    (row,) = _asked(plays, START + TEN)
+    plays = _events({"played_at": START}, {"played_at": START + TEN})
+    (row,) = _evaluated(plays, START + TEN)
     assert row["n_10m"] == 1
 
 
 def test_a_late_event_counts_in_its_own_time() -> None:
-    plays = _few({"played_at": START + TEN}, {"played_at": START + MINUTE})
-    early, late = _asked(plays, START + 2 * MINUTE), _asked(plays, START + 11 * MINUTE)
+    plays = _events({"played_at": START + TEN}, {"played_at": START + MINUTE})
+    early, late = _evaluated(plays, START + 2 * MINUTE), _evaluated(plays, START + 11 * MINUTE)
     assert (early[0]["n_10m"], late[0]["n_10m"]) == (1, 2)
 
 
@@ -87,7 +87,7 @@ def test_an_unknown_entity_has_empty_aggregates() -> None:
 
 def test_a_sum_beyond_the_largest_double_is_null_and_named() -> None:
     table = evaluate(
-        view(["user"]), _few(*({"seconds": 1.7e308, "played_at": START},) * 2), [{"user": "ann", "at": START + 1}]
+        view(["user"]), _events(*({"seconds": 1.7e308, "played_at": START},) * 2), [{"user": "ann", "at": START + 1}]
     )
     assert table["seconds_10m"].to_pylist() == [None]
     assert table["n_10m"].to_pylist() == [2]
@@ -160,7 +160,7 @@ def test_events_may_come_as_an_arrow_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("events", "queries", "says"),
+    ("events", "queries", "message"),
     [
         ([{"user": "a", "played_at": START, "sonk": "x"}], [], "sonk"),
         ([{"user": 7, "played_at": START}], [], "column 'user'"),
@@ -185,8 +185,8 @@ def test_events_may_come_as_an_arrow_table() -> None:
         ([], [{"user": "a", "at": datetime(1, 1, 1, tzinfo=UTC)}], "no instant"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused_with_its_place(events: Any, queries: Any, says: str) -> None:
-    with pytest.raises(BadRequest, match=says):
+def test_what_cannot_be_meant_is_refused_with_its_place(events: Any, queries: Any, message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
         evaluate(view(["user"]), events, queries)
 
 
@@ -214,10 +214,10 @@ def _paid() -> sw.FeatureView:
     )
 
 
-def _few(*events: dict[str, Any]) -> list[dict[str, Any]]:
+def _events(*events: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"user": "ann", "seconds": 30.0, **event} for event in events]
 
 
-def _asked(events: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
+def _evaluated(events: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = evaluate(view(["user"]), events, [{"user": "ann", "at": at}]).to_pylist()
     return rows

@@ -24,7 +24,7 @@ from tests.unit.training.world import (
     AGGREGATES,
     START,
     TOPIC,
-    ListedArchive,
+    InMemoryArchive,
     expected,
     oracle_events,
     random_events,
@@ -78,9 +78,9 @@ def test_evaluate_is_brute_force_for_every_aggregate(entity: list[str]) -> None:
         for at, mode in zip(instants(events, 14), ["event_time", "at", "live"] * 5, strict=False)
         for user in users
     ]
-    found = sw.evaluate(view(entity, WINDOWS), events, queries).to_pylist()
+    rows = sw.evaluate(view(entity, WINDOWS), events, queries).to_pylist()
     compared = 0
-    for query, row in zip(queries, found, strict=True):
+    for query, row in zip(queries, rows, strict=True):
         for window in WINDOWS:
             inside = chosen(raw, window, int(query["at"]), query.get("user"))
             for name in AGGREGATES:
@@ -103,20 +103,20 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
     # An event that the answer did not know is no row of its: the one before it is.
     print(f"seed {SEED}")
     rng, events = np.random.default_rng(SEED), random_events(SEED, 400)
-    archive = ListedArchive(DEPLOYMENT.source("plays"), [events[:250], events[250:]], END)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events[:250], events[250:]], END)
     raw = oracle_events(events)
-    ends = archive.reaches("plays").cover
-    spine, held = [], []
+    ends = archive.reaches("plays").offset_vector
+    spine, contained = [], []
     for i, at in enumerate(instants(events, 40)):
         base = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in range(3)}
         own = {f.column: f.window.bounds("live", at, 1) for f in UNIT.features}
         text = tokens.encode(UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "live", own)
         user = ["ann", "bob", "nobody"][i % 3]
         spine.append({"user": user, "at": as_timestamps(np.array([at]))[0], "token": text})
-        held.append((user, at, base))
+        contained.append((user, at, base))
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token").table.to_pylist()
-    for (user, at, base), row in zip(held, built, strict=True):
-        known = oracle.covered(raw, base, {})
+    for (user, at, base), row in zip(contained, built, strict=True):
+        known = oracle.contained(raw, base, {})
         for window in WINDOWS:
             inside = chosen(known, window, at, user)
             for name in AGGREGATES:
@@ -126,7 +126,7 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
 
 def test_a_training_set_by_event_time_knows_all_and_reads_rows_from_the_first_event_on() -> None:
     events = random_events(SEED + 1, 200)
-    archive = ListedArchive(DEPLOYMENT.source("plays"), [events], END)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events], END)
     at = START + 5 * HOUR
     refs = ["exact:n_rows_7", "exact:stars_exact_40m"]
     built = build_training_set(DEPLOYMENT, archive, [{"user": "ann", "at": at}], refs, "event_time").table.to_pylist()
@@ -140,7 +140,7 @@ def test_a_training_set_by_event_time_knows_all_and_reads_rows_from_the_first_ev
 
 def test_a_snapshot_of_rows_has_every_entity_that_ever_had_an_event() -> None:
     events = random_events(SEED + 2, 60)
-    archive = ListedArchive(DEPLOYMENT.source("plays"), [events], END)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events], END)
     at = START + 3 * HOUR
     rows = build_snapshot(DEPLOYMENT, archive, ["exact:n_rows_1"], [at]).table.to_pylist()
     users = sorted({e.columns["user"] for e in oracle_events(events) if e.time <= at})

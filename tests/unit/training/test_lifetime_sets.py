@@ -18,12 +18,12 @@ from slicewise.training.evaluate import evaluate
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.windows.bounds import EARLIEST_US
 from slicewise.windows.durations import DAY_US, FOR_EVER_US
-from tests.support.oracles.answers import HOUR, MINUTE, covered, inside
+from tests.support.oracles.answers import HOUR, MINUTE, contained, inside
 from tests.unit.training.world import (
     AGGREGATES,
     START,
     TOPIC,
-    ListedArchive,
+    InMemoryArchive,
     expected,
     oracle_events,
     random_events,
@@ -34,7 +34,7 @@ from tests.unit.training.world import (
 WINDOWS: tuple[Any, ...] = ("lifetime", sw.lifetime(offset="5d"), "10m")
 EVER = [name for name, (made, _, _) in AGGREGATES.items() if not made.answers(FOR_EVER_US)]
 AGO = 20 * DAY_US
-"""So long before START the first events are."""
+"""Time before START at which the first events are."""
 DEPLOYMENT = plan(Project.of("test", [view(["user"], WINDOWS, name="users"), view([], WINDOWS, name="everyone")]))
 REFS = [f"{v}:{name}_{w}" for v in ("users", "everyone") for name in EVER for w in ("lifetime", "lifetime_offset_5d")]
 
@@ -74,8 +74,8 @@ def test_evaluate_answers_all_events_up_to_now_or_to_the_offset(entity: tuple[st
     assert evaluate(view(entity, WINDOWS), events[::-1], queries).to_pylist() == answered  # whatever order they come in
 
 
-def _archive(events: list[dict[str, Any]]) -> ListedArchive:
-    return ListedArchive(DEPLOYMENT.source("plays"), [events[:150], events[150:]], START)
+def _archive(events: list[dict[str, Any]]) -> InMemoryArchive:
+    return InMemoryArchive(DEPLOYMENT.source("plays"), [events[:150], events[150:]], START)
 
 
 def test_a_training_set_by_event_time_holds_all_events_before_each_row() -> None:
@@ -94,35 +94,35 @@ def test_a_training_set_by_event_time_holds_all_events_before_each_row() -> None
 def test_a_training_set_by_token_holds_of_all_events_those_that_the_token_knows() -> None:
     events = _events(13)
     archive, raw = _archive(events), oracle_events(events)
-    whole = archive.reaches("plays").cover
+    whole = archive.reaches("plays").offset_vector
     (unit,) = DEPLOYMENT.view("users")
     rng = np.random.default_rng(13)
-    spine, held, left_out = [], [], 0
+    spine, parts, left_out = [], [], 0
     for i in range(15):
         at = START - int(rng.integers(AGO // 2))
         base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
-        ahead = {(at - DAY_US) // HOUR: dict(whole.offsets)}  # an hour that was compacted further than the ledger
+        compacted_beyond = {(at - DAY_US) // HOUR: dict(whole.offsets)}  # an hour that was compacted further than the committed offsets
         own = {f.column: f.window.bounds("live", at, unit.slice_us) for f in unit.features}
         text = tokens.encode(
             unit.storage_fingerprint,
             unit.definition_fingerprint,
             OffsetVector(base),
-            {hour: OffsetVector(offsets) for hour, offsets in ahead.items()},
+            {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()},
             "live",
             own,
         )
         assert own["n_lifetime"][0] == EARLIEST_US
         spine.append({"user": ["ann", "bob", "nobody"][i % 3], "at": as_timestamps(np.array([at]))[0], "token": text})
-        held.append((covered(raw, base, ahead), own))
-        left_out += len(raw) - len(held[-1][0])
+        parts.append((contained(raw, base, compacted_beyond), own))
+        left_out += len(raw) - len(parts[-1][0])
     refs = [ref for ref in REFS if ref.startswith("users:")]
     built = build_training_set(DEPLOYMENT, archive, spine, refs, "token").table.to_pylist()
-    for given, (known, own), row in zip(spine, held, built, strict=True):
+    for given, (known, own), row in zip(spine, parts, built, strict=True):
         for ref in refs:
             column = ref.partition(":")[2]
             name = column.rpartition("_lifetime")[0]
-            mine = inside([e for e in known if e.columns["user"] == given["user"]], *own[column])
-            assert same(row[ref], expected(name, mine, own[column][1])), (ref, given)
+            own_events = inside([e for e in known if e.columns["user"] == given["user"]], *own[column])
+            assert same(row[ref], expected(name, own_events, own[column][1])), (ref, given)
     assert left_out > 0
 
 
@@ -133,6 +133,6 @@ def test_a_snapshot_has_whoever_ever_came() -> None:
         firsts[event.columns["user"]] = min(event.time, firsts.get(event.columns["user"], event.time))
     ats = [min(firsts.values()) + 1, START]
     rows = build_snapshot(DEPLOYMENT, _archive(events), ["users:n_lifetime", "users:n_10m"], ats).table
-    found = list(zip(rows["user"].to_pylist(), rows["at"].cast(pa.int64()).to_pylist(), strict=True))
-    assert found == [(user, at) for at in ats for user in sorted(firsts) if firsts[user] < at]
+    result = list(zip(rows["user"].to_pylist(), rows["at"].cast(pa.int64()).to_pylist(), strict=True))
+    assert result == [(user, at) for at in ats for user in sorted(firsts) if firsts[user] < at]
     assert min(rows["users:n_lifetime"].to_pylist()) > 0

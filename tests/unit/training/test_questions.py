@@ -12,9 +12,9 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.training.dataset import build_snapshot, build_training_set
 from tests.support.oracles.answers import HOUR, MINUTE
-from tests.unit.training.world import PLAYS, START, ListedArchive, random_events
+from tests.unit.training.world import PLAYS, START, InMemoryArchive, random_events
 
-HEARD = sw.FeatureView(
+LISTENED = sw.FeatureView(
     "heard",
     source=PLAYS,
     entity=["user"],
@@ -39,17 +39,17 @@ def _wanted(events: list[Any], user: str, at: int) -> tuple[set[Any], set[Any], 
 @pytest.mark.parametrize("seed", range(3))
 def test_evaluate_and_a_training_set_answer_what_was_seen(seed: int) -> None:
     events = random_events(seed, 300)
-    source = plan(Project.of("test", [HEARD])).source("plays")
-    archive = ListedArchive(source, [events], START + 7 * HOUR)
+    source = plan(Project.of("test", [LISTENED])).source("plays")
+    archive = InMemoryArchive(source, [events], START + 7 * HOUR)
     queries = [
         {"user": ["ann", "bob", "nobody"][i % 3], "at": START + i * 17 * MINUTE, "song": SONGS, "stars": i % 6}
         for i in range(20)
     ]
-    evaluated = sw.evaluate(HEARD, events, queries)
+    evaluated = sw.evaluate(LISTENED, events, queries)
     refs = [f"heard:{name}_1h" for name in ("songs", "rated", "stars", "fill")]
-    trained = build_training_set(plan(Project.of("test", [HEARD])), archive, queries, refs, "event_time").table
-    unasked = {"user", "at", "song", "stars"}
-    assert set(evaluated.column_names) == unasked | {ref.partition(":")[2] for ref in refs}
+    trained = build_training_set(plan(Project.of("test", [LISTENED])), archive, queries, refs, "event_time").table
+    given_columns = {"user", "at", "song", "stars"}
+    assert set(evaluated.column_names) == given_columns | {ref.partition(":")[2] for ref in refs}
     for ref in refs:
         assert evaluated[ref.partition(":")[2]].to_pylist() == trained[ref].to_pylist()
     for query, row in zip(queries, evaluated.to_pylist(), strict=True):
@@ -62,21 +62,21 @@ def test_evaluate_and_a_training_set_answer_what_was_seen(seed: int) -> None:
 
 def test_what_went_beyond_its_capacity_is_said() -> None:
     events = [{"user": "ann", "stars": i, "played_at": START + i} for i in range(5)]
-    answered = sw.evaluate(HEARD, events, [{"user": "ann", "at": START + HOUR // 2, "song": "a", "stars": 2}])
+    answered = sw.evaluate(LISTENED, events, [{"user": "ann", "at": START + HOUR // 2, "song": "a", "stars": 2}])
     assert answered["stars_1h"].to_pylist() == [None]
     assert answered.schema.metadata[b"slicewise.errors"] == b"stars_1h: over_capacity"
 
 
 def test_rows_that_ask_nothing_are_refused() -> None:
     with pytest.raises(BadRequest, match="lacks song, stars"):
-        sw.evaluate(HEARD, [], [{"user": "ann", "at": START}])
+        sw.evaluate(LISTENED, [], [{"user": "ann", "at": START}])
     with pytest.raises(BadRequest, match="column 'stars'"):
-        sw.evaluate(HEARD, [], [{"user": "ann", "at": START, "song": "a", "stars": "many"}])
+        sw.evaluate(LISTENED, [], [{"user": "ann", "at": START, "song": "a", "stars": "many"}])
 
 
 def test_a_snapshot_has_no_rows_that_could_ask() -> None:
-    deployment = plan(Project.of("test", [HEARD]))
-    archive = ListedArchive(deployment.source("plays"), [random_events(1, 10)], START + 7 * HOUR)
+    deployment = plan(Project.of("test", [LISTENED]))
+    archive = InMemoryArchive(deployment.source("plays"), [random_events(1, 10)], START + 7 * HOUR)
     with pytest.raises(BadRequest, match="no answer without a question"):
         build_snapshot(deployment, archive, ["heard:songs_1h"], [START + HOUR])
 

@@ -22,7 +22,7 @@ from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.windows.durations import HOUR_US
 from tests.support.oracles.repeats import USERS, Record, history, once
-from tests.unit.training.world import START, TOPIC, ListedArchive
+from tests.unit.training.world import START, TOPIC, InMemoryArchive
 
 SEED = 20_261_122
 MOST = 12
@@ -67,15 +67,15 @@ def values(records: Sequence[Record], user: str, start_us: int, end_us: int) -> 
 def test_evaluate_counts_what_the_definition_says() -> None:
     records = plays()
     left = counted(records)
-    asked = [{"user_id": user, "at": at} for user in (*USERS, "nobody") for at in ENDS]
-    found = sw.evaluate(VIEW, given(records), asked)
-    for query, row in zip(asked, found.to_pylist(), strict=True):
+    queries = [{"user_id": user, "at": at} for user in (*USERS, "nobody") for at in ENDS]
+    table = sw.evaluate(VIEW, given(records), queries)
+    for query, row in zip(queries, table.to_pylist(), strict=True):
         user, at = str(query["user_id"]), int(str(query["at"]))
         assert row["plays_30m"] == values(left, user, at - HOUR_US // 2, at)[0]
         assert (row["plays_2h"], row["total_2h"]) == values(left, user, at - 2 * HOUR_US, at)
     again = sum(r.event["song_id"] != "s2" for r in records) - len(left)
     assert again > 50
-    assert found.schema.metadata[b"slicewise.refused"] == f"duplicate={again}".encode()
+    assert table.schema.metadata[b"slicewise.refused"] == f"duplicate={again}".encode()
 
 
 DEPLOYMENT = plan(Project.of("p", [VIEW]))
@@ -92,40 +92,40 @@ def check(row: dict[str, Any], left: Sequence[Record], user: str, at: int) -> No
 def test_a_training_set_reads_the_events_before_by_which_those_that_come_again_are_known(at: int) -> None:
     # of each instant alone: the window's events, and some before them
     records = plays()
-    archive = ListedArchive(DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2)
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2)
     spine = [{"user_id": user, "at": at} for user in USERS]
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "event_time").table.to_pylist()
     for user, row in zip(USERS, built, strict=True):
         check(row, counted(records), user, at)
 
 
-def test_a_token_holds_of_what_comes_again_what_its_cover_holds() -> None:
+def test_a_token_holds_of_what_comes_again_what_its_offset_vector_holds() -> None:
     rng, records = np.random.default_rng(SEED), plays()
-    archive = ListedArchive(DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2)
-    ends = archive.reaches("plays").cover
-    spine, held = [], []
+    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2)
+    ends = archive.reaches("plays").offset_vector
+    spine, contained = [], []
     for i, at in enumerate(ENDS * 2):
         base = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in (0, 1)}
         hour = START // HOUR_US + int(rng.integers(5))
-        ahead = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in (0, 1)}
+        compacted_beyond = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in (0, 1)}
         own = {f.column: f.window.bounds("at", at, UNIT.slice_us) for f in UNIT.features}
         text = tokens.encode(
             UNIT.storage_fingerprint,
             UNIT.definition_fingerprint,
             OffsetVector(base),
-            {hour: OffsetVector(ahead)},
+            {hour: OffsetVector(compacted_beyond)},
             "at",
             own,
         )
         user = USERS[i % 3]
         spine.append({"user_id": user, "at": as_timestamps(np.array([at]))[0], "token": text})
-        held.append((user, at, base, hour, ahead))
+        contained.append((user, at, base, hour, compacted_beyond))
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token").table.to_pylist()
-    for (user, at, base, hour, ahead), row in zip(held, built, strict=True):
+    for (user, at, base, hour, compacted_beyond), row in zip(contained, built, strict=True):
         known = []
         for each in counted(records):
-            place = TOPIC, each.partition
-            end = max(base[place], ahead[place]) if each.event["played"] // HOUR_US == hour else base[place]
+            topic_partition = TOPIC, each.partition
+            end = max(base[topic_partition], compacted_beyond[topic_partition]) if each.event["played"] // HOUR_US == hour else base[topic_partition]
             if each.offset < end:
                 known.append(each)
         check(row, known, user, at // UNIT.slice_us * UNIT.slice_us)

@@ -17,8 +17,8 @@ from slicewise.training.dataset import build_snapshot, build_training_set
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.windows.session import Session
 from slicewise.windows.sliding import Sliding
-from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, covered, session
-from tests.unit.training.world import PLAYS, START, TOPIC, ListedArchive, expected, oracle_events, random_events, same
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, session
+from tests.unit.training.world import PLAYS, START, TOPIC, InMemoryArchive, expected, oracle_events, random_events, same
 
 END = START + 7 * HOUR
 GAP, LONGEST = 5 * MINUTE, HOUR
@@ -41,13 +41,13 @@ DEPLOYMENT = plan(Project.of("test", [visits]))
 REFS = {f"visits:{f.column}": f for f in UNIT.features}
 
 
-def archive_of(seed: int) -> tuple[list[OracleEvent], ListedArchive]:
+def archive_of(seed: int) -> tuple[list[OracleEvent], InMemoryArchive]:
     print(f"seed {seed}")
     events = random_events(seed, 300)
-    return oracle_events(events), ListedArchive(DEPLOYMENT.source("plays"), [events[:150], events[150:]], END)
+    return oracle_events(events), InMemoryArchive(DEPLOYMENT.source("plays"), [events[:150], events[150:]], END)
 
 
-def held(events: list[OracleEvent], ref: str, end: int) -> list[OracleEvent]:
+def expected_events(events: list[OracleEvent], ref: str, end: int) -> list[OracleEvent]:
     """The events of the window of a feature that is asked for at `end`."""
     window = REFS[ref].window
     end -= window.offset_us
@@ -70,7 +70,7 @@ def test_a_row_by_event_time_has_the_session_that_was_open_then(seed: int) -> No
     for given, row in zip(spine, rows, strict=True):
         own = [e for e in raw if e.columns["user"] == given["user"]]
         for ref, feature in REFS.items():
-            chosen = held(own, ref, int(given["at"]))
+            chosen = expected_events(own, ref, int(given["at"]))
             opened += len(chosen) > 1
             wanted = expected(feature.feature, chosen, 0)
             assert same(row[ref], wanted), (ref, given, row[ref], wanted)
@@ -80,14 +80,14 @@ def test_a_row_by_event_time_has_the_session_that_was_open_then(seed: int) -> No
 def test_a_row_by_token_has_what_the_token_recorded() -> None:
     raw, archive = archive_of(43)
     rng = np.random.default_rng(43)
-    whole = archive.reaches("plays").cover
+    whole = archive.reaches("plays").offset_vector
     spine: list[dict[str, Any]] = []
     wanted: list[dict[str, list[OracleEvent]]] = []
     for i in range(40):
         user, at = ["ann", "bob", "Zoë"][i % 3], (START + int(rng.integers(6 * HOUR))) // MINUTE * MINUTE
         base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
-        known = [e for e in covered(raw, base, {}) if e.columns["user"] == user]
-        chosen = {ref: held(known, ref, at) for ref in REFS}
+        known = [e for e in contained(raw, base, {}) if e.columns["user"] == user]
+        chosen = {ref: expected_events(known, ref, at) for ref in REFS}
         bounds = {}
         for ref, feature in REFS.items():
             end = at - feature.window.offset_us
@@ -112,15 +112,15 @@ def test_a_snapshot_has_the_entities_whose_session_is_open() -> None:
     ats = [START + HOUR + k * 7 * MINUTE for k in range(20)]
     table = build_snapshot(DEPLOYMENT, archive, [ref], ats).table
     at_us = table["at"].cast(pa.int64()).to_pylist()
-    found = list(zip(table["user"].to_pylist(), at_us, table[ref].to_pylist(), strict=True))
+    actual = list(zip(table["user"].to_pylist(), at_us, table[ref].to_pylist(), strict=True))
     wanted = [
         (user, at, len(chosen))
         for at in ats
         for user in sorted({e.columns["user"] for e in raw})
-        if (chosen := held([e for e in raw if e.columns["user"] == user], ref, at))
+        if (chosen := expected_events([e for e in raw if e.columns["user"] == user], ref, at))
     ]
-    assert found == wanted
-    assert 10 < len(found) < 4 * len(ats)
+    assert actual == wanted
+    assert 10 < len(actual) < 4 * len(ats)
 
 
 def test_a_session_is_answered_from_the_first_event_within_its_longest_length() -> None:

@@ -55,12 +55,12 @@ def test_an_entity_has_its_declared_type_whatever_its_text_looks_like(tmp_path: 
 )
 def test_each_type_is_read_from_its_text(tmp_path: Path, kind: str, text: str, value: object) -> None:
     column = spine_of(tmp_path, f"key,at\n{text},{US}\n", {"key": kind}).table["key"]
-    found = column.cast(pa.int64())[0] if kind == "timestamp_us" else column[0]
-    assert (str(found.as_py()) if kind.startswith("decimal") else found.as_py()) == value
+    result = column.cast(pa.int64())[0] if kind == "timestamp_us" else column[0]
+    assert (str(result.as_py()) if kind.startswith("decimal") else result.as_py()) == value
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "says"),
+    ("kind", "text", "message"),
     [
         ("long", "7a", "'7a' is no long"),
         ("long", "1.0", "'1.0' is no long"),
@@ -75,17 +75,17 @@ def test_each_type_is_read_from_its_text(tmp_path: Path, kind: str, text: str, v
     ],
 )
 def test_a_text_that_is_no_value_of_the_type_is_refused_with_its_row(
-    tmp_path: Path, kind: str, text: str, says: str
+    tmp_path: Path, kind: str, text: str, message: str
 ) -> None:
     good = {"timestamp_us": AT, "date": "2026-01-01", "boolean": "true"}.get(kind, "1")
-    with pytest.raises(BadRequest, match=says) as refused:
+    with pytest.raises(BadRequest, match=message) as refused:
         spine_of(tmp_path, f"key,at\n{good},{US}\n{text},{US}\n", {"key": kind})
     assert "column 'key'" in str(refused.value)
     assert kind == "date" or "row 1" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("ats", "says"),
+    ("ats", "message"),
     [
         (["2026-01-01T00:00:00"], "no time zone"),
         (["2026-01-01T00:00:00Z", ""], "null"),
@@ -94,9 +94,9 @@ def test_a_text_that_is_no_value_of_the_type_is_refused_with_its_row(
         (["9" * 25], "no instant"),
     ],
 )
-def test_an_instant_of_a_csv_file_has_a_zone_or_is_in_microseconds(tmp_path: Path, ats: list[str], says: str) -> None:
+def test_an_instant_of_a_csv_file_has_a_zone_or_is_in_microseconds(tmp_path: Path, ats: list[str], message: str) -> None:
     lines = "".join(f"a,{at}\n" for at in ats)
-    with pytest.raises(BadRequest, match=says) as refused:
+    with pytest.raises(BadRequest, match=message) as refused:
         spine_of(tmp_path, f"user,at\n{lines}", {"user": "string"})
     assert "column 'at'" in str(refused.value)
 
@@ -110,8 +110,8 @@ def test_instants_of_a_csv_file_keep_their_microseconds_and_zones(tmp_path: Path
 def test_labels_are_numbers_only_where_no_digit_is_lost(tmp_path: Path) -> None:
     text = f"user,at,whole,half,code,long,flag,mixed\na,{US},1,0.5,007,{'9' * 19},true,1\nb,{US},-2,2,010,1,false,x\n"
     table = spine_of(tmp_path, text, {"user": "string"}).table
-    found = {name: table[name].to_pylist() for name in table.column_names[2:]}
-    assert found == {
+    rows = {name: table[name].to_pylist() for name in table.column_names[2:]}
+    assert rows == {
         "whole": [1, -2],
         "half": [0.5, 2.0],
         "code": ["007", "010"],
@@ -135,7 +135,7 @@ def test_files_with_types_are_read_as_they_are(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("a.csv", "", "cannot be read as CSV"),
         ("a.csv", "user,at\na,b,c\n", "cannot be read as CSV"),
@@ -145,9 +145,9 @@ def test_files_with_types_are_read_as_they_are(tmp_path: Path, name: str) -> Non
         ("a.csv", "user,when\na,1\n", "the spine lacks at"),
     ],
 )
-def test_a_file_that_is_no_spine_is_refused(tmp_path: Path, name: str, content: str, says: str) -> None:
+def test_a_file_that_is_no_spine_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
     (tmp_path / name).write_text(content)
-    with pytest.raises(BadRequest, match=says) as refused:
+    with pytest.raises(BadRequest, match=message) as refused:
         read_spine(tmp_path / name, {"user": "string"})
     assert refused.value.next_step
 
@@ -156,11 +156,11 @@ def test_a_result_in_csv_gives_every_double_again(tmp_path: Path) -> None:
     rng = Random(5)
     doubles = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(5_000)]
     doubles += [0.1, -0.0, 0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3]
-    doubles = [each if each == each else math.nan for each in doubles]
+    doubles = [double if double == double else math.nan for double in doubles]
     (tmp_path / "x.csv").write_bytes(csv_bytes(pa.table({"x": doubles})))
     with (tmp_path / "x.csv").open(newline="") as file:
-        found = [float(row["x"]) for row in csv.DictReader(file)]
-    assert [struct.pack("<d", each) for each in found] == [struct.pack("<d", each) for each in doubles]
+        results = [float(row["x"]) for row in csv.DictReader(file)]
+    assert [struct.pack("<d", number) for number in results] == [struct.pack("<d", double) for double in doubles]
 
 
 def test_what_csv_has_no_text_for_is_json_and_null_is_no_empty_text(tmp_path: Path) -> None:

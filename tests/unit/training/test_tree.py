@@ -42,7 +42,7 @@ def _layout() -> Layout:
     return Layout((count().bind({}),))
 
 
-events_of_few = st.lists(st.tuples(st.integers(0, 3), st.integers(-70_000, 300_000)), max_size=60)
+events_of_entities = st.lists(st.tuples(st.integers(0, 3), st.integers(-70_000, 300_000)), max_size=60)
 questions = st.lists(
     st.tuples(st.integers(-1, 5), st.integers(-80_000, 310_000), st.integers(-5, 400_000)),
     max_size=20,
@@ -50,21 +50,21 @@ questions = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(events_of_few, questions)
+@given(events_of_entities, questions)
 def test_any_interval_counts_exactly_its_events(
-    events: list[tuple[int, int]], asked: list[tuple[int, int, int]]
+    events: list[tuple[int, int]], intervals: list[tuple[int, int, int]]
 ) -> None:
     built = SliceTree.build(_layout(), SLICE_US, _source(events))
-    entity = np.array([e for e, _, _ in asked], np.int64)
-    start = np.array([s for _, s, _ in asked], np.int64)
-    end = np.array([s + length for _, s, length in asked], np.int64)
+    entity = np.array([e for e, _, _ in intervals], np.int64)
+    start = np.array([s for _, s, _ in intervals], np.int64)
+    end = np.array([s + length for _, s, length in intervals], np.int64)
     (columns,) = built.combine(entity, start, end, [0])
-    expected = [sum(1 for owner, time in events if owner == e and s <= time < s + length) for e, s, length in asked]
+    expected = [sum(1 for owner, time in events if owner == e and s <= time < s + length) for e, s, length in intervals]
     assert _counts(columns) == expected
 
 
 @settings(max_examples=50, deadline=None)
-@given(events_of_few, st.integers(1, 7))
+@given(events_of_entities, st.integers(1, 7))
 def test_the_number_of_partials_combined_at_once_changes_nothing(events: list[tuple[int, int]], at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_module, "ITEMS_AT_ONCE", at_once)

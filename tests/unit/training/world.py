@@ -176,7 +176,7 @@ def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dic
                 "offset": offsets[partition],
             }
         )
-        offsets[partition] += int(rng.integers(1, 3))  # offsets have holes, as after transactions
+        offsets[partition] += int(rng.integers(1, 3))  # offsets have gaps, as after transactions
     return events
 
 
@@ -202,39 +202,39 @@ def expected(name: str, events: Sequence[OracleEvent], end: int) -> Any:
     return oracle.BY_KIND[kind](events, *arguments, **({"end": end} if kind.startswith("decay") else {}))
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(actual: Any, wanted: Any) -> bool:
     """Equal in value and type, doubles bit for bit; a ranked item is (by, payload) to the oracle."""
-    if isinstance(found, float) and isinstance(wanted, float):
-        return found == wanted and math.copysign(1, found) == math.copysign(1, wanted)
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    if isinstance(found, dict) and isinstance(wanted, tuple):
-        return same(found["by"], wanted[0]) and same(found["payload"], wanted[1])
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return list(found) == list(wanted) and all(same(found[name], wanted[name]) for name in found)
-    return type(found) is type(wanted) and bool(found == wanted)
+    if isinstance(actual, float) and isinstance(wanted, float):
+        return actual == wanted and math.copysign(1, actual) == math.copysign(1, wanted)
+    if isinstance(actual, list) and isinstance(wanted, list):
+        return len(actual) == len(wanted) and all(map(same, actual, wanted))
+    if isinstance(actual, dict) and isinstance(wanted, tuple):
+        return same(actual["by"], wanted[0]) and same(actual["payload"], wanted[1])
+    if isinstance(actual, dict) and isinstance(wanted, dict):
+        return list(actual) == list(wanted) and all(same(actual[name], wanted[name]) for name in actual)
+    return type(actual) is type(wanted) and bool(actual == wanted)
 
 
-class ListedArchive:
-    """The archive's port over a list of typed events, each of one archive seq."""
+class InMemoryArchive:
+    """The archive's port over a list of typed events, each of one archive version."""
 
     def __init__(self, source: Source, batches: Sequence[Sequence[Mapping[str, Any]]], until_us: int) -> None:
         self.tables = []
-        for seq, batch in enumerate(batches, start=1):
+        for archive_version, batch in enumerate(batches, start=1):
             typed, refused = typed_events(source, list(batch))
             assert not refused
-            self.tables.append(typed.append_column("seq", pa.array([seq] * typed.num_rows, pa.int64())))
+            self.tables.append(typed.append_column("seq", pa.array([archive_version] * typed.num_rows, pa.int64())))
         self.until_us = until_us
         self.reads: list[tuple[int, int]] = []
         self.log_ends_us: int | None = None
-        self.holes: tuple[AcceptedGap, ...] = ()
+        self.accepted_gaps: tuple[AcceptedGap, ...] = ()
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
         offsets: dict[TopicPartition, int] = {}
         for event in pa.concat_tables(self.tables).select(["partition", "offset"]).to_pylist():
-            place = (TOPIC, event["partition"])
-            offsets[place] = max(offsets.get(place, 0), event["offset"] + 1)
-        return Archived(len(self.tables), OffsetVector(offsets), self.until_us, 7, self.holes)
+            topic_partition = (TOPIC, event["partition"])
+            offsets[topic_partition] = max(offsets.get(topic_partition, 0), event["offset"] + 1)
+        return Archived(len(self.tables), OffsetVector(offsets), self.until_us, 7, self.accepted_gaps)
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
         return replace(archived, until_us=self.log_ends_us) if self.log_ends_us is not None else archived
@@ -245,22 +245,22 @@ class ListedArchive:
         columns: Sequence[str],
         start_us: int,
         end_us: int,
-        seq: int,
+        archive_version: int,
     ) -> pa.Table:
         self.reads.append((start_us, end_us))
-        return self._until(seq).events(source, columns, start_us, end_us, seq)
+        return self._until(archive_version).events(source, columns, start_us, end_us, archive_version)
 
     def below(
         self,
         source: Source,
         columns: Sequence[str],
-        cover: OffsetVector,
+        offset_vector: OffsetVector,
         kafka_us: int,
-        seq: int,
+        archive_version: int,
     ) -> pa.Table:
-        return self._until(seq).below(source, columns, cover, kafka_us, seq)
+        return self._until(archive_version).below(source, columns, offset_vector, kafka_us, archive_version)
 
-    def _until(self, seq: int) -> GivenArchive:
+    def _until(self, archive_version: int) -> GivenArchive:
         """The archive of the archives up to this one."""
         table = pa.concat_tables(self.tables)
-        return GivenArchive(table.filter(pa.array(table["seq"].to_numpy() <= seq)))
+        return GivenArchive(table.filter(pa.array(table["seq"].to_numpy() <= archive_version)))

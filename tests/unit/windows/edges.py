@@ -30,8 +30,8 @@ def counted(
     view = sw.FeatureView("v", PLAYS, ["user"], [sw.Feature("n", sw.count(), [window])], slice=None if exact else cut)
     events = [{"user": str(i), "t": t} for i, own in enumerate(times) for t in own]
     queries = [{"user": str(i), "at": at, "mode": mode} for at in at_us for i in range(len(times))]
-    found = sw.evaluate(view, events, queries)
-    return [int(n or 0) for n in found.column(found.num_columns - 1).to_pylist()]
+    table = sw.evaluate(view, events, queries)
+    return [int(n or 0) for n in table.column(table.num_columns - 1).to_pylist()]
 
 
 def around(window: Window | str, at_us: int, edge_us: int, mode: Mode = "event_time", cut: str = "1m") -> list[int]:

@@ -20,19 +20,19 @@ T0 = 19_000 * D  # some midnight
 def test_segments_are_days_then_hours_then_slices() -> None:
     # [22:59 of day 0, 01:02 of day 3) = 22:59 | 23h | days 1, 2 | 0h | 01:00 01:01
     day = T0 // D
-    found = segments(T0 + 23 * H - M, T0 + 3 * D + H + 2 * M, M, M)
-    assert found.days == range(day + 1, day + 3)
-    assert found.hours == (day * 24 + 23, (day + 3) * 24)
-    assert found.ranges == (
+    result = segments(T0 + 23 * H - M, T0 + 3 * D + H + 2 * M, M, M)
+    assert result.days == range(day + 1, day + 3)
+    assert result.hours == (day * 24 + 23, (day + 3) * 24)
+    assert result.ranges == (
         SliceRange(T0 + 23 * H - M, T0 + 23 * H, M),
         SliceRange(T0 + 3 * D + H, T0 + 3 * D + H + 2 * M, M),
     )
 
 
 def test_an_interval_inside_one_hour_is_one_range() -> None:
-    found = segments(T0 + M, T0 + 2 * M, M, M)
-    assert (list(found.days), found.hours) == ([], ())
-    assert found.ranges == (SliceRange(T0 + M, T0 + 2 * M, M),)
+    result = segments(T0 + M, T0 + 2 * M, M, M)
+    assert (list(result.days), result.hours) == ([], ())
+    assert result.ranges == (SliceRange(T0 + M, T0 + 2 * M, M),)
 
 
 def test_an_edge_is_read_by_minutes_only_where_it_is_cut_at_minutes() -> None:
@@ -63,10 +63,10 @@ def test_segments_tile_the_interval_exactly_once(slice_us: int, first: int, n: i
     start = T0 + first * slice_us
     end = start + n * slice_us
     r = max(level, slice_us)
-    found = segments(start, end, slice_us, r)
-    pieces = [(d * D, d * D + D) for d in found.days]
-    pieces += [(h * H, h * H + H) for h in found.hours]
-    for piece in found.ranges:
+    result = segments(start, end, slice_us, r)
+    pieces = [(d * D, d * D + D) for d in result.days]
+    pieces += [(h * H, h * H + H) for h in result.hours]
+    for piece in result.ranges:
         assert piece.start_us // H == (piece.end_us - 1) // H, "a range stays in one hour"
         assert piece.start_us % piece.level_us == piece.end_us % piece.level_us == 0
         pieces.append((piece.start_us, piece.end_us))
@@ -75,5 +75,5 @@ def test_segments_tile_the_interval_exactly_once(slice_us: int, first: int, n: i
         assert piece_start == at
         at = piece_end
     assert at == end
-    assert len(found.ranges) <= 2
-    assert len(found.hours) <= 46
+    assert len(result.ranges) <= 2
+    assert len(result.hours) <= 46

@@ -22,13 +22,13 @@ GAP = 10 * M
 Span = tuple[int, int]
 
 
-def found(spans: list[Span], end: int, gap: int = GAP) -> list[Span]:
+def open_spans(spans: list[Span], end: int, gap: int = GAP) -> list[Span]:
     """The spans of the open session, in their order."""
     first, last = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
     n = len(spans)
-    held, begun = open_sessions(np.zeros(n, np.int64), first, last, np.full(n, end), np.full(n, gap))
-    chosen = [span for span, is_held in zip(spans, held, strict=True) if is_held]
-    assert {int(b) for b in begun[held]} == ({min(f for f, _ in chosen)} if chosen else set())
+    in_latest, begun = open_sessions(np.zeros(n, np.int64), first, last, np.full(n, end), np.full(n, gap))
+    chosen = [span for span, is_in_latest in zip(spans, in_latest, strict=True) if is_in_latest]
+    assert {int(b) for b in begun[in_latest]} == ({min(f for f, _ in chosen)} if chosen else set())
     return chosen
 
 
@@ -39,28 +39,28 @@ def at(*minutes: float) -> list[Span]:
 def test_events_less_than_the_gap_apart_are_of_one_session() -> None:
     #  0    9    18         end 20
     # (o----o----o           |)
-    assert found(at(0, 9, 18), 20 * M) == at(0, 9, 18)
+    assert open_spans(at(0, 9, 18), 20 * M) == at(0, 9, 18)
 
 
 def test_events_exactly_the_gap_apart_are_of_two() -> None:
     #  0    10 ... 19       end 20
     #  o    (o----o          |)      10 - 0 is the gap: it has passed
-    assert found(at(0, 10, 19), 20 * M) == at(10, 19)
+    assert open_spans(at(0, 10, 19), 20 * M) == at(10, 19)
     one_less = [(1, 1), *at(10, 19)]
-    assert found(one_less, 20 * M) == one_less
+    assert open_spans(one_less, 20 * M) == one_less
 
 
 def test_a_session_is_open_until_the_gap_has_passed_since_its_last_event() -> None:
     #  0    5        end 15 - 1us: still open;  end 15: over
     # (o----o        |)
-    assert found(at(0, 5), 15 * M - 1) == at(0, 5)
-    assert found(at(0, 5), 15 * M) == []
+    assert open_spans(at(0, 5), 15 * M - 1) == at(0, 5)
+    assert open_spans(at(0, 5), 15 * M) == []
 
 
 def test_an_earlier_session_is_not_answered_when_the_last_one_is_over() -> None:
     #  0   1         20          end 30
     #  o---o          o           |       both are over
-    assert found(at(0, 1, 20), 30 * M) == []
+    assert open_spans(at(0, 1, 20), 30 * M) == []
 
 
 def test_spans_of_several_partitions_overlap_and_hold_together() -> None:
@@ -68,20 +68,20 @@ def test_spans_of_several_partitions_overlap_and_hold_together() -> None:
     #  partition 1:     [2 - 4]          [21 - 22]   end 25
     #  21 is 9 after 12, though 17 after 4
     spans = [(0, 12 * M), (2 * M, 4 * M), (21 * M, 22 * M)]
-    assert found(spans, 25 * M) == spans
-    assert found([(0, 11 * M), (2 * M, 4 * M), (21 * M, 22 * M)], 25 * M) == [(21 * M, 22 * M)]
+    assert open_spans(spans, 25 * M) == spans
+    assert open_spans([(0, 11 * M), (2 * M, 4 * M), (21 * M, 22 * M)], 25 * M) == [(21 * M, 22 * M)]
 
 
 def test_no_events_have_no_session() -> None:
-    assert found([], 10 * M) == []
+    assert open_spans([], 10 * M) == []
 
 
 def test_keys_do_not_meet() -> None:
     # two users a minute apart: each has a session of its own
     key = np.array([7, 3, 7, 3])
     time = np.array([0, M, 30 * M, 2 * M])
-    held, begun = open_sessions(key, time, time, np.full(4, 31 * M), np.full(4, GAP))
-    assert held.tolist() == [False, False, True, False]
+    in_latest, begun = open_sessions(key, time, time, np.full(4, 31 * M), np.full(4, GAP))
+    assert in_latest.tolist() == [False, False, True, False]
     assert begun.tolist() == [0, M, 30 * M, M]
 
 
@@ -104,10 +104,10 @@ def test_the_walk_is_that_of_brute_force_for_every_key(of: dict[int, list[int]],
     of = {key: [t for t in times if t < end] for key, times in of.items()}
     pairs = [(key, t) for key, times in of.items() for t in times]
     key, time = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
-    held, _ = open_sessions(key, time, time, np.full(len(key), end), np.full(len(key), gap))
-    for each, times in of.items():
-        mine = key == each
-        assert sorted(time[mine & held].tolist()) == walk(times, end, gap)
+    in_latest, _ = open_sessions(key, time, time, np.full(len(key), end), np.full(len(key), gap))
+    for group, times in of.items():
+        own = key == group
+        assert sorted(time[own & in_latest].tolist()) == walk(times, end, gap)
 
 
 @given(moments, st.integers(1, 200), st.integers(0, 3), st.integers(1, 40))
@@ -119,7 +119,7 @@ def test_slices_at_most_the_gap_long_lose_nothing(times: list[int], end: int, cu
     for t in times:
         by_slice.setdefault(t // slice_us, []).append(t)
     spans = [(min(some), max(some)) for some in by_slice.values()]
-    kept = {span[0] // slice_us for span in found(spans, end, gap)}
+    kept = {span[0] // slice_us for span in open_spans(spans, end, gap)}
     assert sorted(t for t in times if t // slice_us in kept) == walk(times, end, gap)
 
 
@@ -128,9 +128,9 @@ def test_the_heads_of_all_sessions_are_those_of_the_walk(of: dict[int, list[int]
     pairs = sorted((key, t) for key, times in of.items() for t in times)
     key, time = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
     heads = session_heads(key, time, gap)
-    for i, (each, t) in enumerate(pairs):
-        up_to = [at for k, at in pairs if k == each and at <= t]
-        assert pairs[heads[i]] == (each, walk(up_to, t, gap)[0])
+    for i, (group, t) in enumerate(pairs):
+        up_to = [at for k, at in pairs if k == group and at <= t]
+        assert pairs[heads[i]] == (group, walk(up_to, t, gap)[0])
 
 
 # ------------------------------------------------------------- the definition

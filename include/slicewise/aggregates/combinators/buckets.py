@@ -35,7 +35,7 @@ from slicewise.aggregates.ordering.latest import LastK
 from slicewise.aggregates.ordering.ranked import ArgMax, listing
 from slicewise.aggregates.registry import from_spec, register
 from slicewise.aggregates.sketches.distinct import DistinctCount
-from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.aggregates.stored_form import State
 from slicewise.errors import DefinitionError
 
@@ -90,7 +90,7 @@ class Bucketed(Aggregate):
 
     def __post_init__(self) -> None:
         check_inner(self.aggregate, self.kind)
-        if asking(self.aggregate) is not None:
+        if membership_of(self.aggregate) is not None:
             raise DefinitionError(
                 f"{self.aggregate.describe()} in buckets",
                 where=f"{self.kind}(…, by={self.by!r})",
@@ -170,8 +170,8 @@ class Bucketed(Aggregate):
         several = pa.types.is_list(self.type_of(self.by))  # of one event
         buckets = self.max_buckets if several and events else min(events, self.max_buckets)
         inner = self.aggregate.longest(events) if not self.counts else {}
-        found = {each.name: buckets for each in self.fields if not isinstance(each, Fixed)}
-        return found | {f"of_{name}": buckets * most for name, most in inner.items()}
+        longest = {field.name: buckets for field in self.fields if not isinstance(field, Fixed)}
+        return longest | {f"of_{name}": buckets * most for name, most in inner.items()}
 
     @property
     def output_type(self) -> pa.DataType:
@@ -255,13 +255,13 @@ class Bucketed(Aggregate):
         rows = keys.row_numbers()
         errors = {int(rows[bucket]): finished.errors[bucket] for bucket in sorted(finished.errors, reverse=True)}
         errors |= dict.fromkeys(np.flatnonzero(partials.fixed("more")).tolist(), TOO_MANY)
-        found, values, lengths = self.key.load(flat(keys)), finished.values, keys.lengths
+        loaded, values, lengths = self.key.load(flat(keys)), finished.values, keys.lengths
         if errors:
             refused = np.zeros(partials.n, np.bool_)
             refused[list(errors)] = True
             kept = pa.array(~refused[rows])
-            found, values, lengths = found.filter(kept), values.filter(kept), np.where(refused, 0, lengths)
-        entries = pa.StructArray.from_arrays([found, values], fields=list(self.output_type.value_type))
+            loaded, values, lengths = loaded.filter(kept), values.filter(kept), np.where(refused, 0, lengths)
+        entries = pa.StructArray.from_arrays([loaded, values], fields=list(self.output_type.value_type))
         return Finished(listing(offsets_of(lengths), entries), errors)
 
     # ---- rows
@@ -306,13 +306,13 @@ class Bucketed(Aggregate):
     def _finish(self, state: State, finish: Callable[[State], Any]) -> list[dict[str, Any]] | Failed | None:
         if state[0]:
             return Failed(TOO_MANY)
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for key, (_, inner) in self._open(state).items():
             value = finish(inner)
             if isinstance(value, Failed):
                 return value
-            found.append({"key": self.key.load_one(key), "value": value})
-        return found or None
+            entries.append({"key": self.key.load_one(key), "value": value})
+        return entries or None
 
 
 @dataclass(frozen=True)
@@ -342,9 +342,9 @@ class InvertibleBucketed(Bucketed, Invertible):
         return self._columns(np.zeros(whole.n, np.bool_), universe, pairs[rest], left[rest], inner.take(rest))
 
     def deduct(self, whole: State, part: State) -> State:
-        found = self._open(whole)
+        opened = self._open(whole)
         for key, (n, inner) in self._open(part).items():
-            known, partial = found.pop(key)
+            known, partial = opened.pop(key)
             if known > n:
-                found[key] = (known - n, self._inner.deduct(partial, inner))
-        return self._close(False, found)
+                opened[key] = (known - n, self._inner.deduct(partial, inner))
+        return self._close(False, opened)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicewise.aggregates.alone import FewOf
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.exact.counting import Count
 from slicewise.aggregates.exact.sums import Sum
@@ -138,12 +138,12 @@ class Where(Aggregate):
         return self.aggregate.finish_columns_at(partials, ends)
 
     @property
-    def few(self) -> ScalarForm | None:
-        return self.aggregate.few
+    def scalar(self) -> ScalarForm | None:
+        return self.aggregate.scalar
 
     @cached_property
-    def few_of(self) -> FewOf | None:
-        inner, condition = self.aggregate.few_of, self.condition
+    def scalar_of(self) -> ScalarOf | None:
+        inner, condition = self.aggregate.scalar_of, self.condition
         return None if inner is None else lambda events: inner(events.only(condition))
 
     def accumulate(self, state: State, event: Event) -> State:

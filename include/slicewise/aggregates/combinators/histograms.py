@@ -178,19 +178,19 @@ class Histogram(Invertible):
         return self._columns(pairs, tally(place, len(pairs)), n_groups)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
-        bins, n = self._held(partials)
+        bins, n = self._checked_bins(partials)
         pairs, place = numbered(groups[bins.row_numbers()] * self.size + bins.values, n_groups * self.size)
         return self._columns(pairs, add_groups(n, place, len(pairs)), n_groups)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
-        (a, n), (b, less) = self._held(whole), self._held(part)
+        (a, n), (b, less) = self._checked_bins(whole), self._checked_bins(part)
         rows = np.concatenate([a.row_numbers(), b.row_numbers()])
         bins = np.concatenate([a.values, b.values]).astype(np.int64)
         pairs, place = numbered(rows * self.size + bins, whole.n * self.size)
         left = add_groups(np.concatenate([n, -less]), place, len(pairs))
         return self._columns(pairs[left != 0], left[left != 0], whole.n)
 
-    def _held(self, partials: Columns) -> tuple[Ragged, Int64]:
+    def _checked_bins(self, partials: Columns) -> tuple[Ragged, Int64]:
         bins = partials.items("bin")
         if len(bins.values) and not 0 <= int(bins.values.min()) <= int(bins.values.max()) < self.size:
             raise _damaged(f"a bin beyond the {self.size} of {self.describe()}")
@@ -202,7 +202,7 @@ class Histogram(Invertible):
         return Columns(n_groups, {"bin": Ragged(offsets, place.astype("<i4")), "n": Ragged(offsets, n)})
 
     def finish_columns(self, partials: Columns) -> Finished:
-        bins, n = self._held(partials)
+        bins, n = self._checked_bins(partials)
         whole = np.zeros((partials.n, self.size), np.int64)
         whole[bins.row_numbers(), bins.values] = n
         middle = np.ascontiguousarray(whole[:, 1:-1]).reshape(-1)
@@ -214,7 +214,7 @@ class Histogram(Invertible):
     # ---- few rows
 
     @cached_property
-    def few(self) -> Bins:
+    def scalar(self) -> Bins:
         return Bins(self.size, self.finish)
 
     # ---- rows
@@ -249,15 +249,15 @@ class Bins:
     value: Callable[[State], Any]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         bins, counts = columns
-        states = [self._whole(bins[a:b], counts[a:b]) for a, b in runs] + list(known)
+        states = [self._whole(bins[a:b], counts[a:b]) for a, b in runs] + list(cached)
         nothing = (0,) * self.size
         return [tuple(map(sum, zip(nothing, *[states[run] for run in group], strict=True))) for group in groups]
 
     def _whole(self, bins: Sequence[bytes], counts: Sequence[bytes]) -> tuple[int, ...]:
-        found = [0] * self.size
+        per_bin = [0] * self.size
         for places, numbers in zip(bins, counts, strict=True):
             if len(numbers) != 2 * len(places):
                 raise _damaged(f"{len(numbers)} bytes of counts for {len(places)} of bins")
@@ -265,8 +265,8 @@ class Bins:
             if at and not 0 <= min(at) <= max(at) < self.size:
                 raise _damaged(f"a bin beyond {self.size}")
             for place, n in zip(at, unpack(f"<{len(numbers) // 8}q", numbers), strict=True):
-                found[place] += n
-        return tuple(found)
+                per_bin[place] += n
+        return tuple(per_bin)
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
         places = tuple(range(self.size))
@@ -281,8 +281,8 @@ def _added(a: State, b: State, sign: int) -> State:
     counts = dict(zip(*a, strict=True))
     for place, n in zip(*b, strict=True):
         counts[place] = counts.get(place, 0) + sign * n
-    held = sorted((place, n) for place, n in counts.items() if n)
-    return (tuple(place for place, _ in held), tuple(n for _, n in held))
+    counted = sorted((place, n) for place, n in counts.items() if n)
+    return (tuple(place for place, _ in counted), tuple(n for _, n in counted))
 
 
 def _least_double(number: Fraction) -> float:

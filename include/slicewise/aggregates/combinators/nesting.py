@@ -22,53 +22,53 @@ from slicewise.errors import CodecError
 
 def nested_fields(fields: Sequence[Field]) -> tuple[Field, ...]:
     """The fields that hold several partials of these fields in a row."""
-    found: list[Field] = []
+    nested: list[Field] = []
     for field in fields:
         name = f"of_{field.name}"
         if isinstance(field, Fixed):
-            found.append(Items(name, field.dtype))
+            nested.append(Items(name, field.dtype))
         elif isinstance(field, Items):
-            found += [Items(f"n_{field.name}", "<u4"), Items(name, field.dtype)]
+            nested += [Items(f"n_{field.name}", "<u4"), Items(name, field.dtype)]
         else:
-            found += [Items(f"n_{field.name}", "<u4"), Texts(name)]
-    return tuple(found)
+            nested += [Items(f"n_{field.name}", "<u4"), Texts(name)]
+    return tuple(nested)
 
 
 def nest(fields: Sequence[Field], partials: Columns, offsets: Int64) -> dict[str, Values]:
     """The nested fields of rows whose buckets [n_buckets] stand between these offsets [n+1]."""
-    found: dict[str, Values] = {}
+    nested: dict[str, Values] = {}
     for field in fields:
         name = f"of_{field.name}"
         if isinstance(field, Fixed):
-            found[name] = Ragged(offsets, partials.fixed(field.name))
+            nested[name] = Ragged(offsets, partials.fixed(field.name))
             continue
         lists = partials.lists(field.name)
-        found[f"n_{field.name}"] = Ragged(offsets, lists.lengths.astype("<u4"))
+        nested[f"n_{field.name}"] = Ragged(offsets, lists.lengths.astype("<u4"))
         inner = lists.offsets[offsets]
         if isinstance(lists, Ragged):
-            found[name] = Ragged(inner, lists.values)
+            nested[name] = Ragged(inner, lists.values)
         else:
-            found[name] = RaggedBytes(inner, lists.ends, lists.data)
-    return found
+            nested[name] = RaggedBytes(inner, lists.ends, lists.data)
+    return nested
 
 
 def unnest(fields: Sequence[Field], rows: Columns, offsets: Int64) -> Columns:
     """The partials of all buckets of all rows. Raises CodecError where the lists disagree."""
-    found: dict[str, Values] = {}
+    values: dict[str, Values] = {}
     for field in fields:
         name = f"of_{field.name}"
         if isinstance(field, Fixed):
-            found[field.name] = aligned(rows, name, offsets).values
+            values[field.name] = aligned(rows, name, offsets).values
             continue
         sizes = offsets_of(aligned(rows, f"n_{field.name}", offsets).values.astype(np.int64))
         lists = rows.lists(name)
         if not np.array_equal(sizes[offsets], lists.offsets):
             raise _uneven(name)
         if isinstance(lists, Ragged):
-            found[field.name] = Ragged(sizes, lists.values)
+            values[field.name] = Ragged(sizes, lists.values)
         else:
-            found[field.name] = RaggedBytes(sizes, lists.ends, lists.data)
-    return Columns(int(offsets[-1]), found)
+            values[field.name] = RaggedBytes(sizes, lists.ends, lists.data)
+    return Columns(int(offsets[-1]), values)
 
 
 def aligned(rows: Columns, name: str, offsets: Int64) -> Ragged:
@@ -81,14 +81,14 @@ def aligned(rows: Columns, name: str, offsets: Int64) -> Ragged:
 
 def nest_states(fields: Sequence[Field], states: Sequence[State]) -> State:
     """`nest` of one row."""
-    found: list[Any] = []
+    nested: list[Any] = []
     for i, field in enumerate(fields):
         column = [state[i] for state in states]
         if isinstance(field, Fixed):
-            found.append(tuple(column))
+            nested.append(tuple(column))
         else:
-            found += [tuple(map(len, column)), tuple(item for items in column for item in items)]
-    return tuple(found)
+            nested += [tuple(map(len, column)), tuple(item for items in column for item in items)]
+    return tuple(nested)
 
 
 def unnest_states(fields: Sequence[Field], nested: State, n: int) -> list[State]:

@@ -35,7 +35,7 @@ _PARAMETERS: Mapping[str, type] = {"int": int, "float": float, "str": str, "bool
 _UFUNCS = ("add", "subtract", "multiply", "negative", "minimum", "maximum", "logical_and", "logical_or", "bitwise_or")
 _MAKERS = ("zeros", "ones", "full", "arange", "where", "flatnonzero", "bincount", "concatenate", "repeat", "isnan")
 NUMPY = frozenset((*_UFUNCS, *_MAKERS, "isfinite", "lexsort", "diff", "int64", "float64", "bool_"))
-"""What the methods over whole columns may call of NumPy, as np: nothing whose bits differ between machines."""
+"""Functions of NumPy, as np, for methods over whole columns: nothing whose bits differ between machines."""
 OF_ARRAYS = frozenset(("at", "reduceat", "astype", "size"))
 
 
@@ -61,7 +61,7 @@ class OwnClass:
         assert isinstance(node, ast.ClassDef)
         node.bases = []
         # parameters are given to the object: here they are names without a value
-        node.body = [each for each in node.body if not isinstance(each, ast.AnnAssign)]
+        node.body = [statement for statement in node.body if not isinstance(statement, ast.AnnAssign)]
         flags = __future__.annotations.compiler_flag
         space: dict[str, Any] = {
             "__builtins__": {**BUILTINS, "__build_class__": __build_class__},
@@ -74,10 +74,10 @@ class OwnClass:
 
     def made(self, parameters: Mapping[str, Any]) -> Any:
         """An object of the class, of this text alone, with these parameters."""
-        found = self._made()
+        instance = self._made()
         for name, value in parameters.items():
-            setattr(found, name, value)
-        return found
+            setattr(instance, name, value)
+        return instance
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """All parameters, given ones and defaults. Raises DefinitionError for what is missing, unknown or of another
@@ -87,20 +87,20 @@ class OwnClass:
                 raise _refused(
                     f"{self.name} has no parameter {name!r}", ", ".join(self.parameters) or "columns alone", self.name
                 )
-        found = {}
+        checked = {}
         for name, (kind, default) in self.parameters.items():
             value = given.get(name, default)
             if kind is float and type(value) is int:
                 value = float(value)
             if type(value) is not kind or (isinstance(value, float) and not abs(value) < float("inf")):
                 raise _refused(f"{name} is {value!r}", f"{name}, a finite {kind.__name__}", self.name)
-            found[name] = value
-        return found
+            checked[name] = value
+        return checked
 
 
 def text_of(made: type) -> str:
     """The source of a class. Raises DefinitionError where there is none to read."""
-    functions = [each for each in vars(made).values() if isinstance(each, FunctionType)]
+    functions = [member for member in vars(made).values() if isinstance(member, FunctionType)]
     if not functions:
         raise _refused(f"{made.__name__} has no methods", "empty, accumulate, combine and finish", made.__name__)
     try:
@@ -134,23 +134,23 @@ def read_class(source: str) -> OwnClass:
     parameters: dict[str, tuple[type, Any]] = {}
     methods: dict[str, ast.FunctionDef] = {}
     lines, kept = source.splitlines(), []
-    for at, each in enumerate(node.body):
-        if isinstance(each, ast.FunctionDef):
-            if each.name in methods:
-                raise _refused(f"{node.name} has two methods {each.name}", "each name once", node.name, each)
-            methods[each.name] = each
-        elif isinstance(each, ast.Assign) and len(each.targets) == 1 and _name(each.targets[0]) in _STATED:
-            stated[_name(each.targets[0])] = _literal(each.value, node.name)
-        elif isinstance(each, ast.AnnAssign) and _name(each.target) and ast.unparse(each.annotation) in _PARAMETERS:
-            default = None if each.value is None else _literal(each.value, node.name)
-            parameters[_name(each.target)] = (_PARAMETERS[ast.unparse(each.annotation)], default)
-        elif at or not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)):
+    for at, statement in enumerate(node.body):
+        if isinstance(statement, ast.FunctionDef):
+            if statement.name in methods:
+                raise _refused(f"{node.name} has two methods {statement.name}", "each name once", node.name, statement)
+            methods[statement.name] = statement
+        elif isinstance(statement, ast.Assign) and len(statement.targets) == 1 and _name(statement.targets[0]) in _STATED:
+            stated[_name(statement.targets[0])] = _literal(statement.value, node.name)
+        elif isinstance(statement, ast.AnnAssign) and _name(statement.target) and ast.unparse(statement.annotation) in _PARAMETERS:
+            default = None if statement.value is None else _literal(statement.value, node.name)
+            parameters[_name(statement.target)] = (_PARAMETERS[ast.unparse(statement.annotation)], default)
+        elif at or not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)):
             expected = "methods, columns, fields, output, version, and parameters as `limit: float = 1.0`"
-            raise _refused(f"{node.name} says {ast.unparse(each)!r}", expected, node.name, each)
+            raise _refused(f"{node.name} says {ast.unparse(statement)!r}", expected, node.name, statement)
         else:
             continue  # what it says to people
-        if not (isinstance(each, ast.FunctionDef) and each.name == "finish") and not _states(each, "output"):
-            kept.append("\n".join(lines[each.lineno - 1 : each.end_lineno]))
+        if not (isinstance(statement, ast.FunctionDef) and statement.name == "finish") and not _states(statement, "output"):
+            kept.append("\n".join(lines[statement.lineno - 1 : statement.end_lineno]))
     _check_methods(node.name, methods, parameters)
     _check_stated(node.name, stated, methods)
     for name in sorted({"where"} & {*parameters, *stated["columns"]} | {*parameters} & {*methods, *stated["columns"]}):
@@ -179,12 +179,12 @@ def _check_methods(name: str, methods: Mapping[str, ast.FunctionDef], parameters
         given, wanted = node.args, {**NEEDED, **MAY}.get(method)
         if method.startswith("__") or node.decorator_list or given.defaults or given.vararg or given.kwonlyargs:
             raise _refused(f"{name}.{method}", "a method with plain arguments", name, node)
-        arguments = [each.arg for each in (*given.posonlyargs, *given.args)]
+        arguments = [argument.arg for argument in (*given.posonlyargs, *given.args)]
         if arguments[:1] != ["self"] or given.kwarg or (wanted is not None and len(arguments) != wanted + 1):
             raise _refused(f"{name}.{method}({', '.join(arguments)})", f"self and {wanted} arguments", name, node)
-        asks = (each for each in ast.walk(node) if isinstance(each, ast.Attribute) and each.attr == "finish")
-        if method != "finish" and (asking := next(asks, None)) is not None:  # what is stored does not change with it
-            raise _refused(f"{name}.{method} uses finish", "a method of its own that both use", name, asking)
+        uses = (attribute for attribute in ast.walk(node) if isinstance(attribute, ast.Attribute) and attribute.attr == "finish")
+        if method != "finish" and (use := next(uses, None)) is not None:  # what is stored does not change with it
+            raise _refused(f"{name}.{method} uses finish", "a method of its own that both use", name, use)
         whole = method.endswith("_columns")
         reached = {*parameters, *methods}
 
@@ -202,7 +202,7 @@ def _check_stated(name: str, stated: Mapping[str, Any], methods: Mapping[str, as
         raise _refused(f"columns = {columns!r}", f'columns = {{"x": "double"}}, of {", ".join(INPUTS)}', name)
     if not isinstance(fields, dict) or not fields or not all(kind in FIELDS for kind in fields.values()):
         raise _refused(f"fields = {fields!r}", f'fields = {{"total": "integer"}}, of {", ".join(FIELDS)}', name)
-    if not all(isinstance(each, str) and each.isidentifier() for each in (*columns, *fields)):
+    if not all(isinstance(column, str) and column.isidentifier() for column in (*columns, *fields)):
         raise _refused(f"columns and fields {[*columns, *fields]}", "names as of variables", name)
     if stated.get("output") not in OUTPUTS:
         raise _refused(f"output = {stated.get('output')!r}", "one of " + ", ".join(OUTPUTS), name)

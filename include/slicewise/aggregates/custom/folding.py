@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.custom.functions import check_text, compiled
-from slicewise.aggregates.custom.raised import NULL, tell
+from slicewise.aggregates.custom.raised import NULL, report_raised
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Fixed, Items
@@ -111,7 +111,7 @@ class Ordered(Aggregate):
                 next_step="leave policy= out for " + repr(REFUSE),
             )
         check_whole("cap", self.cap, 1, MOST_EVENTS, where)
-        if not self.columns or any(self.columns.count(each) > 1 for each in self.columns):
+        if not self.columns or any(self.columns.count(column) > 1 for column in self.columns):
             raise DefinitionError(
                 f"columns are {list(self.columns)}",
                 where=where,
@@ -144,10 +144,10 @@ class Ordered(Aggregate):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        found: list[Field] = [Fixed("more", "|u1"), Items("identity", IDENTITY)]
+        fields: list[Field] = [Fixed("more", "|u1"), Items("identity", IDENTITY)]
         for i, value in enumerate(self.values):
-            found += [value.field(f"value{i}"), Items(f"valid{i}", "|u1")]
-        return tuple(found)
+            fields += [value.field(f"value{i}"), Items(f"valid{i}", "|u1")]
+        return tuple(fields)
 
     @property
     def most_items(self) -> int:
@@ -171,7 +171,7 @@ class Ordered(Aggregate):
         return Columns(n_groups, values)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
-        partials.abreast(*(each.name for each in self.fields[1:]))
+        partials.abreast(*(field.name for field in self.fields[1:]))
         identity = partials.items("identity")
         beyond = np.zeros(n_groups, np.bool_)
         beyond[groups[partials.fixed("more") != 0]] = True
@@ -193,10 +193,10 @@ class Ordered(Aggregate):
         return kept[chosen], offsets, beyond.astype(np.uint8)
 
     def finish_columns(self, partials: Columns) -> Finished:
-        partials.abreast(*(each.name for each in self.fields[1:]))
-        found = [self.finish(state) for state in self.from_columns(partials)]
-        errors = {row: value.code for row, value in enumerate(found) if isinstance(value, Failed)}
-        kept = [None if isinstance(value, Failed) else value for value in found]
+        partials.abreast(*(field.name for field in self.fields[1:]))
+        answers = [self.finish(state) for state in self.from_columns(partials)]
+        errors = {row: value.code for row, value in enumerate(answers) if isinstance(value, Failed)}
+        kept = [None if isinstance(value, Failed) else value for value in answers]
         return Finished(pa.array(kept, self.output_type), errors)
 
     # ---- rows
@@ -232,13 +232,13 @@ class Ordered(Aggregate):
             for values in zip(*columns, strict=True):
                 folded = step(folded, dict(zip(self.columns, values, strict=True)))
             given = final(folded)
-            found = self._given(given)
+            answer = self._given(given)
         except Exception as error:  # noqa: BLE001 - what a user's function raises is a value's error, told by its code
-            tell(self.source, final, error, NULL)
+            report_raised(self.source, final, error, NULL)
             return Failed(FUNCTION)
-        if isinstance(found, Failed):
-            tell(self.source, final, f"gave {given!r:.80}, and output is {self.output}", NULL)
-        return found
+        if isinstance(answer, Failed):
+            report_raised(self.source, final, f"gave {given!r:.80}, and output is {self.output}", NULL)
+        return answer
 
     @cached_property
     def _functions(self) -> tuple[Callable[..., Any], ...]:

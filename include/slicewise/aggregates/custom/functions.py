@@ -20,15 +20,15 @@ from slicewise.calls import shown
 from slicewise.errors import DefinitionError
 
 BUILTINS: Mapping[str, Any] = {
-    each.__name__: each
-    for each in (abs, all, any, bool, dict, divmod, enumerate, filter, float, int, isinstance, len, list, map, max, min)
-} | {each.__name__: each for each in (range, reversed, round, sorted, str, tuple, zip)}
-"""What a function may call by name. Not `sum`, whose last bit differs between versions of Python, nor
+    function.__name__: function
+    for function in (abs, all, any, bool, dict, divmod, enumerate, filter, float, int, isinstance, len, list, map, max, min)
+} | {function.__name__: function for function in (range, reversed, round, sorted, str, tuple, zip)}
+"""Functions that may be called by name. Not `sum`, whose last bit differs between versions of Python, nor
 sets, whose order differs between runs."""
 _OF_LISTS = ("append", "copy", "count", "extend", "index", "insert", "pop", "remove", "reverse", "sort")
 _OF_TEXTS = ("endswith", "join", "replace", "split", "startswith", "strip")
 METHODS = frozenset((*_OF_LISTS, *_OF_TEXTS, "get", "setdefault", "update", "values"))
-"""What may be called on a list, a dict or a text. Not `keys` nor `items`, from which sets can be made."""
+"""Methods that may be called on a list, a dict or a text. Not `keys` nor `items`, from which sets can be made."""
 _REFUSED: Mapping[type[ast.AST], str] = {
     ast.Import: "an import",
     ast.ImportFrom: "an import",
@@ -55,9 +55,9 @@ def source_of(functions: Sequence[Callable[..., Any]], arguments: Sequence[int])
     texts = [_text(function, n) for function, n in zip(functions, arguments, strict=True)]
     text = "\n\n".join(texts)
     lines: list[int] = []
-    for function, each in zip(functions, texts, strict=True):
+    for function, source in zip(functions, texts, strict=True):
         first = function.__code__.co_firstlineno
-        lines += [*range(first, first + each.count("\n")), 0, 0]  # and the empty lines before the next
+        lines += [*range(first, first + source.count("\n")), 0, 0]  # and the empty lines before the next
     written(text, functions[0].__code__.co_filename, lines)
     return text
 
@@ -89,10 +89,10 @@ def check_text(
         tree = ast.parse(text)
     except SyntaxError as error:
         raise _refused(f"text that is no Python: {error}", "functions") from error
-    found = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
-    if len(tree.body) != len(found) or set(found) != set(functions):
-        raise _refused(f"a text of {', '.join(sorted(found)) or 'no function'}", ", ".join(functions))
-    for name, node in found.items():
+    defined = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if len(tree.body) != len(defined) or set(defined) != set(functions):
+        raise _refused(f"a text of {', '.join(sorted(defined)) or 'no function'}", ", ".join(functions))
+    for name, node in defined.items():
         given = node.args
         if node.decorator_list or given.defaults or given.vararg or given.kwonlyargs or given.kwarg:
             raise _refused(f"{name} with decorators, defaults or stars", "plain arguments")
@@ -112,7 +112,7 @@ def check_body(
     module's nor one of methods."""
     nodes = [node for statement in function.body for node in ast.walk(statement)]
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {each.arg for each in (*function.args.posonlyargs, *function.args.args)}
+    own |= {argument.arg for argument in (*function.args.posonlyargs, *function.args.args)}
     if own & set(modules):
         raise _refused(f"{name} uses {', '.join(own & set(modules))} as a name of its own", "another name")
     of_modules = {id(n.value): n for n in nodes if isinstance(n, ast.Attribute) and _module(n, modules) is not None}

@@ -19,7 +19,7 @@ from slicewise.aggregates.custom.classes import OUTPUTS, OwnClass, read_class
 from slicewise.aggregates.custom.examples import EXAMPLES
 from slicewise.aggregates.custom.folding import FUNCTION
 from slicewise.aggregates.custom.folding import OUTPUTS as ARROW
-from slicewise.aggregates.custom.raised import NULL, tell
+from slicewise.aggregates.custom.raised import NULL, report_raised
 from slicewise.aggregates.custom.values import answer_of, family, field_of, loaded, size, stored
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -60,7 +60,7 @@ class Own(Aggregate):
 
     def __post_init__(self) -> None:
         roles = self.own.columns
-        if len(self.columns) != len(roles) or not all(isinstance(each, str) for each in self.columns):
+        if len(self.columns) != len(roles) or not all(isinstance(column, str) for column in self.columns):
             raise DefinitionError(
                 f"{self.own.name} is given columns {list(self.columns)}",
                 where=f"{self.own.name}(…)",
@@ -142,7 +142,7 @@ class Own(Aggregate):
             return made
         states: list[State] = [self.empty()] * n_groups
         lists = [
-            array.tolist() if value.dtype in ("<f8", "<i8") else [value.load_one(each) for each in _python(array)]
+            array.tolist() if value.dtype in ("<f8", "<i8") else [value.load_one(item) for item in _python(array)]
             for array, (_, value) in zip(values.values(), self._values.values(), strict=True)
         ]
         for group, *given in zip(groups.tolist(), *lists, strict=True):
@@ -222,9 +222,9 @@ class Own(Aggregate):
         return Columns.concat([made, Columns.empty(self.fields, 1)]).take(at)
 
     def finish_columns(self, partials: Columns) -> Finished:
-        found = [self.finish(state) for state in self.from_columns(partials)]
-        errors = {row: value.code for row, value in enumerate(found) if isinstance(value, Failed)}
-        kept = [None if isinstance(value, Failed) else value for value in found]
+        answers = [self.finish(state) for state in self.from_columns(partials)]
+        errors = {row: value.code for row, value in enumerate(answers) if isinstance(value, Failed)}
+        kept = [None if isinstance(value, Failed) else value for value in answers]
         return Finished(pa.array(kept, self.output_type), errors)
 
     # ---- rows
@@ -265,13 +265,13 @@ class Own(Aggregate):
             return Failed(FUNCTION)
         try:
             given = self._object.finish(self._given(state))
-            found = answer_of(given, self.own.output)
+            answer = answer_of(given, self.own.output)
         except Exception as error:  # noqa: BLE001 - as above
             self._raised("finish", error)
             return Failed(FUNCTION)
-        if isinstance(found, Failed):
+        if isinstance(answer, Failed):
             self._raised("finish", f"gave {given!r:.80}, and output is {self.own.output}")
-        return found
+        return answer
 
     def from_columns(self, partials: Columns) -> list[State]:
         states = super().from_columns(partials)
@@ -294,7 +294,7 @@ class Own(Aggregate):
 
     def _raised(self, method: str, did: BaseException | str) -> State:
         """The failed state, once it is told why."""
-        tell(self.source, getattr(self._object, method), did, NULL)
+        report_raised(self.source, getattr(self._object, method), did, NULL)
         return self._failed
 
     def _kept(self, method: str, n: int, given: Any) -> State:
@@ -338,5 +338,5 @@ class InvertibleOwn(Own, Invertible):
 
 
 def _python(stored_values: Any) -> list[Any]:
-    found: list[Any] = stored_values.tolist() if isinstance(stored_values, np.ndarray) else stored_values.to_pylist()
-    return found
+    values: list[Any] = stored_values.tolist() if isinstance(stored_values, np.ndarray) else stored_values.to_pylist()
+    return values

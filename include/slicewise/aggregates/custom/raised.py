@@ -29,7 +29,7 @@ class Raised:
     where: str
     then: str
 
-    def told(self, times: int) -> str:
+    def message(self, times: int) -> str:
         """For people, as every refusal is."""
         count = "" if times == 1 else f" ({times} times)"
         return (
@@ -39,19 +39,19 @@ class Raised:
         )
 
 
-_HEARD: ContextVar[Counter[Raised] | None] = ContextVar("raised", default=None)
+_RAISED: ContextVar[Counter[Raised] | None] = ContextVar("raised", default=None)
 _WRITTEN: dict[str, tuple[str, tuple[int, ...]]] = {}
 
 
 @contextmanager
 def listening() -> Iterator[Counter[Raised]]:
     """Counts what functions raise inside."""
-    heard: Counter[Raised] = Counter()
-    before = _HEARD.set(heard)
+    raised: Counter[Raised] = Counter()
+    before = _RAISED.set(raised)
     try:
-        yield heard
+        yield raised
     finally:
-        _HEARD.reset(before)
+        _RAISED.reset(before)
 
 
 def written(text: str, file: str, lines: Sequence[int]) -> None:
@@ -59,10 +59,10 @@ def written(text: str, file: str, lines: Sequence[int]) -> None:
     _WRITTEN[text] = (file, tuple(lines))
 
 
-def tell(text: str, function: Callable[..., Any], did: BaseException | str, then: str) -> None:
+def report_raised(text: str, function: Callable[..., Any], did: BaseException | str, then: str) -> None:
     """Tells whoever listens what a function of this text did. did: what it raised, or a sentence without its name."""
-    heard = _HEARD.get()
-    if heard is None:
+    raised = _RAISED.get()
+    if raised is None:
         return
     name, line = function.__name__, function.__code__.co_firstlineno
     if isinstance(did, BaseException):
@@ -71,7 +71,7 @@ def tell(text: str, function: Callable[..., Any], did: BaseException | str, then
             name, line = own[-1].name, own[-1].lineno or line
         kind = type(did).__name__
         did = f"raised {kind}: {did}" if str(did) else f"raised {kind}"
-    heard[Raised(f"{name} {_short(did)}", _place(text, line), then)] += 1
+    raised[Raised(f"{name} {_short(did)}", _place(text, line), then)] += 1
 
 
 def _short(text: str) -> str:

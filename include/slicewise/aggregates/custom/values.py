@@ -63,10 +63,10 @@ def stored(value: Any, kind: str) -> Any:
         inner = kind[5:-1]
         if not isinstance(value, tuple | list):
             return None
-        made = [stored(each, inner) for each in value]
-        if any(each is None for each in made):
+        made = [stored(item, inner) for item in value]
+        if any(item is None for item in made):
             return None
-        return tuple(each[0] for each in made) if inner == "string" else tuple(made)
+        return tuple(item[0] for item in made) if inner == "string" else tuple(made)
     if kind == "double" and type(value) in (int, float):
         return math.nan if value != value else float(value) + 0.0
     if kind == "long":
@@ -89,11 +89,11 @@ def loaded(value: Any, kind: str) -> Any:
     if kind == "integer":
         return int.from_bytes(value[0], "big", signed=True)
     if kind == "list<string>":
-        return tuple(each.decode() for each in value)
+        return tuple(item.decode() for item in value)
     return value
 
 
 def size(value: Any) -> int:
     if not isinstance(value, tuple):
         return 8
-    return sum(len(each) + 4 if isinstance(each, bytes) else 8 for each in value)
+    return sum(len(item) + 4 if isinstance(item, bytes) else 8 for item in value)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents
+from slicewise.aggregates.event_forms import ScalarOf, ColumnarEvents, ScalarEvents
 from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel.columns import Columns
@@ -68,12 +68,12 @@ class BooleanCounts(Invertible):
         return Columns(whole.n, {name: whole.fixed(name) - part.fixed(name) for name in names})
 
     @cached_property
-    def few(self) -> Tallies:
+    def scalar(self) -> Tallies:
         return Tallies(self.finish)
 
     @cached_property
-    def few_of(self) -> FewOf:
-        def tallied(events: ScalarEvents | ManyEvents) -> tuple[int, int]:
+    def scalar_of(self) -> ScalarOf:
+        def tallied(events: ScalarEvents | ColumnarEvents) -> tuple[int, int]:
             values = events.given(self.column)
             true = int(np.count_nonzero(values))
             return true, len(values) - true

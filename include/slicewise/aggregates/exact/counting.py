@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.alone import FewOf
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -80,11 +80,11 @@ class Count(Invertible):
         return Columns(whole.n, {"n": whole.fixed("n") - part.fixed("n")})
 
     @cached_property
-    def few(self) -> Tallies:
+    def scalar(self) -> Tallies:
         return Tallies(self.finish)
 
     @cached_property
-    def few_of(self) -> FewOf:
+    def scalar_of(self) -> ScalarOf:
         column = self.column
         if column is None:
             return lambda events: (len(events),)

@@ -124,10 +124,10 @@ class Decayed(Aggregate):
         half_lives = rows.time // self.half_life_us
         first, last = _extent(half_lives, half_lives, groups, n)
         numbers = self._numbers(rows)
-        held = last[groups] - first[groups] <= MOST_HALVINGS
+        representable = last[groups] - first[groups] <= MOST_HALVINGS
         if numbers.special is not None:
-            held &= numbers.special < 0
-        at = slice(None) if held.all() else np.flatnonzero(held)
+            representable &= numbers.special < 0
+        at = slice(None) if representable.all() else np.flatnonzero(representable)
         base = first[groups[at]] >> 5
         power = half_lives[at] if numbers.shift is None else half_lives[at] + numbers.shift[at]
         lane, shift = (power >> 5) - base, (power & 31).astype(np.uint64)
@@ -138,9 +138,9 @@ class Decayed(Aggregate):
             _, factor = weights(time[part], self.half_life_us)
             digits = shifted(times(values.digits(part), factor), shift[part])
             sign = values.sign(part)
-            found = [digit.view(np.int64) if sign is None else digit.view(np.int64) * sign for digit in digits]
+            signed = [digit.view(np.int64) if sign is None else digit.view(np.int64) * sign for digit in digits]
             where = lane[part]
-            return [(where + i if i else where, digit) for i, digit in enumerate(found)]
+            return [(where + i if i else where, digit) for i, digit in enumerate(signed)]
 
         start, limbs = np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")
         if len(lane):
@@ -155,15 +155,15 @@ class Decayed(Aggregate):
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         some = partials.fixed("n") > 0
         n = add_groups(partials.fixed("n"), groups, n_groups)
-        mine, theirs = partials.fixed("first"), partials.fixed("last")
-        first, last = _extent(mine[some], theirs[some], groups[some], n)
+        firsts, theirs = partials.fixed("first"), partials.fixed("last")
+        first, last = _extent(firsts[some], theirs[some], groups[some], n)
         limbs, owner = partials.items("limbs"), groups
         base = first[owner] >> 5
         relative = partials.fixed("limb_start") - base
-        held = (last[owner] - first[owner] <= MOST_HALVINGS) & (limbs.lengths > 0)
-        if ((relative[held] < 0) | (relative[held] > MOST_LANES)).any():
+        with_limbs = (last[owner] - first[owner] <= MOST_HALVINGS) & (limbs.lengths > 0)
+        if ((relative[with_limbs] < 0) | (relative[with_limbs] > MOST_LANES)).any():
             raise CodecError(f"{self.describe()} with limbs far from its events")
-        rows = np.flatnonzero(held)
+        rows = np.flatnonzero(with_limbs)
         chosen = limbs.take(rows)
         numbers = exact.of_limbs(relative[rows].astype(np.int32), chosen)
         start, total = exact.add(numbers, np.repeat(owner[rows], chosen.lengths), n_groups, MOST_LANES)
@@ -184,11 +184,11 @@ class Decayed(Aggregate):
         totals = exact.to_ints(np.zeros(partials.n, np.int64), partials.items("limbs"))
         n, first, last, start = (partials.fixed(name).tolist() for name in ("n", "first", "last", "limb_start"))
         at = [None] * partials.n if ends is None else list(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
-        found = [
+        answers = [
             self._value(n[i], last[i] - first[i], start[i], totals[i], odd.get(i, ()), at[i]) for i in range(partials.n)
         ]
-        errors = {row: value.code for row, value in enumerate(found) if isinstance(value, Failed)}
-        return Finished(pa.array([None if isinstance(v, Failed) else v for v in found], pa.float64()), errors)
+        errors = {row: value.code for row, value in enumerate(answers) if isinstance(value, Failed)}
+        return Finished(pa.array([None if isinstance(v, Failed) else v for v in answers], pa.float64()), errors)
 
     def _value(
         self, n: int, apart: int, start: int, total: int, specials: Sequence[int], end: tuple[int, int] | None

@@ -97,8 +97,8 @@ class PowerSums(SeveralSums):
             powers = [x.factor(part)]
             for k in range(2, self.degree + 1):
                 powers.append(products.times(powers[k // 2 - 1], powers[k - k // 2 - 1]))
-            found = [products.pieces(power) for power in powers]
-            return found if plain is None else [plain.pieces(part), *found[1:]]
+            all_pieces = [products.pieces(power) for power in powers]
+            return all_pieces if plain is None else [plain.pieces(part), *all_pieces[1:]]
 
         sums = exact.add_several(Several(x.size, spans, pieces), groups, n_groups, most_lanes(self.degree))
         return self.columns(tally(groups, n_groups), sums)
@@ -114,8 +114,8 @@ class PowerSums(SeveralSums):
 
     def alike(self, sums: Sequence[Shifted]) -> tuple[list[int], int]:
         """Σx^k in powers of one unit, and its exponent of two."""
-        held = [exact.LIMB_BITS * shift // k for k, (total, shift) in enumerate(sums, 1) if total]
-        two = min(held, default=0)
+        shifts = [exact.LIMB_BITS * shift // k for k, (total, shift) in enumerate(sums, 1) if total]
+        two = min(shifts, default=0)
         whole = [
             total << (exact.LIMB_BITS * shift - k * two) if total else 0 for k, (total, shift) in enumerate(sums, 1)
         ]
@@ -155,10 +155,10 @@ class Variance(Divided):
     kind = "variance"
 
     def answer(self, n: int, sums: Sequence[Shifted]) -> float | Failed | None:
-        found = self.squared(n, sums)
-        if not isinstance(found, tuple):
-            return found
-        numerator, denominator, two = found
+        squared = self.squared(n, sums)
+        if not isinstance(squared, tuple):
+            return squared
+        numerator, denominator, two = squared
         return rounded(scaled(numerator, two, denominator))
 
 
@@ -170,10 +170,10 @@ class Stddev(Divided):
     kind = "stddev"
 
     def answer(self, n: int, sums: Sequence[Shifted]) -> float | Failed | None:
-        found = self.squared(n, sums)
-        if not isinstance(found, tuple):
-            return found
-        numerator, denominator, two = found
+        squared = self.squared(n, sums)
+        if not isinstance(squared, tuple):
+            return squared
+        numerator, denominator, two = squared
         return rounded(root(numerator, denominator, two // 2))
 
 

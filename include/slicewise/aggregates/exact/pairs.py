@@ -112,7 +112,7 @@ class CrossSums(SeveralSums):
         kept = None if valid.all() else valid
         groups = groups if kept is None else groups[kept]
         (x, plain_x), (y, plain_y) = (self._operand(name, rows, kept) for name in self._pair)
-        spans = [products.span(*each) for each in ([x], [y], [x, x], [x, y], [y, y])]
+        spans = [products.span(*factors) for factors in ([x], [y], [x, x], [x, y], [y, y])]
         for at, plain in enumerate((plain_x, plain_y)):
             if plain is not None:
                 spans[at] = (plain.least, plain.most)
@@ -120,11 +120,11 @@ class CrossSums(SeveralSums):
         def pieces(part: exact.Part) -> list[exact.Pieces]:
             a, b = x.factor(part), y.factor(part)
             times = products.times
-            found = [products.pieces(each) for each in (a, b, times(a, a), times(a, b), times(b, b))]
+            all_pieces = [products.pieces(factors) for factors in (a, b, times(a, a), times(a, b), times(b, b))]
             for at, plain in enumerate((plain_x, plain_y)):
                 if plain is not None:
-                    found[at] = plain.pieces(part)
-            return found
+                    all_pieces[at] = plain.pieces(part)
+            return all_pieces
 
         sums = exact.add_several(Several(len(groups), spans, pieces), groups, n_groups, most_lanes(2))
         return self.columns(tally(groups, n_groups), sums)
@@ -158,8 +158,8 @@ class CrossSums(SeveralSums):
         if not_finite(sums[0]) or not_finite(sums[1]):
             return None
         x, y, xx, xy, yy = (exact.LIMB_BITS * shift if total else None for total, shift in sums)
-        a = min([each for each in (x, None if xx is None else xx // 2) if each is not None], default=0)
-        b = min([each for each in (y, None if yy is None else yy // 2) if each is not None], default=0)
+        a = min([start for start in (x, None if xx is None else xx // 2) if start is not None], default=0)
+        b = min([start for start in (y, None if yy is None else yy // 2) if start is not None], default=0)
         if xy is not None and a + b > xy:
             a -= a + b - xy
         wanted = (a, b, 2 * a, a + b, 2 * b)
@@ -216,11 +216,11 @@ class Covariance(Mutual):
     def answer(self, n: int, sums: Sequence[Shifted]) -> float | Failed | None:
         if n == 1 and not self.population:
             return None
-        found = self.related(n, sums)
-        if found is None:
+        related = self.related(n, sums)
+        if related is None:
             return math.nan
         by = n * (n if self.population else n - 1) * 10 ** sum(unit.ten for unit in self.units)
-        return rounded(scaled(found.xy, found.x_two + found.y_two, by))
+        return rounded(scaled(related.xy, related.x_two + related.y_two, by))
 
 
 @register(_two)
@@ -235,13 +235,13 @@ class Correlation(Mutual):
     kind = "correlation"
 
     def answer(self, n: int, sums: Sequence[Shifted]) -> float | Failed | None:
-        found = self.related(n, sums)
-        if found is None:
+        related = self.related(n, sums)
+        if related is None:
             return math.nan
-        if found.xx == 0 or found.yy == 0:
+        if related.xx == 0 or related.yy == 0:
             return None
-        size = rounded(root(found.xy * found.xy, found.xx * found.yy))
-        return -size if found.xy < 0 and not isinstance(size, Failed) and size else size
+        size = rounded(root(related.xy * related.xy, related.xx * related.yy))
+        return -size if related.xy < 0 and not isinstance(size, Failed) and size else size
 
 
 @register(_trends)
@@ -279,17 +279,17 @@ class LinearTrend(CrossSums):
         return first, second
 
     def answer(self, n: int, sums: Sequence[Shifted]) -> float | Failed | None:
-        found = self.related(n, sums)
-        if found is None:
+        related = self.related(n, sums)
+        if related is None:
             return math.nan
-        x, y, xx, yy = found.x, found.y, found.xx, found.yy
-        x_two, y_two, (x_unit, y_unit) = found.x_two, found.y_two, self.units
+        x, y, xx, yy = related.x, related.y, related.xx, related.yy
+        x_two, y_two, (x_unit, y_unit) = related.x_two, related.y_two, self.units
         if self._pair[0] not in (None, self.over):
             x, y, xx, yy, x_two, y_two, x_unit, y_unit = y, x, yy, xx, y_two, x_two, y_unit, x_unit
         if xx == 0:
             return None
         if self.output == "r2":
-            return 1.0 if yy == 0 else rounded(scaled(found.xy * found.xy, 0, xx * yy))
+            return 1.0 if yy == 0 else rounded(scaled(related.xy * related.xy, 0, xx * yy))
         if self.output == "slope":
-            return rounded(scaled(found.xy * 10**x_unit.ten, y_two - x_two, xx * 10**y_unit.ten))
-        return rounded(scaled(y * xx - found.xy * x, y_two, n * xx * 10**y_unit.ten))
+            return rounded(scaled(related.xy * 10**x_unit.ten, y_two - x_two, xx * 10**y_unit.ten))
+        return rounded(scaled(y * xx - related.xy * x, y_two, n * xx * 10**y_unit.ten))

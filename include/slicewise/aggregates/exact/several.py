@@ -104,7 +104,7 @@ class SeveralSums(Invertible):
         return pa.float64()
 
     @cached_property
-    def few(self) -> ScalarSums:
+    def scalar(self) -> ScalarSums:
         return ScalarSums(self.answer)
 
     def columns(self, n: Int64, sums: Sequence[tuple[Any, Ragged]]) -> Columns:
@@ -115,29 +115,29 @@ class SeveralSums(Invertible):
         return Columns(len(n), values)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
-        found = []
+        added = []
         for name, degree in self.degrees.items():
             start, limbs = partials.fixed(f"{name}_start"), partials.items(f"{name}_limbs")
             owners = np.repeat(groups, limbs.lengths)
-            found.append(exact.add(exact.of_limbs(start, limbs), owners, n_groups, most_lanes(degree)))
-        return self.columns(add_groups(partials.fixed("n"), groups, n_groups), found)
+            added.append(exact.add(exact.of_limbs(start, limbs), owners, n_groups, most_lanes(degree)))
+        return self.columns(add_groups(partials.fixed("n"), groups, n_groups), added)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
-        found = []
+        added = []
         for name, degree in self.degrees.items():
             a, b = whole.items(f"{name}_limbs"), part.items(f"{name}_limbs")
             lane, values = exact.signed_limbs(whole.fixed(f"{name}_start"), a)
             other_lane, others = exact.signed_limbs(part.fixed(f"{name}_start"), b)
             numbers = exact.of_lanes(np.concatenate([lane, other_lane]), np.concatenate([values, -others]))
             owners = np.concatenate([a.row_numbers(), b.row_numbers()])
-            found.append(exact.add(numbers, owners, whole.n, most_lanes(degree)))
-        return self.columns(whole.fixed("n") - part.fixed("n"), found)
+            added.append(exact.add(numbers, owners, whole.n, most_lanes(degree)))
+        return self.columns(whole.fixed("n") - part.fixed("n"), added)
 
     def finish_columns(self, partials: Columns) -> Finished:
         sums = [_shifted(partials, name) for name in self.degrees]
         counted = partials.fixed("n").tolist()
-        found = [self.answer(n, each) if n else None for n, each in zip(counted, zip(*sums, strict=True), strict=True)]
-        listed = _listed(found)
+        answers = [self.answer(n, row_sums) if n else None for n, row_sums in zip(counted, zip(*sums, strict=True), strict=True)]
+        listed = _listed(answers)
         return Finished(pa.array(listed.values, pa.float64()), listed.errors)
 
     def accumulate(self, state: State, event: Event) -> State:
@@ -197,9 +197,9 @@ def _integers(state: State) -> list[int]:
     return [exact.to_int(start, limbs) for start, limbs in zip(state[1::2], state[2::2], strict=True)]
 
 
-def _listed(found: list[Any]) -> Scalars:
-    errors = {at: value.code for at, value in enumerate(found) if isinstance(value, Failed)}
-    return Scalars([None if isinstance(value, Failed) else value for value in found] if errors else found, errors)
+def _listed(answers: list[Any]) -> Scalars:
+    errors = {at: value.code for at, value in enumerate(answers) if isinstance(value, Failed)}
+    return Scalars([None if isinstance(value, Failed) else value for value in answers] if errors else answers, errors)
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,14 @@ class ScalarSums:
     answer: Callable[[int, Sequence[Shifted]], float | Failed | None]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, known: Sequence[Any] = ()
+        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
     ) -> list[Any]:
         counts = columns[0]
-        n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in known]
+        n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in cached]
         totals: list[list[Shifted]] = []
         for at, (starts, limbs) in enumerate(zip(columns[1::2], columns[2::2], strict=True)):
             numbers = [int.from_bytes(raw, "little", signed=True) for raw in limbs]
-            before = [state[1][at] for state in known]
+            before = [state[1][at] for state in cached]
             units = {start for number, start in zip(numbers, starts, strict=True) if number}
             units |= {shift for total, shift in before if total}
             exact.check_starts(units)
@@ -225,8 +225,8 @@ class ScalarSums:
                 ups = [max(start - least, 0) << 5 for start in starts]
                 numbers = [number << up for number, up in zip(numbers, ups, strict=True)]
                 before = [(total << (max(shift - least, 0) << 5), least) for total, shift in before]
-            each = [sum(numbers[a:b]) for a, b in runs] + [total for total, _ in before]
-            totals.append([(sum([each[run] for run in group]), least) for group in groups])
+            by_run = [sum(numbers[a:b]) for a, b in runs] + [total for total, _ in before]
+            totals.append([(sum([by_run[run] for run in group]), least) for group in groups])
         return [
             (sum([n[run] for run in group]), sums)
             for group, sums in zip(groups, zip(*totals, strict=True), strict=True)

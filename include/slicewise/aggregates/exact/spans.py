@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.alone import FewOf
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -63,8 +63,8 @@ class Span(Aggregate):
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         first, last, present = (partials.fixed(name) for name in ("first", "last", "present"))
         if not present.all():
-            held = np.flatnonzero(present)
-            first, last, groups = first[held], last[held], groups[held]
+            rows = np.flatnonzero(present)
+            first, last, groups = first[rows], last[rows], groups[rows]
         return _outermost(first, last, groups, n_groups)
 
     def finish_columns(self, partials: Columns) -> Finished:
@@ -74,11 +74,11 @@ class Span(Aggregate):
         return Finished(pa.array(length, pa.int64(), mask=~present | (length < 0)), errors)
 
     @cached_property
-    def few(self) -> Spans:
+    def scalar(self) -> Spans:
         return Spans(OVERFLOW)
 
     @cached_property
-    def few_of(self) -> FewOf:
+    def scalar_of(self) -> ScalarOf:
         return lambda events: events.span() if len(events) else None
 
     def accumulate(self, state: State, event: Event) -> State:

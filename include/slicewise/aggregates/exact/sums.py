@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents, Values
+from slicewise.aggregates.event_forms import ScalarOf, ColumnarEvents, ScalarEvents, Values
 from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel import limbs as exact
@@ -113,12 +113,12 @@ class ExactSum(Invertible):
         return _columns(n_groups, n, start, limbs)
 
     @cached_property
-    def few_of(self) -> FewOf | None:
+    def scalar_of(self) -> ScalarOf | None:
         if is_decimal(self.number):
             return None
         column, total_of = self.column, _double_total if is_double(self.number) else _whole_total
 
-        def added(events: ScalarEvents | ManyEvents) -> tuple[int, int, int]:
+        def added(events: ScalarEvents | ColumnarEvents) -> tuple[int, int, int]:
             values = events.given(column)
             return (len(values), *total_of(values))
 
@@ -183,7 +183,7 @@ class Sum(ExactSum):
         return _finished(*_integers(start, limbs, some))
 
     @cached_property
-    def few(self) -> Sums | None:
+    def scalar(self) -> Sums | None:
         if is_decimal(self.number):
             return None
         if is_double(self.number):
@@ -229,7 +229,7 @@ class Mean(ExactSum):
         return _doubles(start, limbs, np.maximum(n, 1), self.unit, n > 0)
 
     @cached_property
-    def few(self) -> Sums | None:
+    def scalar(self) -> Sums | None:
         if is_decimal(self.number):
             return None
         unit = self.unit
@@ -329,9 +329,9 @@ def _integers(
     overflow = start + limbs.lengths > 2
     lane, pieces = exact.signed_limbs(start, limbs)
     row = limbs.row_numbers()
-    held = ~overflow[row]
+    fits = ~overflow[row]
     values = np.zeros(len(start), np.int64)
-    np.add.at(values, row[held], pieces[held] << (exact.LIMB_BITS * lane[held]))
+    np.add.at(values, row[fits], pieces[fits] << (exact.LIMB_BITS * lane[fits]))
     return values, some, overflow
 
 
@@ -341,7 +341,7 @@ def _finished(values: NDArray[Any], some: NDArray[np.bool_], overflow: NDArray[n
 
 
 def _finish_by_rows(aggregate: ExactSum, partials: Columns) -> Finished:
-    found = [aggregate.finish(state) for state in aggregate.from_columns(partials)]
-    errors = {row: value.code for row, value in enumerate(found) if isinstance(value, Failed)}
-    kept = [None if isinstance(value, Failed) else value for value in found]
+    answers = [aggregate.finish(state) for state in aggregate.from_columns(partials)]
+    errors = {row: value.code for row, value in enumerate(answers) if isinstance(value, Failed)}
+    kept = [None if isinstance(value, Failed) else value for value in answers]
     return Finished(pa.array(kept, aggregate.output_type), errors)

@@ -38,31 +38,31 @@ class Columns:
 
     def fixed(self, name: str) -> NDArray[Any]:
         """The scalars [n] of a `Fixed` field."""
-        found = self.values[name]
-        if not isinstance(found, np.ndarray):
+        values = self.values[name]
+        if not isinstance(values, np.ndarray):
             raise TypeError(f"{name} is not a Fixed field")
-        return found
+        return values
 
     def items(self, name: str) -> Ragged:
         """The lists of an `Items` field."""
-        found = self.values[name]
-        if not isinstance(found, Ragged):
+        values = self.values[name]
+        if not isinstance(values, Ragged):
             raise TypeError(f"{name} is not an Items field")
-        return found
+        return values
 
     def texts(self, name: str) -> RaggedBytes:
         """The lists of a `Texts` field."""
-        found = self.values[name]
-        if not isinstance(found, RaggedBytes):
+        values = self.values[name]
+        if not isinstance(values, RaggedBytes):
             raise TypeError(f"{name} is not a Texts field")
-        return found
+        return values
 
     def lists(self, name: str) -> Ragged | RaggedBytes:
         """The lists of an `Items` or `Texts` field."""
-        found = self.values[name]
-        if isinstance(found, np.ndarray):
+        values = self.values[name]
+        if isinstance(values, np.ndarray):
             raise TypeError(f"{name} is a Fixed field")
-        return found
+        return values
 
     def abreast(self, *names: str) -> None:
         """Raises CodecError unless these lists have as many items each, row by row."""

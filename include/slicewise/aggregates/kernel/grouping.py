@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.values import ValueType
 
-FEW = 1 << 17
+SMALL_SORT = 1 << 17
 """Values, up to which what a read combines is sorted as it comes."""
 SPARE = 1 << 16
 """Places that a table of all possible numbers may have beyond four per given one."""
@@ -33,7 +33,7 @@ def shifted(stored: Any, kind: ValueType, n_groups: int) -> tuple[Int64, int, in
     What a read combines is sorted once by such pairs, without a table of the distinct values. Many values are often
     few distinct ones in many groups, each of which `coded` lets be looked at once.
     """
-    if kind.dtype in (None, "<f8") or not 0 < len(stored) <= FEW:
+    if kind.dtype in (None, "<f8") or not 0 < len(stored) <= SMALL_SORT:
         return None
     least = int(stored.min())
     span = int(stored.max()) - least + 1
@@ -75,9 +75,9 @@ def least_of(keys: NDArray[Any], most: int) -> NDArray[np.bool_]:
     if len(keys) <= most:
         return np.ones(len(keys), np.bool_)
     bound = np.partition(keys, most - 1)[most - 1]
-    found: NDArray[np.bool_] = keys < bound
-    found[np.flatnonzero(keys == bound)[: most - int(found.sum())]] = True
-    return found
+    chosen: NDArray[np.bool_] = keys < bound
+    chosen[np.flatnonzero(keys == bound)[: most - int(chosen.sum())]] = True
+    return chosen
 
 
 def _positions(order: Int64) -> Int64:

@@ -29,27 +29,27 @@ _LOW, _BITS = np.uint64(2**32 - 1), np.uint64(32)
 def tables() -> tuple[tuple[int, ...], ...]:
     """Per part i and j below 2^11: 2^(j / 2^(11·i)) · 2^63, rounded to the nearest integer."""
     scale, root = _GUARD, 2 << (2 * _GUARD)
-    found = []
+    powers = []
     step = isqrt(root)  # 2^(1/2) with `scale` bits after the point
     for i in range(1, PARTS * PART_BITS):
         if i % PART_BITS == 0:
-            found.append(_powers(step))
+            powers.append(_powers(step))
         step = isqrt(step << scale)
-    found.append(_powers(step))
-    return tuple(found)
+    powers.append(_powers(step))
+    return tuple(powers)
 
 
 def _powers(step: int) -> tuple[int, ...]:
-    power, found = 1 << _GUARD, []
+    power, powers = 1 << _GUARD, []
     for _ in range(1 << PART_BITS):
         # Each product is low by less than 2^-254, after 2,047 of them by less than 2^-240.
         low = (power + (1 << (_GUARD - POINT - 1))) >> (_GUARD - POINT)
         high = (power + (1 << 20) + (1 << (_GUARD - POINT - 1))) >> (_GUARD - POINT)
         if low != high:
             raise AssertionError("a power of two too near to a half to be rounded")
-        found.append(low)
+        powers.append(low)
         power = power * step >> _GUARD
-    return tuple(found)
+    return tuple(powers)
 
 
 @cache
@@ -88,5 +88,5 @@ def _product(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint64]
     middle = a_high * b_low + (a_low * b_low >> _BITS)
     other = a_low * b_high + (middle & _LOW)
     high = a_high * b_high + (middle >> _BITS) + (other >> _BITS)
-    found: NDArray[np.uint64] = (high << np.uint64(1)) | ((other >> np.uint64(31)) & np.uint64(1))
-    return found
+    product: NDArray[np.uint64] = (high << np.uint64(1)) | ((other >> np.uint64(31)) & np.uint64(1))
+    return product

@@ -40,9 +40,9 @@ LONG_CHUNK = 2**20  # rows between two carries: values below 2^33, so that a lan
 SHORT_CHUNK = 2**15  # temporaries stay in cache
 NEAR_VALUES = 2**12
 NEAR_BITS = 24
-"""So many doubles whose exponents lie so near to each other are added at once: a half of a mantissa has 27 bits,
+"""Doubles whose exponents lie so near to each other are added at once: a half of a mantissa has 27 bits,
 shifted 51, so many of them 63."""
-FEW_GROUPS = 12
+SCALAR_GROUPS = 12
 """Up to so many groups Python's integers are faster than the fixed cost of whole columns."""
 CELLS = 2**22  # lanes x groups held at once: 32 MiB
 
@@ -127,8 +127,8 @@ def exponents(values: NDArray[np.float64]) -> tuple[int, int, bool]:
         low, high = int(magnitude.min()) >> 52, int(magnitude.max()) >> 52
         if low == 0 or high == INFINITE:
             special |= high == INFINITE
-            held = magnitude[(magnitude != 0) & (magnitude < INFINITE << 52)]
-            low, high = (int(held.min()) >> 52, int(held.max()) >> 52) if len(held) else (INFINITE, 0)
+            finite = magnitude[(magnitude != 0) & (magnitude < INFINITE << 52)]
+            low, high = (int(finite.min()) >> 52, int(finite.max()) >> 52) if len(finite) else (INFINITE, 0)
         least, most = min(least, low), max(most, high)
     return (max(least - 1, 0), max(most - 1, 0), special) if least < INFINITE else (0, 0, special)
 
@@ -186,8 +186,8 @@ def add_several(
         rows = order[begin:end]
         parts.append(_canonicals(numbers, rows, groups[rows] - first, min(step, n_groups - first)))
     return [
-        (np.concatenate([start for start, _ in each]), Ragged.concat([limbs for _, limbs in each]))
-        for each in zip(*parts, strict=True)
+        (np.concatenate([start for start, _ in addends]), Ragged.concat([limbs for _, limbs in addends]))
+        for addends in zip(*parts, strict=True)
     ]
 
 
@@ -228,12 +228,12 @@ def _carry(total: Int64) -> None:
 
 def _canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
     """(start, limbs) of lanes [lanes, n]."""
-    if total.shape[1] <= FEW_GROUPS:
-        found = [
+    if total.shape[1] <= SCALAR_GROUPS:
+        numbers = [
             of_int(sum(value << (LIMB_BITS * (least + j)) for j, value in enumerate(column)))
             for column in total.T.tolist()
         ]
-        return np.array([start for start, _ in found], np.int32), Ragged.of([limbs for _, limbs in found], "<u4")
+        return np.array([start for start, _ in numbers], np.int32), Ragged.of([limbs for _, limbs in numbers], "<u4")
     _carry(total)
     return _trim(total, least)
 
@@ -321,8 +321,8 @@ def not_finite(total: int) -> float | None:
 
 def has_specials(start: NDArray[np.int32], limbs: Ragged) -> NDArray[np.bool_]:
     """Marks the sums of doubles that have NaN or infinities in them [n]."""
-    held: NDArray[np.bool_] = start + limbs.lengths > SPECIAL_LANE
-    return held
+    result: NDArray[np.bool_] = start + limbs.lengths > SPECIAL_LANE
+    return result
 
 
 # ---- rows

@@ -86,7 +86,7 @@ def of_words(words: NDArray[np.uint64]) -> Magnitudes:
 
 def times(digits: Digits, factor: NDArray[np.uint64]) -> Digits:
     """Magnitudes times 64-bit factors; two digits more."""
-    found: Digits = []
+    result: Digits = []
     for offset, by in enumerate((factor & LOW, factor >> BITS)):
         carry: NDArray[np.uint64] | None = None
         for i, digit in enumerate(digits):
@@ -94,22 +94,22 @@ def times(digits: Digits, factor: NDArray[np.uint64]) -> Digits:
             product = digit * by
             if carry is not None:
                 product += carry
-            if offset and i + offset < len(found):
-                product += found[i + offset]
+            if offset and i + offset < len(result):
+                product += result[i + offset]
             carry = product >> BITS
-            found[i + offset : i + offset + 1] = [product & LOW]
+            result[i + offset : i + offset + 1] = [product & LOW]
         assert carry is not None
-        found.append(carry)
-    return found
+        result.append(carry)
+    return result
 
 
 def shifted(digits: Digits, shift: NDArray[np.uint64]) -> Digits:
     """Digits times 2^shift, shift below 32; one digit more."""
-    found: Digits = []
+    result: Digits = []
     carry: NDArray[np.uint64] | None = None
     for digit in digits:
         moved = digit << shift
-        found.append(moved & LOW if carry is None else (moved & LOW) | carry)
+        result.append(moved & LOW if carry is None else (moved & LOW) | carry)
         carry = moved >> BITS
     assert carry is not None
-    return [*found, carry]
+    return [*result, carry]

@@ -94,9 +94,9 @@ def of_words(words: UInt64) -> Operand:
 
 
 def _digit(values: NDArray[np.integer]) -> Digit | None:
-    held = values.view(np.uint64)
-    most = int(held.max(initial=0))
-    return (held, most) if most else None
+    bits = values.view(np.uint64)
+    most = int(bits.max(initial=0))
+    return (bits, most) if most else None
 
 
 def _sign(values: Int64) -> Int64 | None:
@@ -127,15 +127,15 @@ def times(a: Factor, b: Factor) -> Factor:
 
 def _put(columns: list[Digit | None], at: int, values: UInt64, most: int) -> None:
     """Adds to a column; where that could pass 2^64, what is above 32 bits goes to the next."""
-    held = columns[at]
-    if held is None:
+    column = columns[at]
+    if column is None:
         columns[at] = (values, most)
-    elif held[1] + most < _FULL:
-        columns[at] = (held[0] + values, held[1] + most)
+    elif column[1] + most < _FULL:
+        columns[at] = (column[0] + values, column[1] + most)
     else:
-        (low, low_most), (held_low, held_most) = (_low(values, most), _low(*held))
-        columns[at] = (low + held_low, low_most + held_most)
-        for each, its_most in ((values, most), held):
+        (low, low_most), (column_low, column_most) = (_low(values, most), _low(*column))
+        columns[at] = (low + column_low, low_most + column_most)
+        for each, its_most in ((values, most), column):
             if its_most > _LOW:
                 _put(columns, at + 1, each >> _BITS, its_most >> LIMB_BITS)
 
@@ -146,15 +146,15 @@ def _low(values: UInt64, most: int) -> Digit:
 
 def _settled(columns: list[Digit | None]) -> tuple[Digit | None, ...]:
     """Columns with carries passed on: digits below 2^32."""
-    found: list[Digit | None] = []
+    digits: list[Digit | None] = []
     for at in range(len(columns)):
-        held = columns[at]
-        if held is not None and held[1] > _LOW:
-            _put(columns, at + 1, held[0] >> _BITS, held[1] >> LIMB_BITS)
-            held = _low(*held)
-        found.append(held)
+        column = columns[at]
+        if column is not None and column[1] > _LOW:
+            _put(columns, at + 1, column[0] >> _BITS, column[1] >> LIMB_BITS)
+            column = _low(*column)
+        digits.append(column)
     # A product has no more digits than its factors together, whatever the bounds say.
-    return tuple(found[:-1])
+    return tuple(digits[:-1])
 
 
 def pieces(number: Factor) -> Pieces:
@@ -182,6 +182,6 @@ def _signed(values: UInt64, sign: Int64 | None) -> Int64:
 
 def span(*operands: Operand) -> tuple[int, int]:
     """(first, last) lane that the product of these can reach."""
-    least, most = sum(each.least for each in operands), sum(each.most + each.bits for each in operands)
+    least, most = sum(operand.least for operand in operands), sum(operand.most + operand.bits for operand in operands)
     # One more: a digit's bound is not always its most.
     return least // LIMB_BITS, most // LIMB_BITS + 1

@@ -42,16 +42,16 @@ def gather_into(whole: NDArray[Any], rows: Int64, table: NDArray[Any], ufunc: np
 
     Row by row: over rows of some thousand registers NumPy's `at` and `reduceat` take ten times as long.
     """
-    for row, held in zip(rows.tolist(), table, strict=True):
+    for row, values in zip(rows.tolist(), table, strict=True):
         into = whole[row]
-        ufunc(into, held, out=into)
+        ufunc(into, values, out=into)
 
 
 def picked(offsets: Int64, indices: Int64) -> tuple[Int64, Int64]:
     """The offsets of rows picked from lists with these offsets, and the items that they hold."""
     starts = offsets[indices]
-    found = offsets_of(offsets[indices + 1] - starts)
-    return found, runs(starts, found)
+    lengths = offsets_of(offsets[indices + 1] - starts)
+    return lengths, runs(starts, lengths)
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,11 +64,11 @@ def _settle(order: Int64, first: Key, ties: Keys, groups: Int64) -> Int64:
     run = np.cumsum(np.append(True, ~same))[tied]
     among = order[tied]
     settled = order.copy()
-    settled[tied] = among[np.lexsort([*_telling(ties(among)[::-1]), run])]
+    settled[tied] = among[np.lexsort([*_deciding(ties(among)[::-1]), run])]
     return settled
 
 
-def _telling(keys: Sequence[Key]) -> list[Key]:
+def _deciding(keys: Sequence[Key]) -> list[Key]:
     """Without keys (least significant first) that tell nothing: one value, or the order as it is."""
     varying = [key for key in keys if not (key[0] == key[-1] and (key == key[0]).all())]
     if varying and bool((varying[0][1:] >= varying[0][:-1]).all()):

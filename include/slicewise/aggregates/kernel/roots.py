@@ -24,6 +24,6 @@ def root(numerator: int, denominator: int, unit: int = 0) -> float | None:
         return 0.0
     shift = max(0, ROOT_BITS - (numerator.bit_length() - denominator.bit_length()) // 2)
     whole, rest = divmod(numerator << (2 * shift), denominator)
-    found = isqrt(whole)
-    sticky = rest != 0 or found * found != whole
-    return scaled(2 * found + sticky, unit - shift - 1, 1)
+    floor = isqrt(whole)
+    sticky = rest != 0 or floor * floor != whole
+    return scaled(2 * floor + sticky, unit - shift - 1, 1)

@@ -41,8 +41,8 @@ def to_doubles(
     for begin in range(0, n, BATCH_ROWS):
         rows = np.arange(begin, min(n, begin + BATCH_ROWS))
         by = None if divisor is None else divisor[rows]
-        found, beyond, done = _by_columns(start[rows], limbs.take(rows), by, unit)
-        values[rows], overflow[rows] = found, beyond
+        doubles, beyond, done = _by_columns(start[rows], limbs.take(rows), by, unit)
+        values[rows], overflow[rows] = doubles, beyond
         _by_integers(start, limbs, divisor, unit, rows[~done], values, overflow)
     return values, overflow
 
@@ -84,11 +84,11 @@ def _by_integers(
         start, limbs = start[rows], limbs.take(rows)
     numbers = exact.to_ints(start, limbs)
     for row, number, count in zip(rows.tolist(), numbers, by, strict=True):
-        found = scaled(number, unit, count)
-        if found is None:
+        double = scaled(number, unit, count)
+        if double is None:
             overflow[row] = True
         else:
-            values[row] = found
+            values[row] = double
 
 
 def _by_columns(
@@ -106,9 +106,9 @@ def _by_columns(
     exponent = (start.astype(np.int64) - low + top) * 32 + bits - 1 + unit
     window, rest = _window(digits, top, bits)
     sticky |= rest
-    mantissa, tail = window >> np.uint64(11), window & np.uint64(0x7FF)
+    mantissa, dropped = window >> np.uint64(11), window & np.uint64(0x7FF)
     half = np.uint64(0x400)
-    up = (tail > half) | ((tail == half) & (sticky | ((mantissa & np.uint64(1)) != 0)))
+    up = (dropped > half) | ((dropped == half) & (sticky | ((mantissa & np.uint64(1)) != 0)))
     # The implicit bit of the mantissa and a carry out of it both step the exponent, as they should.
     exponent = np.where(odd, 0, exponent)
     raw = ((np.clip(exponent, LEAST_NORMAL, MOST_NORMAL) + 1022) << 52) + mantissa.astype(np.int64) + up
@@ -126,8 +126,8 @@ def _magnitudes(limbs: Ragged, low: int) -> tuple[NDArray[np.uint64], NDArray[np
     row = limbs.row_numbers()
     digits[low + np.arange(len(row)) - limbs.offsets[:-1][row], row] = limbs.values
     negative = np.zeros(n, bool)
-    held = lengths > 0
-    negative[held] = limbs.values[limbs.offsets[1:][held] - 1] >> 31 != 0
+    nonempty = lengths > 0
+    negative[nonempty] = limbs.values[limbs.offsets[1:][nonempty] - 1] >> 31 != 0
     if negative.any():
         mask = np.uint64(exact.MASK)
         above = np.arange(width)[:, None] >= lengths
@@ -153,8 +153,8 @@ def _divide(digits: NDArray[np.uint64], divisor: NDArray[np.uint64]) -> NDArray[
 
 def _leading(digits: NDArray[np.uint64]) -> tuple[Int64, Int64, NDArray[np.bool_]]:
     """Per row: its highest digit that is not zero, that digit's bits, and whether there is none."""
-    held = digits != 0
-    top = len(digits) - 1 - np.argmax(held[::-1], axis=0)
+    nonzero = digits != 0
+    top = len(digits) - 1 - np.argmax(nonzero[::-1], axis=0)
     leading = digits[top, np.arange(digits.shape[1])]
     # A digit below 2^32 is exact as a double, whose exponent is its number of bits.
     bits = (leading.astype(np.float64).view(np.int64) >> 52) - 1022

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.alone import FewOf, Values
+from slicewise.aggregates.event_forms import ScalarOf, Values
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -95,15 +95,15 @@ class Extreme(Aggregate):
         np.minimum.at(best, groups, keys)
         present = np.zeros(n_groups, np.uint8)
         present[groups] = 1
-        found = best[present != 0]
+        codes = best[present != 0]
         if self.value.dtype is None:
             # Any row that has the best key will do: equal keys are equal bytes.
             row_of = np.zeros(len(keys) + 1, np.int64)
             row_of[~keys if self.largest else keys] = np.arange(len(keys))
-            chosen = row_of[~found if self.largest else found]
+            chosen = row_of[~codes if self.largest else codes]
             return Columns(n_groups, {"value": self.value.listed(stored, chosen, offsets_of(present))})
         values = np.zeros(n_groups, self.value.dtype)
-        values[present != 0] = self.value.unorder(~found if self.largest else found)
+        values[present != 0] = self.value.unorder(~codes if self.largest else codes)
         return Columns(n_groups, {"value": values, "present": present})
 
     def finish_columns(self, partials: Columns) -> Finished:
@@ -115,14 +115,14 @@ class Extreme(Aggregate):
         return Finished(self.value.load(flat(lists)).take(at))
 
     @cached_property
-    def few(self) -> Extremes | None:
+    def scalar(self) -> Extremes | None:
         if not (pa.types.is_int64(self.output_type) or pa.types.is_float64(self.output_type)):
             return None
         return Extremes(self.largest, self.value.order_one)
 
     @cached_property
-    def few_of(self) -> FewOf | None:
-        if self.few is None:
+    def scalar_of(self) -> ScalarOf | None:
+        if self.scalar is None:
             return None
         return lambda events: self._best_of(values) if len(values := events.given(self.column)) else None
 

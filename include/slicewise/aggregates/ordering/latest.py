@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.alone import FewOf, ManyEvents, ScalarEvents
+from slicewise.aggregates.event_forms import ScalarOf, ColumnarEvents, ScalarEvents
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -139,20 +139,20 @@ class Single(Placed):
         return Finished(foremost(lists.offsets, self.value.load(flat(lists))))
 
     @cached_property
-    def few(self) -> Outermost | None:
+    def scalar(self) -> Outermost | None:
         if pa.types.is_int64(self.output_type):
             return Outermost(self.newest, "<q")
         return Outermost(self.newest, "<d") if pa.types.is_float64(self.output_type) else None
 
     @cached_property
-    def few_of(self) -> FewOf | None:
-        if self.few is None:
+    def scalar_of(self) -> ScalarOf | None:
+        if self.scalar is None:
             return None
-        pack = struct.Struct(self.few.code).pack
+        pack = struct.Struct(self.scalar.code).pack
 
-        def outermost(events: ScalarEvents | ManyEvents) -> tuple[bytes, bytes] | None:
-            found = events.outermost(self.column, self.newest)
-            return None if found is None else (found[0], pack(found[1]))
+        def outermost(events: ScalarEvents | ColumnarEvents) -> tuple[bytes, bytes] | None:
+            entry = events.outermost(self.column, self.newest)
+            return None if entry is None else (entry[0], pack(entry[1]))
 
         return outermost
 
@@ -198,8 +198,8 @@ class Listing(OfK, Placed):
         return Finished(listing(lists.offsets, values))
 
     def finish(self, state: State) -> list[Any] | None:
-        found = [self.value.load_one(stored) for stored in state[1]]
-        return (found[::-1] if self.newest else found) or None
+        values = [self.value.load_one(stored) for stored in state[1]]
+        return (values[::-1] if self.newest else values) or None
 
 
 @register(_several)
@@ -256,11 +256,11 @@ class LastKDistinct(Listing):
     def _likely(self, time: Key, ties: Keys, groups: Int64, n_groups: int, code: Int64, values: int) -> Int64:
         """Entries that have all that is kept: the latest of each group, and all of a group in which those do not
         have k values."""
-        few, offsets = choose(time, ties, groups, n_groups, OFFERED * self.k, newest=True)
-        numbers, _ = numbered(groups[few] * values + code[few], n_groups * values)
+        offered, offsets = choose(time, ties, groups, n_groups, OFFERED * self.k, newest=True)
+        numbers, _ = numbered(groups[offered] * values + code[offered], n_groups * values)
         short = np.bincount(numbers // values, minlength=n_groups) < self.k
         short &= np.bincount(groups, minlength=n_groups) > np.diff(offsets)
-        return np.concatenate([few[~short[groups[few]]], np.flatnonzero(short[groups])])
+        return np.concatenate([offered[~short[groups[offered]]], np.flatnonzero(short[groups])])
 
     def combine(self, a: State, b: State) -> State:
         latest: dict[Any, Any] = {}

@@ -213,10 +213,10 @@ class Several(OfK, Ranked):
         return Finished(listing(partials.items("identity").offsets, entries))
 
     def finish(self, state: State) -> list[dict[str, Any]] | None:
-        found = [
+        entries = [
             {"by": self.by_value.load_one(by), "payload": self._payload(state, i)} for i, by in enumerate(state[1])
         ]
-        return found or None
+        return entries or None
 
 
 @register(_several)

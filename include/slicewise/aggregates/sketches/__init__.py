@@ -1,4 +1,4 @@
 """Aggregates within a stated size: distinct counts, quantiles, frequent items, filters.
 
-Doors: DistinctCount, Quantiles, asking.
+Doors: DistinctCount, Quantiles, membership_of.
 """

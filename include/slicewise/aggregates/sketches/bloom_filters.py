@@ -83,8 +83,8 @@ class BloomBits(Filter):
         return (Items("hashes", "<u8"), Items("bits", "|u1"))
 
     def longest(self, events: int) -> Mapping[str, int]:
-        held, full = min(events, self.most_hashes), events > self.most_hashes
-        return {"hashes": held, "bits": self.bits // 8 if full else 0}
+        hashes, full = min(events, self.most_hashes), events > self.most_hashes
+        return {"hashes": hashes, "bits": self.bits // 8 if full else 0}
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)
@@ -113,18 +113,18 @@ class BloomBits(Filter):
             flags[at.reshape(-1)] = 1
             whole |= np.packbits(flags, bitorder="little").reshape(whole.shape)
             group, hashes = group[~into], hashes[~into]
-        held = Ragged(offsets_of(np.bincount(group, minlength=n_groups)), hashes)
+        kept = Ragged(offsets_of(np.bincount(group, minlength=n_groups)), hashes)
         return Columns(
-            n_groups, {"hashes": held, "bits": Ragged(offsets_of(dense * (self.bits // 8)), whole.reshape(-1))}
+            n_groups, {"hashes": kept, "bits": Ragged(offsets_of(dense * (self.bits // 8)), whole.reshape(-1))}
         )
 
     def _places(self, hashes: Words) -> Int64:
         """The bits [probes, n] of values with these hashes."""
-        found, bits = np.empty((self.probes, len(hashes)), np.int64), np.uint64(self.bits)
+        positions, bits = np.empty((self.probes, len(hashes)), np.int64), np.uint64(self.bits)
         for probe in range(self.probes):
             words = mixed(hashes + np.uint64(probe * GOLDEN % 2**64))
-            found[probe] = words - words // bits * bits  # NumPy divides by one number in a fraction of the time of `%`
-        return found
+            positions[probe] = words - words // bits * bits  # NumPy divides by one number in a fraction of the time of `%`
+        return positions
 
     def _places_of_one(self, value: int) -> list[int]:
         return [mixed_one((value + probe * GOLDEN) % 2**64) % self.bits for probe in range(self.probes)]
@@ -160,15 +160,15 @@ class Bloom(BloomBits, Membership):
 
     def finish_columns(self, partials: Columns) -> Finished:
         hashes, bits = partials.items("hashes"), partials.items("bits")
-        found: list[bytes | None] = []
+        filters: list[bytes | None] = []
         for row in range(partials.n):
             some = hashes.values[hashes.offsets[row] : hashes.offsets[row + 1]]
             dense = bits.values[bits.offsets[row] : bits.offsets[row + 1]]
             if len(dense):
-                found.append((FULL if int(_ONES[dense].sum()) > self.most_set else BITS) + dense.tobytes())
+                filters.append((FULL if int(_ONES[dense].sum()) > self.most_set else BITS) + dense.tobytes())
             else:
-                found.append(HASHES + some.tobytes() if len(some) else None)
-        return Finished(pa.array(found, pa.large_binary()))
+                filters.append(HASHES + some.tobytes() if len(some) else None)
+        return Finished(pa.array(filters, pa.large_binary()))
 
     def finish(self, state: State) -> bytes | None:
         hashes, bits = state
@@ -177,13 +177,13 @@ class Bloom(BloomBits, Membership):
             return (FULL if full else BITS) + bytes(bits)
         return HASHES + b"".join(value.to_bytes(8, "little") for value in hashes) if hashes else None
 
-    def contained(self, found: bytes, hashes: Words) -> Answers:
-        if found[:1] == HASHES:
-            return np.isin(hashes, np.frombuffer(found, "<u8", offset=1)).tolist()  # type: ignore[no-any-return]
-        bits = np.frombuffer(found, np.uint8, offset=1)
+    def contained(self, stored: bytes, hashes: Words) -> Answers:
+        if stored[:1] == HASHES:
+            return np.isin(hashes, np.frombuffer(stored, "<u8", offset=1)).tolist()  # type: ignore[no-any-return]
+        bits = np.frombuffer(stored, np.uint8, offset=1)
         places = self._places(hashes)
-        held = ((bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0).tolist()
-        return [None if member else False for member in held] if found[:1] == FULL else held
+        members = ((bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0).tolist()
+        return [None if member else False for member in members] if stored[:1] == FULL else members
 
 
 @register(_examples)
@@ -202,14 +202,14 @@ class BloomFill(BloomBits):
 
     def finish_columns(self, partials: Columns) -> Finished:
         hashes, bits = partials.items("hashes"), partials.items("bits")
-        found = np.zeros(partials.n)
+        fills = np.zeros(partials.n)
         for row in np.flatnonzero(bits.lengths).tolist():
-            found[row] = int(_ONES[bits.values[bits.offsets[row] : bits.offsets[row + 1]]].sum()) / self.bits
+            fills[row] = int(_ONES[bits.values[bits.offsets[row] : bits.offsets[row + 1]]].sum()) / self.bits
         for row in np.flatnonzero(hashes.lengths).tolist():
             some = hashes.values[hashes.offsets[row] : hashes.offsets[row + 1]]
-            found[row] = len(np.unique(self._places(some))) / self.bits
+            fills[row] = len(np.unique(self._places(some))) / self.bits
         empty = (hashes.lengths == 0) & (bits.lengths == 0)
-        return Finished(pa.array(found, mask=empty))
+        return Finished(pa.array(fills, mask=empty))
 
     def finish(self, state: State) -> float | None:
         hashes, bits = state

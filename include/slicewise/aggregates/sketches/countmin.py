@@ -36,9 +36,9 @@ def bound(events: int, width: int) -> int:
 
 def cells(hashes: NDArray[np.uint64], width: int) -> Int64:
     """The cells [DEPTH, n] of items with these hashes, among DEPTH rows of `width` laid end to end."""
-    found = (mixed(hashes + _ROWS) & np.uint64(width - 1)).view(np.int64)
-    found += np.arange(0, DEPTH * width, width)[:, None]
-    return found
+    positions = (mixed(hashes + _ROWS) & np.uint64(width - 1)).view(np.int64)
+    positions += np.arange(0, DEPTH * width, width)[:, None]
+    return positions
 
 
 def cells_of_one(value: int, width: int) -> list[int]:

@@ -87,8 +87,8 @@ class Cuckoo(Membership):
         fingerprint = hashes >> np.uint64(64 - self.fingerprint_bits)
         bucket = hashes & mask
         lesser = np.minimum(bucket, bucket ^ (mixed(fingerprint) & mask))
-        found: Words = (lesser << np.uint64(self.fingerprint_bits)) | fingerprint
-        return found
+        entries: Words = (lesser << np.uint64(self.fingerprint_bits)) | fingerprint
+        return entries
 
     def _entry(self, value: int) -> int:
         mask = (1 << self.bucket_bits) - 1
@@ -111,22 +111,22 @@ class Cuckoo(Membership):
         beyond = beyond | (np.bincount(group, minlength=n_groups) > self.capacity)
         kept = ~beyond[group]
         offsets = offsets_of(np.bincount(group[kept], minlength=n_groups))
-        held = Ragged(offsets, entries[kept].astype(self.dtype))
-        return Columns(n_groups, {"entries": held, "beyond": beyond.astype(np.uint8)})
+        stored = Ragged(offsets, entries[kept].astype(self.dtype))
+        return Columns(n_groups, {"entries": stored, "beyond": beyond.astype(np.uint8)})
 
     def finish_columns(self, partials: Columns) -> Finished:
         entries, beyond = partials.items("entries"), partials.fixed("beyond").tolist()
-        found: list[bytes | None] = []
+        filters: list[bytes | None] = []
         for row in range(partials.n):
             some = entries.values[entries.offsets[row] : entries.offsets[row + 1]]
-            found.append(FULL if beyond[row] else ENTRIES + some.tobytes() if len(some) else None)
-        return Finished(pa.array(found, pa.large_binary()))
+            filters.append(FULL if beyond[row] else ENTRIES + some.tobytes() if len(some) else None)
+        return Finished(pa.array(filters, pa.large_binary()))
 
-    def contained(self, found: bytes, hashes: Words) -> Answers:
-        if found[:1] == FULL:
+    def contained(self, stored: bytes, hashes: Words) -> Answers:
+        if stored[:1] == FULL:
             return [None] * len(hashes)
         wanted = self._entries(hashes).astype(self.dtype)
-        return np.isin(wanted, np.frombuffer(found, self.dtype, offset=1)).tolist()  # type: ignore[no-any-return]
+        return np.isin(wanted, np.frombuffer(stored, self.dtype, offset=1)).tolist()  # type: ignore[no-any-return]
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from slicewise.aggregates.kernel.grouping import FEW, order_of
+from slicewise.aggregates.kernel.grouping import SMALL_SORT, order_of
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.rounding import scaled
 from slicewise.errors import CodecError
@@ -50,8 +50,8 @@ class Bins:
     def edges(self) -> tuple[int, ...]:
         """Mantissas [n+1], 2^52 to 2^53: bin j of an octave holds those from edges[j] to below edges[j+1]."""
         with localcontext(prec=80):
-            found = [math.ceil(Decimal(2) ** (52 + Decimal(j) / self.n)) for j in range(1, self.n)]
-        return (2**52, *found, 2**53)
+            edges = [math.ceil(Decimal(2) ** (52 + Decimal(j) / self.n)) for j in range(1, self.n)]
+        return (2**52, *edges, 2**53)
 
     @cached_property
     def _inner(self) -> NDArray[np.int64]:
@@ -65,12 +65,12 @@ class Bins:
             bits = np.where(small, size * 2.0**_SUBNORMAL, size).view(np.int64)  # exact: a power of two
         exponent = (bits >> 52) - 1023 - np.where(small, _SUBNORMAL, 0)
         mantissa = (bits & (2**52 - 1)) | 2**52
-        found = (exponent + _OCTAVES) * self.n + np.searchsorted(self._inner, mantissa, side="right")
-        found[np.isinf(size)] = INFINITY
-        found = np.where(values < 0, -found, found)
-        found[size == 0] = 0
-        found[np.isnan(values)] = NAN
-        return found.astype(np.int32)
+        numbers = (exponent + _OCTAVES) * self.n + np.searchsorted(self._inner, mantissa, side="right")
+        numbers[np.isinf(size)] = INFINITY
+        numbers = np.where(values < 0, -numbers, numbers)
+        numbers[size == 0] = 0
+        numbers[np.isnan(values)] = NAN
+        return numbers.astype(np.int32)
 
     def of_one(self, value: float) -> int:
         """The same of one value."""
@@ -85,24 +85,24 @@ class Bins:
         else:
             shift = 53 - mantissa.bit_length()
             mantissa, exponent = mantissa << shift, 1 - shift
-        found: int = (exponent - 1023 + _OCTAVES) * self.n + bisect_right(self.edges, mantissa) - 1
-        return found if value > 0 else -found
+        number: int = (exponent - 1023 + _OCTAVES) * self.n + bisect_right(self.edges, mantissa) - 1
+        return number if value > 0 else -number
 
-    def value(self, found: int) -> float:
+    def value(self, number: int) -> float:
         """The answer of a bin: 2ab/(a+b) of its edges, rounded once."""
-        if found == NAN:
+        if number == NAN:
             return math.nan
-        if abs(found) == INFINITY:
-            return math.copysign(math.inf, found)
-        if found == 0:
+        if abs(number) == INFINITY:
+            return math.copysign(math.inf, number)
+        if number == 0:
             return 0.0
-        octave, within = divmod(abs(found), self.n)
+        octave, within = divmod(abs(number), self.n)
         if octave >= _OCTAVES + 1024:
-            raise CodecError(f"bin {found}", expected="a bin of a double")
+            raise CodecError(f"bin {number}", expected="a bin of a double")
         low, high = self.edges[within], self.edges[within + 1]
         middle = scaled(2 * low * high, octave - _OCTAVES - 52, low + high)
         assert middle is not None  # below the edge above, which is at most 2^1024
-        return float(math.copysign(middle, found))
+        return float(math.copysign(middle, number))
 
 
 @lru_cache(maxsize=64)
@@ -115,7 +115,7 @@ def grouped(groups: Int64, keys: Int64, counts: Int64) -> tuple[Int64, Int64, In
     """Counts added per (group, key), ascending."""
     if len(groups) == 0:
         return groups, keys, counts
-    order = order_of(keys, groups, stable=len(keys) <= FEW)  # what is combined comes in ascending runs
+    order = order_of(keys, groups, stable=len(keys) <= SMALL_SORT)  # what is combined comes in ascending runs
     groups, keys, counts = groups[order], keys[order], counts[order]
     first = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])))
     return groups[first], keys[first], np.add.reduceat(counts, first)

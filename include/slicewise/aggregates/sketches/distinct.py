@@ -95,9 +95,9 @@ class DistinctCount(Aggregate):
         return (self.value.field("values"), Items("registers", "|u1"))
 
     def longest(self, events: int) -> Mapping[str, int]:
-        held = min(events, self.threshold)
+        values = min(events, self.threshold)
         registers = events > self.threshold or (self.value.dtype is None and events > 0)
-        return {"values": held, "registers": self.size if registers else 0}
+        return {"values": values, "registers": self.size if registers else 0}
 
     @property
     def output_type(self) -> pa.DataType:

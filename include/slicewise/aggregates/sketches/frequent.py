@@ -22,7 +22,7 @@ from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
-from slicewise.aggregates.kernel.grouping import FEW, coded, least_of, numbered, order_of, shifted
+from slicewise.aggregates.kernel.grouping import SMALL_SORT, coded, least_of, numbered, order_of, shifted
 from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
 from slicewise.aggregates.kernel.values import ValueType, flat, is_double, is_ordered, non_null
@@ -41,7 +41,7 @@ OVERSIZED = "oversized"
 """Error code: beyond the capacity, with a value of more than BYTES_PER_ITEM bytes."""
 Words = NDArray[np.uint64]
 Entries = tuple[Int64, Int64, Words, Int64]
-"""Of items: group, number among the distinct ones, priority, count."""
+"""Items: group, number among the distinct ones, priority, count."""
 
 
 def _examples(cls: type[Any]) -> Sequence[Aggregate]:
@@ -115,9 +115,9 @@ class TopKFrequent(Aggregate):
         return (self.value.field("items"), *numbers, Fixed("oversized", "|u1"))
 
     def longest(self, events: int) -> Mapping[str, int]:
-        held = min(events, self.capacity)
+        items = min(events, self.capacity)
         counters = events > self.capacity or (self.value.dtype is None and events > 0)
-        return {"items": held, "priorities": held, "counts": held, "counters": self.cells if counters else 0}
+        return {"items": items, "priorities": items, "counts": items, "counters": self.cells if counters else 0}
 
     @cached_property
     def output_type(self) -> pa.DataType:
@@ -176,11 +176,11 @@ class TopKFrequent(Aggregate):
     def _bounds(self, priorities: Ragged, dense: Int64, groups: Int64, n_groups: int) -> Words:
         """Per group a priority above which no candidate beyond the capacity is one of the union: of a row of as many
         candidates as there may be, the most that one has."""
-        found = np.full(n_groups, 2**64 - 1, np.uint64)
+        bounds = np.full(n_groups, 2**64 - 1, np.uint64)
         for at in dense[priorities.lengths[dense] == self.capacity].tolist():
             most = priorities.values[priorities.offsets[at] : priorities.offsets[at + 1]].max()
-            found[groups[at]] = min(found[groups[at]], most)
-        return found
+            bounds[groups[at]] = min(bounds[groups[at]], most)
+        return bounds
 
     def _union(
         self,
@@ -233,8 +233,8 @@ class TopKFrequent(Aggregate):
             kept[allowed[least_of(priority[allowed], self.capacity)]] = True
             return kept
         # Priorities are spread evenly: of many items only the lower ones need any order.
-        held = np.bincount(group[allowed])
-        share = np.minimum(2.0 * self.capacity / np.maximum(held, 1), 1.0)
+        items_per_group = np.bincount(group[allowed])
+        share = np.minimum(2.0 * self.capacity / np.maximum(items_per_group, 1), 1.0)
         low = priority[allowed] <= (share * (2.0**64 - 2.0**12)).astype(np.uint64)[group[allowed]]
         enough = np.bincount(group[allowed], weights=low) >= self.capacity
         allowed = allowed[low | ~enough[group[allowed]]]
@@ -273,13 +273,13 @@ class TopKFrequent(Aggregate):
         for i in np.flatnonzero(counters.lengths).tolist():
             events = int(counters.values[counters.offsets[i] : counters.offsets[i] + self.width].sum())
             error[i] = countmin.bound(events, self.width)
-            held = slice(items.offsets[i], items.offsets[i + 1])
+            span = slice(items.offsets[i], items.offsets[i + 1])
             last = estimates[chosen[bounds[i + 1] - 1]] if lengths[i] else 0
-            miss[i] = _miss(priorities[held].max(initial=0) if lengths[i] else None, int(last))
+            miss[i] = _miss(priorities[span].max(initial=0) if lengths[i] else None, int(last))
         refused = (counters.lengths > 0) & (partials.fixed("oversized") != 0)
         whole = [pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), entries), pa.array(error), pa.array(miss)]
-        found = pa.StructArray.from_arrays(whole, fields=list(self.output_type), mask=pa.array(empty | refused))
-        return Finished(found, dict.fromkeys(np.flatnonzero(refused).tolist(), OVERSIZED))
+        lists = pa.StructArray.from_arrays(whole, fields=list(self.output_type), mask=pa.array(empty | refused))
+        return Finished(lists, dict.fromkeys(np.flatnonzero(refused).tolist(), OVERSIZED))
 
     # ---- rows
 
@@ -297,22 +297,22 @@ class TopKFrequent(Aggregate):
         return len(stored) if self.value.dtype is None else 0
 
     def combine(self, a: State, b: State) -> State:
-        found: dict[Any, tuple[int, int]] = {}
+        entries: dict[Any, tuple[int, int]] = {}
         for items, priorities, counts, _, _ in (a, b):
             for i, item in enumerate(items):
-                least, n = found.get(item, (2**64, 0))
-                found[item] = (min(least, priorities[i]), n + (counts[i] if counts else 0))
-        size, oversized = sum(map(self._size, found)), a[4] or b[4]
-        if not a[3] and not b[3] and len(found) <= self.capacity and size <= self.most_bytes:
-            ordered = sorted(found)
-            return (tuple(ordered), *(tuple(found[item][i] for item in ordered) for i in (0, 1)), (), oversized)
+                least, n = entries.get(item, (2**64, 0))
+                entries[item] = (min(least, priorities[i]), n + (counts[i] if counts else 0))
+        size, oversized = sum(map(self._size, entries)), a[4] or b[4]
+        if not a[3] and not b[3] and len(entries) <= self.capacity and size <= self.most_bytes:
+            ordered = sorted(entries)
+            return (tuple(ordered), *(tuple(entries[item][i] for item in ordered) for i in (0, 1)), (), oversized)
         counters = [sum(pair) for pair in zip(a[3] or (0,) * self.cells, b[3] or (0,) * self.cells, strict=True)]
-        for item, (_, n) in found.items():
+        for item, (_, n) in entries.items():
             for cell in countmin.cells_of_one(hash_one(item), self.width):
                 counters[cell] += n
-        allowed = [item for item in found if self._size(item) <= BYTES_PER_ITEM]
-        kept = sorted(sorted(allowed, key=lambda item: (found[item][0], item))[: self.capacity])
-        return (tuple(kept), tuple(found[item][0] for item in kept), (), tuple(counters), oversized)
+        allowed = [item for item in entries if self._size(item) <= BYTES_PER_ITEM]
+        kept = sorted(sorted(allowed, key=lambda item: (entries[item][0], item))[: self.capacity])
+        return (tuple(kept), tuple(entries[item][0] for item in kept), (), tuple(counters), oversized)
 
     def finish(self, state: State) -> dict[str, Any] | Failed | None:
         items, priorities, counts, counters, oversized = state
@@ -351,7 +351,7 @@ def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int
     if len(groups) == 0:
         return groups, code, priority, counts
     pair = groups * n + code
-    order = np.argsort(pair, kind="stable" if len(pair) <= FEW else None)  # what is combined comes in ascending runs
+    order = np.argsort(pair, kind="stable" if len(pair) <= SMALL_SORT else None)  # what is combined comes in ascending runs
     pair = pair[order]
     first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
     group, code = np.divmod(pair[first], n)

@@ -17,7 +17,7 @@ from slicewise.aggregates.kernel.ragged import Int64
 
 ALPHA = 0.7213475204444817  # 1 / (2 ln 2)
 _BIAS = 1023
-"""Of a double's exponent."""
+"""Bias of a double's exponent."""
 LEAST_PRECISION, MOST_PRECISION = 4, 16
 
 

@@ -1,7 +1,7 @@
 """A reader asks whether values were seen; an aggregate that is asked finishes to a filter, which answers them.
 
 The partial, the merge and the filter know nothing of the question, so that everything up to the
-finished filter is as for any aggregate. `asked` alone brings both together, at the edge: serving,
+finished filter is as for any aggregate. `answered` alone brings both together, at the edge: serving,
 evaluation, training and the check call it. docs/adr/0033-a-question-is-a-column.md.
 """
 
@@ -19,7 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicewise.aggregates.contract import Aggregate
-from slicewise.aggregates.kernel.grouping import FEW, order_of
+from slicewise.aggregates.kernel.grouping import SMALL_SORT, order_of
 from slicewise.aggregates.kernel.hashing import SEED, hash_stored
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.kernel.values import ValueType, is_double, is_ordered
@@ -98,10 +98,10 @@ class Membership(Filter):
         return pa.large_binary()
 
     @abstractmethod
-    def contained(self, found: bytes, hashes: Words) -> Answers:
+    def contained(self, stored: bytes, hashes: Words) -> Answers:
         """Per hash whether the filter of these bytes holds its value; None where it cannot tell."""
 
-    def asked(self, finished: Finished, questions: pa.Array) -> Finished:
+    def answered(self, finished: Finished, questions: pa.Array) -> Finished:
         """Per row whether its value was seen: of a list of values a list; of a null null.
 
         questions: values of the column's type, or lists of them, one row per filter.
@@ -118,9 +118,9 @@ class Membership(Filter):
         errors: dict[int, str] = {}
         for row, (found, end) in enumerate(zip(finished.values.to_pylist(), ends, strict=True)):
             here = slice(len(answers), end)
-            said = [False] * len(hashes[here]) if found is None else self.contained(found, hashes[here])
-            some = [answer if valid else None for answer, valid in zip(said, known[here].tolist(), strict=True)]
-            if any(answer is None and valid for answer, valid in zip(said, known[here].tolist(), strict=True)):
+            contained = [False] * len(hashes[here]) if found is None else self.contained(found, hashes[here])
+            some = [answer if valid else None for answer, valid in zip(contained, known[here].tolist(), strict=True)]
+            if any(answer is None and valid for answer, valid in zip(contained, known[here].tolist(), strict=True)):
                 errors[row] = OVER_CAPACITY
             answers += some
         column = pa.array(answers, pa.bool_())
@@ -130,7 +130,7 @@ class Membership(Filter):
         return Finished(column, errors)
 
 
-def asking(aggregate: Aggregate) -> Membership | None:
+def membership_of(aggregate: Aggregate) -> Membership | None:
     """The part of this aggregate that a reader asks of; None of most."""
     core: Aggregate = getattr(aggregate, "core", aggregate)
     return core if isinstance(core, Membership) else None
@@ -138,12 +138,12 @@ def asking(aggregate: Aggregate) -> Membership | None:
 
 def answer_type(aggregate: Aggregate) -> pa.DataType:
     """Type of an answer; of what a reader asks that of one value."""
-    return aggregate.output_type if asking(aggregate) is None else pa.bool_()
+    return aggregate.output_type if membership_of(aggregate) is None else pa.bool_()
 
 
 def distinct_pairs(groups: Int64, keys: Words) -> tuple[Int64, Words]:
     """All (group, key) pairs, without repeats, ascending."""
-    order = order_of(keys, groups, stable=len(keys) <= FEW)  # what is combined comes in ascending runs
+    order = order_of(keys, groups, stable=len(keys) <= SMALL_SORT)  # what is combined comes in ascending runs
     groups, keys = groups[order], keys[order]
     first = np.ones(len(groups), bool)
     first[1:] = (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])

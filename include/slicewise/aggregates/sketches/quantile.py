@@ -38,7 +38,7 @@ MOST_BINS = 2_048
 MOST_COUNT = 1 << 53
 MOST_QUANTILES = 100
 Counted = tuple[Int64, Int64, Int64]
-"""Of values or bins: group, key, count."""
+"""Values or bins: group, key, count."""
 _DOUBLES = ValueType(pa.float64())
 
 
@@ -116,8 +116,8 @@ class Quantiles(Aggregate):
         return (Items("values", "<f8"), Items("bins", "<i4"), Items("counts", "<i8"), Fixed("collapsed", "|u1"))
 
     def longest(self, events: int) -> Mapping[str, int]:
-        held, found = min(events, self.threshold), min(events, MOST_BINS) if events > self.threshold else 0
-        return {"values": held, "bins": found, "counts": max(held, found)}
+        values, found = min(events, self.threshold), min(events, MOST_BINS) if events > self.threshold else 0
+        return {"values": values, "bins": found, "counts": max(values, found)}
 
     @property
     def output_type(self) -> pa.DataType:
@@ -130,24 +130,24 @@ class Quantiles(Aggregate):
         return self._union((groups, keys, np.ones(len(keys), np.int64)), (none, none, none), no, no, n_groups)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
-        values, found, counts = self._lists(partials)
-        of_value, of_bin = values.row_numbers(), found.row_numbers()
-        in_bins = (found.lengths > 0)[counts.row_numbers()]
+        values, bin_numbers, counts = self._lists(partials)
+        of_value, of_bin = values.row_numbers(), bin_numbers.row_numbers()
+        in_bins = (bin_numbers.lengths > 0)[counts.row_numbers()]
         dense, collapsed = np.zeros(n_groups, bool), np.zeros(n_groups, bool)
-        dense[groups[found.lengths > 0]] = True
+        dense[groups[bin_numbers.lengths > 0]] = True
         collapsed[groups[partials.fixed("collapsed") != 0]] = True
         exact = (groups[of_value], _DOUBLES.order(values.values), counts.values[~in_bins])
-        binned = (groups[of_bin], found.values.astype(np.int64), counts.values[in_bins])
+        binned = (groups[of_bin], bin_numbers.values.astype(np.int64), counts.values[in_bins])
         return self._union(exact, binned, dense, collapsed, n_groups)
 
     def _lists(self, partials: Columns) -> tuple[Ragged, Ragged, Ragged]:
         """Values, bins and counts. Raises CodecError where they are not those of any events."""
-        values, found, counts = (partials.items(name) for name in ("values", "bins", "counts"))
-        if (values.lengths + found.lengths != counts.lengths).any() or (values.lengths * found.lengths).any():
+        values, bin_numbers, counts = (partials.items(name) for name in ("values", "bins", "counts"))
+        if (values.lengths + bin_numbers.lengths != counts.lengths).any() or (values.lengths * bin_numbers.lengths).any():
             raise CodecError(f"{self.describe()} with other than a count for each value or bin")
         if ((counts.values < 1) | (counts.values > MOST_COUNT)).any():
             raise CodecError(f"{self.describe()} with counts of {counts.values.min()} to {counts.values.max()}")
-        return values, found, counts
+        return values, bin_numbers, counts
 
     def _union(
         self,
@@ -162,14 +162,14 @@ class Quantiles(Aggregate):
         group, key, count = grouped(*exact)
         dense = dense | (np.bincount(group, minlength=n_groups) > self.threshold)
         (group, key, count), then = self._fallen((group, key, count), dense)
-        of, found, n = grouped(*(np.concatenate(parts) for parts in zip(binned, first, then, strict=True)))
-        of, found, n, beyond = _collapse(of, found, n, n_groups)
+        of, bin_numbers, n = grouped(*(np.concatenate(parts) for parts in zip(binned, first, then, strict=True)))
+        of, bin_numbers, n, beyond = _collapse(of, bin_numbers, n, n_groups)
         in_order = np.argsort(np.concatenate([group, of]), kind="stable")  # a group has one of the two
-        values, held = np.bincount(group, minlength=n_groups), np.bincount(of, minlength=n_groups)
+        values, bins_per_group = np.bincount(group, minlength=n_groups), np.bincount(of, minlength=n_groups)
         fields: dict[str, Values] = {
             "values": Ragged(offsets_of(values), _DOUBLES.unorder(key)),
-            "bins": Ragged(offsets_of(held), found.astype(np.int32)),
-            "counts": Ragged(offsets_of(values + held), np.concatenate([count, n])[in_order]),
+            "bins": Ragged(offsets_of(bins_per_group), bin_numbers.astype(np.int32)),
+            "counts": Ragged(offsets_of(values + bins_per_group), np.concatenate([count, n])[in_order]),
             "collapsed": (collapsed | beyond).astype(np.uint8),
         }
         return Columns(n_groups, fields)
@@ -181,11 +181,11 @@ class Quantiles(Aggregate):
         if not into.any():
             none = np.empty(0, np.int64)
             return exact, (none, none, none)
-        found = bins(self.octave).of(_DOUBLES.unorder(key[into])).astype(np.int64)
-        return (group[~into], key[~into], count[~into]), (group[into], found, count[into])
+        bin_numbers = bins(self.octave).of(_DOUBLES.unorder(key[into])).astype(np.int64)
+        return (group[~into], key[~into], count[~into]), (group[into], bin_numbers, count[into])
 
     def finish_columns(self, partials: Columns) -> Finished:
-        values, found, counts = self._lists(partials)
+        values, bin_numbers, counts = self._lists(partials)
         collapsed, value_of = partials.fixed("collapsed"), bins(self.octave).value
         rows, out, missing = np.flatnonzero(counts.lengths), [], []
         shares = [Fraction(repr(q)) for q in self.q]
@@ -197,7 +197,7 @@ class Quantiles(Aggregate):
                 out += values.values[values.offsets[row] + at].tolist()
                 missing += [False] * len(at)
             else:
-                out += [value_of(each) for each in found.values[found.offsets[row] + at].tolist()]
+                out += [value_of(number) for number in bin_numbers.values[bin_numbers.offsets[row] + at].tolist()]
                 missing += ((at == 0) & bool(collapsed[row])).tolist()
         lengths = np.where(counts.lengths > 0, len(self.q), 0)
         flat = pa.array(np.array(out, np.float64), mask=np.array(missing, bool))
@@ -212,26 +212,26 @@ class Quantiles(Aggregate):
     def combine(self, a: State, b: State) -> State:
         exact: dict[Any, tuple[float, int]] = {}
         binned: dict[int, int] = {}
-        for values, found, counts, _ in (a, b):
+        for values, bin_numbers, counts, _ in (a, b):
             for value, n in zip(values, counts if values else (), strict=True):
                 key = _DOUBLES.order_one(value)
                 exact[key] = (value, exact.get(key, (value, 0))[1] + n)
-            for each, n in zip(found, counts if found else (), strict=True):
-                binned[each] = binned.get(each, 0) + n
+            for bin_number, n in zip(bin_numbers, counts if bin_numbers else (), strict=True):
+                binned[bin_number] = binned.get(bin_number, 0) + n
         collapsed = a[3] or b[3]
         if not binned and len(exact) <= self.threshold:
             ordered = [exact[key] for key in sorted(exact)]
             return (tuple(v for v, _ in ordered), (), tuple(n for _, n in ordered), collapsed)
         for value, n in exact.values():
-            each = bins(self.octave).of_one(value)
-            binned[each] = binned.get(each, 0) + n
+            bin_number = bins(self.octave).of_one(value)
+            binned[bin_number] = binned.get(bin_number, 0) + n
         kept = sorted(binned)[-MOST_BINS:]
-        lowest = sum(n for each, n in binned.items() if each < kept[0])
-        counts = [binned[each] + (lowest if each == kept[0] else 0) for each in kept]
+        lowest = sum(n for number, n in binned.items() if number < kept[0])
+        counts = [binned[number] + (lowest if number == kept[0] else 0) for number in kept]
         return ((), tuple(kept), tuple(counts), int(collapsed or len(binned) > MOST_BINS))
 
     def finish(self, state: State) -> list[float | None] | None:
-        values, found, counts, collapsed = state
+        values, bin_numbers, counts, collapsed = state
         if not counts:
             return None
         out: list[float | None] = []
@@ -240,7 +240,7 @@ class Quantiles(Aggregate):
             while left >= counts[at]:
                 left, at = left - counts[at], at + 1
             lost = collapsed and at == 0
-            out.append(values[at] if values else None if lost else bins(self.octave).value(found[at]))
+            out.append(values[at] if values else None if lost else bins(self.octave).value(bin_numbers[at]))
         return out
 
 
@@ -262,14 +262,14 @@ def _doubles(array: pa.Array) -> NDArray[np.float64]:
 
 
 def _collapse(
-    groups: Int64, found: Int64, counts: Int64, n_groups: int
+    groups: Int64, bin_numbers: Int64, counts: Int64, n_groups: int
 ) -> tuple[Int64, Int64, Int64, NDArray[np.bool_]]:
     """With the counts below the MOST_BINS highest bins of a group in the lowest of these; and where there were such."""
-    held = np.bincount(groups, minlength=n_groups)
-    beyond = held > MOST_BINS
+    bins_per_group = np.bincount(groups, minlength=n_groups)
+    beyond = bins_per_group > MOST_BINS
     if not beyond.any():
-        return groups, found, counts, beyond
-    ends = offsets_of(held)[1:]
+        return groups, bin_numbers, counts, beyond
+    ends = offsets_of(bins_per_group)[1:]
     lowest = (ends - MOST_BINS)[groups]  # where the lowest that is kept stands
-    at = np.where(beyond[groups] & (np.arange(len(groups)) < lowest), found[np.maximum(lowest, 0)], found)
+    at = np.where(beyond[groups] & (np.arange(len(groups)) < lowest), bin_numbers[np.maximum(lowest, 0)], bin_numbers)
     return (*grouped(groups, at, counts), beyond)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from slicewise.checks.compare import parts
 from slicewise.checks.compare.hypotheses import (
-    TELLING,
+    DECISIVE,
     Hypothesis,
     beside,
     engines_of,
@@ -24,11 +24,11 @@ from slicewise.checks.compare.hypotheses import (
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.queries import BY_SQL
 from slicewise.checks.recompute.questions import (
-    ANY_COVER,
-    BASE_ALONE,
+    ANY_OFFSETS,
+    BASE_ONLY,
     NOT_LATE,
     TOKEN,
-    Held,
+    StoredSlice,
     Part,
     Recomputed,
     WindowOf,
@@ -42,7 +42,7 @@ MOST_ENTITIES = 24
 MOST_SEARCHED = 4
 """Values of each for which they are; the others are held to what explains these."""
 MOST_HYPOTHESES = 6
-"""That the others are held to."""
+"""Most hypotheses that the others are held to."""
 
 
 @dataclass(frozen=True)
@@ -54,56 +54,56 @@ class _Change:
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A changed question of doubt number `doubt`, and what it would be the sign of."""
+class _Candidate:
+    """A changed question of hypothesis number `hypothesis`, and what it would be the sign of."""
 
-    doubt: int
+    hypothesis: int
     change: _Change
     window: WindowOf
     edge: bool = True
 
 
-def causes_of(recomputation: Recomputation, doubts: Sequence[Hypothesis]) -> list[Cause]:
-    """One per doubt; `logic` where no change gives the answer.
+def causes_of(recomputation: Recomputation, hypotheses: Sequence[Hypothesis]) -> list[Cause]:
+    """One per hypothesis; `logic` where no change gives the answer.
 
     A session that is not where it should be has no voice in what its entity has: it has the cause of the change that
     moves it there, and is a `boundary` where none does.
     """
     slice_us = recomputation.unit.slice_us
-    exactly = [i for i, doubt in enumerate(doubts) if not (doubt.approximate or doubt.gap_us)]
-    whole = (each for i in exactly for each in _whole(i, doubts[i].window, slice_us))
-    found = _matching(recomputation, doubts, whole)
+    exactly = [i for i, hypothesis in enumerate(hypotheses) if not (hypothesis.approximate or hypothesis.gap_us)]
+    whole = (each for i in exactly for each in _whole(i, hypotheses[i].window, slice_us))
+    matching = _matching(recomputation, hypotheses, whole)
     entities: dict[str, list[int]] = {}
-    for i in range(len(doubts)):
-        entities.setdefault(doubts[i].row.entity, []).append(i)
-    judged = [[i for i in mine if not (doubts[i].approximate or doubts[i].gap_us)] for mine in entities.values()]
-    unsure = [mine for mine in judged if mine and not _is_one(mine, found)][:MOST_ENTITIES]
-    searched = [_telling(doubts, mine) for mine in unsure]
-    _add(found, _matching(recomputation, doubts, _parts(recomputation, doubts, [i for some in searched for i in some])))
-    held = (each for mine in entities.values() for each in _held_to(doubts, mine, found, slice_us))
-    _add(found, _matching(recomputation, doubts, held, with_engine=True))
+    for i in range(len(hypotheses)):
+        entities.setdefault(hypotheses[i].row.entity, []).append(i)
+    judged = [[i for i in own if not (hypotheses[i].approximate or hypotheses[i].gap_us)] for own in entities.values()]
+    unsure = [own for own in judged if own and not _is_one(own, matching)][:MOST_ENTITIES]
+    searched = [_decisive(hypotheses, own) for own in unsure]
+    _add(matching, _matching(recomputation, hypotheses, _parts(recomputation, hypotheses, [i for some in searched for i in some])))
+    untried = (each for own in entities.values() for each in _tried_for_all(hypotheses, own, matching, slice_us))
+    _add(matching, _matching(recomputation, hypotheses, untried, with_engine=True))
     causes: dict[int, Cause] = {}
-    for mine in entities.values():
-        votes = _votes([i for i in mine if not doubts[i].gap_us], found)
-        for i in mine:
-            if i in found:
-                causes[i] = max(found[i], key=lambda each: votes[each.change]).change.cause
-    return [causes.get(i, Cause.BOUNDARY if doubts[i].gap_us else Cause.LOGIC) for i in range(len(doubts))]
+    for own in entities.values():
+        votes = _votes([i for i in own if not hypotheses[i].gap_us], matching)
+        for i in own:
+            if i in matching:
+                causes[i] = max(matching[i], key=lambda candidate: votes[candidate.change]).change.cause
+    return [causes.get(i, Cause.BOUNDARY if hypotheses[i].gap_us else Cause.LOGIC) for i in range(len(hypotheses))]
 
 
-def _add(found: dict[int, list[_Tried]], more: Mapping[int, list[_Tried]]) -> None:
+def _add(found: dict[int, list[_Candidate]], more: Mapping[int, list[_Candidate]]) -> None:
     for i, some in more.items():
         found[i] = [*found.get(i, ()), *some]
 
 
-def _is_one(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> bool:
+def _is_one(own: Sequence[int], found: Mapping[int, list[_Candidate]]) -> bool:
     """Tells whether one change explains all of these."""
-    each = [{tried.change for tried in found.get(i, ())} for i in mine]
-    return bool(set.intersection(*each))
+    changes = [{candidate.change for candidate in found.get(i, ())} for i in own]
+    return bool(set.intersection(*changes))
 
 
-def _votes(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> dict[_Change, tuple[int, int]]:
-    """By change: how many doubts it explains; of two that explain as many, the more particular is the greater.
+def _votes(own: Sequence[int], found: Mapping[int, list[_Candidate]]) -> dict[_Change, tuple[int, int]]:
+    """By change: how many hypotheses it explains; of two that explain as many, the more particular is the greater.
 
     What stands at the edge of every window that lacks it was moved rather than dropped. A bound moved by one slice is
     more particular than a window cut short at some hour, which is the same window where the slice is all that a window
@@ -111,11 +111,11 @@ def _votes(mine: Sequence[int], found: Mapping[int, list[_Tried]]) -> dict[_Chan
     """
     counts: Counter[_Change] = Counter()
     moved: dict[_Change, bool] = {}
-    for i in mine:
-        for change in dict.fromkeys(each.change for each in found.get(i, ())):
+    for i in own:
+        for change in dict.fromkeys(candidate.change for candidate in found.get(i, ())):
             counts[change] += 1
-        for each in found.get(i, ()):
-            moved[each.change] = moved.get(each.change, True) and each.edge
+        for candidate in found.get(i, ()):
+            moved[candidate.change] = moved.get(candidate.change, True) and candidate.edge
     return {change: (n, _particular(change, moved[change])) for change, n in counts.items()}
 
 
@@ -127,122 +127,122 @@ def _particular(change: _Change, edge: bool) -> int:
     return 2 if edge else 0
 
 
-def _telling(doubts: Sequence[Hypothesis], mine: Sequence[int]) -> list[int]:
+def _decisive(hypotheses: Sequence[Hypothesis], own: Sequence[int]) -> list[int]:
     """Some of an entity's, of many windows, and of kinds that tell."""
     by_window: dict[tuple[int, int, int], list[int]] = {}
-    for i in sorted(mine, key=lambda i: _rank(doubts[i])):
-        window = doubts[i].window
+    for i in sorted(own, key=lambda i: _rank(hypotheses[i])):
+        window = hypotheses[i].window
         by_window.setdefault((window.who, window.start_us, window.end_us), []).append(i)
     rounds = max(len(some) for some in by_window.values())
     turns = [some[n] for n in range(rounds) for some in by_window.values() if n < len(some)]
     return turns[:MOST_SEARCHED]
 
 
-def _rank(doubt: Hypothesis) -> int:
-    kind = doubt.each.kind
-    return 0 if kind in TELLING else 3 if kind == "count" else 1 if kind in BY_SQL else 2
+def _rank(hypothesis: Hypothesis) -> int:
+    kind = hypothesis.each.kind
+    return 0 if kind in DECISIVE else 3 if kind == "count" else 1 if kind in BY_SQL else 2
 
 
-def _held_to(
-    doubts: Sequence[Hypothesis], mine: Sequence[int], found: Mapping[int, list[_Tried]], slice_us: int
-) -> Iterator[_Tried]:
+def _tried_for_all(
+    hypotheses: Sequence[Hypothesis], own: Sequence[int], found: Mapping[int, list[_Candidate]], slice_us: int
+) -> Iterator[_Candidate]:
     """Tries what explains most of an entity's doubts for all of them that it was not tried for."""
-    votes = _votes(mine, found)
-    likely = sorted(votes, key=lambda each: votes[each], reverse=True)[:MOST_HYPOTHESES]
-    for i in mine:
+    votes = _votes(own, found)
+    likely = sorted(votes, key=lambda vote: votes[vote], reverse=True)[:MOST_HYPOTHESES]
+    for i in own:
         known = {each.change for each in found.get(i, ())}
         wanted = [change for change in likely if change not in known]
         for each in wanted:
             if isinstance(each.what, Part):
-                yield _of_part(i, doubts[i].window, each.cause, each.what)
-        if doubts[i].approximate or doubts[i].gap_us:
-            yield from (each for each in _whole(i, doubts[i].window, slice_us) if each.change in wanted)
+                yield _of_part(i, hypotheses[i].window, each.cause, each.what)
+        if hypotheses[i].approximate or hypotheses[i].gap_us:
+            yield from (each for each in _whole(i, hypotheses[i].window, slice_us) if each.change in wanted)
 
 
-def _of_part(i: int, window: WindowOf, cause: Cause, part: Part) -> _Tried:
+def _of_part(i: int, window: WindowOf, cause: Cause, part: Part) -> _Candidate:
     """The change that a part with this cause makes to a window."""
     outside = part.end_us <= window.start_us or part.start_us >= window.end_us
     edge = outside or part.start_us == window.start_us or part.end_us == window.end_us
     times = 2 if cause is Cause.DOUBLED or (cause is Cause.BOUNDARY and outside) else 0
-    return _Tried(i, _Change(cause, part), replace(window, part=part, times=times), edge)
+    return _Candidate(i, _Change(cause, part), replace(window, part=part, times=times), edge)
 
 
-def _whole(i: int, window: WindowOf, slice_us: int) -> Iterator[_Tried]:
+def _whole(i: int, window: WindowOf, slice_us: int) -> Iterator[_Candidate]:
     """Changes to the question as a whole."""
     start, end = window.start_us, window.end_us
 
-    def tried(cause: Cause, said: str, at: int, by: int, changed: WindowOf) -> _Tried:
-        return _Tried(i, _Change(cause, (said, at, by)), changed)
+    def candidate(cause: Cause, words: str, at: int, by: int, changed: WindowOf) -> _Candidate:
+        return _Candidate(i, _Change(cause, (words, at, by)), changed)
 
-    yield tried(Cause.TIE, TOKEN, 0, 0, window)
-    yield tried(Cause.ROUNDING, TOKEN, 0, 0, window)
-    for cause, rule in ((Cause.LATE, NOT_LATE), (Cause.LAG, ANY_COVER), (Cause.LAG, BASE_ALONE)):
-        yield tried(cause, rule, 0, 0, replace(window, rule=rule))
+    yield candidate(Cause.TIE, TOKEN, 0, 0, window)
+    yield candidate(Cause.ROUNDING, TOKEN, 0, 0, window)
+    for cause, rule in ((Cause.LATE, NOT_LATE), (Cause.LAG, ANY_OFFSETS), (Cause.LAG, BASE_ONLY)):
+        yield candidate(cause, rule, 0, 0, replace(window, rule=rule))
     hours = range(start // HOUR_US + 1, -(-end // HOUR_US))
     for hour in hours[:: max(1, len(hours) // MOST_CUTS)]:
-        yield tried(Cause.EXPIRY, TOKEN, hour, 0, replace(window, start_us=hour * HOUR_US))
+        yield candidate(Cause.EXPIRY, TOKEN, hour, 0, replace(window, start_us=hour * HOUR_US))
     for moved in (-slice_us, slice_us):
-        yield tried(Cause.BOUNDARY, "start", 0, moved, replace(window, start_us=start + moved))
-        yield tried(Cause.BOUNDARY, "end", 0, moved, replace(window, end_us=end + moved))
+        yield candidate(Cause.BOUNDARY, "start", 0, moved, replace(window, start_us=start + moved))
+        yield candidate(Cause.BOUNDARY, "end", 0, moved, replace(window, end_us=end + moved))
 
 
-def _parts(recomputation: Recomputation, doubts: Sequence[Hypothesis], searched: Sequence[int]) -> Iterator[_Tried]:
+def _parts(recomputation: Recomputation, hypotheses: Sequence[Hypothesis], searched: Sequence[int]) -> Iterator[_Candidate]:
     """Parts of the store, tried for these."""
     slice_us = recomputation.unit.slice_us
     around: dict[int, WindowOf] = {}
     for i in searched:
-        window = doubts[i].window
+        window = hypotheses[i].window
         before = around.get(window.who, window)
         start = min(before.start_us, window.start_us - parts.REACH_US)
         end = max(before.end_us, window.end_us + parts.REACH_US)
         around[window.who] = WindowOf(window.who, window.who, TOKEN, start, end)
-    held: dict[int, list[Held]] = recomputation.held(list(around.values())) if around else {}
+    stored: dict[int, list[StoredSlice]] = recomputation.stored_slices(list(around.values())) if around else {}
     for i in searched:
-        window = doubts[i].window
-        added = None if window.rows else doubts[i].added
-        for each in parts.tried(window, held.get(window.who, []), added, slice_us):
-            changed = replace(window, part=each.part, times=each.times)
-            yield _Tried(i, _Change(each.cause, each.part), changed, each.edge)
+        window = hypotheses[i].window
+        added = None if window.rows else hypotheses[i].added
+        for candidate in parts.candidates(window, stored.get(window.who, []), added, slice_us):
+            changed = replace(window, part=candidate.part, times=candidate.times)
+            yield _Candidate(i, _Change(candidate.cause, candidate.part), changed, candidate.edge)
 
 
 def _matching(
-    recomputation: Recomputation, doubts: Sequence[Hypothesis], tried: Iterable[_Tried], *, with_engine: bool = False
-) -> dict[int, list[_Tried]]:
-    """All changes of each doubt that give its answer, in their order."""
-    given = list(tried)
-    numbered, _ = _numbered(each for each in given if not doubts[each.doubt].gap_us)
-    aside = {(each.doubt, each.change.cause): beside(doubts[each.doubt].each, each.change.cause) for each in numbered}
-    asked = [(each.window, doubts[each.doubt].each) for each in numbered]
-    asked += [(each.window, one) for each in numbered for one in aside[each.doubt, each.change.cause]]
-    results = recomputation.of(asked) if asked else Recomputed()
-    pairs = ((doubts[each.doubt], each.window) for each in numbered) if with_engine else ()
+    recomputation: Recomputation, hypotheses: Sequence[Hypothesis], candidates: Iterable[_Candidate], *, with_engine: bool = False
+) -> dict[int, list[_Candidate]]:
+    """All changes of each hypothesis that give its answer, in their order."""
+    given = list(candidates)
+    numbered, _ = _numbered(candidate for candidate in given if not hypotheses[candidate.hypothesis].gap_us)
+    aside = {(candidate.hypothesis, candidate.change.cause): beside(hypotheses[candidate.hypothesis].each, candidate.change.cause) for candidate in numbered}
+    requested = [(candidate.window, hypotheses[candidate.hypothesis].each) for candidate in numbered]
+    requested += [(candidate.window, one) for candidate in numbered for one in aside[candidate.hypothesis, candidate.change.cause]]
+    results = recomputation.of(requested) if requested else Recomputed()
+    pairs = ((hypotheses[candidate.hypothesis], candidate.window) for candidate in numbered) if with_engine else ()
     engines = engines_of(recomputation, pairs, results)
-    found: dict[int, list[_Tried]] = {}
-    for each in numbered:
-        doubt, w = doubts[each.doubt], each.window.w
-        said = [results.value(w, one) for one in aside[each.doubt, each.change.cause]]
-        if each.change.cause is Cause.TIE:
-            is_it = bool(said) and is_tied(doubt, said[0])
-        elif each.change.cause is Cause.ROUNDING:
-            is_it = is_rounded(doubt, said)
+    matching: dict[int, list[_Candidate]] = {}
+    for candidate in numbered:
+        hypothesis, w = hypotheses[candidate.hypothesis], candidate.window.w
+        values = [results.value(w, one) for one in aside[candidate.hypothesis, candidate.change.cause]]
+        if candidate.change.cause is Cause.TIE:
+            is_it = bool(values) and is_tied(hypothesis, values[0])
+        elif candidate.change.cause is Cause.ROUNDING:
+            is_it = is_rounded(hypothesis, values)
         else:
-            is_it = gives(results, engines, w, doubt)
+            is_it = gives(results, engines, w, hypothesis)
         if is_it:
-            found.setdefault(each.doubt, []).append(each)
-    for gap_us in {doubts[each.doubt].gap_us for each in given} - {0}:
-        numbered, windows = _numbered(each for each in given if doubts[each.doubt].gap_us == gap_us)
+            matching.setdefault(candidate.hypothesis, []).append(candidate)
+    for gap_us in {hypotheses[candidate.hypothesis].gap_us for candidate in given} - {0}:
+        numbered, windows = _numbered(candidate for candidate in given if hypotheses[candidate.hypothesis].gap_us == gap_us)
         starts = session_starts(recomputation, windows, gap_us)
-        for each in numbered:
-            if starts[each.window.w] == doubts[each.doubt].row.start_us:
-                found.setdefault(each.doubt, []).append(each)
-    return found
+        for candidate in numbered:
+            if starts[candidate.window.w] == hypotheses[candidate.hypothesis].row.start_us:
+                matching.setdefault(candidate.hypothesis, []).append(candidate)
+    return matching
 
 
-def _numbered(tried: Iterable[_Tried]) -> tuple[list[_Tried], list[WindowOf]]:
+def _numbered(candidates: Iterable[_Candidate]) -> tuple[list[_Candidate], list[WindowOf]]:
     """Numbers the windows, of which equal ones are one. Gives what was tried with these numbers, and the windows."""
     windows: dict[WindowOf, WindowOf] = {}
     numbered = [
-        replace(each, window=windows.setdefault(key := replace(each.window, w=0), replace(key, w=len(windows))))
-        for each in tried
+        replace(candidate, window=windows.setdefault(key := replace(candidate.window, w=0), replace(key, w=len(windows))))
+        for candidate in candidates
     ]
     return numbered, list(windows.values())

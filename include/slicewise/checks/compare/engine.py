@@ -12,21 +12,21 @@ import numpy as np
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Rows, canonicalise
-from slicewise.aggregates.sketches.membership import Membership, asking
+from slicewise.aggregates.sketches.membership import Membership, membership_of
 
 
-def asked_by(aggregate: Aggregate) -> str | None:
+def question_column(aggregate: Aggregate) -> str | None:
     """The column of the reader's row that the aggregate is asked by; None of most."""
-    found: Membership | None = asking(aggregate)
-    return None if found is None else found.question
+    membership: Membership | None = membership_of(aggregate)
+    return None if membership is None else membership.question
 
 
 def recomputed(
-    aggregate: Aggregate, rows: pa.Table, ws: Sequence[int], asked: Sequence[object] = ()
+    aggregate: Aggregate, rows: pa.Table, ws: Sequence[int], values: Sequence[object] = ()
 ) -> Mapping[int, object]:
     """The aggregate's value per window `w`, accumulated from the raw rows of `Recomputation.raw`.
 
-    asked: the values that an aggregate of members is asked for.
+    values: the values that an aggregate of members is asked for.
     """
     order = np.argsort(ws)
     groups = order[np.searchsorted(np.array(ws)[order], rows["w"].to_numpy())].astype(np.int64)
@@ -45,7 +45,7 @@ def recomputed(
         columns,
     )
     finished = aggregate.finish_columns(aggregate.accumulate_columns(events, groups, len(ws)))
-    if (filters := asking(aggregate)) is not None:
-        questions = pa.array([list(asked)] * len(ws), pa.list_(aggregate.type_of(filters.question)))
-        finished = filters.asked(finished, questions)
+    if (filters := membership_of(aggregate)) is not None:
+        questions = pa.array([list(values)] * len(ws), pa.list_(aggregate.type_of(filters.question)))
+        finished = filters.answered(finished, questions)
     return dict(zip(ws, finished.values.to_pylist(), strict=True))

@@ -17,8 +17,8 @@ from slicewise.checks.values import canonical, typed, value_of
 from slicewise.features.plan.unit import PlannedFeature
 
 _TIED = 64
-TELLING = ("sum", "mean")
-"""Of what kind a value tells best which events it has: a count is the same without any slice of so many."""
+DECISIVE = ("sum", "mean")
+"""Kinds whose value tells best which events it has: a count is the same without any slice of so many."""
 
 
 @dataclass(frozen=True)
@@ -32,78 +32,78 @@ class Hypothesis:
 
     window: WindowOf
     feature: PlannedFeature
-    each: Aggregated
+    aggregate: Aggregated
     row: Compared
     added: int | None = None
     gap_us: int = 0
 
     @property
     def approximate(self) -> bool:
-        return declared.is_approximate(self.each)
+        return declared.is_approximate(self.aggregate)
 
 
 def session_starts(recomputation: Recomputation, windows: Sequence[WindowOf], gap_us: int) -> dict[int, int]:
     """By window where the session starts that is open at its end; the end itself where none is."""
     slice_us = recomputation.unit.slice_us
-    found = recomputation.sessions(windows, gap_us)
+    sessions = recomputation.sessions(windows, gap_us)
     starts = {}
     for window in windows:
         end = window.end_us
-        first, last = found.get(window.w, (end, end - gap_us))
+        first, last = sessions.get(window.w, (end, end - gap_us))
         starts[window.w] = first // slice_us * slice_us if end - last < gap_us else end
     return starts
 
 
 def engines_of(
-    recomputation: Recomputation, asked: Iterable[tuple[Hypothesis, WindowOf]], results: Recomputed
+    recomputation: Recomputation, requested: Iterable[tuple[Hypothesis, WindowOf]], results: Recomputed
 ) -> Mapping[tuple[int, str], object]:
     """Asks the engine for its values of changed questions where answers are beyond what is exact."""
     beyond: dict[str, tuple[Hypothesis, dict[int, WindowOf]]] = {}
-    for doubt, window in asked:
-        truth = declared.truth_of(doubt.each, results.value(window.w, doubt.each))
+    for hypothesis, window in requested:
+        truth = declared.truth_of(hypothesis.each, results.value(window.w, hypothesis.each))
         if truth is not None and not truth.equal:
-            beyond.setdefault(doubt.each.key, (doubt, {}))[1][window.w] = window
-    said: dict[tuple[int, str], object] = {}
-    for key, (doubt, windows) in beyond.items():
-        rows = recomputation.raw(list(windows.values()), doubt.each)
-        question = declared.question(doubt.each.parameters)
-        found = engine.recomputed(doubt.feature.aggregate, rows, list(windows), question)
-        said |= {(w, key): value for w, value in found.items()}
-    return said
+            beyond.setdefault(hypothesis.each.key, (hypothesis, {}))[1][window.w] = window
+    values: dict[tuple[int, str], object] = {}
+    for key, (hypothesis, windows) in beyond.items():
+        rows = recomputation.raw(list(windows.values()), hypothesis.each)
+        question = declared.question(hypothesis.each.parameters)
+        found = engine.recomputed(hypothesis.feature.aggregate, rows, list(windows), question)
+        values |= {(w, key): value for w, value in found.items()}
+    return values
 
 
-def gives(results: Recomputed, engines: Mapping[tuple[int, str], object], w: int, doubt: Hypothesis) -> bool:
-    value: Any = results.value(w, doubt.each)
-    truth = declared.truth_of(doubt.each, value)
+def gives(results: Recomputed, engines: Mapping[tuple[int, str], object], w: int, hypothesis: Hypothesis) -> bool:
+    value: Any = results.value(w, hypothesis.each)
+    truth = declared.truth_of(hypothesis.each, value)
     if truth is not None:
-        if not truth.equal and (w, doubt.each.key) not in engines:
+        if not truth.equal and (w, hypothesis.each.key) not in engines:
             return False
-        value = truth.value if truth.equal else engines[w, doubt.each.key]
-    return canonical(typed(value, doubt.feature.aggregate.output_type)) == doubt.row.online
+        value = truth.value if truth.equal else engines[w, hypothesis.each.key]
+    return canonical(typed(value, hypothesis.feature.aggregate.output_type)) == hypothesis.row.online
 
 
-def beside(each: Aggregated, cause: Cause) -> list[Aggregated]:
+def beside(aggregate: Aggregated, cause: Cause) -> list[Aggregated]:
     """Aggregates asked beside another one, to tell whether a value has this cause."""
-    if cause is Cause.ROUNDING and each.kind in TELLING:
-        return [aggregated({"kind": kind, "column": each["column"]}) for kind in ("min", "max", "count")]
-    if cause is not Cause.TIE or each.kind not in ("argmin", "argmax", "top_k", "bottom_k"):
+    if cause is Cause.ROUNDING and aggregate.kind in DECISIVE:
+        return [aggregated({"kind": kind, "column": aggregate["column"]}) for kind in ("min", "max", "count")]
+    if cause is not Cause.TIE or aggregate.kind not in ("argmin", "argmax", "top_k", "bottom_k"):
         return []
     # all the first places, so that another of the same rank is seen
-    several = {"argmin": "bottom_k", "argmax": "top_k"}.get(each.kind, each.kind)
-    k = each.parameters.get("k", 1)
-    return [aggregated({"kind": several, "payload": each["payload"], "by": each["by"], "k": k + _TIED})]
+    several = {"argmin": "bottom_k", "argmax": "top_k"}.get(aggregate.kind, aggregate.kind)
+    k = aggregate.parameters.get("k", 1)
+    return [aggregated({"kind": several, "payload": aggregate["payload"], "by": aggregate["by"], "k": k + _TIED})]
 
 
-def is_rounded(doubt: Hypothesis, said: Sequence[Any]) -> bool:
+def is_rounded(hypothesis: Hypothesis, values: Sequence[Any]) -> bool:
     """Tells whether all doubles that differ are neighbours, or a sum's are one step of its greatest addend apart."""
-    online, offline = value_of(doubt.row.online), value_of(doubt.row.offline)
+    online, offline = value_of(hypothesis.row.online), value_of(hypothesis.row.offline)
     if _next_to(online, offline):
         return True
     both = isinstance(online, float) and isinstance(offline, float) and math.isfinite(online) and math.isfinite(offline)
-    if not both or not said or not isinstance(said[0], float):
+    if not both or not values or not isinstance(values[0], float):
         return False
-    least, most, n = said
-    step = math.ulp(max(abs(least), abs(most))) / (n if doubt.each.kind == "mean" else 1)
+    least, most, n = values
+    step = math.ulp(max(abs(least), abs(most))) / (n if hypothesis.each.kind == "mean" else 1)
     return bool(abs(online - offline) <= step + math.ulp(offline))
 
 
@@ -118,10 +118,10 @@ def _next_to(online: Any, offline: Any) -> bool:
     return bool(online == offline and type(online) is type(offline))
 
 
-def is_tied(doubt: Hypothesis, places: Any) -> bool:
+def is_tied(hypothesis: Hypothesis, places: Any) -> bool:
     if not places:
         return False
-    each, row, kind = doubt.each, doubt.row, doubt.feature.aggregate.output_type
+    each, row, kind = hypothesis.each, hypothesis.row, hypothesis.feature.aggregate.output_type
     if each.kind in ("argmin", "argmax"):
         first = canonical(places[0]["by"])
         best = [place["payload"] for place in places if canonical(place["by"]) == first]

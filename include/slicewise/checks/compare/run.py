@@ -18,7 +18,7 @@ from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
 from slicewise.checks.recompute import declared
 from slicewise.checks.recompute.bounds import ages_from_us, may_be, searched_from
 from slicewise.checks.recompute.queries import BY_SQL, Aggregated, aggregated
-from slicewise.checks.recompute.questions import TOKEN, Asked, WindowOf
+from slicewise.checks.recompute.questions import TOKEN, OnlineAnswer, WindowOf
 from slicewise.checks.recompute.run import Recomputation
 from slicewise.checks.values import canonical, typed, value_of
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
@@ -33,7 +33,7 @@ class Read:
     """Online answer for one entity: `mode` live or at, `at_us` of the latter; features of the refs in
     `incomplete` are not compared."""
 
-    asked: Asked
+    answer: OnlineAnswer
     values: Mapping[str, Any]
     mode: str
     at_us: int | None
@@ -49,7 +49,7 @@ class _Value:
 
     read: Read
     feature: PlannedFeature
-    each: Aggregated
+    aggregate: Aggregated
     window: WindowOf
 
 
@@ -57,8 +57,8 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
     """All values of these reads against the recomputation's, and ordinary sums beside the exact ones."""
     unit = recomputation.unit
     values = list(_values(unit, reads))
-    found = recomputation.of((value.window, value.each) for value in values)
-    offline = {id(value): found.value(value.window.w, value.each) for value in values}
+    results = recomputation.of((value.window, value.aggregate) for value in values)
+    offline = {id(value): results.value(value.window.w, value.aggregate) for value in values}
     engines = _engines(recomputation, values, offline)
     moved = _moved_sessions(recomputation, values)
     rows = [_compared(unit, value, offline[id(value)], engines, id(value) in moved) for value in values]
@@ -70,7 +70,7 @@ def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[C
             plain_sum_agrees(plain.plain, plain.exact, plain.n, plain.absolute),
         )
         for value in values
-        if (plain := found.plain_sums.get((value.window.w, value.each.key))) is not None
+        if (plain := results.plain_sums.get((value.window.w, value.aggregate.key))) is not None
     ]
     return _with_causes(recomputation, values, rows, moved), sums
 
@@ -88,20 +88,20 @@ def _with_causes(
         return list(rows)
     added = _added(values, rows)
     chosen = _in_turns(wrong, rows)[:MOST_CLASSIFIED]
-    doubts = [_doubt(values[i], rows[i], added, moved.get(id(values[i]))) for i in chosen]
+    hypotheses = [_hypothesis(values[i], rows[i], added, moved.get(id(values[i]))) for i in chosen]
     causes = dict.fromkeys(wrong, Cause.UNCLASSIFIED)
     try:
-        causes |= dict(zip(chosen, causes_of(recomputation, doubts), strict=True))
+        causes |= dict(zip(chosen, causes_of(recomputation, hypotheses), strict=True))
     except Exception as error:  # noqa: BLE001 - what differs is known, whatever the search for its cause ran into
         log.warning("check_causes_not_found", differences=len(chosen), error=f"{type(error).__name__}: {error}")
     return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
 
 
-def _doubt(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Hypothesis:
+def _hypothesis(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Hypothesis:
     """searched: where a session that was moved is searched."""
     if searched is not None:
-        return Hypothesis(searched, value.feature, value.each, row, gap_us=value.feature.window.session_gap_us)
-    return Hypothesis(value.window, value.feature, value.each, row, added.get(value.window.w))
+        return Hypothesis(searched, value.feature, value.aggregate, row, gap_us=value.feature.window.session_gap_us)
+    return Hypothesis(value.window, value.feature, value.aggregate, row, added.get(value.window.w))
 
 
 def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
@@ -114,32 +114,32 @@ def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
 
 def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]:
     """The events too many, by window; only of windows whose events are counted."""
-    found: dict[int, int] = {}
+    added: dict[int, int] = {}
     for value, row in zip(values, rows, strict=True):
         online, offline = value_of(row.online), value_of(row.offline)
-        if value.each.kind == "count" and value.each["column"] is None and isinstance(online, int):
-            found[value.window.w] = online - offline
-    return found
+        if value.aggregate.kind == "count" and value.aggregate["column"] is None and isinstance(online, int):
+            added[value.window.w] = online - offline
+    return added
 
 
 def _values(unit: StorageUnit, reads: Sequence[Read]) -> Iterable[_Value]:
     questions = reads[0].questions if reads else {}
-    specs = {feature.column: _asked(feature, questions) for feature in unit.features}
+    specs = {feature.column: _aggregated(feature, questions) for feature in unit.features}
     numbers: dict[tuple[int, int, int, int, int], WindowOf] = {}
     for read in reads:
         for feature in unit.features:
             if f"{unit.view}:{feature.column}" in read.incomplete:
                 continue
-            start, end = read.asked.token.bounds[feature.column]
+            start, end = read.answer.token.bounds[feature.column]
             rows, back = feature.window.most_rows, end - ages_from_us(feature.window, end)
-            key = (read.asked.who, start, end, rows, back)
+            key = (read.answer.who, start, end, rows, back)
             window = numbers.setdefault(key, WindowOf(len(numbers), key[0], TOKEN, *key[1:4], back_us=back))
             yield _Value(read, feature, specs[feature.column], window)
 
 
-def _asked(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]]) -> Aggregated:
+def _aggregated(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]]) -> Aggregated:
     """The feature's aggregate, with the values that it was asked for among its parameters."""
-    spec, column = feature.aggregate.spec(), engine.asked_by(feature.aggregate)
+    spec, column = feature.aggregate.spec(), engine.question_column(feature.aggregate)
     if column is not None:
         spec = declared.with_question(spec, questions[column])
     return aggregated(spec, feature.aggregate.inputs)
@@ -151,33 +151,33 @@ def _engines(
     """Asks the engine for its values where answers are beyond what is exact."""
     beyond: dict[str, list[_Value]] = {}
     for value in values:
-        truth = declared.truth_of(value.each, offline[id(value)])
+        truth = declared.truth_of(value.aggregate, offline[id(value)])
         if truth is not None and not truth.equal:
-            beyond.setdefault(value.each.key, []).append(value)
-    said: dict[tuple[int, str], object] = {}
+            beyond.setdefault(value.aggregate.key, []).append(value)
+    by_engine: dict[tuple[int, str], object] = {}
     for key, some in beyond.items():
         windows = list({value.window.w: value.window for value in some}.values())
-        rows = recomputation.raw(windows, some[0].each)
+        rows = recomputation.raw(windows, some[0].aggregate)
         ws = [window.w for window in windows]
-        results = engine.recomputed(some[0].feature.aggregate, rows, ws, declared.question(some[0].each.parameters))
-        said |= {(w, key): result for w, result in results.items()}
-    return said
+        results = engine.recomputed(some[0].feature.aggregate, rows, ws, declared.question(some[0].aggregate.parameters))
+        by_engine |= {(w, key): result for w, result in results.items()}
+    return by_engine
 
 
 def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> dict[int, WindowOf]:
-    """The values (by id) whose session is not where the answer's events have it. Gives also the place
+    """The values (by id) whose session is not where the answer's events have it. Gives also the partition
     where it is searched."""
     by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
-    asked: list[tuple[_Value, int, WindowOf]] = []
+    requested: list[tuple[_Value, int, WindowOf]] = []
     for value in values:
         if gap := value.feature.window.session_gap_us:
             end = value.window.end_us
             windows = by_gap.setdefault(gap, {})
             key = (value.window.who, searched_from(value.feature.window, recomputation.unit.slice_us, end), end)
             window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))
-            asked.append((value, gap, window))
+            requested.append((value, gap, window))
     starts = {gap: session_starts(recomputation, list(windows.values()), gap) for gap, windows in by_gap.items()}
-    return {id(value): window for value, gap, window in asked if starts[gap][window.w] != value.window.start_us}
+    return {id(value): window for value, gap, window in requested if starts[gap][window.w] != value.window.start_us}
 
 
 def _compared(
@@ -185,11 +185,11 @@ def _compared(
 ) -> Compared:
     online = value.read.values[f"{unit.view}:{value.feature.column}"]
     within = True
-    if (truth := declared.truth_of(value.each, offline)) is not None:
+    if (truth := declared.truth_of(value.aggregate, offline)) is not None:
         offline = truth.value
         if not truth.equal:
-            offline = engines[value.window.w, value.each.key]
-            within = declared.within(value.each, truth.value, online)
+            offline = engines[value.window.w, value.aggregate.key]
+            within = declared.within(value.aggregate, truth.value, online)
     kind = value.feature.aggregate.output_type
     row = Compared(
         view=unit.view,
@@ -210,20 +210,20 @@ def _compared(
         return replace(row, verdict=Verdict.MISMATCH)
     if row.online == row.offline and within:
         return row
-    if _empty(value.each, online) and row.online != row.offline:
+    if _empty(value.aggregate, online) and row.online != row.offline:
         return replace(row, verdict=Verdict.MISSING)
-    if _empty(value.each, offline) and row.online != row.offline:
+    if _empty(value.aggregate, offline) and row.online != row.offline:
         return replace(row, verdict=Verdict.EXTRA)
     return replace(row, verdict=Verdict.MISMATCH)
 
 
-def _empty(each: Aggregated, value: Any) -> bool:
-    if each.kind in BY_SQL:
-        return value is None or (each.kind in _COUNTS and value == 0)
-    empty = judged((), each.parameters)
-    truth = declared.truth_of(each, empty)
+def _empty(aggregate: Aggregated, value: Any) -> bool:
+    if aggregate.kind in BY_SQL:
+        return value is None or (aggregate.kind in _COUNTS and value == 0)
+    empty = judged((), aggregate.parameters)
+    truth = declared.truth_of(aggregate, empty)
     return canonical(value) == canonical(empty if truth is None else truth.value)
 
 
 def _entity(read: Read) -> str:
-    return json.dumps(dict(read.asked.entity), sort_keys=True, ensure_ascii=False)
+    return json.dumps(dict(read.answer.entity), sort_keys=True, ensure_ascii=False)

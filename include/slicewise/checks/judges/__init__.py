@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 END = "end_us"
-"""What a judge finds beside the parameters where there are rows: the instant that ages are counted from, in
+"""Parameter that a judge finds beside the others where there are rows: the instant that ages are counted from, in
 microseconds: the end of the window, of an exact one that holds the instant asked for that instant."""
 
 Judge = Callable[[Sequence[Row], Mapping[str, Any]], Any]
@@ -65,11 +65,11 @@ def judged(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
 
     spec: kind and parameters, as `Aggregate.spec` gives them. Raises UnknownName for a kind without a judge.
     """
-    found = judges().get(spec["kind"])
-    if found is None:
+    judgement = judges().get(spec["kind"])
+    if judgement is None:
         raise UnknownName(
             f"no judge of {spec['kind']!r}",
             expected="one of " + ", ".join(sorted(judges())),
             next_step="add one to slicewise.checks.judges: no feature goes unchecked",
         )
-    return found(sorted(rows, key=lambda row: row[:4]), spec)
+    return judgement(sorted(rows, key=lambda row: row[:4]), spec)

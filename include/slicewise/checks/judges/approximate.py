@@ -12,7 +12,7 @@ from typing import Any
 from slicewise.checks.judges import Row, judge
 
 
-def _held(rows: Sequence[Row], spec: Mapping[str, Any]) -> list[Any]:
+def _present(rows: Sequence[Row], spec: Mapping[str, Any]) -> list[Any]:
     """The values that are not null."""
     values = [row.values[spec["column"]] for row in rows]
     return [value for value in values if value is not None]
@@ -21,7 +21,7 @@ def _held(rows: Sequence[Row], spec: Mapping[str, Any]) -> list[Any]:
 @judge("quantiles")
 def quantiles(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """For each q the least value whose place from 1 is at least q times the number of values."""
-    values = sorted(map(float, _held(rows, spec)))
+    values = sorted(map(float, _present(rows, spec)))
     exact = len(set(values)) <= spec["threshold"]
     if not values:
         return {"equal": True, "value": None}
@@ -32,7 +32,7 @@ def quantiles(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
 @judge("top_k_frequent")
 def top_k_frequent(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """The most frequent values, equals by value; beyond the capacity the counts of all, for the error's sake."""
-    counts = Counter(_held(rows, spec))
+    counts = Counter(_present(rows, spec))
     if not counts:
         return {"equal": True, "value": None}
     size = sum(map(_size, counts))
@@ -41,7 +41,7 @@ def top_k_frequent(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     listed = [{"value": value, "count": count} for value, count in ranked[: spec["k"]]]
     value: dict[str, Any] = {"items": listed, "error": 0, "miss": 0.0}
     if not exact:
-        value["counts"] = [[each, count] for each, count in ranked]
+        value["counts"] = [[item, count] for item, count in ranked]
     return {"equal": exact, "value": value}
 
 
@@ -57,11 +57,11 @@ def _place(value: Any) -> Any:
 @judge("bloom", "cuckoo")
 def members(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """Tells of each value that was asked for whether it was seen."""
-    seen = set(_held(rows, spec))
+    seen = set(_present(rows, spec))
     return {"equal": False, "value": [value in seen for value in spec["asked"]]}
 
 
 @judge("bloom_fill")
 def bloom_fill(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """Null of no values; of some the filter's own share, for which nothing else has a figure."""
-    return {"equal": not _held(rows, spec), "value": None}
+    return {"equal": not _present(rows, spec), "value": None}

@@ -43,8 +43,8 @@ def bucketed(rows: Sequence[Row], spec: Spec) -> Any:
     if approximate:
         entries = [{**entry, "value": entry["value"]["value"]} for entry in entries]
     refused = len(entries) > spec["max_buckets"] or any(_failed(buckets[e["key"]], inner, e["value"]) for e in entries)
-    found = None if refused else entries or None
-    return {"equal": equal, "value": found} if approximate else found
+    answer = None if refused else entries or None
+    return {"equal": equal, "value": answer} if approximate else answer
 
 
 def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
@@ -59,7 +59,7 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
         return value is None
     if spec["kind"] == "bucketed":
         return value is None and any(_keys(row, spec["by"]) for row in rows)
-    return spec["kind"] in ("sum", "mean", "decay_sum") and value is None and bool(_held(rows, str(spec["column"])))
+    return spec["kind"] in ("sum", "mean", "decay_sum") and value is None and bool(_present(rows, str(spec["column"])))
 
 
 def _keys(row: Row, by: str) -> set[Any]:
@@ -72,7 +72,7 @@ def _keys(row: Row, by: str) -> set[Any]:
 def histogram(rows: Sequence[Row], spec: Spec) -> Any:
     """Counts by comparison with each edge, in rationals."""
     edges = [Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e) for e in spec["edges"]]
-    values = [Fraction(value) for value in _held(rows, spec["column"])]
+    values = [Fraction(value) for value in _present(rows, spec["column"])]
     return {
         "under": sum(value < edges[0] for value in values),
         "bins": [sum(low <= value < high for value in values) for low, high in pairwise(edges)],
@@ -83,34 +83,34 @@ def histogram(rows: Sequence[Row], spec: Spec) -> Any:
 @judge("count")
 def count(rows: Sequence[Row], spec: Spec) -> int:
     """Rows, or values that are not null."""
-    return len(rows) if spec["column"] is None else len(_held(rows, spec["column"]))
+    return len(rows) if spec["column"] is None else len(_present(rows, spec["column"]))
 
 
 @judge("sum")
 def total(rows: Sequence[Row], spec: Spec) -> Any:
     """The exact sum, rounded once."""
-    return _by_type(_held(rows, spec["column"]), exact.sum_longs, exact.sum_doubles, exact.sum_decimals)
+    return _by_type(_present(rows, spec["column"]), exact.sum_longs, exact.sum_doubles, exact.sum_decimals)
 
 
 @judge("mean")
 def mean(rows: Sequence[Row], spec: Spec) -> Any:
     """The exact sum over the count, rounded once; decimals with four digits more."""
-    return _by_type(_held(rows, spec["column"]), exact.mean_longs, exact.mean_doubles, _decimal_mean)
+    return _by_type(_present(rows, spec["column"]), exact.mean_longs, exact.mean_doubles, _decimal_mean)
 
 
 @judge("min", "max")
 def extreme(rows: Sequence[Row], spec: Spec) -> Any:
     """The least or greatest value."""
     choose: Callable[..., Any] = min if spec["kind"] == "min" else max
-    return choose(_held(rows, spec["column"]), key=_order, default=None)
+    return choose(_present(rows, spec["column"]), key=_order, default=None)
 
 
 @judge("argmin", "argmax", "top_k", "bottom_k")
 def ranked(rows: Sequence[Row], spec: Spec) -> Any:
     """The best rows; the sort is stable, so that the earliest of equals is first."""
     largest = spec["kind"] in ("argmax", "top_k")
-    held = [row for row in rows if row.values[spec["by"]] is not None]
-    best = sorted(held, key=lambda row: _order(row.values[spec["by"]]), reverse=largest)[: spec.get("k", 1)]
+    present = [row for row in rows if row.values[spec["by"]] is not None]
+    best = sorted(present, key=lambda row: _order(row.values[spec["by"]]), reverse=largest)[: spec.get("k", 1)]
     if "k" not in spec:
         return best[0].values[spec["payload"]] if best else None
     return [{"by": row.values[spec["by"]], "payload": row.values[spec["payload"]]} for row in best] or None
@@ -119,25 +119,25 @@ def ranked(rows: Sequence[Row], spec: Spec) -> Any:
 @judge("last_k")
 def last_k(rows: Sequence[Row], spec: Spec) -> Any:
     """The latest values, newest first."""
-    return _held(rows, spec["column"])[::-1][: spec["k"]] or None
+    return _present(rows, spec["column"])[::-1][: spec["k"]] or None
 
 
 @judge("bool_and", "bool_or")
 def boolean(rows: Sequence[Row], spec: Spec) -> bool | None:
     """Tells whether all, or any, of the values are true."""
-    values = _held(rows, spec["column"])
+    values = _present(rows, spec["column"])
     return None if not values else (all if spec["kind"] == "bool_and" else any)(values)
 
 
 @judge("distinct_count")
 def distinct_count(rows: Sequence[Row], spec: Spec) -> Any:
     """The exact number, and whether the answer must be it."""
-    values = set(_held(rows, spec["column"]))
+    values = set(_present(rows, spec["column"]))
     size = sum(len(v.encode()) if isinstance(v, str) else 16 for v in values if isinstance(v, str | Decimal))
     return {"equal": len(values) <= spec["threshold"] and size <= 1 << spec["precision"], "value": len(values)}
 
 
-def _held(rows: Sequence[Row], column: str) -> list[Any]:
+def _present(rows: Sequence[Row], column: str) -> list[Any]:
     """The values that are not null."""
     return [value for row in rows if (value := row.values[column]) is not None]
 

@@ -21,27 +21,27 @@ _US = {"w": 604_800_000_000, "d": 86_400_000_000, "h": 3_600_000_000, "m": 60_00
 def decay_sum(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """The sum of value · weight over the weight of the window's end; null without values."""
     column = spec["column"]
-    held = [(row.t, row.values[column]) for row in rows if row.values[column] is not None]
-    odd = [value for _, value in held if isinstance(value, float) and not math.isfinite(value)]
+    present = [(row.t, row.values[column]) for row in rows if row.values[column] is not None]
+    odd = [value for _, value in present if isinstance(value, float) and not math.isfinite(value)]
     if odd:
         return math.fsum(odd) if len({*odd}) == 1 else math.nan
-    return _decayed(held, spec) if held else None
+    return _decayed(present, spec) if present else None
 
 
 @judge("decay_count")
 def decay_count(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """The same of ones."""
     column = spec["column"]
-    held = [(row.t, 1) for row in rows if column is None or row.values[column] is not None]
-    return _decayed(held, spec) if held else 0.0
+    present = [(row.t, 1) for row in rows if column is None or row.values[column] is not None]
+    return _decayed(present, spec) if present else 0.0
 
 
-def _decayed(held: Sequence[tuple[int, Any]], spec: Mapping[str, Any]) -> float | None:
+def _decayed(present: Sequence[tuple[int, Any]], spec: Mapping[str, Any]) -> float | None:
     half_life = sum(int(n) * _US[unit] for n, unit in re.findall(r"(\d+)([a-z]+)", spec["half_life"]))
-    landmark = min(t // half_life for t, _ in held)
-    if max(t // half_life for t, _ in held) - landmark > _MOST_HALVINGS:
+    landmark = min(t // half_life for t, _ in present)
+    if max(t // half_life for t, _ in present) - landmark > _MOST_HALVINGS:
         return None
-    total = sum((Fraction(value) * _weight(t, half_life, landmark) for t, value in held), Fraction(0))
+    total = sum((Fraction(value) * _weight(t, half_life, landmark) for t, value in present), Fraction(0))
     exact = total / _weight(spec[END], half_life, landmark)
     try:
         return exact.numerator / exact.denominator + 0.0

@@ -98,10 +98,10 @@ def linear_trend(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 def _of_column(
     rows: Sequence[Row], spec: Mapping[str, Any], value: Callable[[Sequence[Fraction]], float | None]
 ) -> float | None:
-    held = [row.values[spec["column"]] for row in rows if row.values[spec["column"]] is not None]
-    if len(held) < _least(spec):
+    present = [row.values[spec["column"]] for row in rows if row.values[spec["column"]] is not None]
+    if len(present) < _least(spec):
         return None
-    return value([Fraction(each) for each in held]) if all(map(_finite, held)) else math.nan
+    return value([Fraction(each) for each in present]) if all(map(_finite, present)) else math.nan
 
 
 def _of_pairs(
@@ -109,12 +109,12 @@ def _of_pairs(
     value: Callable[[Sequence[Fraction], Sequence[Fraction]], float | None],
     spec: Mapping[str, Any],
 ) -> float | None:
-    held = [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
-    if len(held) < _least(spec):
+    present = [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
+    if len(present) < _least(spec):
         return None
-    if not all(_finite(x) and _finite(y) for x, y in held):
+    if not all(_finite(x) and _finite(y) for x, y in present):
         return math.nan
-    return value([Fraction(x) for x, _ in held], [Fraction(y) for _, y in held])
+    return value([Fraction(x) for x, _ in present], [Fraction(y) for _, y in present])
 
 
 def _least(spec: Mapping[str, Any]) -> int:
@@ -131,7 +131,7 @@ def _deviations(values: Sequence[Fraction]) -> tuple[list[int], int]:
     one = math.lcm(*(value.denominator for value in values))
     whole = [value.numerator * (one // value.denominator) for value in values]
     total, n = sum(whole), len(values)
-    return [n * each - total for each in whole], n * one
+    return [n * value - total for value in whole], n * one
 
 
 def _product(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
@@ -154,17 +154,17 @@ def _double(value: Fraction) -> float | None:
 def _root(square: Fraction) -> float | None:
     """The double nearest to the square root: a near one, moved until the middles on both sides enclose the root."""
     near = _DIGITS.sqrt(_DIGITS.divide(Decimal(square.numerator), Decimal(square.denominator)))
-    found = min(float(near), math.nextafter(math.inf, 0))
-    while found > 0 and _beyond(square, math.nextafter(found, 0), found) < 0:
-        found = math.nextafter(found, 0)
-    while not math.isinf(found) and _beyond(square, found, math.nextafter(found, math.inf)) > 0:
-        found = math.nextafter(found, math.inf)
-    odd = not math.isinf(found) and Fraction(found) / _step(found) % 2 == 1
-    if odd and _beyond(square, math.nextafter(found, 0), found) == 0:
-        found = math.nextafter(found, 0)
-    elif odd and _beyond(square, found, math.nextafter(found, math.inf)) == 0:
-        found = math.nextafter(found, math.inf)
-    return None if math.isinf(found) else found
+    root = min(float(near), math.nextafter(math.inf, 0))
+    while root > 0 and _beyond(square, math.nextafter(root, 0), root) < 0:
+        root = math.nextafter(root, 0)
+    while not math.isinf(root) and _beyond(square, root, math.nextafter(root, math.inf)) > 0:
+        root = math.nextafter(root, math.inf)
+    odd = not math.isinf(root) and Fraction(root) / _step(root) % 2 == 1
+    if odd and _beyond(square, math.nextafter(root, 0), root) == 0:
+        root = math.nextafter(root, 0)
+    elif odd and _beyond(square, root, math.nextafter(root, math.inf)) == 0:
+        root = math.nextafter(root, math.inf)
+    return None if math.isinf(root) else root
 
 
 def _beyond(square: Fraction, low: float, high: float) -> int:

@@ -33,7 +33,7 @@ def taken(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
     """The value, and whether it is null for an error."""
     space: dict[str, Any] = {"sw": _Namespace, "slicewise": _Namespace, "Aggregate": _Aggregate}
     exec("from __future__ import annotations\n" + spec["source"], space)
-    (made,) = (each() for each in space.values() if isinstance(each, type) and _Aggregate in each.__bases__)
+    (made,) = (member() for member in space.values() if isinstance(member, type) and _Aggregate in member.__bases__)
     for name, value in spec["parameters"].items():
         setattr(made, name, value)
     columns = dict(zip(made.columns, spec["columns"], strict=True))

@@ -19,8 +19,8 @@ SIGMAS = 6.0
 """A correct sketch exceeds this many standard errors about once in five hundred million answers."""
 LEAST_DOUBLE = 5e-324
 STRANGERS = 24
-"""How many values that were seen nowhere the features that are asked are asked for."""
-ASKED = "asked"
+"""Number of values seen nowhere for which the features that are asked are asked."""
+QUESTIONS = "asked"
 """Parameter that the check adds: the values that a reader asked for."""
 
 
@@ -47,24 +47,24 @@ def strangers(kind: str, run: str) -> list[Any]:
     return [int.from_bytes(digest[:7], "big") for digest in digests] if kind == LONG else []
 
 
-def truth_of(each: Aggregated, found: Any) -> Truth | None:
+def truth_of(aggregate: Aggregated, answer: Any) -> Truth | None:
     """The truth of an approximate answer as SQL or its judge gave it; None of an exact kind."""
-    if isinstance(found, Distinct):
-        exact = found.count <= each["threshold"] and found.text_bytes <= 1 << each["precision"]
-        return Truth(bool(exact), found.count)
-    if isinstance(found, Mapping) and set(found) == set(Truth._fields):
-        return Truth(found["equal"], found["value"])
+    if isinstance(answer, Distinct):
+        exact = answer.count <= aggregate["threshold"] and answer.text_bytes <= 1 << aggregate["precision"]
+        return Truth(bool(exact), answer.count)
+    if isinstance(answer, Mapping) and set(answer) == set(Truth._fields):
+        return Truth(answer["equal"], answer["value"])
     return None
 
 
-def is_approximate(each: Aggregated) -> bool:
+def is_approximate(aggregate: Aggregated) -> bool:
     """Tells whether an answer may be beyond what is exact."""
-    return _given(each.parameters)["kind"] in APPROXIMATE
+    return _given(aggregate.parameters)["kind"] in APPROXIMATE
 
 
-def within(each: Aggregated, truth: Any, answer: Any) -> bool:
+def within(aggregate: Aggregated, truth: Any, answer: Any) -> bool:
     """Tells whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
-    spec = _given(each.parameters)
+    spec = _given(aggregate.parameters)
     return spec["kind"] not in WITHIN or WITHIN[spec["kind"]](spec, truth, answer)
 
 
@@ -72,12 +72,12 @@ def with_question(spec: Mapping[str, Any], values: Sequence[Any]) -> dict[str, A
     """The parameters of an aggregate of members, with the values that it is asked for."""
     if spec["kind"] == "where":
         return {**spec, "aggregate": with_question(spec["aggregate"], values)}
-    return {**spec, ASKED: list(values)}
+    return {**spec, QUESTIONS: list(values)}
 
 
 def question(spec: Mapping[str, Any]) -> Sequence[Any]:
     """The values that are asked for; of most aggregates none."""
-    found: Sequence[Any] = _given(spec).get(ASKED, ())
+    found: Sequence[Any] = _given(spec).get(QUESTIONS, ())
     return found
 
 
@@ -100,8 +100,8 @@ def _quantiles(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
         return False
     error = spec["error"] * (1 + 1e-9)
     return all(
-        found is None or abs(found - value) <= error * abs(value) + LEAST_DOUBLE
-        for found, value in zip(answer, truth, strict=True)
+        estimate is None or abs(estimate - value) <= error * abs(value) + LEAST_DOUBLE
+        for estimate, value in zip(answer, truth, strict=True)
     )
 
 
@@ -111,17 +111,17 @@ def _top_k_frequent(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
         return False
     counts = {canonical(value): count for value, count in truth["counts"]}
     most = 40 * spec["error"] * sum(counts.values()) + 1
-    return all(0 <= each["count"] - counts.get(canonical(each["value"]), math.inf) <= most for each in answer["items"])
+    return all(0 <= item["count"] - counts.get(canonical(item["value"]), math.inf) <= most for item in answer["items"])
 
 
 def _members(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
     """Never false of a member; of strangers no more members than six standard errors beyond the declared share."""
     if not isinstance(answer, list) or len(answer) != len(truth):
         return False
-    said = [found for found, member in zip(answer, truth, strict=True) if not member]
-    expected = spec["error"] * len(said)
-    lost = any(found is False for found, member in zip(answer, truth, strict=True) if member)
-    return not lost and said.count(True) <= expected + SIGMAS * math.sqrt(expected) + 2
+    answers = [given for given, member in zip(answer, truth, strict=True) if not member]
+    expected = spec["error"] * len(answers)
+    lost = any(given is False for given, member in zip(answer, truth, strict=True) if member)
+    return not lost and answers.count(True) <= expected + SIGMAS * math.sqrt(expected) + 2
 
 
 def _share(_spec: Mapping[str, Any], _truth: Any, answer: Any) -> bool:

@@ -24,7 +24,7 @@ ABSOLUTE = "absolute_sum"
 SCHEMA = "w bigint, number int, value binary"
 _SCHEMA = pa.schema([("w", pa.int64()), ("number", pa.int32()), ("value", pa.binary())])
 IDENTITY = ("t", "topic_id", "p", "o")
-"""What judges read of a row beside its values."""
+"""Columns of a row that judges read beside its values."""
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,25 @@ class InPython:
 
     def _values(self, w: int, rows: pa.Table, numbers: Sequence[int]) -> Iterator[Any]:
         judges: list[Row] | None = None
-        held: dict[str, list[Any]] = {}
+        columns: dict[str, list[Any]] = {}
         for number in numbers:
-            each = self.aggregates[number]
-            if each.kind == ABSOLUTE or sum_in_python(each, self.kinds):
-                column = each["column"]
-                if column not in held:
-                    held[column] = _held(rows[f"v_{column}"])
-                yield self._sum(each, held[column])
+            aggregate = self.aggregates[number]
+            if aggregate.kind == ABSOLUTE or sum_in_python(aggregate, self.kinds):
+                column = aggregate["column"]
+                if column not in columns:
+                    columns[column] = _present(rows[f"v_{column}"])
+                yield self._sum(aggregate, columns[column])
             else:
                 if judges is None:
                     judges = _judged_rows(rows)
-                yield judged(judges, {**each.parameters, END: self.ages_from[w]})
+                yield judged(judges, {**aggregate.parameters, END: self.ages_from[w]})
 
-    def _sum(self, each: Aggregated, values: Sequence[Any]) -> Any:
-        if each.kind == ABSOLUTE:
+    def _sum(self, aggregate: Aggregated, values: Sequence[Any]) -> Any:
+        if aggregate.kind == ABSOLUTE:
             return exact.absolute_sum(values)
-        if self.kinds[each["column"]] == DOUBLE:
-            return exact.sum_doubles(values) if each.kind == "sum" else exact.mean_doubles(values)
-        return exact.sum_decimals(values) if each.kind == "sum" else _decimal_mean(values)
+        if self.kinds[aggregate["column"]] == DOUBLE:
+            return exact.sum_doubles(values) if aggregate.kind == "sum" else exact.mean_doubles(values)
+        return exact.sum_decimals(values) if aggregate.kind == "sum" else _decimal_mean(values)
 
 
 def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
@@ -89,7 +89,7 @@ def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Tabl
         yield open_w, pa.Table.from_batches(parts)
 
 
-def _held(column: pa.ChunkedArray) -> list[Any]:
+def _present(column: pa.ChunkedArray) -> list[Any]:
     """The values that are not null."""
     found = column.drop_null()
     values: list[Any] = found.to_numpy().tolist() if pa.types.is_float64(column.type) else found.to_pylist()
@@ -102,8 +102,8 @@ def _judged_rows(rows: pa.Table) -> list[Row]:
     values = zip(*(rows[name].to_pylist() for name in names), strict=True) if names else ((),) * rows.num_rows
     identity = zip(*(rows[name].to_pylist() for name in IDENTITY), strict=True)
     return [
-        Row(t, topic, partition, offset, dict(zip(columns, each, strict=True)))
-        for (t, topic, partition, offset), each in zip(identity, values, strict=True)
+        Row(t, topic, partition, offset, dict(zip(columns, row, strict=True)))
+        for (t, topic, partition, offset), row in zip(identity, values, strict=True)
     ]
 
 

@@ -1,8 +1,8 @@
 """The SQL of the recomputation: every aggregate by Spark's own means, with its own total order of events.
 
 It reads what a feature's definition says (kind, columns, k) and shares nothing with the code that
-accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `w`, `asks`,
-`seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`; a bit of `asks` says that the window is asked by an aggregate.
+accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `w`, `bits`,
+`seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`; a bit of `bits` says that the window is asked by an aggregate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slicewise.windows.durations import HOUR_US
 
 ROWS = "check_rows"
 EVENT_ID = "event_id_"
-"""Of rows of a source whose events count once by their id."""
+"""Column of ids, in rows of a source whose events count once by theirs."""
 RANKED = frozenset(["argmin", "argmax", "top_k", "bottom_k", "last_k"])
 SIMPLE = frozenset(["count", "sum", "mean", "min", "max", "bool_and", "bool_or"])
 BY_SQL = RANKED | SIMPLE | {"distinct_count"}
@@ -102,12 +102,12 @@ def viewed(unit: StorageUnit, source: Source, events: str) -> str:
     kept = " AND ".join([*finite, *known]) or "TRUE"
     event_id = "" if unit.dedupe is None else f", {_column(unit.dedupe.column)} AS {EVENT_ID}"
     head = f"SELECT topic_id, p, o, seq, t, kafka_t{event_id}" + (f", {selected}" if selected else "")
-    found = f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
+    query = f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
     for number, (name, function) in enumerate(unit.functions):
         arguments = ", ".join(f"`v_{column}`" for column in function.reads)
-        found = f"SELECT *, {function_name(number)}({arguments}) AS f_{number} FROM ({found})"
-        found = f"SELECT *, f_{number}.value AS `v_{name}` FROM ({found}) WHERE f_{number}.there"
-    return found
+        query = f"SELECT *, {function_name(number)}({arguments}) AS f_{number} FROM ({query})"
+        query = f"SELECT *, f_{number}.value AS `v_{name}` FROM ({query}) WHERE f_{number}.there"
+    return query
 
 
 def function_name(number: int) -> str:
@@ -122,16 +122,16 @@ def last_rows(joined: str) -> str:
 
 
 INSIDE = "(k.t >= i.start_us AND k.t < i.end_us)"
-"""Of a row `k` and a window `i`: whether it lies in the window."""
+"""Condition by which a row `k` lies in a window `i`."""
 ADDED = "(i.times > 1 AND (i.to_us <= i.start_us OR i.from_us >= i.end_us))"
-"""Whether a window has a part from outside beside its own events."""
+"""Condition by which a window has a part from outside beside its own events."""
 THERE = (
     "(k.t >= i.from_us AND k.t < i.to_us AND (i.of_p IS NULL OR (k.p = i.of_p AND k.topic_id = i.of_topic)) "
     "AND (i.first_o IS NULL OR k.o >= i.first_o) AND (i.last_o IS NULL OR k.o <= i.last_o) "
     "AND (i.after_seq IS NULL OR k.seq > i.after_seq) AND (i.to_seq IS NULL OR k.seq <= i.to_seq) "
     "AND NOT (i.late AND k.in_time))"
 )
-"""Whether it belongs to the window's part."""
+"""Condition by which a row belongs to the window's part."""
 
 
 def partly(joined: str) -> str:
@@ -140,17 +140,17 @@ def partly(joined: str) -> str:
     return f"SELECT *, explode(sequence(1, {times})) AS nth FROM ({joined}) WHERE NOT there OR times > 0"
 
 
-HELD = ("number", "topic_id", "p", "seq", "late", "offsets", "n")
-MOST_HELD, MOST_OFFSETS = 5_000, 1_000
+STORED_COLUMNS = ("number", "topic_id", "p", "seq", "late", "offsets", "n")
+MOST_STORED, MOST_OFFSETS = 5_000, 1_000
 
 
-def held(slice_us: int) -> str:
-    """The events of each window by slice, place, archive and whether they were late: how many, and their offsets."""
+def stored_slices(slice_us: int) -> str:
+    """The events of each window by slice, partition, archive and whether they were late: how many, and their offsets."""
     of = f"w, t DIV {slice_us} AS number, topic_id, p, seq, NOT in_time AS late"
     offsets = f"slice(array_sort(collect_list(o)), 1, {MOST_OFFSETS}) AS offsets"
     groups = f"SELECT {of}, {offsets}, count(*) AS n FROM {ROWS} GROUP BY ALL"
     place = "row_number() OVER (PARTITION BY w ORDER BY number DESC, topic_id, p, seq, late) AS place"
-    return f"SELECT * FROM (SELECT *, {place} FROM ({groups})) WHERE place <= {MOST_HELD} ORDER BY w, place"
+    return f"SELECT * FROM (SELECT *, {place} FROM ({groups})) WHERE place <= {MOST_STORED} ORDER BY w, place"
 
 
 def _column(name: str) -> str:
@@ -169,16 +169,16 @@ def sampled(unit: StorageUnit, viewed_rows: str, run: str, limit: int, recent_us
     return f"SELECT DISTINCT {columns} FROM (({recent}) UNION ALL ({anyone}))"
 
 
-def asked(viewed_rows: str, column: str, run: str, limit: int) -> str:
+def question_values(viewed_rows: str, column: str, run: str, limit: int) -> str:
     """`limit` values of a column, by the hash of run and value."""
     digest = f"sha2(concat_ws(char(31), '{run}', cast(value AS string)), 256)"
     values = f"SELECT DISTINCT `v_{column}` AS value FROM ({viewed_rows}) WHERE `v_{column}` IS NOT NULL"
     return f"SELECT value FROM ({values}) ORDER BY {digest} LIMIT {limit}"
 
 
-def sum_in_python(each: Aggregated, kinds: Mapping[str, str]) -> bool:
+def sum_in_python(aggregate: Aggregated, kinds: Mapping[str, str]) -> bool:
     """Tells whether it is an exact sum or mean that SQL has no means for: of doubles and decimals."""
-    return each.kind in ("sum", "mean") and kinds[each["column"]] != LONG
+    return aggregate.kind in ("sum", "mean") and kinds[aggregate["column"]] != LONG
 
 
 def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
@@ -189,42 +189,42 @@ def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[
     """
     expressions: list[str] = []
     names: dict[str, str] = {}
-    for number, each in enumerate(aggregates):
-        texts = _simple(each, kinds)
+    for number, aggregate in enumerate(aggregates):
+        texts = _simple(aggregate, kinds)
         if texts:
-            names[each.key] = f"a{number}"
+            names[aggregate.key] = f"a{number}"
             expressions += [f"{text} AS a{number}{name}" for name, text in texts.items()]
     if not expressions:
         return None
     return f"SELECT w, {', '.join(expressions)} FROM {ROWS} GROUP BY w", names
 
 
-def _simple(each: Aggregated, kinds: Mapping[str, str]) -> dict[str, str]:
-    if each.kind == "count":
-        return {"": "count(*)" if each["column"] is None else f"count(`v_{each['column']}`)"}
-    if each.kind not in SIMPLE:
+def _simple(aggregate: Aggregated, kinds: Mapping[str, str]) -> dict[str, str]:
+    if aggregate.kind == "count":
+        return {"": "count(*)" if aggregate["column"] is None else f"count(`v_{aggregate['column']}`)"}
+    if aggregate.kind not in SIMPLE:
         return {}
-    value = f"`v_{each['column']}`"
-    if each.kind not in ("sum", "mean"):
-        return {"": f"{each.kind}({value})"}
-    if kinds[each["column"]] == LONG:
+    value = f"`v_{aggregate['column']}`"
+    if aggregate.kind not in ("sum", "mean"):
+        return {"": f"{aggregate.kind}({value})"}
+    if kinds[aggregate["column"]] == LONG:
         halves = {"_upper": f"shiftright({value}, {HALF})", "_lower": f"{value} & {(1 << HALF) - 1}L"}
         return {name: f"sum({half})" for name, half in halves.items()} | {"_n": f"count({value})"}
-    if each.kind == "sum" and kinds[each["column"]] == DOUBLE:
+    if aggregate.kind == "sum" and kinds[aggregate["column"]] == DOUBLE:
         return {"_plain": f"sum({value})", "_n": f"count({value})"}
     return {}
 
 
-def distinct(each: Aggregated, kinds: Mapping[str, str], asks: int) -> str:
-    """Counts distinct values, and the bytes of their texts together, of windows with this bit of `asks`."""
-    value = f"`v_{each['column']}`"
-    size = f"octet_length({value})" if kinds[each["column"]] == STRING else "0"
-    values = f"SELECT DISTINCT w, {value} FROM {ROWS} WHERE {_asks(asks)} AND {value} IS NOT NULL"
+def distinct(aggregate: Aggregated, kinds: Mapping[str, str], bit: int) -> str:
+    """Counts distinct values, and the bytes of their texts together, of windows with this bit of `bits`."""
+    value = f"`v_{aggregate['column']}`"
+    size = f"octet_length({value})" if kinds[aggregate["column"]] == STRING else "0"
+    values = f"SELECT DISTINCT w, {value} FROM {ROWS} WHERE {_with_bit(bit)} AND {value} IS NOT NULL"
     return f"SELECT w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY w"
 
 
-def _asks(bit: int) -> str:
-    return f"(asks & {bit}L) <> 0"
+def _with_bit(bit: int) -> str:
+    return f"(bits & {bit}L) <> 0"
 
 
 def sessions(gap_us: int) -> str:
@@ -236,32 +236,32 @@ def sessions(gap_us: int) -> str:
     return f"SELECT w, nth, min(t) AS first_t, max(t) AS last_t FROM ({numbered}) GROUP BY w, nth"
 
 
-def ranked(each: Aggregated, asks: int) -> str:
-    """The chosen rows in their order, of windows with this bit of `asks`: `place` from 1, `rank_by`, `payload`."""
-    if each.kind == "last_k":
-        value = f"`v_{each['column']}`"
+def ranked(aggregate: Aggregated, bit: int) -> str:
+    """The chosen rows in their order, of windows with this bit of `bits`: `place` from 1, `rank_by`, `payload`."""
+    if aggregate.kind == "last_k":
+        value = f"`v_{aggregate['column']}`"
         rank, payload, order, present = "NULL", value, NEWEST, f"{value} IS NOT NULL"
     else:
-        rank, payload = f"`v_{each['by']}`", f"`v_{each['payload']}`"
-        direction = "DESC" if each.kind in ("argmax", "top_k") else "ASC"
+        rank, payload = f"`v_{aggregate['by']}`", f"`v_{aggregate['payload']}`"
+        direction = "DESC" if aggregate.kind in ("argmax", "top_k") else "ASC"
         order, present = f"{rank} {direction}, {ORDER}", f"{rank} IS NOT NULL"
-    k = each.parameters.get("k", 1)
+    k = aggregate.parameters.get("k", 1)
     place = f"row_number() OVER (PARTITION BY w ORDER BY {order})"
-    rows = f"SELECT * FROM {ROWS} WHERE {_asks(asks)} AND {present}"
-    if each.kind in ("argmin", "argmax"):
+    rows = f"SELECT * FROM {ROWS} WHERE {_with_bit(bit)} AND {present}"
+    if aggregate.kind in ("argmin", "argmax"):
         # only those of the best rank are put in order
-        best = f"SELECT w AS best_w, {each.kind[3:]}({rank}) AS best FROM ({rows}) GROUP BY w"
+        best = f"SELECT w AS best_w, {aggregate.kind[3:]}({rank}) AS best FROM ({rows}) GROUP BY w"
         rows = f"SELECT /*+ BROADCAST(b) */ r.* FROM ({rows}) r JOIN ({best}) b ON w = best_w AND {rank} = best"
     placed = f"SELECT w, {rank} AS rank_by, {payload} AS payload, {place} AS place FROM ({rows})"
     return f"SELECT * FROM ({placed}) WHERE place <= {k} ORDER BY w, place"
 
 
-def raw(each: Aggregated, asks: Iterable[int]) -> str:
+def raw(aggregate: Aggregated, ws: Iterable[int]) -> str:
     """Columns that the engine's own recomputation of an approximate aggregate needs, of these windows."""
-    columns = ", ".join(("w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in each.inputs)))
-    return f"SELECT {columns} FROM {ROWS} WHERE w IN ({', '.join(map(str, asks))})"
+    columns = ", ".join(("w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in aggregate.inputs)))
+    return f"SELECT {columns} FROM {ROWS} WHERE w IN ({', '.join(map(str, ws))})"
 
 
-def whole(columns: Iterable[str], asks: int) -> str:
-    """These columns of the rows of windows with this bit of `asks`, all of a window together."""
-    return f"SELECT {', '.join(('w', *columns))} FROM {ROWS} WHERE {_asks(asks)} DISTRIBUTE BY w SORT BY w"
+def whole(columns: Iterable[str], bit: int) -> str:
+    """These columns of the rows of windows with this bit of `bits`, all of a window together."""
+    return f"SELECT {', '.join(('w', *columns))} FROM {ROWS} WHERE {_with_bit(bit)} DISTRIBUTE BY w SORT BY w"

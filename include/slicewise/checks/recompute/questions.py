@@ -15,13 +15,13 @@ from slicewise.checks.recompute.declared import Distinct
 from slicewise.checks.recompute.queries import BY_SQL, Aggregated
 from slicewise.offsets.token import Token
 
-TOKEN, ANY_COVER, BASE_ALONE, NOT_LATE = "token", "any", "base", "not_late"
+TOKEN, ANY_OFFSETS, BASE_ONLY, NOT_LATE = "token", "any", "base", "not_late"
 """Rules by which an event takes part: the token's; whatever its offset; the base without hours
 ahead; the token's, but without events that came after their hour was over."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class OnlineAnswer:
     """One answer that was read online: `who` numbers it."""
 
     who: int
@@ -39,26 +39,26 @@ class Part(NamedTuple):
     first: int | None = None
     """The lowest of their offsets."""
     last: int | None = None
-    after_seq: int | None = None
+    after_version: int | None = None
     """Archived after it."""
-    to_seq: int | None = None
+    to_version: int | None = None
     """Archived by it, or before."""
     late: bool = False
     """Only what came after its hour was over."""
 
 
-class Held(NamedTuple):
-    """The events of an answer of one slice and place that one archive brought, in time or late."""
+class StoredSlice(NamedTuple):
+    """The events of an answer of one slice and partition that one archive brought, in time or late."""
 
     number: int
     topic_id: str
     partition: int
-    seq: int
+    archive_version: int
     late: bool
     offsets: Sequence[int]
     """Ascending, the first `queries.MOST_OFFSETS` of them."""
     n: int
-    """How many they are."""
+    """Number of events."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +97,19 @@ class PlainSum:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Values by (w, aggregate's key); of what was `asked` and has no entry no event takes part."""
+    """Values by (w, aggregate's key); of what was `requested` and has no entry no event takes part."""
 
-    asked: AbstractSet[tuple[int, str]] = frozenset()
+    requested: AbstractSet[tuple[int, str]] = frozenset()
     values: Mapping[tuple[int, str], Any] = field(default_factory=dict)
     plain_sums: Mapping[tuple[int, str], PlainSum] = field(default_factory=dict)
 
-    def value(self, w: int, each: Aggregated) -> Any:
+    def value(self, w: int, aggregate: Aggregated) -> Any:
         """The value of an aggregate over a window; of no events null, and 0 of a count. Raises KeyError for what was
         not asked."""
-        if (w, each.key) not in self.asked:
-            raise KeyError((w, each.key))
-        if (w, each.key) in self.values:
-            return self.values[w, each.key]
-        if each.kind not in BY_SQL:
-            return judged((), each.parameters)
-        return {"count": 0, "distinct_count": Distinct(0, 0)}.get(each.kind)
+        if (w, aggregate.key) not in self.requested:
+            raise KeyError((w, aggregate.key))
+        if (w, aggregate.key) in self.values:
+            return self.values[w, aggregate.key]
+        if aggregate.kind not in BY_SQL:
+            return judged((), aggregate.parameters)
+        return {"count": 0, "distinct_count": Distinct(0, 0)}.get(aggregate.kind)

@@ -1,6 +1,6 @@
 """Events that come again, by Spark SQL alone: which of them count, and how many there are that nothing leaves out.
 
-The rule is that of docs/adr/0064, said once more; it shares nothing with the code that folds.
+The rule is that of docs/adr/0064, said once more; it shares nothing with the code that applies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slicewise.windows.durations import DAY_US, HOUR_US
 
 STEP_BACK_US = HOUR_US
 COUNTED_US = DAY_US
-"""How far back a run counts what came again."""
+"""Span back from now over which a run counts what came again."""
 
 
 def since_us(source: Source, ids: EventIds, start_us: int) -> int:
@@ -50,7 +50,7 @@ def repeats(spark: SparkSession, table: str, source: Source, ids: EventIds, now_
     partition = f"OVER (PARTITION BY topic_id, p, {named} ORDER BY o)"
     anywhere = f"OVER (PARTITION BY {named} ORDER BY kafka_t, topic_id, p, o)"
     content = f"struct({columns})"
-    told = (
+    repeated = (
         f"SELECT kafka_t, {named} AS id, kafka_t - lag(kafka_t) {partition} <= {ids.within_us} AS again, "
         f"lag({content}) {partition} <=> {content} AS alike, "
         f"kafka_t - lag(kafka_t) {anywhere} <= {ids.within_us} AND lag(p) {anywhere} <> p AS across "
@@ -59,7 +59,7 @@ def repeats(spark: SparkSession, table: str, source: Source, ids: EventIds, now_
     text = (
         f"SELECT (SELECT count(*) FROM ({events}) WHERE kafka_t >= {begin}) AS events, "
         "count_if(again AND alike) AS repeated, count_if(again AND NOT alike) AS conflicts, count_if(across) AS across "
-        f"FROM ({told}) WHERE kafka_t >= {begin}"
+        f"FROM ({repeated}) WHERE kafka_t >= {begin}"
     )
     (row,) = spark.sql(text).toArrow().to_pylist()
     return Repeats(source.name, row["events"], row["repeated"], row["conflicts"], row["across"])

@@ -25,8 +25,8 @@ class RowByRow:
     def __call__(self, *values: Any) -> tuple[bool, Any]:
         kinds = (pa.int64() if kind == TIMESTAMP else arrow_type(kind) for kind in self.function.types)
         arrays = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
-        found, there = self.function.of(dict(zip(self.function.reads, arrays, strict=True)))
-        return bool(there[0]), found[0].as_py()
+        result, there = self.function.of(dict(zip(self.function.reads, arrays, strict=True)))
+        return bool(there[0]), result[0].as_py()
 
 
 def register(spark: SparkSession, unit: StorageUnit) -> None:

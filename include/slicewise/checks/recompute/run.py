@@ -1,6 +1,6 @@
 """The offline side of the check: Spark SQL over archived events, bounded and covered by the tokens of the answers.
 
-An event (hour H, place p, offset o) takes part if and only if `o < max(base[p], cover_H[p])` of
+An event (hour H, partition p, offset o) takes part if and only if `o < max(base[p], compacted_beyond[H][p])` of
 the token and its time lies in the window's bounds.
 """
 
@@ -20,12 +20,12 @@ from slicewise.checks.recompute.declared import Distinct
 from slicewise.checks.recompute.in_python import ABSOLUTE, IDENTITY, SCHEMA, InPython
 from slicewise.checks.recompute.queries import ROWS, Aggregated
 from slicewise.checks.recompute.questions import (
-    ANY_COVER,
-    BASE_ALONE,
+    ANY_OFFSETS,
+    BASE_ONLY,
     NOT_LATE,
     TOKEN,
-    Asked,
-    Held,
+    OnlineAnswer,
+    StoredSlice,
     Part,
     PlainSum,
     Question,
@@ -38,7 +38,7 @@ from slicewise.features.schema.types import DOUBLE, arrow_type
 from slicewise.offsets.token import Token
 from slicewise.windows.durations import HOUR_US
 
-_IN_PYTHON, _MOST_ASKS = 1, 62
+_IN_PYTHON, _MOST_BITS = 1, 62
 """The bit of windows that are asked by what Python answers; and how many other bits there are."""
 _MOST_COLUMNS = 24
 """Aggregates of one query: what Spark compiles of more becomes slow, and then too long."""
@@ -52,19 +52,19 @@ class Recomputation:
     unit: StorageUnit
     source: Source
     table: str
-    asked: Sequence[Asked]
+    answers: Sequence[OnlineAnswer]
     _rows: DataFrame | None = None
     _joined: DataFrame | None = None
     _windows: frozenset[WindowOf] = frozenset()
-    """Those whose rows `_joined` holds."""
+    """Windows whose rows `_joined` holds."""
 
     def __post_init__(self) -> None:
         self.kinds = queries.kinds_of(self.unit, self.source)
         row_functions.register(self.spark, self.unit)
 
     def __enter__(self) -> Recomputation:
-        start = min(start for each in self.asked for start in self._starts(each.token))
-        end = max(end for each in self.asked for _, end in each.token.bounds.values())
+        start = min(start for answer in self.answers for start in self._starts(answer.token))
+        end = max(end for answer in self.answers for _, end in answer.token.bounds.values())
         # A slice more at either end, for the questions that move a bound.
         start, end = start - self.unit.slice_us, end + self.unit.slice_us
         start = max(start, 0)
@@ -77,9 +77,9 @@ class Recomputation:
             text = repeats.counted_once(self.unit, self.source.dedupe, viewed, start, end)
         view = self.spark.sql(text)
         view.createOrReplaceTempView("check_view")
-        self._table("check_asked", self._asked())
+        self._table("check_answers", self._answer_columns())
         self._table("check_base", self._bases())
-        self._table("check_ahead", self._aheads())
+        self._table("check_ahead", self._beyond_by_entity())
         # A global view has one entity, of no columns: its rows belong to every answer.
         matches = " AND ".join(f"v.`e_{name}` = a.`k_{name}`" for name, _ in self.unit.entity)
         hour = f"v.t DIV {HOUR_US}"
@@ -87,7 +87,7 @@ class Recomputation:
             f"SELECT a.who, v.*, {hour} AS hour, v.o < coalesce(b.o, 0) AS in_base, "
             "v.o < greatest(coalesce(b.o, 0), coalesce(h.o, 0)) AS in_token, "
             f"v.kafka_t < ({hour} + 1) * {HOUR_US} AS in_time "
-            f"FROM check_view v JOIN check_asked a ON {matches or 'TRUE'} "
+            f"FROM check_view v JOIN check_answers a ON {matches or 'TRUE'} "
             "LEFT JOIN check_base b ON b.who = a.who AND b.topic_id = v.topic_id AND b.p = v.p "
             "LEFT JOIN check_ahead h ON h.who = a.who AND h.topic_id = v.topic_id AND h.p = v.p "
             f"AND h.hour = {hour}"
@@ -96,28 +96,28 @@ class Recomputation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for each in (self._joined, self._rows):
-            if each is not None:
-                each.unpersist()
+        for frame in (self._joined, self._rows):
+            if frame is not None:
+                frame.unpersist()
 
     def of(self, questions: Iterable[Question]) -> Recomputed:
         """Every aggregate over the window that it is asked of, and over no other."""
-        pairs = {(window.w, each.key): (window, each) for window, each in questions}
-        bits = _bits(each for _, each in pairs.values())
-        asks: dict[WindowOf, int] = {}
-        for window, each in pairs.values():
-            asks[window] = asks.get(window, 0) | self._bit(each, bits)
-        self._join(asks)
-        wanted = {each.key: each for _, each in pairs.values()}
+        pairs = {(window.w, aggregate.key): (window, aggregate) for window, aggregate in questions}
+        bits = _bits(aggregate for _, aggregate in pairs.values())
+        bits_of: dict[WindowOf, int] = {}
+        for window, aggregate in pairs.values():
+            bits_of[window] = bits_of.get(window, 0) | self._bit(aggregate, bits)
+        self._join(bits_of)
+        wanted = {aggregate.key: aggregate for _, aggregate in pairs.values()}
         values: dict[tuple[int, str], Any] = {}
-        simple = self._simple([each for each in wanted.values() if each.kind in queries.SIMPLE], values)
+        simple = self._simple([aggregate for aggregate in wanted.values() if aggregate.kind in queries.SIMPLE], values)
         self._in_python(list(pairs.values()), values)
-        for each in wanted.values():
-            if each.kind == "distinct_count":
-                for row in self._rows_of(queries.distinct(each, self.kinds, bits[each.key])):
-                    values[row["w"], each.key] = Distinct(row["n"], int(row["bytes"]))
-            elif each.kind in queries.RANKED:
-                values |= {(w, each.key): value for w, value in self._ranked(each, bits[each.key]).items()}
+        for aggregate in wanted.values():
+            if aggregate.kind == "distinct_count":
+                for row in self._rows_of(queries.distinct(aggregate, self.kinds, bits[aggregate.key])):
+                    values[row["w"], aggregate.key] = Distinct(row["n"], int(row["bytes"]))
+            elif aggregate.kind in queries.RANKED:
+                values |= {(w, aggregate.key): value for w, value in self._ranked(aggregate, bits[aggregate.key]).items()}
         plain = {
             (w, key): PlainSum(value, values.get((w, key)), n, values[w, _absolute(wanted[key]).key])
             for (w, key), (value, n) in simple.items()
@@ -125,27 +125,27 @@ class Recomputation:
         }
         return Recomputed(pairs.keys(), {pair: values[pair] for pair in pairs if pair in values}, plain)
 
-    def raw(self, windows: Sequence[WindowOf], each: Aggregated) -> pa.Table:
+    def raw(self, windows: Sequence[WindowOf], aggregate: Aggregated) -> pa.Table:
         """The rows of windows with an aggregate's columns, for a recomputation by the engine."""
         if not self._windows.issuperset(windows):
             self._join(dict.fromkeys(windows, 0))
-        return self.spark.sql(queries.raw(each, sorted({window.w for window in windows}))).toArrow()
+        return self.spark.sql(queries.raw(aggregate, sorted({window.w for window in windows}))).toArrow()
 
-    def held(self, windows: Sequence[WindowOf]) -> dict[int, list[Held]]:
+    def stored_slices(self, windows: Sequence[WindowOf]) -> dict[int, list[StoredSlice]]:
         """The parts of each window that a store may keep together, newest first; of long ones the newest."""
         self._join(dict.fromkeys(windows, 0))
-        found: dict[int, list[Held]] = {}
-        for row in self._rows_of(queries.held(self.unit.slice_us)):
-            found.setdefault(row["w"], []).append(Held(*(row[name] for name in queries.HELD)))
-        return found
+        stored_slices: dict[int, list[StoredSlice]] = {}
+        for row in self._rows_of(queries.stored_slices(self.unit.slice_us)):
+            stored_slices.setdefault(row["w"], []).append(StoredSlice(*(row[name] for name in queries.STORED_COLUMNS)))
+        return stored_slices
 
     def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
         """The first and the last event's times of the latest session, by window with events."""
         self._join(dict.fromkeys(windows, 0))
-        found: dict[int, tuple[int, int]] = {}
+        sessions: dict[int, tuple[int, int]] = {}
         for row in self._rows_of(queries.sessions(gap_us)):
-            found[row["w"]] = max(found.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
-        return found
+            sessions[row["w"]] = max(sessions.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
+        return sessions
 
     def _starts(self, token: Token) -> Iterable[int]:
         """Starts from which the rows of an answer's windows may begin; a session is searched for before it starts."""
@@ -154,46 +154,46 @@ class Recomputation:
             is_session = feature.window.session_gap_us > 0
             yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
 
-    def _join(self, asks: Mapping[WindowOf, int]) -> None:
+    def _join(self, bits_of: Mapping[WindowOf, int]) -> None:
         """Makes `check_rows`: the rows of these windows, each with the bits of what is asked of its window."""
         if self._joined is not None:
             assert self._rows is not None
             self._joined.unpersist()
             self._rows.persist()  # of what agrees the first rows are all that is asked for
-        windows = list(asks)
+        windows = list(bits_of)
         columns = {
-            "w": pa.array([each.w for each in windows], pa.int64()),
-            "asks": pa.array(list(asks.values()), pa.int64()),
-            "who": pa.array([each.who for each in windows], pa.int64()),
-            "rule": pa.array([each.rule for each in windows], pa.string()),
-            "start_us": pa.array([each.start_us for each in windows], pa.int64()),
-            "end_us": pa.array([each.end_us for each in windows], pa.int64()),
-            "most": pa.array([each.rows for each in windows], pa.int64()),
-            **_of_parts([each.part or _NO_PART for each in windows]),
-            "times": pa.array([each.times for each in windows], pa.int32()),
+            "w": pa.array([window.w for window in windows], pa.int64()),
+            "bits": pa.array(list(bits_of.values()), pa.int64()),
+            "who": pa.array([window.who for window in windows], pa.int64()),
+            "rule": pa.array([window.rule for window in windows], pa.string()),
+            "start_us": pa.array([window.start_us for window in windows], pa.int64()),
+            "end_us": pa.array([window.end_us for window in windows], pa.int64()),
+            "most": pa.array([window.rows for window in windows], pa.int64()),
+            **_of_parts([window.part or _NO_PART for window in windows]),
+            "times": pa.array([window.times for window in windows], pa.int32()),
         }
         self._table("check_windows", columns)
         values = sorted({name for name, _ in (*self.unit.given_types, *self.unit.functions)})
         read = ("t", "topic_id", "p", "o", "seq", "in_time", *(f"`v_{name}`" for name in values))
         text = (
-            f"SELECT i.w, i.asks, i.most, {', '.join(f'k.{name}' for name in read)}, "
+            f"SELECT i.w, i.bits, i.most, {', '.join(f'k.{name}' for name in read)}, "
             f"{queries.INSIDE} AS inside, {queries.THERE} AS there, i.times "
             f"FROM check_known k JOIN check_windows i ON i.who = k.who AND ({queries.INSIDE} "
             f"OR {queries.ADDED} AND {queries.THERE}) WHERE CASE i.rule "
-            f"WHEN '{TOKEN}' THEN k.in_token WHEN '{ANY_COVER}' THEN TRUE "
-            f"WHEN '{BASE_ALONE}' THEN k.in_base WHEN '{NOT_LATE}' THEN k.in_token AND k.in_time END"
+            f"WHEN '{TOKEN}' THEN k.in_token WHEN '{ANY_OFFSETS}' THEN TRUE "
+            f"WHEN '{BASE_ONLY}' THEN k.in_base WHEN '{NOT_LATE}' THEN k.in_token AND k.in_time END"
         )
-        if any(each.part is not None for each in windows):
+        if any(window.part is not None for window in windows):
             text = queries.partly(text)
-        if any(each.rows for each in windows):
+        if any(window.rows for window in windows):
             text = queries.last_rows(text)
-        kept = ", ".join(("w", "asks", *read))
+        kept = ", ".join(("w", "bits", *read))
         self._joined, self._windows = self.spark.sql(f"SELECT {kept} FROM ({text})").persist(), frozenset(windows)
         self._joined.createOrReplaceTempView(ROWS)
 
-    def _bit(self, each: Aggregated, bits: Mapping[str, int]) -> int:
-        in_python = each.kind not in queries.BY_SQL or queries.sum_in_python(each, self.kinds)
-        return _IN_PYTHON if in_python else bits.get(each.key, 0)
+    def _bit(self, aggregate: Aggregated, bits: Mapping[str, int]) -> int:
+        in_python = aggregate.kind not in queries.BY_SQL or queries.sum_in_python(aggregate, self.kinds)
+        return _IN_PYTHON if in_python else bits.get(aggregate.key, 0)
 
     def _simple(
         self, wanted: Sequence[Aggregated], values: dict[tuple[int, str], Any]
@@ -207,52 +207,52 @@ class Recomputation:
                 continue
             text, names = query
             for row in self._rows_of(text):
-                for each in (each for each in some if each.key in names):
-                    name = names[each.key]
+                for aggregate in (simple for simple in some if simple.key in names):
+                    name = names[aggregate.key]
                     if f"{name}_plain" in row:
-                        plain[row["w"], each.key] = row[f"{name}_plain"], row[f"{name}_n"]
+                        plain[row["w"], aggregate.key] = row[f"{name}_plain"], row[f"{name}_n"]
                     else:
-                        values[row["w"], each.key] = _finished(each.kind, name, row)
+                        values[row["w"], aggregate.key] = _finished(aggregate.kind, name, row)
         return plain
 
     def _in_python(self, questions: Sequence[Question], values: dict[tuple[int, str], Any]) -> None:
         """Enters what Python answers, of all windows in one round."""
-        asked = list(_with_absolute(self._of_python(questions), self.kinds))
-        if not asked:
+        requested = list(_with_absolute(self._of_python(questions), self.kinds))
+        if not requested:
             return
         numbers: dict[str, int] = {}
-        aggregates = list({each.key: each for _, each in asked}.values())
-        for each in aggregates:
-            numbers[each.key] = len(numbers)
+        aggregates = list({each.key: each for _, each in requested}.values())
+        for aggregate in aggregates:
+            numbers[aggregate.key] = len(numbers)
         wanted: dict[int, list[int]] = {}
-        for window, each in asked:
+        for window, each in requested:
             wanted.setdefault(window.w, []).append(numbers[each.key])
-        ages_from = {window.w: window.end_us - window.back_us for window, _ in asked}
-        judges = any(each.kind not in queries.BY_SQL and each.kind != ABSOLUTE for each in aggregates)
-        read = [f"`v_{name}`" for name in sorted({name for each in aggregates for name in each.inputs})]
+        ages_from = {window.w: window.end_us - window.back_us for window, _ in requested}
+        judges = any(aggregate.kind not in queries.BY_SQL and aggregate.kind != ABSOLUTE for aggregate in aggregates)
+        read = [f"`v_{name}`" for name in sorted({name for aggregate in aggregates for name in aggregate.inputs})]
         rows = self.spark.sql(queries.whole([*(IDENTITY if judges else ()), *read], _IN_PYTHON))
         answers = rows.mapInArrow(InPython(aggregates, self.kinds, wanted, ages_from), SCHEMA).toArrow()
         for w, number, value in zip(*(answers[name].to_pylist() for name in answers.column_names), strict=True):
             values[w, aggregates[number].key] = value_of(value)
 
     def _of_python(self, questions: Sequence[Question]) -> Iterator[Question]:
-        for window, each in questions:
-            if queries.sum_in_python(each, self.kinds):
+        for window, aggregate in questions:
+            if queries.sum_in_python(aggregate, self.kinds):
                 # a sum that is asked beside a feature names no columns that it reads
-                yield window, Aggregated(each.key, each.kind, each.parameters, (each["column"],))
-            elif each.kind not in queries.BY_SQL:
-                yield window, each
+                yield window, Aggregated(aggregate.key, aggregate.kind, aggregate.parameters, (aggregate["column"],))
+            elif aggregate.kind not in queries.BY_SQL:
+                yield window, aggregate
 
-    def _ranked(self, each: Aggregated, asks: int) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        for row in self._rows_of(queries.ranked(each, asks)):
-            if each.kind in ("argmin", "argmax"):
-                found[row["w"]] = row["payload"]
-            elif each.kind == "last_k":
-                found.setdefault(row["w"], []).append(row["payload"])
+    def _ranked(self, aggregate: Aggregated, bit: int) -> dict[int, Any]:
+        ranked: dict[int, Any] = {}
+        for row in self._rows_of(queries.ranked(aggregate, bit)):
+            if aggregate.kind in ("argmin", "argmax"):
+                ranked[row["w"]] = row["payload"]
+            elif aggregate.kind == "last_k":
+                ranked.setdefault(row["w"], []).append(row["payload"])
             else:
-                found.setdefault(row["w"], []).append({"by": row["rank_by"], "payload": row["payload"]})
-        return found
+                ranked.setdefault(row["w"], []).append({"by": row["rank_by"], "payload": row["payload"]})
+        return ranked
 
     def _rows_of(self, text: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.spark.sql(text).toArrow().to_pylist()
@@ -261,10 +261,10 @@ class Recomputation:
     def _table(self, name: str, columns: Mapping[str, pa.Array]) -> None:
         self.spark.createDataFrame(pa.table(columns)).createOrReplaceTempView(name)
 
-    def _asked(self) -> dict[str, pa.Array]:
-        columns = {"who": pa.array([each.who for each in self.asked], pa.int64())}
+    def _answer_columns(self) -> dict[str, pa.Array]:
+        columns = {"who": pa.array([answer.who for answer in self.answers], pa.int64())}
         for name, kind in self.unit.entity:
-            values = [each.entity[name] for each in self.asked]
+            values = [answer.entity[name] for answer in self.answers]
             stored = pa.int64() if kind == "timestamp_us" else arrow_type(kind)
             # a date is asked for by its text
             columns[f"k_{name}"] = pa.array(values).cast(stored) if kind == "date" else pa.array(values, stored)
@@ -272,38 +272,38 @@ class Recomputation:
 
     def _bases(self) -> dict[str, pa.Array]:
         return _offsets(
-            (each.who, 0, place, offset) for each in self.asked for place, offset in each.token.base.offsets.items()
+            (answer.who, 0, topic_partition, offset) for answer in self.answers for topic_partition, offset in answer.token.base.offsets.items()
         )
 
-    def _aheads(self) -> dict[str, pa.Array]:
+    def _beyond_by_entity(self) -> dict[str, pa.Array]:
         return _offsets(
-            (each.who, hour, place, offset)
-            for each in self.asked
-            for hour, cover in each.token.ahead.items()
-            for place, offset in cover.offsets.items()
+            (answer.who, hour, topic_partition, offset)
+            for answer in self.answers
+            for hour, offset_vector in answer.token.compacted_beyond.items()
+            for topic_partition, offset in offset_vector.offsets.items()
         )
 
 
 def _bits(aggregates: Iterable[Aggregated]) -> dict[str, int]:
     """Bits of `asks` by which the windows of aggregates with a query of their own are known; the last is shared by all that
     are left, so that more is looked at than was asked for."""
-    own = dict.fromkeys(each.key for each in aggregates if each.kind in queries.RANKED or each.kind == "distinct_count")
-    return {key: _IN_PYTHON << min(number, _MOST_ASKS) for number, key in enumerate(own, 1)}
+    own = dict.fromkeys(aggregate.key for aggregate in aggregates if aggregate.kind in queries.RANKED or aggregate.kind == "distinct_count")
+    return {key: _IN_PYTHON << min(number, _MOST_BITS) for number, key in enumerate(own, 1)}
 
 
-def _absolute(each: Aggregated) -> Aggregated:
+def _absolute(aggregate: Aggregated) -> Aggregated:
     """The aggregate asked beside a sum of doubles, for the error that an ordinary one may have."""
-    column = each["column"]
+    column = aggregate["column"]
     return Aggregated(f"{ABSOLUTE} of {column!r}", ABSOLUTE, {"kind": ABSOLUTE, "column": column}, (column,))
 
 
 def _with_absolute(questions: Iterable[Question], kinds: Mapping[str, str]) -> Iterator[Question]:
-    told = set()
-    for window, each in questions:
-        yield window, each
-        if each.kind == "sum" and kinds[each["column"]] == DOUBLE and (window.w, each["column"]) not in told:
-            told.add((window.w, each["column"]))
-            yield window, _absolute(each)
+    entered = set()
+    for window, aggregate in questions:
+        yield window, aggregate
+        if aggregate.kind == "sum" and kinds[aggregate["column"]] == DOUBLE and (window.w, aggregate["column"]) not in entered:
+            entered.add((window.w, aggregate["column"]))
+            yield window, _absolute(aggregate)
 
 
 def _finished(kind: str, name: str, row: Mapping[str, Any]) -> Any:
@@ -322,15 +322,15 @@ _NO_PART = Part(0, 0)
 def _of_parts(parts: Sequence[Part]) -> dict[str, pa.Array]:
     """The columns of the parts."""
     return {
-        "from_us": pa.array([each.start_us for each in parts], pa.int64()),
-        "to_us": pa.array([each.end_us for each in parts], pa.int64()),
-        "of_topic": pa.array([each.topic_id for each in parts], pa.string()),
-        "of_p": pa.array([each.partition for each in parts], pa.int32()),
-        "first_o": pa.array([each.first for each in parts], pa.int64()),
-        "last_o": pa.array([each.last for each in parts], pa.int64()),
-        "after_seq": pa.array([each.after_seq for each in parts], pa.int64()),
-        "to_seq": pa.array([each.to_seq for each in parts], pa.int64()),
-        "late": pa.array([each.late for each in parts], pa.bool_()),
+        "from_us": pa.array([part.start_us for part in parts], pa.int64()),
+        "to_us": pa.array([part.end_us for part in parts], pa.int64()),
+        "of_topic": pa.array([part.topic_id for part in parts], pa.string()),
+        "of_p": pa.array([part.partition for part in parts], pa.int32()),
+        "first_o": pa.array([part.first for part in parts], pa.int64()),
+        "last_o": pa.array([part.last for part in parts], pa.int64()),
+        "after_seq": pa.array([part.after_version for part in parts], pa.int64()),
+        "to_seq": pa.array([part.to_version for part in parts], pa.int64()),
+        "late": pa.array([part.late for part in parts], pa.bool_()),
     }
 
 

@@ -82,12 +82,12 @@ def judge(outcome: Outcome) -> Gate:
     suite = context.suites.add(gx.ExpectationSuite(name=SUITE, expectations=_expectations(outcome)))
     validation = gx.ValidationDefinition(name=SUITE, data=batch, suite=suite)
     result = context.validation_definitions.add(validation).run(batch_parameters={"dataframe": joined(outcome)})
-    met = tuple(_expected(each) for each in result.results)
-    plain = [each for each in outcome.plain_sums if not each.agrees]
+    met = tuple(_expected(check) for check in result.results)
+    plain = [plain_sum for plain_sum in outcome.plain_sums if not plain_sum.agrees]
     about = "plain SQL sums lie within their rounding of the exact ones"
     seen = f"{len(plain)} of {len(outcome.plain_sums)} outside"
     met = (*met, Expected("plain_sums_agree", about, not plain, seen))
-    return Gate(bool(result.success) and all(each.met for each in met), met)
+    return Gate(bool(result.success) and all(expectation.met for expectation in met), met)
 
 
 def _expectations(outcome: Outcome) -> list[Any]:

@@ -45,20 +45,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     snapshot.add_argument("--start", help=_AT)
     snapshot.add_argument("--end", help=_AT + ", not included")
     snapshot.add_argument("--every", help="a duration such as 1h")
-    for each in (build, snapshot):
-        each.add_argument(
+    for command in (build, snapshot):
+        command.add_argument(
             "--features", required=True, nargs="+", help='a feature set, or refs "view:column", also comma separated'
         )
-        each.add_argument("--deployment", type=Path, help="a deployment's JSON in place of the one that runs")
-        each.add_argument("--no-archive", action="store_true", help="refuse what is not archived yet")
+        command.add_argument("--deployment", type=Path, help="a deployment's JSON in place of the one that runs")
+        command.add_argument("--no-archive", action="store_true", help="refuse what is not archived yet")
     rebuild = actions.add_parser("rebuild", help="the same bytes once more, from a manifest")
     rebuild.add_argument("manifest", type=Path)
     rebuild.add_argument("--spine", type=Path, help="by default the file beside the manifest")
-    for each in (build, snapshot, rebuild):
-        each.add_argument(
+    for command in (build, snapshot, rebuild):
+        command.add_argument(
             "--out", required=True, type=Path, help="Parquet file, or CSV by its name; manifest and spine go beside it"
         )
-        each.add_argument("--json", action="store_true", help="the report as one JSON object")
+        command.add_argument("--json", action="store_true", help="the report as one JSON object")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     _refuse_out(arguments)
     again = arguments.action == "rebuild"
     offline, built = _rebuilt(arguments, settings) if again else _built(arguments, settings)
-    _say(f"writing {built.table.num_rows} rows")
+    _notify(f"writing {built.table.num_rows} rows")
     written = built.write(arguments.out)
     if not again:  # a data set that is built again is the one that was recorded
         offline.record(written, arguments.out.name)
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         "rows": written.rows,
         "features": len(written.features),
         "knowledge": written.knowledge,
-        "sources": {source: each["seq"] for source, each in written.sources.items()},
+        "sources": {source: contents["seq"] for source, contents in written.sources.items()},
         "errors": dict(written.errors),
         "incomplete": dict(written.incomplete),
         "sha256": written.content,
@@ -96,10 +96,10 @@ def _rebuilt(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline
     from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
 
     manifest = Manifest.read(arguments.manifest)
-    _say("opening the archive")
+    _notify("opening the archive")
     offline = Offline.open(settings, manifest.deployed())
     beside = arguments.manifest.with_name(arguments.manifest.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
-    _say(f"building {manifest.rows} rows of {len(manifest.features)} features again")
+    _notify(f"building {manifest.rows} rows of {len(manifest.features)} features again")
     spine = arguments.spine or (beside if manifest.spine else None)
     return offline, made.rebuild(offline.archive, manifest, spine, str(arguments.manifest))
 
@@ -108,7 +108,7 @@ def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, 
     from slicewise.features.plan.deployment import Deployment
     from slicewise.training.api import open_snapshot, open_training_set, snapshot_instants
 
-    features = [each for text in arguments.features for each in text.split(",") if each]
+    features = [part for text in arguments.features for part in text.split(",") if part]
     wanted = features[0] if len(features) == 1 and ":" not in features[0] else features
     deployment = None
     if arguments.deployment is not None:
@@ -116,9 +116,9 @@ def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, 
     archive = not arguments.no_archive
     if arguments.action == "snapshot":
         ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
-        return open_snapshot(settings, wanted, ats, deployment, archive=archive, say=_say, step=_say)
+        return open_snapshot(settings, wanted, ats, deployment, archive=archive, notify=_notify, step=_notify)
     spine, knowledge = arguments.spine, arguments.knowledge
-    return open_training_set(settings, spine, wanted, knowledge, deployment, archive=archive, say=_say, step=_say)
+    return open_training_set(settings, spine, wanted, knowledge, deployment, archive=archive, notify=_notify, step=_notify)
 
 
 def _refuse_out(arguments: argparse.Namespace) -> None:
@@ -150,5 +150,5 @@ def _text_of(path: Path) -> str:
         ) from error
 
 
-def _say(line: str) -> None:
+def _notify(line: str) -> None:
     print(f"dataset: {line}", file=sys.stderr, flush=True)

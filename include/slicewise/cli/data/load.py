@@ -79,7 +79,7 @@ def _some(arguments: argparse.Namespace, settings: Settings, clock: Clock) -> in
     before = arguments.first + (0 if arguments.rate else total)
     plays = _plays(arguments, rate, start_us=clock.now_us() - int(before * 1_000_000 / rate))
     writer, write = _writer(arguments, settings, plays, clock)
-    started = said = time.monotonic()
+    started = reported = time.monotonic()
     while done < total:
         elapsed = time.monotonic() - started
         due = total if arguments.rate == 0 else min(total, int(elapsed * rate) + 1)
@@ -89,8 +89,8 @@ def _some(arguments: argparse.Namespace, settings: Settings, clock: Clock) -> in
             done += n
         else:
             time.sleep(TICK_S)
-        if time.monotonic() - said > 5:
-            said = time.monotonic()
+        if time.monotonic() - reported > 5:
+            reported = time.monotonic()
             print(f"load.progress events={done} of={total}", file=sys.stderr, flush=True)
     writer.flush()
     seconds = time.monotonic() - started
@@ -103,8 +103,8 @@ def _live(arguments: argparse.Namespace, settings: Settings, clock: Clock) -> in
     """Plays as they are due until a signal: play n is due n / rate seconds after the epoch, however often the load was
     stopped between. A broker that restarts gets what it missed from the client, which waits for it."""
     stopping = threading.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda *_: stopping.set())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
     writer, write = _writer(arguments, settings, _plays(arguments, arguments.rate, start_us=0), clock)
 
     def due() -> int:

@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.clock import SystemClock
     from slicewise.errors import StoreUnavailable
     from slicewise.replay import flights
-    from slicewise.replay.run import Standing, resume
+    from slicewise.replay.run import NewestEvent, resume
     from slicewise.replay.run import run as run_replay
     from slicewise.replay.schedule import Pace
     from slicewise.replay.sink import KafkaSink
@@ -43,8 +43,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     offset_us = parse_duration(arguments.offset) % (365 * DAY_US) if arguments.offset else 0
     pace = Pace(arguments.speed, arguments.share, offset_us)
     clock, stopping = SystemClock(), threading.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda *_: stopping.set())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
 
     year = flights.year()
     log = KafkaLog(settings.kafka_bootstrap)
@@ -57,18 +57,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         name = f"slicewise-replay-{arguments.topic}"
         writer = TransactionalWriter(settings.kafka_bootstrap, arguments.topic, name)
         ends = last_records(settings.kafka_bootstrap, arguments.topic, range(partitions))
-        standing = {p: Standing(record.value, record.time_ms) for p, record in ends.items()}
-        schedule, first = resume(year, pace, standing, clock.now_us())
+        newest = {p: NewestEvent(record.value, record.time_ms) for p, record in ends.items()}
+        schedule, first = resume(year, pace, newest, clock.now_us())
         history = schedule.due(schedule.live_from_us)
         where = {"topic": arguments.topic, "partitions": partitions, "first": first}
-        say("replay.start", **where, history=history, cycle_s=pace.cycle_us // 1_000_000)
-        said = [time.monotonic()]
+        notify("replay.start", **where, history=history, cycle_s=pace.cycle_us // 1_000_000)
+        reported = [time.monotonic()]
 
         def progress(done: int, of: int) -> None:
-            if done - first > 1000 and (done == of or time.monotonic() - said[0] > PROGRESS_S):
-                said[0] = time.monotonic()
+            if done - first > 1000 and (done == of or time.monotonic() - reported[0] > PROGRESS_S):
+                reported[0] = time.monotonic()
                 phase = "history" if done <= history else "live"
-                say("replay.progress", phase=phase, events=done, of=max(of, done))
+                notify("replay.progress", phase=phase, events=done, of=max(of, done))
 
         number = run_replay(
             schedule,
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             history_only=arguments.history_only,
             progress=progress if first < history else None,
         )
-        say("replay.end", events=number, written=number - first)
+        notify("replay.end", events=number, written=number - first)
 
     while not stopping.is_set():
         try:
@@ -89,10 +89,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             # The broker was there just now: one that restarts is no reason to end what runs for ever.
             if arguments.history_only:
                 raise
-            say("replay.retry", pause_s=RETRY_S, error=type(error).__name__)
+            notify("replay.retry", pause_s=RETRY_S, error=type(error).__name__)
             stopping.wait(RETRY_S)
     return 0
 
 
-def say(event: str, **values: object) -> None:
+def notify(event: str, **values: object) -> None:
     print(event, *(f"{key}={value}" for key, value in values.items()), flush=True, file=sys.stderr)

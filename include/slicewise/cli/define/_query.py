@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.cli.define.check import definitions_of
 from slicewise.cli.define.plan import print_units
 from slicewise.cli.table import print_table, shortened
@@ -88,13 +88,13 @@ class Session:
 
     def _read(self, text: str, name: str) -> Definitions:
         named = sources_named(text, name)
-        found = self.sources if named <= set(self.sources) else {**self.project_sources(), **self.sources}
+        sources = self.sources if named <= set(self.sources) else {**self.project_sources(), **self.sources}
         over = self.arguments.over
-        if over is not None and len(named - set(found)) == 1:
-            (missing,) = named - set(found)
+        if over is not None and len(named - set(sources)) == 1:
+            (missing,) = named - set(sources)
             source, self.guessed[missing] = source_of_file(missing, over, event_time_named(text, name))
-            found = {**found, missing: source}
-        return read_definitions(text, name, Location(name, 1), found.values())
+            sources = {**sources, missing: source}
+        return read_definitions(text, name, Location(name, 1), sources.values())
 
     def project_sources(self) -> dict[str, KafkaSource]:
         """The sources of the project; none, where there is no project."""
@@ -126,15 +126,15 @@ class Session:
         lines = [tuple(shortened(_text(values[i])) for values in columns.values()) for i in range(shown)]
         print_table(tuple(columns), lines)
         left = rows.table.num_rows - shown
-        said = f"{rows.table.num_rows} row" + ("" if rows.table.num_rows == 1 else "s")
-        print(said + (f", {left} more than shown: --limit 0" if left else ""))
+        summary = f"{rows.table.num_rows} row" + ("" if rows.table.num_rows == 1 else "s")
+        print(summary + (f", {left} more than shown: --limit 0" if left else ""))
         for note in (*notes, *(f"null for {code}: {count} values" for code, count in sorted(rows.errors.items()))):
             print(f"note: {note}")
         if refused:
             print("left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())))
 
     def _answer(self, view: FeatureView) -> tuple[QueryRows, Mapping[str, int], tuple[str, ...]]:
-        _refuse_asking(view)
+        _refuse_membership(view)
         archive: Archive
         start, end = self.start_us, self.end_us
         if self.arguments.over is not None:
@@ -164,7 +164,7 @@ class Session:
         return GivenArchive(typed), left
 
     # ---- a prompt
-    def prompt(self, ask: Callable[[str], str] = input) -> int:
+    def prompt(self, read_line: Callable[[str], str] = input) -> int:
         """Reads statements until the input ends; an error is shown, and the next one may be typed."""
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  lines can be edited, and called back
@@ -172,7 +172,7 @@ class Session:
         typed = ""
         while True:
             try:
-                typed += ask(MORE if typed else PROMPT) + "\n"
+                typed += read_line(MORE if typed else PROMPT) + "\n"
             except EOFError:
                 print()
                 return 0
@@ -193,10 +193,10 @@ class Session:
                 except SlicewiseError as error:
                     print(error, file=sys.stderr)
 
-    def _aside(self, said: str) -> None:
-        if not said:
+    def _aside(self, line: str) -> None:
+        if not line:
             return
-        if said != "\\d":
+        if line != "\\d":
             print(HELP)
             return
         try:
@@ -213,12 +213,12 @@ def _instant(name: str, value: str | None) -> int | None:
     return None if value is None else instant_us(value, f"--{name}")
 
 
-def _refuse_asking(view: FeatureView) -> None:
+def _refuse_membership(view: FeatureView) -> None:
     for feature in view.features:
-        asked = asking(feature.aggregate)
-        if asked is not None:
+        membership = membership_of(feature.aggregate)
+        if membership is not None:
             raise BadRequest(
-                f"{feature.name} is asked whether it holds a value of {asked.question!r}: a query's rows ask nothing",
+                f"{feature.name} is asked whether it holds a value of {membership.question!r}: a query's rows ask nothing",
                 where=f"feature {feature.name!r}",
                 expected="features that answer by themselves",
                 next_step="see its plan with --definition; ask it in a request, a spine or sw.evaluate",
@@ -226,17 +226,17 @@ def _refuse_asking(view: FeatureView) -> None:
 
 
 def _approximate(view: FeatureView) -> tuple[str, ...]:
-    found = {}
+    approximate = {}
     for feature in view.features:
         spec = feature.aggregate.spec()
         spec = spec.get("aggregate", spec)
         if spec["kind"] == "distinct_count":
             error = 1.04 / 2 ** (spec["precision"] / 2)
-            found[feature.name] = (
+            approximate[feature.name] = (
                 f"{feature.name} is exact up to {spec['threshold']} distinct values of a window, "
                 f"beyond it an estimate (standard error {error:.1%})"
             )
-    return tuple(found.values())
+    return tuple(approximate.values())
 
 
 def _shown(rows: QueryRows, limit: int) -> int:

@@ -2,7 +2,7 @@
 
 What the project computes by code of its own is tried first, as slicewise check does, and the plan is shown.
 A new view is picked up by the stream at once; its history is built from the archive by Airflow's
-backfill_view, and it answers when that stands. A changed unit under the name of a deployed view is
+backfill_view, and it answers when that stands. A changed storage unit under the name of a deployed view is
 refused, with the reason; nothing is written then. The first deployment hands the stream to Airflow, and waits
 until it reads the project's topics, which are made where they are missing; --no-wait leaves the stream as it is.
 
@@ -10,7 +10,7 @@ A source's schema changes in place: records wait for some five seconds, and from
 part judges by the new schema, below them by the one before. A column added, one removed that no view reads, required,
 limits and an integer's width are absorbed; views that read a column that is wider now (a decimal's digits, float to
 double) are built again under their names; what the archive cannot go on with is refused. Apply first, and let
-producers change afterwards: a record that does not fit the schema of its place is kept as a bad one, and told.
+producers change afterwards: a record that does not fit the schema of its offset is kept as a bad one, and told.
 docs/guides/schemas.md says more.
 
   slicewise apply                 plan, deploy, wait
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli import streaming as _streaming
     from slicewise.cli.building import build
-    from slicewise.cli.define.check import proven
+    from slicewise.cli.define.check import law_checks
     from slicewise.errors import DefinitionError
     from slicewise.features.plan.by_view import view_changes
     from slicewise.features.plan.explain import changes, refuse_changed_units
@@ -58,75 +58,75 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.local import deploy
     from slicewise.local.servers import stream, supervisor
 
-    def say(line: str) -> None:
+    def notify(line: str) -> None:
         if not arguments.json:
             print(line, flush=True)
 
     project = load_project(settings.definitions)
     planned = plan(project)
-    for passed in proven(project, planned):
-        say(f"proven     {passed.aggregate.describe():<24} obeys the laws on {passed.histories} histories")
+    for passed in law_checks(project, planned):
+        notify(f"law check  {passed.aggregate.describe():<24} obeys the laws on {passed.histories} histories")
     supervisor.require_up(settings, ["redis", "kafka"])
     with deploy.connected(settings) as store:
-        found = deploy.standing(store)
-        if found.deployment is not None and found.deployment.opening:
-            found = deploy.in_effect(settings, store)  # an apply was ended before it was done
-        whole = with_probes(planned, found.deployment, probes=settings.probes == "on")
+        current = deploy.current(store)
+        if current.deployment is not None and current.deployment.opening:
+            current = deploy.in_effect(settings, store)  # an apply was ended before it was done
+        whole = with_probes(planned, current.deployment, probes=settings.probes == "on")
         wanted = [
-            each for each in changes(whole, found.deployment) if each.view in planned.views or each.kind == "removed"
+            change for change in changes(whole, current.deployment) if change.view in planned.views or change.kind == "removed"
         ]
-        for each in view_changes(wanted):
-            say(f"{each.kind:<10} {each.view:<24} {each.reason}")
-        refuse_changed_units(whole, found.deployment)
-        gone = [each.view for each in wanted if each.kind == "removed"]
+        for change in view_changes(wanted):
+            notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
+        refuse_changed_units(whole, current.deployment)
+        gone = [change.view for change in wanted if change.kind == "removed"]
         if gone and not arguments.remove:
             raise DefinitionError(
                 f"the project no longer has {', '.join(gone)}, which is served",
                 where=str(settings.definitions),
                 next_step="put it back, or remove it for good: slicewise apply --remove",
             )
-        marks = deploy.deploy(settings, store, whole, found.marks.epoch)
+        metadata = deploy.deploy(settings, store, whole, current.metadata.deployment_version)
         if whole.opening:
             names = whole.opening
-            say(f"records of {', '.join(names)} wait some seconds, until nobody reads by the schema before")
-            found = deploy.in_effect(settings, store)
-            marks, whole = found.marks, deploy.require_units(found)
+            notify(f"records of {', '.join(names)} wait some seconds, until nobody reads by the schema before")
+            current = deploy.in_effect(settings, store)
+            metadata, whole = current.metadata, deploy.require_units(current)
             for name in names:
-                say(f"schema of {name}: {schema_history(whole.source(name))[-1].text}")
-        left = deploy.building(planned, marks)
-    say(f"deployed: epoch {marks.epoch}, {len(planned.views)} views")
-    for board in planned.leaderboards:
-        say(f"leaderboard {board.name}: {settings.serving_url}/leaderboards/{board.name}")
+                notify(f"schema of {name}: {schema_history(whole.source(name))[-1].text}")
+        left = deploy.building(planned, metadata)
+    notify(f"deployed: version {metadata.deployment_version}, {len(planned.views)} views")
+    for leaderboard in planned.leaderboards:
+        notify(f"leaderboard {leaderboard.name}: {settings.serving_url}/leaderboards/{leaderboard.name}")
     if stream.stream_status(settings).running:
         stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
         stream.ensure_probes(settings)
-    elif found.deployment is None and not arguments.no_wait:
-        _streaming.begin(settings, [each.name for each in planned.sources], say)
+    elif current.deployment is None and not arguments.no_wait:
+        _streaming.begin(settings, [source.name for source in planned.sources], notify)
     else:
-        _streaming.tell_stopped(say)  # somebody stopped it, or starts it later
+        _streaming.report_stopped(notify)  # somebody stopped it, or starts it later
     if left:
-        build(settings, planned.views, say, wait=not arguments.no_wait, command="slicewise apply")
+        build(settings, planned.views, notify, wait=not arguments.no_wait, command="slicewise apply")
     if arguments.json:
-        schemas = {each.name: [e.to_json() for e in schema_history(each)] for each in whole.sources if each.earlier}
-        outcome = _outcome(planned, wanted, marks.epoch, waited=not arguments.no_wait)
+        schemas = {source.name: [e.to_json() for e in schema_history(source)] for source in whole.sources if source.earlier}
+        outcome = _outcome(planned, wanted, metadata.deployment_version, waited=not arguments.no_wait)
         print(json.dumps(outcome | {"schemas": schemas}))
     else:
         _example(settings, planned, wanted)
     return 0
 
 
-def _outcome(planned: Deployment, wanted: Sequence[Change], epoch: int, waited: bool) -> dict[str, object]:
+def _outcome(planned: Deployment, wanted: Sequence[Change], deployment_version: int, waited: bool) -> dict[str, object]:
     return {
         "project": planned.project,
         "digest": planned.digest,
-        "epoch": epoch,
+        "epoch": deployment_version,
         "ready": waited,
-        "changes": [asdict(each) for each in wanted],
+        "changes": [asdict(change) for change in wanted],
     }
 
 
 def _example(settings: Settings, planned: Deployment, wanted: Sequence[Change]) -> None:
-    fresh = [each.view for each in wanted if each.kind == "new"]
+    fresh = [change.view for change in wanted if change.kind == "new"]
     if not fresh:
         return
     unit = planned.view(fresh[0])[0]

@@ -13,7 +13,7 @@ from slicewise.settings import PROJECT_FILE, Settings
 if TYPE_CHECKING:
     from slicewise.features.declare.project import Project
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.trial import LawCheck
+    from slicewise.features.plan.law_check import LawCheck
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,13 +30,13 @@ def definitions_of(project: str | None, settings: Settings) -> Path:
     return Settings.load({"SLICEWISE_PROJECT": str(folder)}).definitions
 
 
-def proven(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
+def law_checks(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
     """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where one does not, and
     where a row function does not follow from its row alone: neither is to be deployed."""
-    from slicewise.features.plan.trial import own_aggregates, tried
+    from slicewise.features.plan.law_check import own_aggregates, check_laws
     from slicewise.features.rowlogic.row_function_check import verify
 
-    yield from map(tried, own_aggregates(deployment))
+    yield from map(check_laws, own_aggregates(deployment))
     for view in project.views:
         for name, function in {each for unit in deployment.view(view.name) for each in unit.functions}:
             verify(function, f"column {name!r} of {view.place}")
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     project = load_project(file)
     deployment = plan(project)
     own: list[dict[str, object]] = []
-    for passed in proven(project, deployment):
+    for passed in law_checks(project, deployment):
         own.append({"aggregate": passed.aggregate.describe(), "histories": passed.histories})
         if not arguments.json:
             print(f"aggregate {passed.aggregate.describe()}: obeys the laws on {passed.histories} histories")
@@ -98,7 +98,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 if outcome.refused and not outcome.passed:
                     print(f"       left out: {outcome.refused}")
     if arguments.json:
-        names = [[each.name for each in found] for found in (deployment.feature_sets, deployment.leaderboards)]
+        names = [[definition.name for definition in named] for named in (deployment.feature_sets, deployment.leaderboards)]
         whole = {
             "project": project.name,
             "ok": not failed,
@@ -109,10 +109,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         }
         print(json.dumps(whole))
     else:
-        said = f"{failed} of {ran} tests failed" if failed else f"{ran} tests passed"
-        for board in deployment.leaderboards:
-            print(f"leaderboard {board.name}: the {board.k} with the highest {board.ref}")
+        summary = f"{failed} of {ran} tests failed" if failed else f"{ran} tests passed"
+        for leaderboard in deployment.leaderboards:
+            print(f"leaderboard {leaderboard.name}: the {leaderboard.k} with the highest {leaderboard.ref}")
         sets = f"{len(project.feature_sets)} feature sets"
-        boards = f", {len(project.leaderboards)} leaderboards" if project.leaderboards else ""
-        print(f"project {project.name}: {len(project.views)} views, {sets}{boards}, {said}")
+        leaderboards = f", {len(project.leaderboards)} leaderboards" if project.leaderboards else ""
+        print(f"project {project.name}: {len(project.views)} views, {sets}{leaderboards}, {summary}")
     return 1 if failed else 0

@@ -53,47 +53,47 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.define.check import definitions_of
     from slicewise.features.plan.by_view import view_changes
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.explain import TEXT_BYTES, board_changes, changes, explain, published
+    from slicewise.features.plan.explain import TEXT_BYTES, leaderboard_changes, changes, explain, published
     from slicewise.features.plan.planner import plan
     from slicewise.features.plan.projects import joined
-    from slicewise.features.plan.realtime import untailed
+    from slicewise.features.plan.realtime import microbatch_only
     from slicewise.features.plan.schema_change import schema_history
     from slicewise.features.project import load_project
     from slicewise.stores.online.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))
-    running, said = None, "compared with nothing, as asked"
+    running, compared = None, "compared with nothing, as asked"
     if arguments.against is not None:
         running = plan(load_project(definitions_of(arguments.against, settings)))
-        said = f"compared with the project in {arguments.against}"
+        compared = f"compared with the project in {arguments.against}"
     elif not arguments.offline:
         try:
             manifest = read_status(settings.redis_url).manifest  # reads only, unlike a deployment's connection
             running = Deployment.from_json(json.dumps(manifest)) if manifest else None
-            said = "nothing is deployed yet" if running is None else f"compared with deployment {running.digest[:16]}"
+            compared = "nothing is deployed yet" if running is None else f"compared with deployment {running.digest[:16]}"
         except StoreUnavailable:
-            said = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
+            compared = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
     after = joined(deployment, running)
-    mine = deployment.views
-    rows = [row for row in explain(after, running, arguments.events_per_hour) if row.view in mine]
-    every = [each for each in changes(after, running) if each.view in mine or each.kind == "removed"]
-    mine = tuple(each.name for each in deployment.leaderboards)
-    boards = [each for each in board_changes(after, running) if each.view in mine or each.kind == "removed"]
+    own = deployment.views
+    rows = [row for row in explain(after, running, arguments.events_per_hour) if row.view in own]
+    every = [change for change in changes(after, running) if change.view in own or change.kind == "removed"]
+    own = tuple(leaderboard.name for leaderboard in deployment.leaderboards)
+    leaderboards = [leaderboard_change for leaderboard_change in leaderboard_changes(after, running) if leaderboard_change.view in own or leaderboard_change.kind == "removed"]
     topics = published(deployment)
-    nodes = 1 if settings.tail == "on" else max(len(urls_of(settings.redis_url)), settings.store_nodes)
-    alone = untailed(deployment, nodes)
-    schemas = {each.name: schema_history(each) for each in after.declared.sources if each.earlier}
+    nodes = 1 if settings.realtime == "on" else max(len(urls_of(settings.redis_url)), settings.store_nodes)
+    applied_alone = microbatch_only(deployment, nodes)
+    schemas = {source.name: schema_history(source) for source in after.declared.sources if source.earlier}
     if arguments.json:
         whole = {
             "project": deployment.project,
             "digest": deployment.digest,
-            "compared": said,
+            "compared": compared,
             "units": [row.to_json() for row in rows],
             "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
-            "fold_alone": [{"view": view, "reason": why} for view, why in alone],
+            "fold_alone": [{"view": view, "reason": why} for view, why in applied_alone],
             "published": [{"view": view, "what": what} for view, what in topics],
-            "schemas": {name: [each.to_json() for each in took] for name, took in schemas.items()},
-            "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in boards],
+            "schemas": {name: [version.to_json() for version in took] for name, took in schemas.items()},
+            "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in leaderboards],
         }
         print(json.dumps(whole))
         return 1 if any(change.kind == "refused" for change in every) else 0
@@ -104,10 +104,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     print()
     for change in view_changes(every):
         print(f"{change.view}: {change.kind}; {change.reason}")
-    for change in boards:
+    for change in leaderboards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
-    for view, why in alone:
-        print(f"{view}: visible when the fold has it, not at once; {why}")
+    for view, why in applied_alone:
+        print(f"{view}: visible when the micro-batch lane has it, not at once; {why}")
     for name, history in schemas.items():
         for took in history:
             print(f"schema of {name}: {took.text}")
@@ -116,7 +116,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     per_hour = arguments.events_per_hour
     rate = "" if per_hour is None else f" and {per_hour:g} events of an entity an hour"
     sizes = f"sizes are bounds, with texts of {TEXT_BYTES} bytes{rate}"
-    print(f"\n{said}\n{sizes}; reads are fields besides the hot hash, at most")
+    print(f"\n{compared}\n{sizes}; reads are fields besides the hot hash, at most")
     return 1 if any(change.kind == "refused" for change in every) else 0
 
 
@@ -149,13 +149,13 @@ def _row(units: Sequence[Explained]) -> tuple[str, ...]:
     return (
         units[0].view,
         units[0].entity,
-        _each(unit.slice for unit in units),
-        _each(_levels(unit) for unit in units),
-        _each(unit.retention for unit in units),
+        _distinct(unit.slice for unit in units),
+        _distinct(_levels(unit) for unit in units),
+        _distinct(unit.retention for unit in units),
         str(sum(unit.features for unit in units)),
         str(sum(len(unit.partials) for unit in units)),
-        _each(f"{unit.bytes_per_row} B" for unit in units),
-        _each(_size(unit.most_bytes_per_row) for unit in units),
+        _distinct(f"{unit.bytes_per_row} B" for unit in units),
+        _distinct(_size(unit.most_bytes_per_row) for unit in units),
         _size(sum(unit.bytes_per_entity for unit in units)),
         str(sum(unit.reads_per_request for unit in units)),
         change.kind,
@@ -166,7 +166,7 @@ def _levels(unit: Explained) -> str:
     return "-" if unit.slice == "events" else ", ".join(("slice", *unit.levels, "1h", "1d", *(("5d",) * unit.pentads)))
 
 
-def _each(texts: Iterable[str]) -> str:
+def _distinct(texts: Iterable[str]) -> str:
     """The texts that differ, with a plus between them."""
     return " + ".join(dict.fromkeys(texts))
 
@@ -175,10 +175,10 @@ def print_reads(rows: Sequence[Explained]) -> None:
     """Prints how many fields of each level a read takes, by window of slices, as a table."""
     header = ("view", "window", "5d", "1d", "1h", "minutes", "slices", "lists of hours")
     table = [
-        (row.view, each.window, *map(str, counts))
+        (row.view, read.window, *map(str, counts))
         for row in rows
-        for each in row.reads
-        for counts in [(each.pentads, each.days, each.hours, each.minutes, each.slices, each.lists)]
+        for read in row.reads
+        for counts in [(read.pentads, read.days, read.hours, read.minutes, read.slices, read.lists)]
     ]
     if table:
         print_table(header, table)

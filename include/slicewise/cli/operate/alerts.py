@@ -1,6 +1,6 @@
 """show where alerts go, or send a test alert to each of these channels and tell what came back
 
-A failed task, a lost tail, late answers, a red check always write an event into their task's log. They go further
+A failed task, a lost real-time lane, late answers, a red check always write an event into their task's log. They go further
 where Airflow's workers have one of these variables:
 
   SLICEWISE_ALERT_WEBHOOK         a URL that takes a JSON object by POST
@@ -41,31 +41,31 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.lifecycle.health.alerts import VARIABLES, channels
     from slicewise.local.alert_test import send
 
-    found = channels(os.environ)
+    configured = channels(os.environ)
     report: dict[str, Any] = {
-        "configured": [each.variable for each in found],
-        "not_configured": [name for name, _ in VARIABLES if name not in {each.variable for each in found}],
+        "configured": [channel.variable for channel in configured],
+        "not_configured": [name for name, _ in VARIABLES if name not in {channel.variable for channel in configured}],
     }
-    if arguments.action == "test" and found:
+    if arguments.action == "test" and configured:
         report |= send(settings)
     if arguments.json:
         print(json.dumps(report))
     else:
-        _show(report, found)
-    delivered = all(each["delivered"] for each in report.get("channels", ()))
-    return 0 if delivered and (found or arguments.action == "show") else 1
+        _show(report, configured)
+    delivered = all(channel["delivered"] for channel in report.get("channels", ()))
+    return 0 if delivered and (configured or arguments.action == "show") else 1
 
 
-def _show(report: dict[str, Any], found: tuple[Channel, ...]) -> None:
-    if not found:
+def _show(report: dict[str, Any], channels: tuple[Channel, ...]) -> None:
+    if not channels:
         print("no channel is configured: alerts stand in the logs of their tasks alone")
-    sent = {each["variable"]: each for each in report.get("channels", ())}
+    sent = {channel["variable"]: channel for channel in report.get("channels", ())}
     if sent:
         print(f"sent: {report['text']}")
-    for channel in found:
+    for channel in channels:
         came = sent.get(channel.variable)
         state = "configured" if came is None else "delivered" if came["delivered"] else "FAILED"
-        said = "" if came is None else came["said"]
-        print(f"{channel.kind:<10} {state:<11} {channel.variable:<31} {said}".rstrip())
+        reply = "" if came is None else came["said"]
+        print(f"{channel.kind:<10} {state:<11} {channel.variable:<31} {reply}".rstrip())
     for name in report["not_configured"]:
         print(f"{'-':<10} {'not set':<11} {name}")

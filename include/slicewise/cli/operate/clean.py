@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from slicewise.cli.operate.up import say
+from slicewise.cli.operate.up import notify
 from slicewise.settings import Settings
 
 
@@ -16,5 +16,5 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.local.servers import supervisor
 
     del arguments
-    supervisor.clean(settings, say)
+    supervisor.clean(settings, notify)
     return 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 
-from slicewise.cli.operate.up import say
+from slicewise.cli.operate.up import notify
 from slicewise.settings import Settings
 
 
@@ -23,5 +23,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.local.servers import supervisor
 
-    supervisor.down(settings, say, only=arguments.service or None)
+    supervisor.down(settings, notify, only=arguments.service or None)
     return 0

@@ -23,10 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    found = {f"SLICEWISE_{name.upper()}": str(getattr(settings, name)) for name in SHOWN}
+    variables = {f"SLICEWISE_{name.upper()}": str(getattr(settings, name)) for name in SHOWN}
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(variables))
         return 0
-    for name, value in found.items():
+    for name, value in variables.items():
         print(f"export {name}={shlex.quote(value)}")
     return 0

@@ -33,19 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.clock import SystemClock
     from slicewise.errors import BadRequest
-    from slicewise.local import gaps as holes
+    from slicewise.local import gaps as accepted_gaps
 
-    plans = holes.plans(settings, SystemClock(), arguments.source)
-    lost = [each for each in plans if each.loss.missing]
+    plans = accepted_gaps.plans(settings, SystemClock(), arguments.source)
+    lost = [plan for plan in plans if plan.loss.missing]
     if arguments.accept is None:
-        _show({"sources": [_plan(each) for each in plans], "lost": sum(map(_offsets, lost))}, arguments.json)
+        _show({"sources": [_plan(plan) for plan in plans], "lost": sum(map(_offsets, lost))}, arguments.json)
         return 0
-    chosen = next((each for each in lost if each.digest == arguments.accept), None)
+    chosen = next((plan for plan in lost if plan.digest == arguments.accept), None)
     if chosen is None:
         raise BadRequest(
             f"no loss of digest {arguments.accept!r}",
             where="--accept",
-            expected=", ".join(each.digest for each in lost) or "nothing: no event is missing",
+            expected=", ".join(plan.digest for plan in lost) or "nothing: no event is missing",
             next_step="look at `slicewise hole` again: what is lost may have changed",
         )
     for name in ("by", "why"):
@@ -56,8 +56,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 expected="a name and a reason: they are kept with the archive",
                 next_step=f"add --{name}",
             )
-    seq = holes.accept(settings, SystemClock(), chosen, arguments.by.strip(), arguments.why.strip())
-    report = {"source": chosen.source.name, "seq": seq, "lost": _offsets(chosen), "by": arguments.by.strip()}
+    archive_version = accepted_gaps.accept(settings, SystemClock(), chosen, arguments.by.strip(), arguments.why.strip())
+    report = {"source": chosen.source.name, "seq": archive_version, "lost": _offsets(chosen), "by": arguments.by.strip()}
     further = "run compact_slices; docs/runbook.md, 'Events are gone before they were archived'"
     _show(report | {"next": further}, arguments.json)
     return 0
@@ -69,19 +69,19 @@ def _plan(plan: Plan) -> dict[str, Any]:
         "digest": plan.digest if plan.loss.missing else None,
         "missing": [
             {
-                "partition": each.partition,
-                "first": each.first,
-                "end": each.end,
-                "events_from": holes_text(each.from_us),
-                "events_until": holes_text(each.until_us),
+                "partition": accepted_gap.partition,
+                "first": accepted_gap.first,
+                "end": accepted_gap.end,
+                "events_from": event_time_text(accepted_gap.from_us),
+                "events_until": event_time_text(accepted_gap.until_us),
             }
-            for each in plan.holes("", "")
+            for accepted_gap in plan.accepted_gaps("", "")
         ],
-        "accepted": [asdict(each) for each in plan.accepted],
+        "accepted": [asdict(gap) for gap in plan.accepted],
     }
 
 
-def holes_text(us: int) -> str:
+def event_time_text(us: int) -> str:
     """An instant as people read it; 0: nothing is known before it."""
     from datetime import UTC, datetime, timedelta
 
@@ -89,7 +89,7 @@ def holes_text(us: int) -> str:
 
 
 def _offsets(plan: Plan) -> int:
-    return sum(each.end - each.first for each in plan.loss.missing)
+    return sum(lost.end - lost.first for lost in plan.loss.missing)
 
 
 def _show(report: dict[str, Any], as_json: bool) -> None:
@@ -99,16 +99,16 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
     for source in report.get("sources", ()):
         if not source["missing"]:
             print(f"{source['source']}: nothing is missing")
-        for each in source["missing"]:
+        for missing in source["missing"]:
             print(
-                f"{source['source']}: partition {each['partition']} lost offsets {each['first']} to {each['end'] - 1}, "
-                f"events of {each['events_from']} to {each['events_until']}"
+                f"{source['source']}: partition {missing['partition']} lost offsets {missing['first']} to {missing['end'] - 1}, "
+                f"events of {missing['events_from']} to {missing['events_until']}"
             )
         if source["missing"]:
             print(f'  to accept this loss: slicewise hole --accept {source["digest"]} --by "<name>" --why "<reason>"')
-        for each in source["accepted"]:
-            lost = f"partition {each['partition']} offsets {each['first']} to {each['end'] - 1}"
-            print(f"  accepted: {lost}, by {each['by']}: {each['why']}")
+        for gap in source["accepted"]:
+            lost = f"partition {gap['partition']} offsets {gap['first']} to {gap['end'] - 1}"
+            print(f"  accepted: {lost}, by {gap['by']}: {gap['why']}")
     for name, value in report.items():
         if name != "sources":
             print(f"{name:<8} {value}")

@@ -32,18 +32,18 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     clock = SystemClock()
     try:
-        asked = datetime.fromisoformat(arguments.asked) if arguments.asked else None
+        requested = datetime.fromisoformat(arguments.asked) if arguments.asked else None
     except ValueError:
-        asked = None
-    if arguments.asked and (asked is None or asked.tzinfo is None):
+        requested = None
+    if arguments.asked and (requested is None or requested.tzinfo is None):
         raise BadRequest(
             f"{arguments.asked!r} is no instant",
             where="--asked",
             expected="as in 2026-11-21T11:30:00+00:00",
             next_step="give an instant with its zone",
         )
-    asked_us = clock.now_us() if asked is None else round(asked.timestamp() * 1_000_000)
-    why = clean_hour.why_not_clean(settings, hour_number(arguments.hour), asked_us)
+    requested_us = clock.now_us() if requested is None else round(requested.timestamp() * 1_000_000)
+    why = clean_hour.why_not_clean(settings, hour_number(arguments.hour), requested_us)
     report: dict[str, object] = {"job": "compact", "hour": arguments.hour, "outcome": "dirty" if why else "clean"}
     report |= {"left_over": 0, "archived": [], "hours": [], "days": [], "slices": []}  # as every compaction's report
     if why:

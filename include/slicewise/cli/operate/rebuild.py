@@ -1,7 +1,7 @@
 """build views again from the archive's compacted hours, while the stream runs; goes on where it was stopped
 
 Without a view: all that are not ready, as after a loss of the store. With one that is ready: its keys are left for new
-ones (a term of its own), and it is answered with 503 and its progress until it stands; other views are not touched. The
+ones (a build of its own), and it is answered with 503 and its progress until it stands; other views are not touched. The
 plan is shown first: hours, rows and bytes that are read, and how long that takes by what was measured last.
 
   slicewise rebuild --plan              what would be done
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.building import build
     from slicewise.local import deploy, rebuilding
 
-    def say(line: str) -> None:
+    def notify(line: str) -> None:
         if not arguments.json:
             print(line, flush=True)
 
@@ -46,13 +46,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     if plans and not arguments.plan:
         begun = rebuilding.begin(settings, plans)
         for name in begun:
-            say(f"begun anew {name}")
-        views = {each.view for each in plans}
+            notify(f"begun anew {name}")
+        views = {plan.view for plan in plans}
         command = " ".join(["slicewise rebuild", *([arguments.view] if arguments.view else [])])
         build(
             settings,
             views,
-            say,
+            notify,
             command=command,
             wait=not arguments.no_wait,
             view=arguments.view,
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     if arguments.json:
         waited = bool(plans) and not arguments.plan and (arguments.here or not arguments.no_wait)
-        print(json.dumps({"units": [asdict(each) for each in plans], "begun": begun, "ready": waited or not plans}))
+        print(json.dumps({"units": [asdict(plan) for plan in plans], "begun": begun, "ready": waited or not plans}))
     return 0
 
 
@@ -71,7 +71,7 @@ def _show(plans: list[UnitPlan]) -> None:
         print("all views are ready; name one to build it again")
         return
     header = ("view", "unit", "is", "hours", "rows", "bytes", "about")
-    print_table(header, [_row(each) for each in plans])
+    print_table(header, [_row(plan) for plan in plans])
 
 
 def _row(plan: UnitPlan) -> tuple[str, ...]:

@@ -22,10 +22,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     begun = time.monotonic()
 
-    def say(line: str) -> None:
+    def notify(line: str) -> None:
         print(f"[{time.monotonic() - begun:5.0f} s] {line}", flush=True, file=None)
 
-    report = main_job.run(settings, say)
+    report = main_job.run(settings, notify)
     if arguments.json:
         print(json.dumps(dataclasses.asdict(report)))
     else:
@@ -60,8 +60,8 @@ def _table(report: object) -> None:
         console.print("one answer, to POST /v1/features with", markup=False)
         console.print_json(json.dumps(report.example["request"]), indent=None)
         answer = report.example["answer"]
-        found = answer["results"][0]["values"] if report.example["status"] == 200 else answer
-        console.print_json(json.dumps(found))
+        shown = answer["results"][0]["values"] if report.example["status"] == 200 else answer
+        console.print_json(json.dumps(shown))
 
 
 def _ms(value: float | None) -> str:

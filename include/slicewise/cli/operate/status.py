@@ -37,49 +37,49 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.local.findings import picture
     from slicewise.local.servers import supervisor
 
-    found = picture(settings, supervisor.status(settings))
+    shown = picture(settings, supervisor.status(settings))
     if arguments.json:
-        services = [dataclasses.asdict(row) | {"kind": "service"} for row in found.services]
-        print(json.dumps([*services, *_rows(found)]))
+        services = [dataclasses.asdict(row) | {"kind": "service"} for row in shown.services]
+        print(json.dumps([*services, *_rows(shown)]))
     else:
-        show(found)
-    if not found.up:
+        show(shown)
+    if not shown.up:
         return 1
-    return 0 if found.well else NOT_WELL
+    return 0 if shown.well else NOT_WELL
 
 
-def _rows(found: Picture) -> Iterator[dict[str, Any]]:
+def _rows(picture: Picture) -> Iterator[dict[str, Any]]:
     """Rows for what is no service, in the form of services: name, state, detail, and in `log` where to look."""
     empty = {"address": "", "pid": None, "uptime_s": None, "memory_bytes": None, "log": ""}
-    if found.overview is not None:
-        for view in found.overview.views:
+    if picture.overview is not None:
+        for view in picture.overview.views:
             state, detail = _view(view)
             yield empty | {"kind": "view", "name": view.view, "state": state, "detail": detail}
-        for job in found.overview.jobs:
+        for job in picture.overview.jobs:
             figures = {"age_s": job.age_s, "report": dict(job.report)}
             state = "well" if job.ok else "failed"
             yield empty | {"kind": "job", "name": job.job, "state": state, "detail": _ago(job.age_s)} | figures
-    for each in found.findings:
-        state = "ill" if each.now else "past"
-        yield empty | {"kind": "finding", "name": each.part, "state": state, "detail": each.text, "log": each.look}
+    for finding in picture.findings:
+        state = "ill" if finding.now else "past"
+        yield empty | {"kind": "finding", "name": finding.part, "state": state, "detail": finding.text, "log": finding.look}
 
 
-def show(found: Picture) -> None:
-    for row in found.services:
+def show(picture: Picture) -> None:
+    for row in picture.services:
         print(_line(row))
-    if found.overview is not None:
-        for view in found.overview.views:
+    if picture.overview is not None:
+        for view in picture.overview.views:
             print("{:<8} {:<24} {:<8} {}".format("view", view.view, *_view(view)))
-        for job in found.overview.jobs:
+        for job in picture.overview.jobs:
             print(f"{'job':<8} {job.job:<24} {'well' if job.ok else 'failed':<8} {_ago(job.age_s)}")
     for title, now in (("not well", True), ("of the last day, accepted, or starting", False)):
-        some = [each for each in found.findings if each.now is now]
+        some = [finding for finding in picture.findings if finding.now is now]
         if some:
             print(f"{title}:")
-        for each in some:
-            print(f"  {each.part}: {each.text}\n      see {each.look}")
+        for finding in some:
+            print(f"  {finding.part}: {finding.text}\n      see {finding.look}")
     # a stream that somebody stopped is no fault, and answers grow old
-    if found.well and not (found.overview is not None and found.overview.health.stopped):
+    if picture.well and not (picture.overview is not None and picture.overview.health.stopped):
         print("all is well")
 
 
@@ -95,8 +95,8 @@ def _line(row: ServiceStatus) -> str:
     uptime = "" if row.uptime_s is None else _span(row.uptime_s)
     memory = "" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:.0f} MiB"
     pid = "" if row.pid is None else str(row.pid)
-    said = f"{row.address}  {row.detail}" if row.state == "up" and row.address else row.detail or row.address
-    return f"{row.name:<8} {row.state:<8} {pid:>8} {uptime:>8} {memory:>9}  {said}".rstrip()
+    detail = f"{row.address}  {row.detail}" if row.state == "up" and row.address else row.detail or row.address
+    return f"{row.name:<8} {row.state:<8} {pid:>8} {uptime:>8} {memory:>9}  {detail}".rstrip()
 
 
 def _ago(seconds: float) -> str:

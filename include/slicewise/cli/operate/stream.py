@@ -1,4 +1,4 @@
-"""start, stop or show the drivers of stream and tail (Airflow's ingest_stream and stop_stream do the same)"""
+"""start, stop or show the drivers of stream and real-time lane (Airflow's ingest_stream and stop_stream do the same)"""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     if arguments.action == "stop":
         stream.stop_stream(settings)
-        found = stream.stream_status(settings)
+        status = stream.stream_status(settings)
     else:
-        found = stream.ensure_stream(settings) if arguments.action == "ensure" else stream.stream_status(settings)
-    tail = stream.driver_status(settings, stream.TAIL)
-    print(json.dumps({**_told(found), "tail": _told(tail) if settings.tail == "on" or tail.running else None}))
+        status = stream.ensure_stream(settings) if arguments.action == "ensure" else stream.stream_status(settings)
+    realtime = stream.driver_status(settings, stream.REALTIME)
+    print(json.dumps({**_json_of(status), "tail": _json_of(realtime) if settings.realtime == "on" or realtime.running else None}))
     return 0
 
 
-def _told(driver: DriverProcess) -> dict[str, object]:
+def _json_of(driver: DriverProcess) -> dict[str, object]:
     return {**dataclasses.asdict(driver), "well": driver.well}

@@ -28,25 +28,25 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.lifecycle.sweep import Finding, rules_of, verdict
     from slicewise.stores.online.redis import sweep as store
 
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     deployed = False
-    for url in urls_of(settings.redis_url):  # of each node by its own marks
-        standing = store.deployed(url)
-        if standing is None:
+    for url in urls_of(settings.redis_url):  # of each node by its own metadata
+        current = store.deployed(url)
+        if current is None:
             continue
-        deployed, rules = True, rules_of(standing.marks, standing.manifest)
-        found += store.sweep(
+        deployed, rules = True, rules_of(current.metadata, current.manifest)
+        counts += store.sweep(
             url,
-            standing,
+            current,
             partial(_verdict, verdict, rules),
             dry_run=arguments.dry_run,
             progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
         )
     report: dict[str, object] = {
         "deployed": deployed,
-        "scanned": found["scanned"],
-        **{finding.value: found[finding.value] for finding in Finding},
-        "changed": found["changed"],
+        "scanned": counts["scanned"],
+        **{finding.value: counts[finding.value] for finding in Finding},
+        "changed": counts["changed"],
         "dry_run": arguments.dry_run,
     }
     if arguments.json:

@@ -22,9 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.local.servers import supervisor
 
-    supervisor.up(settings, say, only=arguments.service or None)
+    supervisor.up(settings, notify, only=arguments.service or None)
     return 0
 
 
-def say(line: str) -> None:
+def notify(line: str) -> None:
     print(line, flush=True)

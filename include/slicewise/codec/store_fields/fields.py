@@ -43,14 +43,14 @@ PENDING = Field(
     "n sizes u32, then n members as of event lists (above) over the columns that the unit reads. At most 64 events and "
     "1,024 bytes, or one larger event; docs/adr/0066",
     where=_HOT,
-    value=binary("pending", "pack_tail", "unpack_tail"),
+    value=binary("pending", "pack_pending", "unpack_pending"),
 )
 PENDING_NUMBERS = Field(
     "pendingNumbers",
     f"o:{_AT}",
     "`<oldest>:<newest>`: the numbers of the fields of pending events of this partition, without a gap",
     where=_HOT,
-    value=binary("pending", "pack_tail_head", "unpack_tail_head"),
+    value=binary("pending", "pack_pending_numbers", "unpack_pending_numbers"),
 )
 SKIPPED = Field(
     "skipped",

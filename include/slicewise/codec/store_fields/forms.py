@@ -81,7 +81,7 @@ class Name:
     """A name with slots, as `r:<slice>:<topic>:<partition>`."""
 
     constant: str
-    """Of the function or the constant in the JVM."""
+    """Name of the function or the constant in the JVM."""
     text: str
     doc: str
     """One sentence, for docs/format.md."""
@@ -98,7 +98,7 @@ class Name:
         patterns = [rf"({_PATTERNS.get(slot, r'[0-9]+' if slot in _NUMBERS else '[^:]+')})" for slot in self.slots]
         ends = [re.escape(literal) for literal in literals]
         object.__setattr__(self, "prefix", literals[0].encode())
-        object.__setattr__(self, "form", _woven([each.replace("%", "%%") for each in literals], forms))
+        object.__setattr__(self, "form", _woven([literal.replace("%", "%%") for literal in literals], forms))
         object.__setattr__(self, "pattern", re.compile(_woven(ends, patterns), re.DOTALL))
 
     @property

@@ -35,7 +35,7 @@ STATUS_KEY = Key(
     "statusKey",
     "sw:status:<part>",
     "text: the status of a running part; part `holes:<source>`: a JSON list of accepted gaps (fields of "
-    "`slicewise.offsets.gaps.Hole`); `building`: unit -> what its build waits for (`text`, `at_us`); `alerts`: a JSON "
+    "`slicewise.offsets.gaps.AcceptedGap`); `building`: unit -> what its build waits for (`text`, `at_us`); `alerts`: a JSON "
     "list of those of the last day; parts `deployed`, `ensured:<driver>`, `started:<driver>`: an instant, in "
     "microseconds by the store's clock, as decimal digits",
 )

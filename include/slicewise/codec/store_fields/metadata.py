@@ -57,7 +57,7 @@ LOST = Field(
     "lost",
     "w:<topic>:<partition>",
     "the offset that was committed of a partition, by backups kept elsewhere, while less is: "
-    "[ADR 59](adr/0059-a-loss-is-known-by-copies-of-the-ledger.md)",
+    "[ADR 59](adr/0059-a-loss-is-known-by-copies-of-the-committed-offsets.md)",
     where=_METADATA,
     value=NUMBER,
 )

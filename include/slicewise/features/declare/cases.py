@@ -102,9 +102,9 @@ def instant(at: object, where: str) -> dt.datetime:
         if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < END_OF_TIME_US:
             return _EPOCH + dt.timedelta(microseconds=at)
         if isinstance(at, str) and _INSTANT.fullmatch(at):
-            found = dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
-            if found >= _EPOCH:
-                return found
+            moment = dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
+            if moment >= _EPOCH:
+                return moment
     except (ValueError, OverflowError):
         pass  # a day that does not exist is refused like any other text
     raise DefinitionError(

@@ -70,13 +70,13 @@ class Feature:
                 expected='a list with at least one window: windows=["10m", sw.tumbling("1h")]',
                 next_step=meant.windows(self.windows),
             )
-        for each in self.windows:
-            if callable(each):
+        for window in self.windows:
+            if callable(window):
                 raise DefinitionError(
-                    f"{meant.shown(each)} is no window",
+                    f"{meant.shown(window)} is no window",
                     where=where,
                     expected='a window such as "1h" or sw.tumbling("1h")',
-                    next_step=f'call it: sw.{getattr(each, "__name__", "tumbling")}("1h")',
+                    next_step=f'call it: sw.{getattr(window, "__name__", "tumbling")}("1h")',
                 )
         with placed(where):
             windows = tuple(as_window(window) for window in self.windows)

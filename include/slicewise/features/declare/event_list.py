@@ -57,7 +57,7 @@ class EventList:
         )
 
     def text(self) -> str:
-        """The text that the marks keep."""
+        """The text that the metadata keep."""
         return f"{self.range_us}/{self.rows}/{self.late_us}/{self.most}"
 
     @staticmethod

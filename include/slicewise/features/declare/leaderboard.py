@@ -21,9 +21,9 @@ class Leaderboard:
     """The k entities of a view with the highest value of a feature, made anew at every multiple of `every`.
 
     view: a sw.FeatureView or its name. by: the feature's column, as "plays_10s"; it must be a number. Equal values
-    stand in the order of their keys' bytes; an entity without an event in the window stands on no board. late: what
-    an event does that comes after the board of its time: "ignore" leaves that board as it was, "correct" publishes
-    the old and the new rows to `topic` (`<name>.corrections` by default) for boards no older than correct_within.
+    stand in the order of their keys' bytes; an entity without an event in the window stands on no leaderboard. late: what
+    an event does that comes after the leaderboard of its time: "ignore" leaves that leaderboard as it was, "correct" publishes
+    the old and the new rows to `topic` (`<name>.corrections` by default) for leaderboards no older than correct_within.
     """
 
     name: str

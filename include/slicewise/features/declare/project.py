@@ -28,7 +28,7 @@ class Project:
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
         sources: dict[int, KafkaSource] = {}
-        boards: dict[int, Leaderboard] = {}
+        leaderboards: dict[int, Leaderboard] = {}
         for given in definitions:
             for value in given if isinstance(given, tuple | list) else (given,):
                 if isinstance(value, FeatureView):
@@ -37,7 +37,7 @@ class Project:
                 elif isinstance(value, FeatureSet):
                     sets[id(value)] = value
                 elif isinstance(value, Leaderboard):
-                    boards[id(value)] = value
+                    leaderboards[id(value)] = value
                 elif isinstance(value, KafkaSource):
                     sources[id(value)] = value
         return Project(
@@ -45,5 +45,5 @@ class Project:
             tuple(views.values()),
             tuple(sets.values()),
             tuple(sources.values()),
-            tuple(boards.values()),
+            tuple(leaderboards.values()),
         )

@@ -73,7 +73,7 @@ def view_form(view: FeatureView) -> str:
         wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
         given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
         lines.append(f"    emit=sw.Emit({given}),\n")
-    functions = {each.name: each for each in view.columns.values() if isinstance(each, RowFunction)}
+    functions = {column.name: column for column in view.columns.values() if isinstance(column, RowFunction)}
     made = "".join(f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values())
     return f"{made}{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
 
@@ -117,7 +117,7 @@ def _value(value: Any) -> str:
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_value(name)}: {_value(each)}' for name, each in value.items())}}}"
+        return f"{{{', '.join(f'{_value(name)}: {_value(item)}' for name, item in value.items())}}}"
     if isinstance(value, Dedupe):
         within = "" if value.within == WITHIN else f", within={_text(value.within)}"
         return f"sw.dedupe({_text(value.column)}{within}{'' if value.most == MOST else f', most={value.most}'})"

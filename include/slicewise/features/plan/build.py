@@ -39,7 +39,7 @@ def build_unit(
     *,
     view: str,
     entity: tuple[tuple[str, str], ...],
-    spread: bool,
+    per_partition: bool,
     where: RowExpression | None,
     columns: tuple[tuple[str, RowExpression], ...],
     features: tuple[tuple[str, str, Window, Aggregate], ...],
@@ -80,7 +80,7 @@ def build_unit(
         "view": view,
         "source": source.name,
         "entity": tuple(sorted(entity)),
-        "spread": spread,
+        "per_partition": per_partition,
         "where": where,
         "columns": columns,
         "layout": Layout(tuple(partials[key] for key in order)),
@@ -115,15 +115,15 @@ def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
             "version": ROW_LOGIC_VERSION,
             "where": None if unit.where is None else canonical(unit.where.tree),
             "columns": {name: canonical(column.tree) for name, column in unit.columns},
-            **({"functions": {name: each.stored() for name, each in unit.functions}} if unit.functions else {}),
+            **({"functions": {name: function.stored() for name, function in unit.functions}} if unit.functions else {}),
         },
         "source": source.name,
-        "spread": unit.spread,
+        "spread": unit.per_partition,
         **({"paths": paths} if paths else {}),
         **({"dedupe": _dedupe(unit.dedupe)} if unit.dedupe is not None else {}),
     }
     if isinstance(unit, ListUnit):  # of no view, no window and no aggregate: whoever reads these columns shares it
-        return {**common, "events": {"columns": [list(each) for each in unit.input_types], "version": MEMBERS_VERSION}}
+        return {**common, "events": {"columns": [list(column) for column in unit.input_types], "version": MEMBERS_VERSION}}
     return {
         **common,
         **({"lifetime": True} if unit.lifetime else {}),
@@ -158,7 +158,7 @@ def definition_payload(unit: StorageUnit) -> dict[str, Any]:
     }
 
 
-def board_payload(unit: StorageUnit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
+def leaderboard_payload(unit: StorageUnit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
     """What the fingerprint of a leaderboard covers: what its rows mean."""
     return {
         "storage": unit.storage_fingerprint,
@@ -180,7 +180,7 @@ def _window(window: Window) -> dict[str, Any]:
 def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
     """What `unit_from_json` builds an equal unit from."""
     listed = {"event_list": plain(unit.event_list)} if isinstance(unit, ListUnit) else {}
-    made = {"functions": [[name, each.to_json()] for name, each in unit.functions]} if unit.functions else {}
+    made = {"functions": [[name, function.to_json()] for name, function in unit.functions]} if unit.functions else {}
     published = {} if unit.emission is None else {"emission": plain(unit.emission)}
     return (
         listed
@@ -190,7 +190,7 @@ def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
             "view": unit.view,
             "source": unit.source,
             "entity": unit.entity,
-            "spread": unit.spread,
+            "spread": unit.per_partition,
             "slice_us": unit.slice_us,
             "where": None if unit.where is None else unit.where.to_json(),
             "columns": [[name, column.to_json()] for name, column in unit.columns],
@@ -219,17 +219,17 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
         source,
         view=raw["view"],
         entity=tuple((column, kind) for column, kind in raw["entity"]),
-        spread=raw["spread"],
+        per_partition=raw["spread"],
         where=None if raw["where"] is None else RowExpression.from_json(raw["where"]),
         columns=tuple((name, RowExpression.from_json(column)) for name, column in raw["columns"]),
         features=tuple(
             (
-                each["column"],
-                each["feature"],
-                Window(**each["window"]),
-                from_spec(each["aggregate"]),
+                feature["column"],
+                feature["feature"],
+                Window(**feature["window"]),
+                from_spec(feature["aggregate"]),
             )
-            for each in raw["features"]
+            for feature in raw["features"]
         ),
         retention_us=raw["retention_us"],
         owner=raw["owner"],
@@ -241,7 +241,7 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
             tuple(raw["levels"]),
             Emission(**raw["emission"]) if "emission" in raw else None,
         ),
-        functions=tuple((name, RowFunction.from_json(each)) for name, each in raw.get("functions", ())),
+        functions=tuple((name, RowFunction.from_json(function)) for name, function in raw.get("functions", ())),
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):
         if getattr(unit, name) != raw[name]:

@@ -14,10 +14,10 @@ Of = TypeVar("Of", Change, Explained)
 
 def by_view(rows: Iterable[Of]) -> list[tuple[Of, ...]]:
     """Groups the rows by view, views and units in their order."""
-    found: dict[str, list[Of]] = {}
+    views: dict[str, list[Of]] = {}
     for row in rows:
-        found.setdefault(row.view, []).append(row)
-    return [tuple(group) for group in found.values()]
+        views.setdefault(row.view, []).append(row)
+    return [tuple(group) for group in views.values()]
 
 
 def view_changes(changes: Iterable[Change]) -> list[Change]:
@@ -26,7 +26,7 @@ def view_changes(changes: Iterable[Change]) -> list[Change]:
 
 
 def _together(group: Sequence[Change]) -> Change:
-    ordered = sorted(group, key=lambda each: _WORST_FIRST.index(each.kind))
-    changed = [each for each in ordered if each.kind != "unchanged"] or ordered
-    reasons = dict.fromkeys(each.reason for each in changed)
+    ordered = sorted(group, key=lambda change: _WORST_FIRST.index(change.kind))
+    changed = [change for change in ordered if change.kind != "unchanged"] or ordered
+    reasons = dict.fromkeys(change.reason for change in changed)
     return replace(ordered[0], reason="; ".join(reasons), unit=ordered[0].unit if len(group) == 1 else "")

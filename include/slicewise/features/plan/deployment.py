@@ -14,8 +14,8 @@ from slicewise.features import own
 from slicewise.features.names import unknown
 from slicewise.features.plan.build import unit_from_json, unit_to_json
 from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import PlannedLeaderboard, board_from_json, board_to_json
-from slicewise.features.plan.schema_change import placed
+from slicewise.features.plan.leaderboard import PlannedLeaderboard, leaderboard_from_json, leaderboard_to_json
+from slicewise.features.plan.schema_change import with_until
 from slicewise.features.plan.unit import (
     PlannedFeature,
     SliceUnit,
@@ -40,7 +40,7 @@ class PlannedSet:
     owner: str | None = None
     project: str = ""
     on_failure: str = "error"
-    """What a live read answers while the store does not: "error", "stale" or "default"."""
+    """Answer to a live read while the store gives none: "error", "stale" or "default"."""
     max_staleness_us: int | None = None
 
 
@@ -60,15 +60,15 @@ class Deployment:
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
         # these only where there are any, so that what is deployed without keeps its digest
-        boards = {"leaderboards": [board_to_json(each) for each in self.leaderboards]} if self.leaderboards else {}
+        leaderboards = {"leaderboards": [leaderboard_to_json(leaderboard) for leaderboard in self.leaderboards]} if self.leaderboards else {}
         return canonical_json(
             {
-                **boards,
+                **leaderboards,
                 "format": FORMAT,
                 "project": self.project,
                 "sources": [source_to_json(source) for source in self.sources],
                 "units": [unit_to_json(unit) for unit in self.units],
-                "feature_sets": [plain(each) for each in self.feature_sets],
+                "feature_sets": [plain(feature_set) for feature_set in self.feature_sets],
             }
         )
 
@@ -86,25 +86,25 @@ class Deployment:
                 expected=f"JSON of format {FORMAT}",
                 next_step="deploy again with the running version: slicewise apply",
             )
-        sources = tuple(source_from_json(each) for each in raw["sources"])
+        sources = tuple(source_from_json(source) for source in raw["sources"])
         by_name = {source.name: source for source in sources}
-        units = tuple(unit_from_json(each, by_name[each["source"]]) for each in raw["units"])
+        units = tuple(unit_from_json(unit, by_name[unit["source"]]) for unit in raw["units"])
         sets = tuple(
             PlannedSet(
-                each["name"],
-                tuple(each["features"]),
-                tuple((ref, value) for ref, value in each["defaults"]),
-                each["owner"],
-                each["project"],
-                on_failure=each.get("on_failure", "error"),
-                max_staleness_us=each.get("max_staleness_us"),
+                feature_set["name"],
+                tuple(feature_set["features"]),
+                tuple((ref, value) for ref, value in feature_set["defaults"]),
+                feature_set["owner"],
+                feature_set["project"],
+                on_failure=feature_set.get("on_failure", "error"),
+                max_staleness_us=feature_set.get("max_staleness_us"),
             )
-            for each in raw["feature_sets"]
+            for feature_set in raw["feature_sets"]
         )
         bare = Deployment(raw["project"], sources, units, sets)
         listed = raw.get("leaderboards", ())
-        boards = tuple(board_from_json(each, *bare.resolve(f"{each['view']}:{each['column']}")) for each in listed)
-        return replace(bare, leaderboards=boards) if boards else bare
+        leaderboards = tuple(leaderboard_from_json(leaderboard, *bare.resolve(f"{leaderboard['view']}:{leaderboard['column']}")) for leaderboard in listed)
+        return replace(bare, leaderboards=leaderboards) if leaderboards else bare
 
     @cached_property
     def digest(self) -> str:
@@ -132,7 +132,7 @@ class Deployment:
 
     @cached_property
     def _sets(self) -> Mapping[str, PlannedSet]:
-        return {each.name: each for each in self.feature_sets}
+        return {feature_set.name: feature_set for feature_set in self.feature_sets}
 
     @cached_property
     def sliced(self) -> tuple[SliceUnit, ...]:
@@ -176,14 +176,14 @@ class Deployment:
 
     @property
     def opening(self) -> tuple[str, ...]:
-        """Sources whose schema has no place yet from which it holds (docs/adr/0057)."""
+        """Sources whose schema has no recorded offsets yet (docs/adr/0057)."""
         return tuple(source.name for source in self.sources if source.is_opening)
 
-    def placed(self, places: Mapping[str, OffsetVector]) -> Deployment:
+    def with_until(self, until: Mapping[str, OffsetVector]) -> Deployment:
         """The deployment in which the schemas of these sources hold from there on."""
         return replace(
             self,
-            sources=tuple(placed(each, places[each.name]) if each.name in places else each for each in self.sources),
+            sources=tuple(with_until(source, until[source.name]) if source.name in until else source for source in self.sources),
         )
 
     @property
@@ -193,8 +193,8 @@ class Deployment:
 
     def resolve(self, ref: str) -> tuple[StorageUnit, PlannedFeature]:
         """The unit and feature of "view:column"; UnknownName with near names if there is none."""
-        found = self._features.get(ref)
-        if found is None:
+        feature = self._features.get(ref)
+        if feature is None:
             view, separator, column = ref.partition(":")
             if not separator:
                 raise UnknownName(
@@ -204,7 +204,7 @@ class Deployment:
                 )
             columns = [f.column for unit in self.view(view) for f in unit.features]
             raise unknown("feature", column, columns, f"view {view!r}")
-        return found
+        return feature
 
     def feature_set(self, name: str) -> PlannedSet:
         """The feature set of this name; UnknownName if there is none."""
@@ -214,7 +214,7 @@ class Deployment:
 
     def leaderboard(self, name: str) -> PlannedLeaderboard:
         """The leaderboard of this name; UnknownName if there is none."""
-        for each in self.leaderboards:
-            if each.name == name:
-                return each
-        raise unknown("leaderboard", name, [each.name for each in self.leaderboards])
+        for leaderboard in self.leaderboards:
+            if leaderboard.name == name:
+                return leaderboard
+        raise unknown("leaderboard", name, [leaderboard.name for leaderboard in self.leaderboards])

@@ -24,7 +24,7 @@ def differences(now: StorageUnit, source: Source, then: StorageUnit, source_then
     after, before = storage_payload(now, source), storage_payload(then, source_then)
     if after == before:
         return ()
-    found = [
+    reasons = [
         *_whole(now, source, then, source_then),
         *_expressions(now, then),
         *_aggregates(now, then),
@@ -32,7 +32,7 @@ def differences(now: StorageUnit, source: Source, then: StorageUnit, source_then
         *_paths(after.get("paths", {}), before.get("paths", {})),
         *_platform(after, before),
     ]
-    return tuple(found) or tuple(_reads(after["columns"], before["columns"])) or ("it stores other bytes",)
+    return tuple(reasons) or tuple(_reads(after["columns"], before["columns"])) or ("it stores other bytes",)
 
 
 def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Source) -> Iterator[str]:
@@ -43,11 +43,11 @@ def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Sou
         yield f"the entity is {_entity(now)}, was {_entity(then)}"
     if isinstance(now, SliceUnit) and now.slice_us != then.slice_us:
         yield f"the slice of `{now.view}` goes from {then.step_text} to {now.step_text}"
-    if now.spread != then.spread:
-        yield f"spread is {now.spread}, was {then.spread}"
+    if now.per_partition != then.per_partition:
+        yield f"spread is {now.per_partition}, was {then.per_partition}"
     if isinstance(now, SliceUnit) and now.lifetime != then.lifetime:
         yield "a lifetime is added, and all events are kept" if now.lifetime else "the last lifetime is removed"
-    time, time_then = ((each.timestamp, each.time_form) for each in (source, source_then))
+    time, time_then = ((version.timestamp, version.time_form) for version in (source, source_then))
     if time != time_then:
         yield f"the event time is {time[0]} in {time[1]}, was {time_then[0]} in {time_then[1]}"
     if now.dedupe != then.dedupe:
@@ -66,7 +66,7 @@ def _ids(ids: EventIds | None) -> str:
 
 def _expressions(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     """Row logic that an event goes through."""
-    after, before = (None if each.where is None else canonical(each.where.tree) for each in (now, then))
+    after, before = (None if feature.where is None else canonical(feature.where.tree) for feature in (now, then))
     if after != before:
         yield f"where is {_text(now.where)}, was {_text(then.where)}"
     columns, columns_then = dict(now.columns), dict(then.columns)
@@ -101,26 +101,26 @@ def _aggregates(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     if isinstance(now, ListUnit):
         return
     stored, stored_then = _partials(now), _partials(then)
-    told: set[str] = set()
-    features = {each.column: each for each in now.features}
-    for column, was in sorted((each.column, each) for each in then.features):
+    reported: set[str] = set()
+    features = {feature.column: feature for feature in now.features}
+    for column, was in sorted((feature.column, feature) for feature in then.features):
         own = features.get(column)
         if own is None:
             continue
         key, key_then = _partial(now, own), _partial(then, was)
         if key != key_then:
-            told |= {key, key_then}
-            said, said_then = own.aggregate.describe(), was.aggregate.describe()
-            if said != said_then:  # else it reads a column that changed, which is told of the column
-                yield f"the aggregate of {column} is {said}, was {said_then}"
-    for key in sorted({*stored} - {*stored_then} - told):
+            reported |= {key, key_then}
+            now_text, then_text = own.aggregate.describe(), was.aggregate.describe()
+            if now_text != then_text:  # else it reads a column that changed, which is told of the column
+                yield f"the aggregate of {column} is {now_text}, was {then_text}"
+    for key in sorted({*stored} - {*stored_then} - reported):
         yield f"partial added: {stored[key]}{_used(now, key)}"
-    for key in sorted({*stored_then} - {*stored} - told):
+    for key in sorted({*stored_then} - {*stored} - reported):
         yield f"partial removed: {stored_then[key]}{_used(then, key)}"
 
 
 def _partials(unit: StorageUnit) -> dict[str, str]:
-    return {each.partial_id(): each.describe() for each in unit.layout.partials}
+    return {partial.partial_id(): partial.describe() for partial in unit.layout.partials}
 
 
 def _partial(unit: StorageUnit, feature: PlannedFeature) -> str:
@@ -128,12 +128,12 @@ def _partial(unit: StorageUnit, feature: PlannedFeature) -> str:
 
 
 def _used(unit: StorageUnit, partial: str) -> str:
-    columns = [each.column for each in unit.features if _partial(unit, each) == partial]
-    sessions = [each.column for each in unit.features if each.window.session_gap_us]
-    return f", for {_few(columns or sessions)}" if columns or sessions else ""
+    columns = [feature.column for feature in unit.features if _partial(unit, feature) == partial]
+    sessions = [feature.column for feature in unit.features if feature.window.session_gap_us]
+    return f", for {_first_names(columns or sessions)}" if columns or sessions else ""
 
 
-def _few(names: list[str], most: int = 3) -> str:
+def _first_names(names: list[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -172,7 +172,7 @@ def _platform(now: Mapping[str, Any], then: Mapping[str, Any]) -> Iterator[str]:
             yield f"this version of slicewise stores otherwise: {what}"
     events, events_then = now.get("events"), then.get("events")
     if events and events_then and events != events_then:
-        kinds, kinds_then = (dict(map(tuple, each["columns"])) for each in (events, events_then))
+        kinds, kinds_then = (dict(map(tuple, log["columns"])) for log in (events, events_then))
         if kinds == kinds_then:
             yield "this version of slicewise stores events otherwise"
         yield from _types(kinds, kinds_then)

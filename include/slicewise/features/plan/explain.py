@@ -21,21 +21,21 @@ from slicewise.features.plan.unit import ListUnit, SliceUnit, Source, StorageUni
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.schema.types import arrow_type
 from slicewise.windows.durations import DAY_US, HOUR_US, format_duration, format_span
-from slicewise.windows.segments import PENTAD_US
+from slicewise.windows.segments import FIVE_DAYS_US
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 
-# Bytes around a stored row: field name, the entry itself, envelope (seq or first and last, CRC).
+# Bytes around a stored row: field name, the entry itself, envelope (archive version or first and last, CRC).
 RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
 IDS_AROUND, ID_BYTES = 12, 16  # docs/format.md
 HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
 NUMBER = 8
-HOUR_SEQ = 16
-"""At most of an hour and its seq in a day's `c`."""
+HOUR_VERSION = 16
+"""At most of an hour and its archive version in a day's `c`."""
 TEXT_LENGTH, TEXT_BYTES = 4, 32
 """A text is stored with its length; how long texts are no definition says."""
 ANY = 2**62
-"""As many events as parameters allow."""
+"""Number of as many events as parameters allow."""
 MEMBER_OVERHEAD = 88
 """Bytes of Redis around a member of a large sorted set: its text's header, skip list node and table entry."""
 
@@ -57,7 +57,7 @@ class Explained:
     bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day (of a lifetime: of
     all its events), as full as parameters let it be. bytes_per_entity: of an entity with events in all slices that
     are kept and every row full; where the rate of its events is given, of as many slices as these can be in, and as
-    full as they can make them. pentads: whether totals of five days are kept, for windows of ten days and more.
+    full as they can make them. five-day totals: whether totals of five days are kept, for windows of ten days and more.
     reads_per_request: fields of Redis that a live read of all its features takes, at most, besides the hot hash (read
     whole); reads: of each window alone, by level.
     """
@@ -100,45 +100,45 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     """
     if deployed is None:
         deployed = Deployment(new.project, (), (), ())
-    found = [_change(unit, new, deployed) for unit in new.units]
+    unit_changes = [_change(unit, new, deployed) for unit in new.units]
     gone = [view for view in deployed.views if view not in new.views]
     return (
-        *found,
+        *unit_changes,
         *(Change(view, "removed", "no longer served; what it stored is swept") for view in gone),
     )
 
 
-def board_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
+def leaderboard_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
     """Tells what deploying `new` does to every leaderboard, removed ones included; none of it costs what is stored."""
-    old = {} if deployed is None else {board.name: board for board in deployed.leaderboards}
+    old = {} if deployed is None else {leaderboard.name: leaderboard for leaderboard in deployed.leaderboards}
     found = []
-    for board in new.leaderboards:
-        before, what = old.pop(board.name, None), f"the {board.k} with the highest {board.ref}"
+    for leaderboard in new.leaderboards:
+        before, what = old.pop(leaderboard.name, None), f"the {leaderboard.k} with the highest {leaderboard.ref}"
         if before is None:
-            found.append(Change(board.name, "new", f"{what}, every {format_duration(board.every_us)} from now on"))
-        elif before == board:
-            found.append(Change(board.name, "unchanged", "nothing to do"))
+            found.append(Change(leaderboard.name, "new", f"{what}, every {format_duration(leaderboard.every_us)} from now on"))
+        elif before == leaderboard:
+            found.append(Change(leaderboard.name, "unchanged", "nothing to do"))
         else:
-            again = ": its rows begin anew" if before.fingerprint != board.fingerprint else ""
-            found.append(Change(board.name, "definition", what + again))
+            again = ": its rows begin anew" if before.fingerprint != leaderboard.fingerprint else ""
+            found.append(Change(leaderboard.name, "definition", what + again))
     return (*found, *(Change(name, "removed", "no longer served") for name in old))
 
 
 def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
     """Names of the views with `emit=`, and what each publishes where and when, and holds in memory for it."""
-    found = []
+    topics = []
     for unit in deployment.units:
         if not isinstance(unit, SliceUnit) or unit.emission is None:
             continue
         features = unit.emitted_features
         if not features:
             continue
-        ends = {each.window.column_suffix(): each.window.ends_every(unit.slice_us) for each in features}
+        ends = {feature.window.column_suffix(): feature.window.ends_every(unit.slice_us) for feature in features}
         when = ", ".join(f"{suffix} every {format_duration(step)}" for suffix, step in ends.items())
-        held_us = max(each.window.length_us for each in features) + unit.emission.corrections_us
-        most = f"up to {-(-held_us // unit.slice_us)} partials of an entity in memory"
-        found.append((unit.view, f"to topic {unit.emission.topic}: {when}; {most}"))
-    return tuple(found)
+        kept_us = max(feature.window.length_us for feature in features) + unit.emission.corrections_us
+        most = f"up to {-(-kept_us // unit.slice_us)} partials of an entity in memory"
+        topics.append((unit.view, f"to topic {unit.emission.topic}: {when}; {most}"))
+    return tuple(topics)
 
 
 def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
@@ -157,9 +157,9 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
         if change.kind == "refused":
             refused.setdefault(change.view, []).append(change.reason)
     if refused:
-        told = [f"view {view!r} is deployed with other partials: {'; '.join(why)}" for view, why in refused.items()]
+        lines = [f"view {view!r} is deployed with other partials: {'; '.join(why)}" for view, why in refused.items()]
         raise DefinitionError(
-            "\n".join(told),
+            "\n".join(lines),
             where=", ".join(f"view {view!r}" for view in refused),
             expected="what is stored under a name stays: same columns, row logic, partials, slice",
             next_step="deploy the changed view under a new name, and move its readers",
@@ -172,14 +172,14 @@ def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
     then = _deployed_source(source, deployed)
     if then is not None and (reasons := refusals(source, then)):
         return Change(view, "refused", "; ".join(reasons), fingerprint)
-    old = {each.storage_fingerprint: each for each in deployed.units}
+    old = {stored_unit.storage_fingerprint: stored_unit for stored_unit in deployed.units}
     if fingerprint in old:
         return _over_what_is_stored(unit, old[fingerprint], new, deployed)
     # an event list beside slices, or slices beside a list, change nothing of what stands
     others = list(deployed.view(view)) if view in deployed.views else []
-    others = [each for each in others if type(each) is type(unit)]
+    others = [other for other in others if type(other) is type(unit)]
     if others:
-        nearest = min(others, key=lambda each: abs(each.slice_us - unit.slice_us))
+        nearest = min(others, key=lambda other: abs(other.slice_us - unit.slice_us))
         reason = "; ".join(differences(unit, source, nearest, deployed.source(nearest.source)))
         if then is not None and (read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})):
             what = f"the source's {', '.join(read)} changed: built again from the archive, 503 until then; {reason}"
@@ -190,7 +190,7 @@ def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
 
 
 def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
-    return next((each for each in deployed.sources if each.name == source.name), None)
+    return next((deployed_source for deployed_source in deployed.sources if deployed_source.name == source.name), None)
 
 
 def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
@@ -200,7 +200,7 @@ def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, 
         and isinstance(same, ListUnit)
         and unit.event_list.needs_more(same.event_list)
     ):
-        sharing = [each.view for each in new.units if each.storage_fingerprint == fingerprint]
+        sharing = [other.view for other in new.units if other.storage_fingerprint == fingerprint]
         reason = f"its event list keeps more from now on, and is built again for {', '.join(sharing)}"
         return Change(view, "new", reason, fingerprint)
     if unit.retention_us > same.retention_us:
@@ -219,8 +219,8 @@ def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, 
         what = "; ".join(schema_changes(now, then)) or "other names within its records"
         reason = f"records of source {now.name!r} are judged by its new schema from where the log ends then: {what}"
         return Change(view, "definition", reason, fingerprint)
-    stands = {each.definition_fingerprint for each in deployed.units if each.view == view}
-    if unit.definition_fingerprint in stands:
+    deployed_definitions = {other.definition_fingerprint for other in deployed.units if other.view == view}
+    if unit.definition_fingerprint in deployed_definitions:
         return Change(view, "unchanged", "nothing to do", fingerprint)
     return Change(view, "definition", "answers from what is stored", fingerprint)
 
@@ -266,9 +266,9 @@ def entity_bytes(unit: StorageUnit, events_per_hour: float | None) -> int:
 
     levels = sum(rows(level, NUMBER) for level in (unit.slice_us, *unit.levels))
     totals = rows(HOUR_US, (2 + len(unit.levels)) * HOUR_OVERHEAD)
-    days = rows(DAY_US, 2 * HOUR_OVERHEAD + 24 * HOUR_SEQ)
-    if unit.pentads:
-        days += rows(PENTAD_US, HOUR_OVERHEAD)
+    days = rows(DAY_US, 2 * HOUR_OVERHEAD + 24 * HOUR_VERSION)
+    if unit.five_day_totals:
+        days += rows(FIVE_DAYS_US, HOUR_OVERHEAD)
     # The open hour and the one being compacted stand as running partials.
     running = rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
     ever = most_row_bytes(unit.layout, ANY) + RUNNING_OVERHEAD if unit.lifetime else 0  # any number in enough years
@@ -306,7 +306,7 @@ def _explained(unit: StorageUnit, change: Change, events_per_hour: float | None)
         entity=", ".join(name for name, _ in unit.entity) or "(global)",
         slice=format_duration(unit.slice_us),
         levels=tuple(format_duration(level) for level in unit.levels),
-        pentads=unit.pentads,
+        pentads=unit.five_day_totals,
         retention=f"a total, and {kept} after it" if unit.lifetime else kept,
         features=len(unit.features),
         partials=tuple(sorted(_partial_names(unit).values())),

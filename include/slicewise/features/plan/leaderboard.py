@@ -1,4 +1,4 @@
-"""A planned leaderboard says what its rows mean: a stored board of another fingerprint is not this one."""
+"""A planned leaderboard says what its rows mean: a stored leaderboard of another fingerprint is not this one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.plan.build import board_payload
+from slicewise.features.plan.build import leaderboard_payload
 from slicewise.features.plan.fingerprint import fingerprint
 from slicewise.windows.durations import format_duration, parse_duration
 from slicewise.windows.periodic import Periodic
@@ -28,7 +28,7 @@ CORRECTIONS = ".corrections"
 class PlannedLeaderboard:
     """A leaderboard of a deployment. topic: of its corrections; None where late events are ignored.
 
-    fingerprint: 16 hex digits of what its rows mean; a stored board of another one is not this board.
+    fingerprint: 16 hex digits of what its rows mean; a stored leaderboard of another one is not this leaderboard.
     """
 
     name: str
@@ -48,7 +48,7 @@ class PlannedLeaderboard:
         return f"{self.view}:{self.column}"
 
 
-def plan_board(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
+def plan_leaderboard(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
     """A leaderboard over a planned view. resolve: of the deployment that has the view. Raises DefinitionError."""
     try:
         unit, feature = resolve(f"{declared.view_name}:{declared.by}")
@@ -59,7 +59,7 @@ def plan_board(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
     every_us = parse_duration(declared.every)
     _check_feature(declared, unit, feature)
     _check_every(declared, unit, feature.window, every_us)
-    board = PlannedLeaderboard(
+    leaderboard = PlannedLeaderboard(
         declared.name,
         unit.view,
         feature.column,
@@ -69,11 +69,11 @@ def plan_board(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
         parse_duration(declared.correct_within),
         declared.owner,
     )
-    return replace(board, fingerprint=_fingerprint(board, unit, feature))
+    return replace(leaderboard, fingerprint=_fingerprint(leaderboard, unit, feature))
 
 
-def _fingerprint(board: PlannedLeaderboard, unit: StorageUnit, feature: PlannedFeature) -> str:
-    return fingerprint(board_payload(unit, feature, board.k, board.every_us))
+def _fingerprint(leaderboard: PlannedLeaderboard, unit: StorageUnit, feature: PlannedFeature) -> str:
+    return fingerprint(leaderboard_payload(unit, feature, leaderboard.k, leaderboard.every_us))
 
 
 def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFeature) -> None:
@@ -89,14 +89,14 @@ def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFea
         raise DefinitionError(
             f"view {unit.view!r} is of a source whose events count once by their id",
             where=declared.where,
-            expected="a view of a source without dedupe=: a board reads the log by itself, where events come again",
+            expected="a view of a source without dedupe=: a leaderboard reads the log by itself, where events come again",
             next_step="rank what /v1/features answers, or let the producers be idempotent (enable.idempotence=true)",
         )
     if not unit.entity:
         raise DefinitionError(
             f"view {unit.view!r} has no entity: there is nothing to rank",
             where=declared.where,
-            expected='a view by what the board lists, as entity=["song_id"]',
+            expected='a view by what the leaderboard lists, as entity=["song_id"]',
             next_step="rank a view that has an entity",
         )
     window = feature.window
@@ -120,19 +120,19 @@ def _check_every(declared: Leaderboard, unit: StorageUnit, window: Window, every
         )
 
 
-def board_to_json(board: PlannedLeaderboard) -> dict[str, Any]:
-    """Plain values from which `board_from_json` builds an equal board."""
-    return {name: getattr(board, name) for name in PlannedLeaderboard.__dataclass_fields__}
+def leaderboard_to_json(leaderboard: PlannedLeaderboard) -> dict[str, Any]:
+    """Plain values from which `leaderboard_from_json` builds an equal leaderboard."""
+    return {name: getattr(leaderboard, name) for name in PlannedLeaderboard.__dataclass_fields__}
 
 
-def board_from_json(raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature) -> PlannedLeaderboard:
-    """The board; DefinitionError where this version would rank other values under its fingerprint."""
-    board = PlannedLeaderboard(**raw)
-    now = _fingerprint(board, unit, feature)
-    if now != board.fingerprint:
+def leaderboard_from_json(raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature) -> PlannedLeaderboard:
+    """The leaderboard; DefinitionError where this version would rank other values under its fingerprint."""
+    leaderboard = PlannedLeaderboard(**raw)
+    now = _fingerprint(leaderboard, unit, feature)
+    if now != leaderboard.fingerprint:
         raise DefinitionError(
-            f"the fingerprint of leaderboard {board.name!r} is {board.fingerprint} in the deployment and {now} here",
+            f"the fingerprint of leaderboard {leaderboard.name!r} is {leaderboard.fingerprint} in the deployment and {now} here",
             expected="the version of slicewise that deployed it, or one that ranks alike",
             next_step="run that version, or deploy again with this one",
         )
-    return board
+    return leaderboard

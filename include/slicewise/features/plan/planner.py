@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from slicewise.aggregates import Aggregate
-from slicewise.aggregates.sketches.membership import answer_type, asking
+from slicewise.aggregates.sketches.membership import answer_type, membership_of
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource
 from slicewise.features.declare.emission import Emission, Emit
@@ -22,7 +22,7 @@ from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.build import Slices, build_unit
 from slicewise.features.plan.deployment import Deployment, PlannedSet
 from slicewise.features.plan.fingerprint import condition_column
-from slicewise.features.plan.leaderboard import plan_board
+from slicewise.features.plan.leaderboard import plan_leaderboard
 from slicewise.features.plan.unit import Source, StorageUnit, shared
 from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.finite import may_be_infinite
@@ -44,7 +44,7 @@ from slicewise.features.schema.types import (
 from slicewise.windows.durations import FOR_EVER_US, HOUR_US, format_duration, parse_duration
 from slicewise.windows.kinds import as_window
 from slicewise.windows.lifetime import LIFETIME
-from slicewise.windows.slices import MAX_FOLD, check_slice, default_slice
+from slicewise.windows.slices import MAX_RATIO, check_slice, default_slice
 from slicewise.windows.sliding import Sliding
 from slicewise.windows.window import Window
 
@@ -64,16 +64,16 @@ def plan(project: Project) -> Deployment:
         )
     _unique([view.name for view in project.views], "view", [v.place for v in project.views])
     sets = project.feature_sets
-    _unique([each.name for each in sets], "feature set", [s.where for s in sets])
+    _unique([feature_set.name for feature_set in sets], "feature set", [s.where for s in sets])
     sources = _sources(project.views)
     by_name = {source.name: source for source in sources}
     planned = (unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
     units = shared([replace(unit, project=project.name) for unit in planned])
     bare = Deployment(project.name, sources, units, ())
     named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
-    boards = project.leaderboards
-    _unique([each.name for each in boards], "leaderboard", [b.where for b in boards])
-    ranked = tuple(replace(plan_board(each, bare.resolve), project=project.name) for each in boards)
+    leaderboards = project.leaderboards
+    _unique([leaderboard.name for leaderboard in leaderboards], "leaderboard", [b.where for b in leaderboards])
+    ranked = tuple(replace(plan_leaderboard(leaderboard, bare.resolve), project=project.name) for leaderboard in leaderboards)
     return Deployment(project.name, sources, units, named, ranked)
 
 
@@ -111,8 +111,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
     for feature in view.features:
         place = f"feature {feature.name!r} of {view.place}"
         _check_question(feature.aggregate, view, place)
-        aggregate, found = _conditions(feature.aggregate, source, columns, place)
-        conditions |= {name: e for name, e in found.items() if name not in conditions}
+        aggregate, named = _conditions(feature.aggregate, source, columns, place)
+        conditions |= {name: e for name, e in named.items() if name not in conditions}
         computed_kinds = {n: e.kind for n, e in (columns | conditions).items()} | {
             n: f.kind for n, f in functions.items()
         }
@@ -121,10 +121,10 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
             column = f"{feature.name}_{window.column_suffix()}"
             check_window(feature.aggregate, window, place)
             wanted.append((column, feature.name, window, aggregate))
-    exact = [each for each in wanted if each[2].by_events]
+    exact = [entry for entry in wanted if entry[2].by_events]
     if source.dedupe is not None:
-        refuse_by_event([each[0] for each in exact], view.emit is not None, view.place)
-    sliced = [each for each in wanted if not each[2].by_events]
+        refuse_by_event([entry[0] for entry in exact], view.emit is not None, view.place)
+    sliced = [entry for entry in wanted if not entry[2].by_events]
     computed = columns | conditions
     # What refuses a row refuses it in the whole view: each unit computes it, whatever its own features read.
     made = _used(functions, wanted)
@@ -136,7 +136,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
             source,
             view=view.name,
             entity=entity,
-            spread=view.spread or not entity,
+            per_partition=view.spread or not entity,
             where=where,
             columns=_used(computed, sliced, dict(made), refusing),
             functions=made,
@@ -148,12 +148,12 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
         for slice_us, group in (_groups(view, sliced) if sliced else ())
     ]
     if exact:
-        kept = kept_for((each[2] for each in exact), source.max_lateness_us, view.capacity, view.place)
+        kept = kept_for((entry[2] for entry in exact), source.max_lateness_us, view.capacity, view.place)
         listed = build_unit(
             source,
             view=view.name,
             entity=entity,
-            spread=view.spread or not entity,
+            per_partition=view.spread or not entity,
             where=where,
             columns=_used(computed, exact, dict(made), refusing),
             functions=made,
@@ -171,7 +171,7 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
     if view.emit is None:
         return None
     assert isinstance(view.emit, Emit)  # made so by the view
-    if not any(window.ends_complete and asking(aggregate) is None for _, _, window, aggregate in sliced):
+    if not any(window.ends_complete and membership_of(aggregate) is None for _, _, window, aggregate in sliced):
         raise DefinitionError(
             "emit= on a view none of whose results can be published",
             where=view.place,
@@ -194,10 +194,10 @@ def _used(
 
 
 def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
-    found: dict[str, tuple[KafkaSource, Source]] = {}
+    declared_sources: dict[str, tuple[KafkaSource, Source]] = {}
     for view in views:
         declared = view.source
-        known = found.setdefault(declared.name, (declared, plan_source(declared)))
+        known = declared_sources.setdefault(declared.name, (declared, plan_source(declared)))
         if known[1] != plan_source(declared):
             raise DefinitionError(
                 f"two different sources are named {declared.name!r}",
@@ -205,10 +205,10 @@ def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
                 expected="one definition for a name",
                 next_step="share one object, or rename one",
             )
-    _unique(list(found), "source", [declared.where for declared, _ in found.values()])
-    sources = tuple(planned for _, planned in found.values())
+    _unique(list(declared_sources), "source", [declared.where for declared, _ in declared_sources.values()])
+    sources = tuple(planned for _, planned in declared_sources.values())
     for source in sources:
-        same = [each.name for each in sources if each.topic == source.topic]
+        same = [other.name for other in sources if other.topic == source.topic]
         if len(same) > 1:
             raise DefinitionError(
                 f"topic {source.topic!r} is read by several sources: {', '.join(same)}",
@@ -253,7 +253,7 @@ def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None,
 
 def _functions(view: FeatureView, source: Source, columns: Mapping[str, RowExpression]) -> dict[str, RowFunction]:
     kinds = {**dict(source.columns), **{name: expression.kind for name, expression in columns.items()}}
-    found: dict[str, RowFunction] = {}
+    functions: dict[str, RowFunction] = {}
     for name, function in view.columns.items():
         if not isinstance(function, RowFunction):
             continue
@@ -266,33 +266,33 @@ def _functions(view: FeatureView, source: Source, columns: Mapping[str, RowExpre
                     expected="arguments named as columns of the source or of row logic: " + listed(kinds),
                     next_step=nearest(column, kinds),
                 )
-        found[name] = function.bind(kinds)
-    return found
+        functions[name] = function.bind(kinds)
+    return functions
 
 
 def _conditions(
     aggregate: Aggregate, source: Source, columns: Mapping[str, RowExpression], place: str
 ) -> tuple[Aggregate, dict[str, RowExpression]]:
     """The aggregate with a computed column for each of its conditions, and those columns."""
-    found: dict[str, RowExpression] = {}
+    conditions: dict[str, RowExpression] = {}
 
     def named(text: str) -> str:
         where, kinds = f"where of {place}", dict(source.columns)
         condition = parse_expression(text, kinds, where=where, defined=columns, boolean=True)
         name = condition_column(condition)
-        found[name] = condition
+        conditions[name] = condition
         return name
 
-    return aggregate.resolve(named), found
+    return aggregate.resolve(named), conditions
 
 
 def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
     """The reader's row has one column of a name: the entity's, or what is asked."""
-    asked = asking(aggregate)
-    if asked is not None and asked.question in {*view.entity, *OF_QUESTIONS}:
-        own = "a column of the view's entity" if asked.question in view.entity else "how a row is read"
+    membership = membership_of(aggregate)
+    if membership is not None and membership.question in {*view.entity, *OF_QUESTIONS}:
+        own = "a column of the view's entity" if membership.question in view.entity else "how a row is read"
         raise DefinitionError(
-            f"{aggregate.describe()} is asked by {asked.question!r}, which is {own}",
+            f"{aggregate.describe()} is asked by {membership.question!r}, which is {own}",
             where=place,
             expected="a column that is no entity column, and has another name than " + ", ".join(sorted(OF_QUESTIONS)),
             next_step="an entity sees no other value of its own key; name another column",
@@ -350,16 +350,16 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
             return [(slice_us, list(wanted))]
         own = {window: default_slice([window]) for window in windows}
         groups: list[list[_Wanted]] = []
-        for each in sorted(wanted, key=lambda each: own[each[2]]):
-            if groups and own[each[2]] <= MAX_FOLD * own[groups[-1][0][2]]:
-                groups[-1].append(each)
+        for entry in sorted(wanted, key=lambda item: own[item[2]]):
+            if groups and own[entry[2]] <= MAX_RATIO * own[groups[-1][0][2]]:
+                groups[-1].append(entry)
             else:
-                groups.append([each])
-        found = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
-        for slice_us, group in found:
+                groups.append([entry])
+        sliced = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        for slice_us, group in sliced:
             for _, _, window, _ in group:
                 window.check_slice(slice_us)
-        return found
+        return sliced
     except DefinitionError as error:
         raise DefinitionError(
             error.what, where=view.place, expected=error.expected, next_step=error.next_step
@@ -367,8 +367,8 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
 
 
 def _levels(group: Sequence[_Wanted], slice_us: int) -> tuple[int, ...]:
-    found = {w.resolution(slice_us) for _, _, w, _ in group if isinstance(w, Sliding)}
-    return tuple(sorted(level for level in found if slice_us < level < HOUR_US))
+    resolutions = {w.resolution(slice_us) for _, _, w, _ in group if isinstance(w, Sliding)}
+    return tuple(sorted(level for level in resolutions if slice_us < level < HOUR_US))
 
 
 def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
@@ -395,7 +395,7 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
 
 
 def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+    defaults: list[tuple[str, object]] = []
     for key, value in declared.defaults.items():
         refs = [ref for ref in outputs if key in (ref, ref.partition(":")[2])]
         if len(refs) != 1:
@@ -419,13 +419,13 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
                 expected=f"a value of type {outputs[refs[0]]}",
                 next_step="give a value of that type, or leave the default out",
             ) from error
-        found.append((refs[0], value))
-    return found
+        defaults.append((refs[0], value))
+    return defaults
 
 
 def _unique(names: Sequence[str], what: str, places: Sequence[str]) -> None:
-    folded = [name.lower() for name in names]
-    same = [(name, place) for name, place in zip(names, places, strict=True) if folded.count(name.lower()) > 1]
+    lowered = [name.lower() for name in names]
+    same = [(name, place) for name, place in zip(names, places, strict=True) if lowered.count(name.lower()) > 1]
     refuse_cases([name for name, _ in same], what, " and ".join(place for _, place in same))
     for name in names:
         if names.count(name) > 1:

@@ -32,5 +32,5 @@ def whole(planned: Deployment, deployed: Deployment | None, *, probes: bool) -> 
     """The deployment after a project is applied: it, the other projects' and, where they are wanted, the probes.
 
     Raises DefinitionError as `joined` does."""
-    found = joined(planned, None if deployed is None else deployed.declared)
-    return joined(deployment(), found) if probes else found
+    together = joined(planned, None if deployed is None else deployed.declared)
+    return joined(deployment(), together) if probes else together

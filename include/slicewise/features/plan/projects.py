@@ -23,22 +23,22 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
         return planned
     name = planned.project
     units = tuple(unit for unit in deployed.units if unit.project != name)
-    sets = tuple(each for each in deployed.feature_sets if each.project != name)
-    boards = tuple(each for each in deployed.leaderboards if each.project != name)
+    sets = tuple(feature_set for feature_set in deployed.feature_sets if feature_set.project != name)
+    leaderboards = tuple(leaderboard for leaderboard in deployed.leaderboards if leaderboard.project != name)
     _refuse_taken("view", planned.views, {unit.view: unit.project for unit in units}, name)
     _refuse_taken("feature set", [s.name for s in planned.feature_sets], {s.name: s.project for s in sets}, name)
-    _refuse_taken("leaderboard", [b.name for b in planned.leaderboards], {b.name: b.project for b in boards}, name)
+    _refuse_taken("leaderboard", [b.name for b in planned.leaderboards], {b.name: b.project for b in leaderboards}, name)
     sources = _sources(planned, deployed, units)
     projects = sorted({name, *(unit.project for unit in units)})
     if len(projects) == 1:
         return replace(planned, sources=sources)
     # One order, whichever project was applied last: else applying what stands would be a new deployment.
     return Deployment(
-        ", ".join(each for each in projects if each != own.PROJECT),
+        ", ".join(project for project in projects if project != own.PROJECT),
         tuple(sorted(sources, key=lambda source: source.name)),
         shared(sorted((*units, *planned.units), key=lambda unit: unit.project)),
-        tuple(sorted((*sets, *planned.feature_sets), key=lambda each: each.project)),
-        tuple(sorted((*boards, *planned.leaderboards), key=lambda each: each.project)),
+        tuple(sorted((*sets, *planned.feature_sets), key=lambda feature_set: feature_set.project)),
+        tuple(sorted((*leaderboards, *planned.leaderboards), key=lambda feature_set: feature_set.project)),
     )
 
 
@@ -57,46 +57,46 @@ def _sources(planned: Deployment, deployed: Deployment, units: Sequence[StorageU
     """units: of other projects."""
     own = {source.name: source for source in planned.sources}
     others = {unit.source for unit in units}
-    for stands in deployed.sources:
-        mine = own.get(stands.name)
-        if mine is None:
+    for current in deployed.sources:
+        planned_source = own.get(current.name)
+        if planned_source is None:
             continue
-        _refuse_change(mine, stands, [unit for unit in units if unit.source == stands.name], planned.project)
-        if mine.dedupe != stands.dedupe and stands.name in others:
+        _refuse_change(planned_source, current, [unit for unit in units if unit.source == current.name], planned.project)
+        if planned_source.dedupe != current.dedupe and current.name in others:
             raise DefinitionError(
-                f"source {stands.name!r} is deployed with another dedupe, and views of other projects read it",
+                f"source {current.name!r} is deployed with another dedupe, and views of other projects read it",
                 where=f"project {planned.project!r}",
                 expected="the source's dedupe as it is deployed",
                 next_step="change it where no other project reads the source",
             )
-        own[stands.name] = succeeded(mine, stands)
-    kept = tuple(each for each in deployed.sources if each.name in others and each.name not in own)
+        own[current.name] = succeeded(planned_source, current)
+    kept = tuple(source for source in deployed.sources if source.name in others and source.name not in own)
     _refuse_one_topic(planned, kept)
     return (*kept, *own.values())
 
 
-def _refuse_change(mine: Source, stands: Source, others: Iterable[StorageUnit], project: str) -> None:
-    if mine.schema_fingerprint == stands.schema_fingerprint:
+def _refuse_change(source: Source, current: Source, others: Iterable[StorageUnit], project: str) -> None:
+    if source.schema_fingerprint == current.schema_fingerprint:
         return
-    if reasons := refusals(mine, stands):
+    if reasons := refusals(source, current):
         raise DefinitionError(
             "; ".join(reasons),
-            where=f"project {project!r}, source {mine.name!r}",
+            where=f"project {project!r}, source {source.name!r}",
             expected="columns added, optional ones removed, wider decimals, widths, other required or limits",
             next_step="put a column of another name in its place, paths={…: '$.…'}; or give the source another name",
         )
-    changed = reread(mine, stands)
+    changed = reread(source, current)
     for unit in others:
-        if mine.max_lateness_us > stands.max_lateness_us:
+        if source.max_lateness_us > current.max_lateness_us:
             raise DefinitionError(
-                f"max_lateness of source {mine.name!r} grows, and view {unit.view!r} keeps too little for it",
+                f"max_lateness of source {source.name!r} grows, and view {unit.view!r} keeps too little for it",
                 where=f"project {project!r}; the view is of project {unit.project!r}",
                 expected="max_lateness as it is deployed, or a shorter one",
                 next_step="give the changed source another name; its topic may stay where no other project reads it",
             )
         if lost := sorted(changed & set(unit.reads)):
             raise DefinitionError(
-                f"column {lost[0]!r} of source {mine.name!r} changes, and view {unit.view!r} reads it",
+                f"column {lost[0]!r} of source {source.name!r} changes, and view {unit.view!r} reads it",
                 where=f"project {project!r}; the view is of project {unit.project!r}",
                 expected="columns that views of other projects read, as they are",
                 next_step="take the column out of those views first, or put one of another name beside it",
@@ -104,7 +104,7 @@ def _refuse_change(mine: Source, stands: Source, others: Iterable[StorageUnit], 
 
 
 def _refuse_one_topic(planned: Deployment, kept: Iterable[Source]) -> None:
-    """Refuses two sources of one topic: what is applied of a topic is known by its places alone, and both would move one ledger."""
+    """Refuses two sources of one topic: what is applied of a topic is known by its partitions alone, and both would move the same committed offsets."""
     theirs = {source.topic: source for source in kept}
     for source in planned.sources:
         other = theirs.get(source.topic)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from slicewise.aggregates import Aggregate
-from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.codec import Layout, Members
 from slicewise.features.declare.emission import Emission
 from slicewise.features.declare.event_list import EventList
@@ -30,7 +30,7 @@ class Source:
     wire: "s", "ms", "us" or "rfc3339". wire: (column, declared type) of those that a record holds
     narrower than their values are. paths: (column, names of members from the record down) of those
     that are no member of their own name. format: json, avro or protobuf, these with the URL of a registry. dedupe: how
-    an event that comes again is known, if it is. earlier: the schemas that records below a place of the log are read
+    an event that comes again is known, if it is. earlier: the schemas that records below an offset of the log are read
     by, oldest first (docs/adr/0057).
     """
 
@@ -60,18 +60,18 @@ class Source:
 
     @property
     def is_opening(self) -> bool:
-        """Tells whether its schema has no place yet from which it holds: until then nobody may judge a record."""
+        """Tells whether its schema has no recorded offsets yet: until then nobody may judge a record."""
         return bool(self.earlier) and self.earlier[-1].until is None
 
     @property
     def most_ahead_us(self) -> int:
         """The longest time ahead of Kafka's at which an event may lie that any of its schemas takes."""
-        return max([self.max_ahead_us, *(each.source.max_ahead_us for each in self.earlier)])
+        return max([self.max_ahead_us, *(version.source.max_ahead_us for version in self.earlier)])
 
     @property
     def most_lateness_us(self) -> int:
         """The longest time behind Kafka's at which an event may lie that any of its schemas takes."""
-        return max([self.max_lateness_us, *(each.source.max_lateness_us for each in self.earlier)])
+        return max([self.max_lateness_us, *(version.source.max_lateness_us for version in self.earlier)])
 
     @property
     def time_column(self) -> str | None:
@@ -114,7 +114,7 @@ class _Unit:
     view: str
     source: str
     entity: tuple[tuple[str, str], ...]
-    spread: bool
+    per_partition: bool
     where: RowExpression | None
     columns: tuple[tuple[str, RowExpression], ...]
     functions: tuple[tuple[str, RowFunction], ...] = ()
@@ -158,8 +158,8 @@ class SliceUnit(_Unit):
     """As the store asks for it (`stores/online/stored_unit.py`): none is kept."""
 
     @cached_property
-    def pentads(self) -> bool:
-        """Whether totals of pentads are kept: where a window is read by them."""
+    def five_day_totals(self) -> bool:
+        """Whether five-day totals are kept: where a window is read by them."""
         return any(feature.window.reads_five_days for feature in self.features)
 
     @cached_property
@@ -176,7 +176,7 @@ class SliceUnit(_Unit):
     def emitted_features(self) -> tuple[PlannedFeature, ...]:
         """Features that are published: their windows end complete, and their values are no filters that readers
         ask."""
-        return tuple(f for f in self.features if f.window.ends_complete and asking(f.aggregate) is None)
+        return tuple(f for f in self.features if f.window.ends_complete and membership_of(f.aggregate) is None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +189,7 @@ class ListUnit(_Unit):
     """Answers move with each microsecond."""
     levels: ClassVar[tuple[int, ...]] = ()
     emission: ClassVar[None] = None
-    pentads: ClassVar[bool] = False
+    five_day_totals: ClassVar[bool] = False
     lifetime: ClassVar[bool] = False
     step_text: ClassVar[str] = "events"
 
@@ -229,14 +229,14 @@ def source_to_json(source: Source) -> dict[str, Any]:
         given["dedupe"] = plain(source.dedupe)
     if source.earlier:
         given["earlier"] = [
-            {"source": source_to_json(each.source), "until": places_to_json(each.until)} for each in source.earlier
+            {"source": source_to_json(version.source), "until": offsets_to_json(version.until)} for version in source.earlier
         ]
     return given
 
 
-def places_to_json(until: OffsetVector | None) -> list[list[Any]] | None:
-    """Topic id, partition and offset of each place; None where they are not recorded."""
-    return None if until is None else [[*place, offset] for place, offset in until.offsets.items()]
+def offsets_to_json(until: OffsetVector | None) -> list[list[Any]] | None:
+    """Topic id, partition and offset of each offset; None where they are not recorded."""
+    return None if until is None else [[*topic_partition, offset] for topic_partition, offset in until.offsets.items()]
 
 
 def source_from_json(raw: Mapping[str, Any]) -> Source:
@@ -245,13 +245,13 @@ def source_from_json(raw: Mapping[str, Any]) -> Source:
     lists = {name: tuple(raw[name]) for name in ("required", "allow_nan")}
     paths = tuple((column, tuple(path)) for column, path in raw.get("paths", ()))
     dedupe = EventIds(**raw["dedupe"]) if "dedupe" in raw else None
-    earlier = tuple(_version_from_json(each) for each in raw.get("earlier", ()))
+    earlier = tuple(_version_from_json(version) for version in raw.get("earlier", ()))
     return Source(**{**raw, **pairs, **lists, "paths": paths, "dedupe": dedupe, "earlier": earlier})
 
 
 def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
-    places = raw["until"]
+    until = raw["until"]
     until = (
-        None if places is None else OffsetVector({(topic, partition): offset for topic, partition, offset in places})
+        None if until is None else OffsetVector({(topic, partition): offset for topic, partition, offset in until})
     )
     return SchemaVersion(source_from_json(raw["source"]), until)

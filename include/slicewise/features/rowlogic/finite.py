@@ -37,8 +37,8 @@ def _most(node: Node, allow_nan: Collection[str]) -> float:
         least = _least(node.args[1])
         return _rounded(_most(node.args[0], allow_nan), "div", least) if least else math.inf
     if node.op == "case":
-        return max(_most(each, allow_nan) for each in (*node.args[1:-1:2], node.args[-1]))
-    bounds = [_most(each, allow_nan) for each in node.args]
+        return max(_most(argument, allow_nan) for argument in (*node.args[1:-1:2], node.args[-1]))
+    bounds = [_most(argument, allow_nan) for argument in node.args]
     if node.op in ("neg", "abs", "coalesce", "least", "greatest"):
         return max(bounds)
     return _rounded(bounds[0], node.op, bounds[1]) if node.op in ("add", "sub", "mul") else math.inf

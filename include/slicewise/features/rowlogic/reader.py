@@ -21,7 +21,7 @@ from slicewise.features.rowlogic.dialect import RowLogicSql
 from slicewise.features.rowlogic.expression import Call, Node, RowExpression
 from slicewise.features.rowlogic.functions.allowed import ALLOWED_FUNCTIONS
 from slicewise.features.rowlogic.functions.texts import REPEATED
-from slicewise.features.rowlogic.spelled import told
+from slicewise.features.rowlogic.spelled import parse_message
 from slicewise.features.rowlogic.typer import ALLOWED, Typer
 from slicewise.features.schema.types import BOOLEAN
 
@@ -71,7 +71,7 @@ def _parsed(text: str, where: str) -> exp.Expr:
         details = getattr(error, "errors", None) or [{}]
         column = details[0].get("col")
         raise DefinitionError(
-            f"{text!r} is no expression: {told(error)}",
+            f"{text!r} is no expression: {parse_message(error)}",
             where=where + (f", character {column}" if column else ""),
             expected=ALLOWED,
             next_step="correct the text",

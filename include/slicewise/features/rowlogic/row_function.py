@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates.custom.functions import check_text, compiled
-from slicewise.aggregates.custom.raised import LEFT_OUT, tell, written
+from slicewise.aggregates.custom.raised import LEFT_OUT, report_raised, written
 from slicewise.aggregates.kernel.values import canonicalise
 from slicewise.calls import checked_call, shown
 from slicewise.errors import DefinitionError, written_at
@@ -85,7 +85,7 @@ _TEXTS = (
 )
 _LISTS = ("list_element", "list_value_length")
 COMPUTE = frozenset((*_NUMBERS, *_BITS, *_TRUTHS, *_CHOICES, *_TEXTS, *_LISTS))
-"""What it may call of pyarrow.compute, as `pc`: of each row by itself, and to the last bit alike on every machine."""
+"""Functions of pyarrow.compute, as `pc`, that it may call: of each row by itself, and to the last bit alike on every machine."""
 _PC = SimpleNamespace(**{name: getattr(pc, name) for name in sorted(COMPUTE)})
 _FAMILIES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "long": pa.types.is_integer,
@@ -140,7 +140,7 @@ class RowFunction:
     def stored(self) -> dict[str, Any]:
         """The parts of it that bear on stored values: what it reads and gives, and its text's digest."""
         digest = hashlib.sha256(self.source.encode()).hexdigest()
-        return {"reads": [list(each) for each in zip(self.reads, self.types, strict=True)], "output": self.output,
+        return {"reads": [list(column) for column in zip(self.reads, self.types, strict=True)], "output": self.output,
                 "sha256": digest}  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class RowFunction:
         except Exception as error:  # noqa: BLE001 (whatever a user's function raises is of its row alone)
             if n == 1:
                 did = f"gave {error}" if isinstance(error, _Untyped) else error
-                tell(self.source, _callable(self.source, self.name), did, LEFT_OUT)
+                report_raised(self.source, _callable(self.source, self.name), did, LEFT_OUT)
                 return pa.nulls(1, kind), np.zeros(1, np.bool_)
             half = n // 2
             first, there = self._of([array.slice(0, half) for array in arrays], half)
@@ -256,24 +256,24 @@ def computed(
     functions: Sequence[tuple[str, RowFunction]], columns: Mapping[str, pa.Array]
 ) -> tuple[dict[str, pa.Array], dict[str, Flags]]:
     """Per function its column, and for which rows it has a value."""
-    found = {name: function.of(columns) for name, function in functions}
-    return {name: values for name, (values, _) in found.items()}, {name: there for name, (_, there) in found.items()}
+    results = {name: function.of(columns) for name, function in functions}
+    return {name: values for name, (values, _) in results.items()}, {name: there for name, (_, there) in results.items()}
 
 
 def _lines(text: str, node: ast.FunctionDef, before: int) -> list[int]:
     """Per line of the text the line where it was written; before: the lines before the function's own first."""
     (again,) = ast.parse(text).body
     assert isinstance(again, ast.FunctionDef)
-    found = [node.lineno + before] * text.count("\n")
+    lines = [node.lineno + before] * text.count("\n")
     for one, other in zip(_statements(again), _statements(node), strict=False):
         end = one.end_lineno or one.lineno
-        found[one.lineno - 1 : end] = [other.lineno + before] * (end - one.lineno + 1)
-    return found
+        lines[one.lineno - 1 : end] = [other.lineno + before] * (end - one.lineno + 1)
+    return lines
 
 
 def _statements(node: ast.FunctionDef) -> list[ast.stmt]:
     """The statements of a function; what stands inside another statement comes after it."""
-    return [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]
+    return [statement for statement in ast.walk(node) if isinstance(statement, ast.stmt) and statement is not node]
 
 
 @lru_cache(maxsize=64)

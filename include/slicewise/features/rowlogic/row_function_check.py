@@ -34,16 +34,16 @@ def verify(function: RowFunction, where: str) -> None:
     whole = _plain(function.of(columns))
     back = {name: array.take(pa.array(np.arange(ROWS)[::-1])) for name, array in columns.items()}
     single = [_plain(function.of({n: a.slice(i, 1) for n, a in columns.items()}))[0] for i in range(ROWS)]
-    for what, found in (
+    for what, again in (
         ("run again", _plain(function.of(columns))),
         ("over the same rows in another order", _plain(function.of(back))[::-1]),
         ("row by row", single),
     ):
-        if found != whole:
-            at = next(i for i, (one, other) in enumerate(zip(whole, found, strict=True)) if one != other)
+        if again != whole:
+            at = next(i for i, (one, other) in enumerate(zip(whole, again, strict=True)) if one != other)
             row = {name: array[at].as_py() for name, array in columns.items()}
             raise DefinitionError(
-                f"row function {function.name!r} gives other values {what}: {whole[at]} and {found[at]} of {row}",
+                f"row function {function.name!r} gives other values {what}: {whole[at]} and {again[at]} of {row}",
                 where=where,
                 expected="a value that follows from its row alone",
                 next_step="compute from the arguments element by element",

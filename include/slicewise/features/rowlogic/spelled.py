@@ -76,7 +76,7 @@ def spelled(text: str, node: exp.Expr) -> str:
             if re.search(rf"\b{name}\s*\(", text, re.IGNORECASE):
                 return name
     if isinstance(node, exp.Binary):
-        ends = [each.meta["end"] for each in node.this.walk() if "end" in each.meta]
+        ends = [part.meta["end"] for part in node.this.walk() if "end" in part.meta]
         written = _OPERATOR.match(text, max(ends) + 1) if ends else None
         return written.group(1).upper() if written else "this"
     if isinstance(node, exp.DDL | exp.Command | exp.Query | exp.Values) or type(node).__name__ in _STATEMENTS:
@@ -89,7 +89,7 @@ _STATEMENTS = frozenset(("Describe", "Set", "Show", "Attach", "Detach", "Copy", 
 _STATEMENTS |= {"Commit", "Rollback", "Drop", "Insert", "Update", "Delete", "Merge", "Kill", "Install", "Analyze"}
 
 
-def told(error: SqlglotError) -> str:
+def parse_message(error: SqlglotError) -> str:
     """Tells what a text that could not be parsed lacks, or has too much."""
     details = (getattr(error, "errors", None) or [{}])[0]
     description, at = str(details.get("description") or ""), str(details.get("highlight") or "").strip()

@@ -91,7 +91,7 @@ class EventIds:
 
 
 def refuse_by_event(exact: Sequence[str], emits: bool, where: str) -> None:
-    """Refuse, of a source with dedupe, what keeps events one by one or reads the log by itself: only the fold of
+    """Refuse, of a source with dedupe, what keeps events one by one or reads the log by itself: only the micro-batch lane of
     slices knows an event that comes again. exact: columns over exact windows. Raises DefinitionError."""
     if not exact and not emits:
         return

@@ -31,12 +31,12 @@ class Judged:
     duplicate: Flags
     in_place: Flags
     remembered: Flags
-    """Those in place by which events after all of these can still be found to be duplicates."""
+    """Events in place by which events after all of these can still be found to be duplicates."""
     clock: Ints
 
 
 def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) -> Judged:
-    """About events with ids. group: numbers of (entity, place); each group's events in the order of their offsets.
+    """About events with ids. group: numbers of (entity, partition); each group's events in the order of their offsets.
 
     ids: hashes (`hashed`); kafka_us: Kafka timestamps, microseconds UTC. What was remembered may stand before a group's
     events, with its clocks as times.
@@ -79,17 +79,17 @@ def hashed(column: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint64], Flag
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(flat, pa.ChunkedArray):
         flat = pa.concat_arrays(flat.chunks)
-    known = np.asarray(flat.is_valid().to_numpy(zero_copy_only=False))
+    present = np.asarray(flat.is_valid().to_numpy(zero_copy_only=False))
     if pa.types.is_integer(flat.type):
-        return hash_stored(flat.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)), known
-    return hash_stored(flat.cast(pa.string()).fill_null("").cast(pa.binary())), known
+        return hash_stored(flat.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)), present
+    return hash_stored(flat.cast(pa.string()).fill_null("").cast(pa.binary())), present
 
 
 def duplicates_among(group: Ints, offset: Ints, ids: pa.Array, kafka_us: Ints, rule: EventIds) -> Flags:
     """Per event, in any order: whether it is a duplicate among these. group: as for `judge`; offset: in its place."""
-    found = np.zeros(len(group), np.bool_)
-    numbers, known = hashed(ids)
-    rows = np.flatnonzero(known)
+    duplicates = np.zeros(len(group), np.bool_)
+    numbers, present = hashed(ids)
+    rows = np.flatnonzero(present)
     rows = rows[np.argsort(offset[rows], kind="stable")]
-    found[rows] = judge(group[rows], numbers[rows], kafka_us[rows], rule).duplicate
-    return found
+    duplicates[rows] = judge(group[rows], numbers[rows], kafka_us[rows], rule).duplicate
+    return duplicates

@@ -19,11 +19,11 @@ def parse_path(text: str, where: str) -> Path:
     steps: list[str] = []
     at = 1
     while isinstance(text, str) and text.startswith("$") and at < len(text):
-        found = _STEP.match(text, at)
-        if found is None:
+        match = _STEP.match(text, at)
+        if match is None:
             break
-        steps.append(found[1] or found[2])
-        at = found.end()
+        steps.append(match[1] or match[2])
+        at = match.end()
     if not steps or at != len(text) or len(steps) > MAX_STEPS:
         raise DefinitionError(
             f"{text!r} is no path",
@@ -47,11 +47,11 @@ def column_paths(columns: Mapping[str, object], paths: Mapping[str, str], where:
                 expected="one of " + ", ".join(columns),
                 next_step="declare its type in the schema",
             )
-    found = {
+    by_column = {
         name: parse_path(paths[name], f"path of column {name!r} of {where}") if name in paths else (name,)
         for name in columns
     }
-    ordered = sorted(found.items(), key=lambda each: each[1])
+    ordered = sorted(by_column.items(), key=lambda column_path: column_path[1])
     for (one, outer), (other, inner) in pairwise(ordered):
         if inner[: len(outer)] == outer:
             raise DefinitionError(
@@ -60,4 +60,4 @@ def column_paths(columns: Mapping[str, object], paths: Mapping[str, str], where:
                 expected="places of their own",
                 next_step="drop one of them",
             )
-    return found
+    return by_column

@@ -46,7 +46,7 @@ RANGES = {
 }
 """Least and greatest value of each narrow integer type."""
 KAFKA_TIME = "kafka"
-"""As a source's timestamp: the time of the Kafka record."""
+"""Timestamp of a source that is the time of the Kafka record."""
 TIME_FORMS = {
     "timestamp_s": "s",
     "timestamp_ms": "ms",

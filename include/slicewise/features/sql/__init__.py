@@ -136,14 +136,14 @@ def read_definitions(
     own: list[KafkaSource] = []
     views: list[FeatureView] = []
     queries: list[FeatureView] = []
-    found = statements(whole)
-    for statement in found:
+    parsed = statements(whole)
+    for statement in parsed:
         if statement.kind == "source":
             source = read_source(whole, statement, _line(whole, statement, location, own_lines))
             _refuse_again(whole, "source", source.name, known, statement)
             known[source.name] = source
             own.append(source)
-    for statement in found:
+    for statement in parsed:
         if statement.kind != "source":
             at = _line(whole, statement, location, own_lines)
             _refuse_again(whole, "view", statement.name, [view.name for view in views], statement)
@@ -155,10 +155,10 @@ def read_definitions(
 
 def sources_named(text: str, name: str) -> set[str]:
     """The names that stand behind FROM in a text, without those that it declares itself."""
-    found = statements(SqlText(text, name))
-    declared = {each.name for each in found if each.kind == "source"}
-    named = {source_of(each) for each in found if each.kind != "source"}
-    return {each for each in named if each is not None} - declared
+    parsed = statements(SqlText(text, name))
+    declared = {statement.name for statement in parsed if statement.kind == "source"}
+    named = {source_of(statement) for statement in parsed if statement.kind != "source"}
+    return {source_name for source_name in named if source_name is not None} - declared
 
 
 def event_time_named(text: str, name: str) -> str | None:
@@ -177,7 +177,7 @@ def event_time_named(text: str, name: str) -> str | None:
 
 def _sources(sources: object, name: str) -> tuple[KafkaSource, ...]:
     given = tuple(sources) if isinstance(sources, Iterable) else (None,)
-    wrong = [each for each in given if not isinstance(each, KafkaSource)]
+    wrong = [source for source in given if not isinstance(source, KafkaSource)]
     if wrong:
         raise DefinitionError(
             f"sources is {shown(sources)}",
@@ -185,11 +185,11 @@ def _sources(sources: object, name: str) -> tuple[KafkaSource, ...]:
             expected="sources=[sw.KafkaSource(…), …]",
             next_step="put it in [ ]",
         )
-    return tuple(each for each in given if isinstance(each, KafkaSource))
+    return tuple(source for source in given if isinstance(source, KafkaSource))
 
 
 def _check_tests(tests: object, location: Location) -> None:
-    if not isinstance(tests, Sequence) or not all(isinstance(each, Case) for each in tests):
+    if not isinstance(tests, Sequence) or not all(isinstance(test, Case) for test in tests):
         raise DefinitionError(
             f"tests is {shown(tests)}",
             where=str(location),

@@ -73,14 +73,14 @@ class Clauses:
                 "WINDOW name AS (…), behind WHERE",
                 'a column of that name stands in quotes: "window"',
             )
-        found: dict[str, tuple[exp.Window, Tokens]] = {}
+        windows: dict[str, tuple[exp.Window, Tokens]] = {}
         for node, tokens in zip(nodes, parts, strict=True):
-            if node.name.lower() in {name.lower() for name in found}:
+            if node.name.lower() in {name.lower() for name in windows}:
                 raise self.sql.refused(
                     f"window {node.name!r} is defined twice", tokens.span(), "each name once, whatever its case"
                 )
-            found[node.name] = (node, tokens.part(2, len(tokens)))  # name AS ( … )
-        return found
+            windows[node.name] = (node, tokens.part(2, len(tokens)))  # name AS ( … )
+        return windows
 
 
 def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
@@ -99,19 +99,19 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         raise sql.refused(_REFUSED[tokens.word(index)], tokens.at(index), " … ".join(_PARTS))
     _refuse_gaps(sql, tokens)
     marks = [i for i in tokens.outside(*_PARTS) if not is_distinct_from(tokens, i)]
-    found: dict[str, Tokens] = {}
+    parts: dict[str, Tokens] = {}
     for index, end in zip(marks, [*marks[1:], len(tokens)], strict=True):
         word = tokens.word(index)
-        if word in found:
+        if word in parts:
             raise sql.refused(f"{word} stands twice", tokens.at(index), "each clause once")
-        found[word] = tokens.part(index + 1, end)
+        parts[word] = tokens.part(index + 1, end)
     for word in ("SELECT", "GROUP BY"):
-        if word in found and not len(found[word]):
+        if word in parts and not len(parts[word]):
             raise sql.refused(f"nothing stands behind {word}", tokens.at(tokens.outside(word)[0]), f"{word} …")
-    if "FROM" not in found:
+    if "FROM" not in parts:
         raise sql.refused("FROM is missing", tokens.at(len(tokens)), "FROM source")
-    _check_from(sql, found["FROM"])
-    return found
+    _check_from(sql, parts["FROM"])
+    return parts
 
 
 def _refuse_gaps(sql: SqlText, tokens: Tokens) -> None:
@@ -155,6 +155,6 @@ def _tree(sql: SqlText, tokens: Tokens) -> exp.Select:
     known = {"expressions", "from_", "where", "group", "windows"}
     others = [name for name, value in tree.args.items() if value and name not in known]
     if not isinstance(tree, exp.Select) or others:
-        said = others[0].strip("_").upper() if others else type(tree).__name__
-        raise sql.refused(f"{said} is no part of a view", tokens.at(0), " … ".join(_PARTS))
+        kind = others[0].strip("_").upper() if others else type(tree).__name__
+        raise sql.refused(f"{kind} is no part of a view", tokens.at(0), " … ".join(_PARTS))
     return tree

@@ -225,8 +225,8 @@ class Functions:
             if isinstance(inner, exp.Kwarg):
                 name = inner.this.name.lower()
                 if name == "where" or name in named:
-                    said = "a condition is written FILTER (WHERE …)" if name == "where" else f"{name} stands twice"
-                    raise self.sql.refused(said, node_span(inner) or call.span, "each parameter once", "remove one")
+                    message = "a condition is written FILTER (WHERE …)" if name == "where" else f"{name} stands twice"
+                    raise self.sql.refused(message, node_span(inner) or call.span, "each parameter once", "remove one")
                 named[name] = inner.expression
             elif named:
                 raise self.sql.refused(
@@ -257,10 +257,10 @@ class Functions:
             used.add(node.name)
             return node.name
         if isinstance(node, exp.Array | exp.Tuple):
-            return [self._value(each, call, used) for each in node.expressions]
-        asked, condition = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
-        if isinstance(asked, exp.Anonymous) and str(asked.this).lower() in known_names():
-            inner = self.aggregate(Call(asked, node_span(asked) or call.span, condition))
+            return [self._value(expression, call, used) for expression in node.expressions]
+        aggregate, condition = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+        if isinstance(aggregate, exp.Anonymous) and str(aggregate.this).lower() in known_names():
+            inner = self.aggregate(Call(aggregate, node_span(aggregate) or call.span, condition))
             used.update(columns_of(inner))
             return inner
         if isinstance(node, exp.Interval):

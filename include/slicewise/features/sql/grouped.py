@@ -56,8 +56,8 @@ class Grouped:
         parts = tokens.split(",")
         rolled = tokens.outside("ROLLUP", "CUBE", "GROUPING SETS", "GROUPING")
         if rolled:
-            said = "ROLLUP, CUBE and grouping sets are several entities at once"
-            raise self.sql.refused(said, tokens.at(rolled[0]), "a view for each")
+            message = "ROLLUP, CUBE and grouping sets are several entities at once"
+            raise self.sql.refused(message, tokens.at(rolled[0]), "a view for each")
         for node, part in zip(group.expressions, parts, strict=False):
             if isinstance(node, exp.Anonymous):
                 if window is not None:
@@ -92,8 +92,8 @@ class Grouped:
                 (node_span(time) if isinstance(time, exp.Expr) else None) or tokens.span(),
                 f"{name}({self.timestamp}, …)",
             )
-        named = {each.this.name.lower(): each.expression for each in rest if isinstance(each, exp.Kwarg)}
-        lengths = [interval(self.sql, each, tokens.span()) for each in rest if not isinstance(each, exp.Kwarg)]
+        named = {argument.this.name.lower(): argument.expression for argument in rest if isinstance(argument, exp.Kwarg)}
+        lengths = [interval(self.sql, argument, tokens.span()) for argument in rest if not isinstance(argument, exp.Kwarg)]
         if name == "SESSION":
             return self._session(lengths, named, tokens)
         wanted = {"TUMBLE": 1, "HOP": 2}[name]
@@ -131,7 +131,7 @@ class Grouped:
 
     def _session(self, lengths: list[int], named: Mapping[str, exp.Expr], tokens: Tokens) -> Meant:
         known = inspect.signature(session).parameters
-        parameters, wanted = list(known), {name for name, each in known.items() if each.default is each.empty}
+        parameters, wanted = list(known), {name for name, parameter in known.items() if parameter.default is parameter.empty}
         names = [*parameters[: len(lengths)], *named]
         if (
             len(lengths) > len(parameters)
@@ -144,5 +144,5 @@ class Grouped:
                 f"SESSION({self.timestamp}, INTERVAL '30' MINUTE, INTERVAL '1' DAY): first the gap, then how long one "
                 "may last; and offset => INTERVAL '1' DAY",
             )
-        spans = [*lengths, *(interval(self.sql, each, tokens.span()) for each in named.values())]
+        spans = [*lengths, *(interval(self.sql, length, tokens.span()) for length in named.values())]
         return Meant(lambda *texts: session(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())

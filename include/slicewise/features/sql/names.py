@@ -82,8 +82,8 @@ OF_NULLS = {"first_value", "last_value"}
 
 def existing() -> dict[str, Callable[..., Aggregate]]:
     """The aggregates of this version by name."""
-    found = {name: getattr(aggregates, name) for name in aggregates.__all__ if name not in _HELPERS}
-    return {name: made for name, made in found.items() if inspect.isfunction(made)}
+    functions = {name: getattr(aggregates, name) for name in aggregates.__all__ if name not in _HELPERS}
+    return {name: made for name, made in functions.items() if inspect.isfunction(made)}
 
 
 def known_names() -> list[str]:

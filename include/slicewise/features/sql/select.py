@@ -119,13 +119,13 @@ class _Select:
 
     def _place_of(self, error: DefinitionError) -> Span:
         """The option that the error is about, else the view's name."""
-        said = f"{error.what} {error.where}"
+        message = f"{error.what} {error.where}"
         options = self.statement.options.items()
-        return next((o.name_span for n, o in options if f"{n} is" in said or f"{n} of" in said), self.statement.head)
+        return next((o.name_span for n, o in options if f"{n} is" in message or f"{n} of" in message), self.statement.head)
 
     def _check_windows(self, view: FeatureView, meant: Sequence[Meant]) -> None:
-        for each in meant:
-            window = each.plain()
+        for item in meant:
+            window = item.plain()
             if window.by_events:
                 continue  # answered from events: no slice has to divide it
             try:
@@ -134,7 +134,7 @@ class _Select:
                 else:
                     check_slice(parse_duration(view.slice), [window])
             except DefinitionError as error:
-                raise self.sql.refused(error.what, each.span, error.expected, error.next_step) from error
+                raise self.sql.refused(error.what, item.span, error.expected, error.next_step) from error
 
     def _check_each(self, view: FeatureView, items: Sequence[_Item]) -> None:
         """Checks the aggregates one by one, so that what is wrong with one is said where it stands."""
@@ -238,20 +238,20 @@ class _Select:
                 ignore, node = True, node.this
             else:
                 raise self._no_aggregate(node, tokens)
-        ignore = ignore or any(isinstance(each, exp.IgnoreNulls) for each in node.expressions)
+        ignore = ignore or any(isinstance(expression, exp.IgnoreNulls) for expression in node.expressions)
         meta: Mapping[str, Any] = node.meta
         return Call(node, Span(meta["start"], meta["end"] + 1), condition, ignore), window
 
     def _no_aggregate(self, node: exp.Expr, tokens: Tokens) -> DefinitionError:
         what = {"RespectNulls": "RESPECT NULLS", "WithinGroup": "WITHIN GROUP"}.get(type(node).__name__)
         if what:
-            said = f"{what} is not there: nulls are skipped, and values need no order"
+            message = f"{what} is not there: nulls are skipped, and values need no order"
         elif isinstance(node, exp.Func):
             name = spelled(self.sql.text, node).lower()
             return self.sql.refused(f"unknown function {name!r}", tokens.span(), expected_names(), meant(name))
         else:
-            said = "this is no aggregate"
-        return self.sql.refused(said, tokens.span(), expected_names())
+            message = "this is no aggregate"
+        return self.sql.refused(message, tokens.span(), expected_names())
 
     # ---- entity and features
     def _entity(self, plain: Sequence[tuple[exp.Column, Tokens]]) -> list[str]:
@@ -260,7 +260,7 @@ class _Select:
         for columns, other in self.entities[1:]:
             if {column.name for column in columns} != set(names):
                 raise self.sql.refused(
-                    f"PARTITION BY is {_said([c.name for c in columns])} here and {_said(names)} before",
+                    f"PARTITION BY is {_listed([c.name for c in columns])} here and {_listed(names)} before",
                     other,
                     "one entity in a view",
                     "write a view for each entity: a feature set reads both",
@@ -299,7 +299,7 @@ class _Select:
                 raise self.sql.refused(
                     f"{column.name!r} is neither the entity nor a feature",
                     tokens.span(),
-                    f"columns of the entity ({_said(names)}), and aggregates",
+                    f"columns of the entity ({_listed(names)}), and aggregates",
                     f"last({column.name}) is the newest value of a window",
                 )
         return names
@@ -312,10 +312,10 @@ class _Select:
             raise self.sql.refused(error.what, self.logic.place(column), error.expected, error.next_step) from error
 
     def _features(self, items: Sequence[_Item]) -> list[Feature]:
-        found: dict[str, tuple[Aggregate, list[Window], Span]] = {}
+        by_name: dict[str, tuple[Aggregate, list[Window], Span]] = {}
         for item in items:
             name, window = self._named(item, item.meant)
-            other = next((each for each in found if each != name and each.lower() == name.lower()), None)
+            other = next((other_name for other_name in by_name if other_name != name and other_name.lower() == name.lower()), None)
             if other is not None:
                 raise self.sql.refused(
                     f"features {other!r} and {name!r} differ in case only",
@@ -323,7 +323,7 @@ class _Select:
                     "names that differ in more, since SQL does not see case",
                     "rename one",
                 )
-            known = found.setdefault(name, (item.aggregate, [], item.call.span))
+            known = by_name.setdefault(name, (item.aggregate, [], item.call.span))
             if known[0] != item.aggregate:
                 line, column = self.sql.place(known[2].start)
                 raise self.sql.refused(
@@ -341,10 +341,10 @@ class _Select:
         try:
             return [
                 Feature(name, aggregate, windows, location=self.location)
-                for name, (aggregate, windows, _) in found.items()
+                for name, (aggregate, windows, _) in by_name.items()
             ]
         except DefinitionError as error:
-            at = next((s for n, (_, _, s) in found.items() if repr(n) in error.what), self.statement.head)
+            at = next((s for n, (_, _, s) in by_name.items() if repr(n) in error.what), self.statement.head)
             raise self.sql.refused(error.what, at, error.expected, error.next_step) from error
 
     def _named(self, item: _Item, meant: Meant) -> tuple[str, Window]:
@@ -354,8 +354,8 @@ class _Select:
                     "a feature has a name", item.call.span, f"AS {_default_name(item)}_{meant.plain().column_suffix()}"
                 )
             return _default_name(item), meant.plain()
-        found = meant.named(item.alias)
-        if found is None:
+        named = meant.named(item.alias)
+        if named is None:
             suffix = meant.plain().column_suffix()
             raise self.sql.refused(
                 f"a feature's column is named by its window, and {item.alias!r} does not say it",
@@ -363,7 +363,7 @@ class _Select:
                 f"AS {item.alias}_{suffix}",
                 f"let the name end in _{suffix}: requests, training sets and Python call it so",
             )
-        return found
+        return named
 
 
 _FEATURES = (exp.Window, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
@@ -380,5 +380,5 @@ def _default_name(item: _Item) -> str:
     return "_".join([item.call.name, *columns])[:40]
 
 
-def _said(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) or "nothing"

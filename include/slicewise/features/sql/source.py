@@ -89,11 +89,11 @@ def _fault(statement: Statement, columns: Sequence[SourceColumn], error: Definit
     for count, column in enumerate(columns, 1):
         try:
             KafkaSource(statement.name, timestamp=KAFKA_TIME, location=None, **_shape(columns[:count]))
-        except DefinitionError as found:
-            if found.what == error.what:
+        except DefinitionError as refused:
+            if refused.what == error.what:
                 return column.span
-    said = f"{error.what} {error.where}"
-    return next((option.span for name, option in statement.options.items() if name in said), statement.head)
+    message = f"{error.what} {error.where}"
+    return next((option.span for name, option in statement.options.items() if name in message), statement.head)
 
 
 def _listed(option: Option | None) -> list[str]:

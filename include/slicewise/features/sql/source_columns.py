@@ -76,8 +76,8 @@ def _type(sql: SqlText, written: Tokens) -> str:
     span = written.span()
     text = sql.text[span.start : span.end]
     if text.upper() == "INT8":
-        said = "INT8 has 8 bytes in some dialects and 8 bits in others"
-        raise sql.refused(said, span, "BIGINT or TINYINT")
+        message = "INT8 has 8 bytes in some dialects and 8 bits in others"
+        raise sql.refused(message, span, "BIGINT or TINYINT")
     declared = _declared(" ".join(text.lower().split()))
     try:
         column_type(declared)

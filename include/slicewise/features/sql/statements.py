@@ -35,10 +35,10 @@ def statements(sql: SqlText) -> list[Statement]:
     """The statements of a text, in order. Raises SqlRefused."""
     tokens = sql.tokens()
     _refuse_unbalanced(tokens)
-    found = [_statement(part) for part in tokens.split(";") if len(part)]
-    if not found:
+    parsed = [_statement(part) for part in tokens.split(";") if len(part)]
+    if not parsed:
         raise sql.refused("there is no statement", Span(0, 1), FORMS)
-    return found
+    return parsed
 
 
 def _refuse_unbalanced(tokens: Tokens) -> None:
@@ -133,16 +133,16 @@ def _options(tokens: Tokens, at: int) -> tuple[dict[str, Option], int]:
     if tokens.word(at) != "WITH" or tokens.word(at + 1) != "(":
         raise tokens.sql.refused("this belongs to no definition", tokens.at(at), "WITH (name = 'value', …)")
     end = _closing(tokens, at + 1)
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     for part in tokens.part(at + 2, end).split(","):
         if len(part) != 3 or part.word(1) != "=":
             where = part.span() if len(part) else tokens.at(end)
             raise tokens.sql.refused("an option is written otherwise", where, "name = 'value'")
         name = str(part[0].text).lower()
-        if name in found:
+        if name in options:
             raise tokens.sql.refused(f"the option {name} stands twice", part.at(0), "each option once")
-        found[name] = Option(str(part[2].text), part.at(2), part.at(0))
-    return found, end + 1
+        options[name] = Option(str(part[2].text), part.at(2), part.at(0))
+    return options, end + 1
 
 
 def _nothing_after(tokens: Tokens, at: int) -> None:

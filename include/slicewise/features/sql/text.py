@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token
 
 from slicewise.errors import DefinitionError
-from slicewise.features.rowlogic.spelled import told
+from slicewise.features.rowlogic.spelled import parse_message
 from slicewise.features.sql.dialect import SlicewiseSql
 
 MAX_TEXT = 1_000_000
@@ -121,7 +121,7 @@ class SqlText:
             start = starts[min(line, len(starts)) - 1] + column - len(highlight)
             at = Span(max(0, start), max(0, start) + max(1, len(highlight)))
         whole = "SELECT … FROM source … GROUP BY …, TUMBLE(ts, INTERVAL '1' HOUR), or OVER (…)"
-        return self.refused(f"this is no SQL: {told(error)}", at, whole, _elsewhere(self.text) or "correct the text")
+        return self.refused(f"this is no SQL: {parse_message(error)}", at, whole, _elsewhere(self.text) or "correct the text")
 
 
 @dataclass(frozen=True)
@@ -209,5 +209,5 @@ def node_span(node: exp.Expr) -> Span | None:
 
 def _elsewhere(text: str) -> str | None:
     """Text to write for a clause of another system's SQL."""
-    found = _WINDOW_CLAUSE.search(text)
-    return f"write {_HERE[found[1].upper()]}" if found else None
+    match = _WINDOW_CLAUSE.search(text)
+    return f"write {_HERE[match[1].upper()]}" if match else None

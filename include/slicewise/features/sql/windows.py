@@ -37,7 +37,7 @@ class Windows:
     def over(self, node: exp.Window, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant, Span]:
         """Partition columns and window of OVER, and its place. tokens: those of OVER (…)."""
         partition, order, spec, where = self._merged(node, tokens, ())
-        entity = tuple(entity_column(self.sql, each, "PARTITION BY", where) for each in partition)
+        entity = tuple(entity_column(self.sql, column, "PARTITION BY", where) for column in partition)
         if not order:
             raise self.sql.refused(
                 "there is no ORDER BY: the window would be all events for ever",
@@ -58,8 +58,8 @@ class Windows:
         """Refuse what is wrong in a window of the WINDOW clause, also where no feature uses it."""
         for name, (node, tokens) in self.named.items():
             partition, order, spec, where = self._merged(node, tokens, (name,))
-            for each in partition:
-                self.known(entity_column(self.sql, each, "PARTITION BY", where))
+            for column in partition:
+                self.known(entity_column(self.sql, column, "PARTITION BY", where))
             sliced = bool(order and self._order(order, where))
             if spec:
                 self._frame(spec, where, sliced)

@@ -22,10 +22,10 @@ class Alerted:
     subject: str
     """DAG and task, or the DAG of a run."""
     error: str
-    """Of the last time."""
+    """Error of the last time."""
     runbook: str
     at_us: int
-    """When it was told last."""
+    """Time at which it was told last."""
     times: int = 1
 
 
@@ -34,18 +34,18 @@ def remembered(text: str | None, fields: Mapping[str, str], now_us: int) -> str:
     subject = f"{fields['dag']}.{fields['task']}" if fields["task"] else fields["dag"]
     fresh = Alerted(fields["event"], subject, fields["error"], fields["runbook"], now_us)
     kept = []
-    for each in recent(text, now_us):
-        if (each.event, each.subject) == (fresh.event, fresh.subject):
-            fresh = replace(fresh, times=each.times + 1)
+    for alert in recent(text, now_us):
+        if (alert.event, alert.subject) == (fresh.event, fresh.subject):
+            fresh = replace(fresh, times=alert.times + 1)
         else:
-            kept.append(each)
-    return json.dumps([asdict(each) for each in (*kept, fresh)[-_MOST:]], sort_keys=True)
+            kept.append(alert)
+    return json.dumps([asdict(alert) for alert in (*kept, fresh)[-_MOST:]], sort_keys=True)
 
 
 def recent(text: str | None, now_us: int) -> tuple[Alerted, ...]:
     """The alerts of the last day, the latest last; a text that cannot be read holds none."""
     try:
-        found = tuple(Alerted(**each) for each in json.loads(text or "[]"))
-        return tuple(each for each in found if now_us - DAY_US < int(each.at_us))
+        alerts = tuple(Alerted(**alert) for alert in json.loads(text or "[]"))
+        return tuple(alert for alert in alerts if now_us - DAY_US < int(alert.at_us))
     except (ValueError, TypeError):
         return ()

@@ -17,7 +17,7 @@ Event = Literal[
     "deadline_missed",
     "store_not_well",
     "emission_lost",
-    "tail_lost",
+    "realtime_lost",
     "answers_late",
     "records_bad",
     "check_red",
@@ -25,7 +25,7 @@ Event = Literal[
     "alert_test",
 ]
 Matter = Part | Literal["records", "check_red", "check_not_made", "alerts"]
-"""What an alert can be about that has words and a section of its own."""
+"""Matters of an alert that have words and a section of their own."""
 
 RUNBOOK = "docs/runbook.md"
 ANCHORS: Mapping[str, str] = {
@@ -44,15 +44,15 @@ ANCHORS: Mapping[str, str] = {
 class _Words:
     event: Event
     anchor: str
-    said: str
-    """What is wrong, before the reasons."""
+    message: str
+    """Fault in words, before the reasons."""
 
 
 MATTERS: Mapping[Matter, _Words] = {
     "stream": _Words("task_failed", "the-stream-is-not-well", "the stream is not well"),
     "store": _Words("store_not_well", "the-store-is-not-well", "the store is not well"),
     "emission": _Words("emission_lost", "nothing-is-published", "nothing is published"),
-    "tail": _Words("tail_lost", "the-tail-is-lost", "answers are right, and older than with the tail"),
+    "tail": _Words("realtime_lost", "the-real-time-lane-is-lost", "answers are right, and older than with the real-time lane"),
     "probes": _Words("answers_late", "answers-are-not-fresh", "answers are right, and not known to be fresh"),
     "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
     "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
@@ -60,7 +60,7 @@ MATTERS: Mapping[Matter, _Words] = {
     "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong"),
 }
 _LONGEST_REASON, _LONGEST = 300, 900
-"""Of one reason, and of all; chat and pagers cut what is longer."""
+"""Lengths of one reason, and of all; chat and pagers cut what is longer."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Delivery:
     variable: str
     delivered: bool
     said: str
-    """What came back, or why it was not delivered."""
+    """Reply that came back, or why it was not delivered."""
 
     def to_json(self) -> dict[str, object]:
         """Plain values."""
@@ -164,7 +164,7 @@ def matter_alert(
         dag=dag,
         task=task,
         run=run,
-        error=f"{words.said}: {error}" if error else words.said,
+        error=f"{words.message}: {error}" if error else words.message,
         runbook=runbook_link(matter, runbook_base),
         url=url,
     )

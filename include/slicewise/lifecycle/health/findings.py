@@ -23,7 +23,7 @@ from slicewise.lifecycle.health.overview import (
     store_reasons,
     unready_units,
 )
-from slicewise.offsets import gaps as holes
+from slicewise.offsets import gaps as accepted_gaps
 from slicewise.stores.online.redis.status import StoreStatus
 
 HOUR_S = 3600.0
@@ -47,22 +47,22 @@ class Finding:
     part: str
     text: str
     look: str
-    """Where to look: a page of the runbook, a log, or a command."""
+    """Place to look at: a page of the runbook, a log, or a command."""
     now: bool = True
-    """It is wrong now; else it happened within a day, was accepted, or starts while answers are right."""
+    """True where it is wrong now; else it happened within a day, was accepted, or starts while answers are right."""
 
 
 def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
     """Findings that are wrong now, worst for answers first, then what happened."""
     if not status.sources:
         return (Finding("views", "nothing is deployed", "slicewise apply", now=False),)
-    found = overview(status, limits)
+    summary = overview(status, limits)
     return (
-        *_views(found.views),
+        *_views(summary.views),
         *_parts(status, limits),
-        *(each for job in found.jobs for each in _job(job, status)),
+        *(finding for job in summary.jobs for finding in _job(job, status)),
         *_never(status),
-        *_holes(status),
+        *_accepted_gaps(status),
         *_alerts(status),
     )
 
@@ -70,7 +70,7 @@ def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
 def _views(views: tuple[ViewLine, ...]) -> list[Finding]:
     look = runbook_link(DAGS["backfill"])
     return [
-        Finding(f"view {each.view}", f"answers 503: building, {each.waits}", look) for each in views if not each.ready
+        Finding(f"view {view.view}", f"answers 503: building, {view.waits}", look) for view in views if not view.ready
     ]
 
 
@@ -78,26 +78,26 @@ def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
     """Findings on the stream and what runs beside it; a reason comes with the section of its part."""
     health = health_of(status, limits)
     if health.stopped:
-        lacks = [Finding("store", each, runbook_link("store")) for each in store_reasons(status)]
+        lacks = [Finding("store", reason, runbook_link("store")) for reason in store_reasons(status)]
         return [Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False), *lacks]
-    told = [Finding(part, each, runbook_link(part)) for part, reasons in health.parts.items() for each in reasons]
+    findings = [Finding(part, reason, runbook_link(part)) for part, reasons in health.parts.items() for reason in reasons]
     if not health.parts:  # none of a part: what of the stream cannot be read
-        told = [Finding("stream", each, runbook_link("stream")) for each in health.reasons]
-    waits = [Finding("stream", each, runbook_link("stream")) for each in health.starting]
-    return [*told, *waits, *(Finding("starting", each, "slicewise status", now=False) for each in health.warming)]
+        findings = [Finding("stream", reason, runbook_link("stream")) for reason in health.reasons]
+    waits = [Finding("stream", reason, runbook_link("stream")) for reason in health.starting]
+    return [*findings, *waits, *(Finding("starting", reason, "slicewise status", now=False) for reason in health.warming)]
 
 
 def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
-    found = []
+    faults = []
     # a build runs where a view is not ready: without one, none comes that would end well
     over = job.job == "backfill" and not unready_units(status)
     if not job.ok and not (over and job.age_s > 24 * HOUR_S):
         red = job.job == "check" and job.report.get("mismatches")
         look = runbook_link("check_red" if red else DAGS[job.job])
-        found.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over))
+        faults.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over))
     if _due(job.job, job.age_s):
-        found.append(_overdue(job.job, f"reported last {_ago(job.age_s)}"))
-    return found
+        faults.append(_overdue(job.job, f"reported last {_ago(job.age_s)}"))
+    return faults
 
 
 def _never(status: StoreStatus) -> list[Finding]:
@@ -110,11 +110,11 @@ def _never(status: StoreStatus) -> list[Finding]:
     return [_overdue(job, "has never reported") for job in missing]
 
 
-def _overdue(job: str, said: str) -> Finding:
+def _overdue(job: str, reason: str) -> Finding:
     every_s, dag = EVERY_S[job], DAGS[job]
     often = "every hour" if every_s == HOUR_S else f"every {every_s / HOUR_S:.0f} hours"
     return Finding(
-        f"job {job}", f"overdue: it runs {often}, and {said}; is {dag} paused, is Airflow up?", runbook_link(dag)
+        f"job {job}", f"overdue: it runs {often}, and {reason}; is {dag} paused, is Airflow up?", runbook_link(dag)
     )
 
 
@@ -123,14 +123,14 @@ def _due(job: str, age_s: float) -> bool:
     return job in EVERY_S and age_s > EVERY_S[job] + ALLOWED_S
 
 
-def _holes(status: StoreStatus) -> list[Finding]:
+def _accepted_gaps(status: StoreStatus) -> list[Finding]:
     found = []
     for source in status.sources:
         text = status.parts.get(f"holes:{source}")
         if text is None or source == own.SOURCE:
             continue
         try:
-            gaps = holes.from_json(text, f"status holes:{source}")
+            gaps = accepted_gaps.from_json(text, f"status holes:{source}")
         except CodecError as error:
             found.append(Finding(f"source {source}", error.what, "slicewise hole"))
             continue
@@ -142,14 +142,14 @@ def _holes(status: StoreStatus) -> list[Finding]:
 
 
 def _alerts(status: StoreStatus) -> list[Finding]:
-    found = []
-    for each in alerted.recent(status.parts.get(alerted.PART), status.now_us):
-        at = datetime.fromtimestamp(each.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
-        often = f", {each.times} times" if each.times > 1 else ""
-        found.append(
-            Finding(f"alert {each.event}", f"{each.subject} at {at} UTC{often}: {each.error}", each.runbook, False)
+    alerts = []
+    for alert in alerted.recent(status.parts.get(alerted.PART), status.now_us):
+        at = datetime.fromtimestamp(alert.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+        often = f", {alert.times} times" if alert.times > 1 else ""
+        alerts.append(
+            Finding(f"alert {alert.event}", f"{alert.subject} at {at} UTC{often}: {alert.error}", alert.runbook, False)
         )
-    return found
+    return alerts
 
 
 def _ago(seconds: float) -> str:

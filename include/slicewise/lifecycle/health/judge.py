@@ -15,14 +15,14 @@ from typing import Literal
 from slicewise.errors import BadRequest
 
 Part = Literal["stream", "store", "emission", "tail", "probes"]
-"""What a reason is about; each has an alert and a section of the runbook of its own (lifecycle/alerts)."""
+"""Parts that a reason is about; each has an alert and a section of the runbook of its own (lifecycle/alerts)."""
 AGING: tuple[Part, ...] = ("tail", "probes")
 """Parts without which answers are right, and older."""
 
 State = Literal["running", "stopped", "refused", "failed"]
 _STATES: tuple[State, ...] = ("running", "stopped", "refused", "failed")
 
-_SAID = {"refused": "the driver refuses to go on", "failed": "the driver gave up"}
+_ENDED = {"refused": "the driver refuses to go on", "failed": "the driver gave up"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StreamStatus:
     source: str
     state: State
     heartbeat_us: int
-    """When it was written, in microseconds UTC."""
+    """Time at which it was written, in microseconds UTC."""
     lag_events: int
     """Events in the topic that are not yet applied, over all partitions."""
     events_per_s: float
@@ -41,11 +41,11 @@ class StreamStatus:
     freshness_p99_ms: float | None
     last_error: str | None = None
     progress_us: int | None = None
-    """When a batch was last applied or no event was waiting, by the driver's clock as heartbeat_us; None: not said."""
-    tail: str | None = None
-    """Of the stream: whether it knows of a tail, "on" or "off"; None: not said."""
+    """Time at which a batch was last applied or no event was waiting, by the driver's clock as heartbeat_us; None: not said."""
+    realtime: str | None = None
+    """Setting of the stream: whether it knows of the real-time lane, "on" or "off"; None: not said."""
     waiting: str | None = None
-    """Of the tail: why it has not begun yet."""
+    """Reason for real-time lane: the tail has not begun yet."""
 
     @property
     def stalled_us(self) -> int:
@@ -73,7 +73,7 @@ class StreamStatus:
                 freshness_p99_ms=_optional(raw.get("freshness_p99_ms")),
                 last_error=raw.get("last_error"),
                 progress_us=None if raw.get("progress_us") is None else int(raw["progress_us"]),
-                tail=raw.get("tail"),
+                realtime=raw.get("tail"),
                 waiting=raw.get("waiting"),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -100,7 +100,7 @@ class Limits:
     """None: any lag is accepted as long as events are being applied."""
     freshness_p99_ms: float | None = None
     probe_ms: float = 30_000.0
-    """Of probes, from the log to an HTTP answer: p99 of five minutes, and how long one may wait."""
+    """Milliseconds of probes, from the log to an HTTP answer: p99 of five minutes, and how long one may wait."""
     start_us: int = 120_000_000
     """Longest that a driver may take from its start, or from a deployment that wants it, to its first status."""
 
@@ -150,27 +150,27 @@ class Health:
     stopped: bool = False
     """Every driver was stopped on purpose: neither well nor a failure."""
     aging: tuple[str, ...] = ()
-    """Why answers are older than they should be: of the tail, and of probes. They are right all the same."""
+    """Reasons for which answers are older than they should be: of the real-time lane, and of probes. They are right all the same."""
     starting: tuple[str, ...] = ()
-    """Whose drivers have not spoken yet, and may still be starting: neither well nor a failure."""
+    """Parts whose drivers have not spoken yet, and may still be starting: neither well nor a failure."""
     warming: tuple[str, ...] = ()
-    """The same of the tail and of probes, without which answers are right."""
+    """The same of the real-time lane and of probes, without which answers are right."""
     unensured: bool = False
     """One of them was deployed, and nobody has made sure since that its driver runs."""
     parts: Mapping[Part, tuple[str, ...]] = field(default_factory=dict)
     """The same reasons by what they are about."""
 
     @staticmethod
-    def of(found: Mapping[Part, Health]) -> Health:
+    def of(healths: Mapping[Part, Health]) -> Health:
         """All parts together, each judged by itself; a reason names its part, one of the stream its source."""
-        parts: dict[Part, tuple[str, ...]] = {part: each.reasons for part, each in found.items() if each.reasons}
-        told = {part: tuple(_named(part, reason) for reason in reasons) for part, reasons in parts.items()}
+        parts: dict[Part, tuple[str, ...]] = {part: health.reasons for part, health in healths.items() if health.reasons}
+        named = {part: tuple(_named(part, reason) for reason in reasons) for part, reasons in parts.items()}
         return Health(
-            reasons=tuple(reason for part, each in told.items() if part not in AGING for reason in each),
-            aging=tuple(reason for part, each in told.items() if part in AGING for reason in each),
-            starting=tuple(_named(p, word) for p, each in found.items() if p not in AGING for word in each.starting),
-            warming=tuple(_named(p, word) for p, each in found.items() if p in AGING for word in each.starting),
-            unensured=any(each.unensured for each in found.values()),
+            reasons=tuple(reason for part, each in named.items() if part not in AGING for reason in each),
+            aging=tuple(reason for part, each in named.items() if part in AGING for reason in each),
+            starting=tuple(_named(p, word) for p, component in healths.items() if p not in AGING for word in component.starting),
+            warming=tuple(_named(p, word) for p, component in healths.items() if p in AGING for word in component.starting),
+            unensured=any(health.unensured for health in healths.values()),
             parts=parts,
         )
 
@@ -198,7 +198,7 @@ def judge(
     waited = {status.source: beginning.starting(status.heartbeat_us, now_us, limits) for status in statuses}
     by_source = {status.source: status for status in statuses if not waited[status.source]}
     known = [by_source[source] for source in sources if source in by_source]
-    if known and len(known) == len(sources) and all(each.state == "stopped" for each in known):
+    if known and len(known) == len(sources) and all(stream.state == "stopped" for stream in known):
         return Health((), stopped=True)
     reasons: list[str] = []
     starting: list[str] = []
@@ -220,7 +220,7 @@ def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
     reasons = []
     age_us = now_us - status.heartbeat_us
     if status.state in ("refused", "failed"):
-        reasons.append(f"{_SAID[status.state]}: {status.last_error or 'see its log'}")
+        reasons.append(f"{_ENDED[status.state]}: {status.last_error or 'see its log'}")
     elif status.state == "stopped":
         reasons.append("stopped while other sources are running")
     elif age_us > limits.heartbeat_age_us:

@@ -10,7 +10,7 @@ from typing import Any
 
 from slicewise.errors import BadRequest
 from slicewise.features import own
-from slicewise.features.plan.realtime import tailed_sources
+from slicewise.features.plan.realtime import realtime_sources
 from slicewise.lifecycle.health.judge import Beginning, Health, Limits, StreamStatus, judge
 from slicewise.lifecycle.health.probing import ProbeStatus, late
 from slicewise.lifecycle.health.realtime import lives
@@ -35,7 +35,7 @@ class ViewLine:
     newest_hour: str | None
     """Start of the newest compacted hour, `2026-11-21T08Z`."""
     waits: str = ""
-    """Of units that are not ready: how far they are, and what they wait for."""
+    """Progress of units that are not ready, and what they wait for."""
 
 
 @dataclass(frozen=True)
@@ -53,39 +53,41 @@ class Overview:
     """Overview that somebody who looks after the platform asks for first."""
 
     now_us: int
-    generation: int | None
-    epoch: int | None
+    store_id: int | None
+    deployment_version: int | None
     health: Health
     streams: tuple[StreamStatus, ...]
     probes: ProbeStatus | None
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
-    tails: tuple[StreamStatus, ...] = ()
-    """What the tail's driver said, of sources where one has spoken and was not switched off."""
+    realtime: tuple[StreamStatus, ...] = ()
+    """Statuses of the real-time lane's driver, of sources where one has spoken and was not switched off."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a page; ages in seconds."""
-        found = asdict(self)
-        found["health"]["well"] = self.health.well
-        told = [*found["streams"], *found["tails"]]
-        for line, status in zip(told, [*self.streams, *self.tails], strict=True):
+        document = asdict(self)
+        document["tails"] = document.pop("realtime")
+        document["health"]["well"] = self.health.well
+        lines = [*document["streams"], *document["tails"]]
+        for line, status in zip(lines, [*self.streams, *self.realtime], strict=True):
+            line["tail"] = line.pop("realtime")
             line["heartbeat_age_s"] = (self.now_us - status.heartbeat_us) / 1e6
-        return found
+        return document
 
 
 def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
     """The statuses of the stream's drivers (or of another part: "emit", "tail"), and the reason for each source whose words
     cannot be read."""
-    found, unread = [], []
+    streams, unread = [], []
     for source in status.emitted if part == "emit" else status.sources:
         text = status.parts.get(f"{part}:{source}")
         if text is None:
             continue
         try:
-            found.append(StreamStatus.parse(source, text))
+            streams.append(StreamStatus.parse(source, text))
         except BadRequest as error:
             unread.append(error.what)
-    return tuple(found), tuple(unread)
+    return tuple(streams), tuple(unread)
 
 
 def health_of(status: StoreStatus, limits: Limits) -> Health:
@@ -99,7 +101,7 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
             "stream": replace(judged, reasons=(*judged.reasons, *unread)),
             "store": Health(store_reasons(status)),
             "emission": _emission(status, limits),
-            "tail": _tail(status, streams, limits),
+            "tail": _realtime(status, streams, limits),
             "probes": _probes(status, limits),
         }
     )
@@ -114,8 +116,8 @@ def beginning_of(status: StoreStatus, driver: str) -> Beginning:
 def lost_events(status: StoreStatus) -> int:
     """Events that the store had applied and lost, and that are to be applied again."""
     return sum(
-        max(0, int(value) - int(status.marks.get(f"g:{name[2:]}", 0)))
-        for name, value in status.marks.items()
+        max(0, int(value) - int(status.metadata.get(f"g:{name[2:]}", 0)))
+        for name, value in status.metadata.items()
         if name.startswith("w:")
     )
 
@@ -128,7 +130,7 @@ def unready(status: StoreStatus) -> tuple[str, ...]:
 def unready_units(status: StoreStatus) -> dict[str, str]:
     """Unit -> its view, of those whose history is not built."""
     named = {str(unit["storage_fingerprint"]): str(unit["view"]) for unit in status.units}
-    return {unit: view for unit, view in named.items() if f"y:{unit}" not in status.marks}
+    return {unit: view for unit, view in named.items() if f"y:{unit}" not in status.metadata}
 
 
 def store_reasons(status: StoreStatus) -> tuple[str, ...]:
@@ -141,11 +143,11 @@ def _lost(status: StoreStatus) -> tuple[str, ...]:
     return (f"it lost what it had applied, {events} events to go",) if events else ()
 
 
-def _tail(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> Health:
-    """Health of the tails of sources whose stream knows of one."""
-    tailed = tailed_sources(status.manifest)
+def _realtime(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> Health:
+    """Health of the real-time lanes of sources whose stream knows of one."""
+    written = realtime_sources(status.manifest)
     return _beside(
-        status, "tail", [each.source for each in streams if each.tail == "on" and each.source in tailed], limits
+        status, "tail", [stream.source for stream in streams if stream.realtime == "on" and stream.source in written], limits
     )
 
 
@@ -157,16 +159,16 @@ def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Li
     """Health of a driver that is wanted for these sources while the stream runs."""
     if not sources:
         return Health(())
-    said, unread = streams_of(status, driver)
-    judged = judge(said, sources, status.now_us, limits, beginning_of(status, driver))
+    statuses, unread = streams_of(status, driver)
+    judged = judge(statuses, sources, status.now_us, limits, beginning_of(status, driver))
     stopped = ("stopped while the stream runs",) if judged.stopped else ()
     return replace(judged, reasons=(*judged.reasons, *stopped, *unread), stopped=False)
 
 
 def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
-    """The status that makes a source's events visible first: its tail's while that lives, else its stream's."""
-    tails = {each.source: each for each in streams_of(status, "tail")[0] if lives(each, status.now_us)}
-    return tuple(tails.get(each.source, each) for each in streams_of(status)[0])
+    """The status that makes a source's events visible first: its real-time lane's while that lives, else its stream's."""
+    realtime = {stream.source: stream for stream in streams_of(status, "tail")[0] if lives(stream, status.now_us)}
+    return tuple(realtime.get(stream.source, stream) for stream in streams_of(status)[0])
 
 
 def probes_of(status: StoreStatus) -> ProbeStatus | None:
@@ -179,13 +181,13 @@ def _probes(status: StoreStatus, limits: Limits) -> Health:
     if own.SOURCE not in status.sources:
         return Health(())
     try:
-        said = probes_of(status)
+        probes = probes_of(status)
     except BadRequest as error:
         return Health((error.what,))
-    beginning, heartbeat_us = beginning_of(status, "probes"), None if said is None else said.heartbeat_us
+    beginning, heartbeat_us = beginning_of(status, "probes"), None if probes is None else probes.heartbeat_us
     if beginning.starting(heartbeat_us, status.now_us, limits):
-        return Health((), starting=(beginning.words(status.now_us),), unensured=said is None and beginning.unensured)
-    return Health(late(said, status.now_us, limits.heartbeat_age_us, limits.probe_ms))
+        return Health((), starting=(beginning.words(status.now_us),), unensured=probes is None and beginning.unensured)
+    return Health(late(probes, status.now_us, limits.heartbeat_age_us, limits.probe_ms))
 
 
 def overview(status: StoreStatus, limits: Limits) -> Overview:
@@ -197,14 +199,14 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
         probes = None  # its health says so
     return Overview(
         now_us=status.now_us,
-        generation=_number(status.marks.get("generation")),
-        epoch=_number(status.marks.get("epoch")),
+        store_id=_number(status.metadata.get("generation")),
+        deployment_version=_number(status.metadata.get("epoch")),
         health=health_of(status, limits),
         streams=streams,
         probes=probes,
         views=_views(status),
         jobs=_jobs(status),
-        tails=tuple(each for each in streams_of(status, "tail")[0] if each.state != "stopped"),
+        realtime=tuple(stream for stream in streams_of(status, "tail")[0] if stream.state != "stopped"),
     )
 
 
@@ -219,31 +221,31 @@ def _views(status: StoreStatus) -> tuple[ViewLine, ...]:
     for unit in status.units:
         if unit.get("project") != own.PROJECT:
             units.setdefault(str(unit["view"]), []).append(str(unit["storage_fingerprint"]))
-    return tuple(_view(view, tuple(each), status) for view, each in units.items())
+    return tuple(_view(view, tuple(unit), status) for view, unit in units.items())
 
 
 def _view(view: str, units: tuple[str, ...], status: StoreStatus) -> ViewLine:
-    hours = [status.swapped.get(unit, {}) for unit in units]
-    left = [unit for unit in units if f"y:{unit}" not in status.marks]
+    hours = [status.published.get(unit, {}) for unit in units]
+    left = [unit for unit in units if f"y:{unit}" not in status.metadata]
     return ViewLine(
         view=view,
         units=units,
         ready=not left,
         built=min((_built(unit, status) for unit in left), default=1.0),
         hours=max(map(len, hours)),
-        newest_hour=max((_hour(max(each)) for each in hours if each), default=None),
+        newest_hour=max((_hour(max(hour)) for hour in hours if hour), default=None),
         waits="; ".join(dict.fromkeys(_waits(unit, status) for unit in left)),
     )
 
 
 def _built(unit: str, status: StoreStatus) -> float:
-    done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
+    done, _, total = status.metadata.get(f"b:{unit}", b"").partition(b"/")
     return (_number(done) or 0) / (_number(total) or 1)
 
 
 def _waits(unit: str, status: StoreStatus) -> str:
-    done, _, total = status.marks.get(f"b:{unit}", b"").partition(b"/")
-    phase = phases.said(status.parts.get(phases.PART)).get(unit)
+    done, _, total = status.metadata.get(f"b:{unit}", b"").partition(b"/")
+    phase = phases.phases_of(status.parts.get(phases.PART)).get(unit)
     return f"{phases.progress(_number(done) or 0, _number(total) or 0)}; {phases.waits_for(phase, status.now_us)}"
 
 
@@ -252,9 +254,9 @@ def _jobs(status: StoreStatus) -> tuple[JobLine, ...]:
     for job in JOBS:
         text = status.parts.get(f"job:{job}")
         if text is not None:
-            said = json.loads(text)
-            age_s = max(0.0, (status.now_us - int(said["at_us"])) / 1e6)
-            lines.append(JobLine(job, bool(said["ok"]), age_s, said.get("report", {})))
+            reported = json.loads(text)
+            age_s = max(0.0, (status.now_us - int(reported["at_us"])) / 1e6)
+            lines.append(JobLine(job, bool(reported["ok"]), age_s, reported.get("report", {})))
     return tuple(lines)
 
 

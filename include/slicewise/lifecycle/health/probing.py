@@ -22,7 +22,7 @@ class ProbeStatus:
     minute_p50_ms: float | None
     minute_p99_ms: float | None
     recent_p99_ms: float | None
-    """Of five minutes. None: no probe was in an answer since."""
+    """Milliseconds of five minutes. None: no probe was in an answer since."""
     waiting_ms: float
     """Age of the oldest that is in no answer yet."""
 

@@ -27,7 +27,7 @@ class Watch:
     well_once: bool = False
     stopped: bool = False
     old: int = 0
-    """Looks in a row in which the stream was well and its tail was not."""
+    """Looks in a row in which the stream was well and its real-time lane was not."""
     streaks: Mapping[Part, int] = field(default_factory=dict)
     """Per part the looks in a row in which it was not well."""
     unensured: int = 0
@@ -39,7 +39,7 @@ class Watch:
         started = now_us >= self.grace_until_us
         counts = well_once or started
         bad = self.bad + 1 if health.reasons and counts else 0
-        # the tail's driver waits for the stream's: it has its grace whenever that was well
+        # the real-time lane's driver waits for the stream's: it has its grace whenever that was well
         old = self.old + 1 if not health.reasons and health.aging and started else 0
         streaks = {
             part: self.streaks.get(part, 0) + 1
@@ -58,7 +58,7 @@ class Watch:
 
     @property
     def aging(self) -> bool:
-        """The tail is lost, or probes are late: all is to be ensured again, and nothing else is wrong."""
+        """The real-time lane is lost, or probes are late: all is to be ensured again, and nothing else is wrong."""
         return self.old >= self.patience and not self.lost
 
     @property
@@ -82,7 +82,7 @@ class Watch:
             return "wanting"
         return "lost" if self.lost or not self.well_once else "well"
 
-    def told(self, health: Health) -> dict[Part, tuple[str, ...]]:
+    def reported(self, health: Health) -> dict[Part, tuple[str, ...]]:
         """Reasons to be told if the watch ends with this look: of each part that was ill for as many looks as patience
         allows; where none of those that end it was by itself, of all of them."""
         if self.outcome not in ("lost", "aging"):

@@ -96,7 +96,7 @@ class AirflowApi:
         """Returns when all of `names` are parsed: whether each DAG is paused. Raises ServerError naming those that are
         not."""
         deadline = time.monotonic() + timeout_s
-        while missing := set(names) - (found := self.paused_by_dag()).keys():
+        while missing := set(names) - (paused := self.paused_by_dag()).keys():
             if time.monotonic() > deadline:
                 errors = "; ".join(self.import_errors()) or "no import errors"
                 raise ServerError(
@@ -105,7 +105,7 @@ class AirflowApi:
                     next_step="look at the log of the dag processor",
                 )
             self._sleep(0.5)
-        return found
+        return paused
 
     # ------------------------------------------------------------- DAGs and runs
     def is_paused(self, dag_id: str) -> bool:
@@ -146,17 +146,17 @@ class AirflowApi:
 
     def runs(self, dag_id: str, *, limit: int = 100, run_type: str | None = None) -> list[DagRun]:
         """The newest runs first."""
-        found: list[DagRun] = []
-        while len(found) < limit:  # Airflow gives a page of a hundred at most
-            page = min(limit - len(found), _PAGE)
-            params: dict[str, object] = {"limit": page, "offset": len(found), "order_by": "-id"}
+        runs: list[DagRun] = []
+        while len(runs) < limit:  # Airflow gives a page of a hundred at most
+            page = min(limit - len(runs), _PAGE)
+            params: dict[str, object] = {"limit": page, "offset": len(runs), "order_by": "-id"}
             if run_type:
                 params["run_type"] = run_type
             answer = self._http.send("GET", f"/api/v2/dags/{dag_id}/dagRuns", params=params)
-            found += [_run(each) for each in answer["dag_runs"]]
+            runs += [_run(run) for run in answer["dag_runs"]]
             if len(answer["dag_runs"]) < page:
                 break
-        return found
+        return runs
 
     def wait(self, run: DagRun, *, timeout_s: float, progress: Progress | None = None) -> DagRun:
         """The run when it is over. Raises ServerError after timeout_s."""
@@ -171,8 +171,8 @@ class AirflowApi:
     def task_states(self, run: DagRun) -> Mapping[str, str]:
         """Task id -> state."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
-        found = self._http.send("GET", path)["task_instances"]
-        return {each["task_id"]: str(each["state"]) for each in found}
+        instances = self._http.send("GET", path)["task_instances"]
+        return {instance["task_id"]: str(instance["state"]) for instance in instances}
 
     def xcom(self, run: DagRun, task_id: str) -> object:
         """The value that a task returned."""
@@ -183,7 +183,7 @@ class AirflowApi:
         """A task's log as text."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/logs/{attempt}"
         content = self._http.send("GET", path)["content"]
-        return "\n".join(_line(each) for each in content)
+        return "\n".join(_line(line) for line in content)
 
     # ------------------------------------------------------------- backfills
     def backfill(
@@ -225,8 +225,8 @@ class AirflowApi:
             awaited += sorted({run.run_id for run in others} - set(awaited))
 
         def look() -> list[DagRun]:
-            found = {run.run_id: run for run in self.runs(dag_id, limit=len(awaited) + _PAGE)}
-            runs = [found.get(each) or self.run(dag_id, each) for each in awaited]
+            by_id = {run.run_id: run for run in self.runs(dag_id, limit=len(awaited) + _PAGE)}
+            runs = [by_id.get(run_id) or self.run(dag_id, run_id) for run_id in awaited]
             return sorted(runs, key=lambda run: run.partition_key or "")
 
         left = max(0.0, deadline - time.monotonic())
@@ -234,12 +234,12 @@ class AirflowApi:
 
     def _newer(self, dag_id: str, known: Set[str], most: int) -> list[DagRun]:
         """The backfill's runs that were made since those of `known`."""
-        found = self.runs(dag_id, run_type="backfill", limit=most)
-        return list(takewhile(lambda run: run.run_id not in known, found))
+        runs = self.runs(dag_id, run_type="backfill", limit=most)
+        return list(takewhile(lambda run: run.run_id not in known, runs))
 
     def _partitions(self, dag_id: str, body: Mapping[str, object]) -> list[str]:
         answer = self._http.send("POST", "/api/v2/backfills/dry_run", json=dict(body))
-        keys = [str(each["partition_key"]) for each in answer["backfills"]]
+        keys = [str(backfill["partition_key"]) for backfill in answer["backfills"]]
         if not keys:
             raise BadRequest(
                 f"no partition of {dag_id} starts between {body['from_date']} and {body['to_date']}",
@@ -280,9 +280,9 @@ class AirflowApi:
             if all(run.over for run in runs):
                 return runs
             if time.monotonic() > deadline:
-                standing = ", ".join(f"{run.run_id}={run.state}" for run in runs if not run.over)
+                listed = ", ".join(f"{run.run_id}={run.state}" for run in runs if not run.over)
                 raise ServerError(
-                    f"{what} is not over after {timeout_s:.0f} s: {standing}",
+                    f"{what} is not over after {timeout_s:.0f} s: {listed}",
                     where=self.url,
                     next_step="look at it in the Airflow UI; is the DAG paused, the scheduler healthy?",
                 )
@@ -292,9 +292,9 @@ class AirflowApi:
 def _line(raw: object) -> str:
     if not isinstance(raw, Mapping):
         return str(raw)
-    said = str(raw.get("event", ""))
+    text = str(raw.get("event", ""))
     errors = [f"{e.get('exc_type')}: {e.get('exc_value')}" for e in raw.get("error_detail") or ()]
-    return "\n".join([said, *errors])
+    return "\n".join([text, *errors])
 
 
 def _run(raw: Mapping[str, Any]) -> DagRun:

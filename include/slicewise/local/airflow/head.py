@@ -28,18 +28,18 @@ def main(airflow: str) -> int:
     migrated = subprocess.run([airflow, "db", "migrate"], check=False).returncode
     if migrated:
         return migrated
-    asked = False
+    stopping = False
 
-    def ask(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
+    def on_stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
 
-    signal.signal(signal.SIGTERM, ask)
-    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, on_stop)
+    signal.signal(signal.SIGINT, on_stop)
     parts = {name: subprocess.Popen([airflow, name, *options]) for name, *options in PARTS}
-    while not asked and not (ended := [name for name, part in parts.items() if part.poll() is not None]):
+    while not stopping and not (ended := [name for name, part in parts.items() if part.poll() is not None]):
         time.sleep(0.2)
-    if not asked:
+    if not stopping:
         sys.stderr.write(f"airflow_part_ended parts={','.join(ended)}\n")
     for part in parts.values():
         part.terminate()
@@ -50,7 +50,7 @@ def main(airflow: str) -> int:
         except subprocess.TimeoutExpired:
             part.kill()
             part.wait()
-    return 0 if asked else 1
+    return 0 if stopping else 1
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from slicewise.errors import BadRequest, ServerError, UnknownName
 
 TIMEOUT_S = 60.0
 TRIES = 6
-"""How often a request that changes nothing twice is sent before its server error counts."""
+"""Number of times that a request that changes nothing twice is sent before its server error counts."""
 
 
 class AirflowHttp:
@@ -41,13 +41,13 @@ class AirflowHttp:
         while True:
             left -= 1
             try:
-                return self._ask(method, path, **more)
+                return self._send(method, path, **more)
             except Unwell:
                 if left <= 0:
                     raise
                 self._sleep(1.0)
 
-    def _ask(
+    def _send(
         self,
         method: str,
         path: str,
@@ -75,10 +75,10 @@ class AirflowHttp:
             raise self._unreachable(error) from error
         if answer.status_code == 401 and signed and again:  # the token is a day old at most
             self._signed_in = False
-            return self._ask(method, path, params=params, json=json, again=False)
+            return self._send(method, path, params=params, json=json, again=False)
         if answer.status_code < 400:
-            found: dict[str, Any] = answer.json() if answer.content else {}
-            return found
+            body: dict[str, Any] = answer.json() if answer.content else {}
+            return body
         what = f"{method} {path}: {answer.status_code} {_detail(answer)}"
         if answer.status_code == 404:
             raise UnknownName(what, where=self.url, next_step="ask for what Airflow has: its page lists DAGs and runs")

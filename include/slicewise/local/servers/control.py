@@ -14,7 +14,7 @@ from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
-Say = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 def running(service: Service, state: StateFolder) -> Birth | None:
@@ -51,28 +51,28 @@ def _require_program(service: Service) -> None:
         )
 
 
-def await_well(service: Service, birth: Birth, state: StateFolder, say: Say) -> float:
+def await_well(service: Service, birth: Birth, state: StateFolder, notify: Notify) -> float:
     """Waits until the service is well; gives the seconds it took. Raises ServerError."""
     begun = time.monotonic()
-    told = begun
+    notified = begun
     reason: str | None = "not asked yet"
     while time.monotonic() - begun < service.start_timeout_s:
         if not birth.alive():
             raise ServerError(
                 f"{service.name} ended while it started",
-                where=f"{state.log(service.name)}\n{state.log_tail(service.name)}",
+                where=f"{state.log(service.name)}\n{state.last_lines(service.name)}",
                 next_step="read its log, then start again",
             )
         reason = service.health(birth.pid)
         if reason is None:
             return time.monotonic() - begun
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            say(f"{service.name:<8} starting, {told - begun:.0f} s: {reason}")
+        if time.monotonic() - notified > 10:
+            notified = time.monotonic()
+            notify(f"{service.name:<8} starting, {notified - begun:.0f} s: {reason}")
         time.sleep(0.1)
     raise ServerError(
         f"{service.name} is not well after {service.start_timeout_s:.0f} s: {reason}",
-        where=f"{state.log(service.name)}\n{state.log_tail(service.name)}",
+        where=f"{state.log(service.name)}\n{state.last_lines(service.name)}",
         next_step="read its log; starting again finds what runs",
     )
 

@@ -28,9 +28,9 @@ def redis(port: int, pid: int | None = None) -> str | None:
         return str(error)
     if not reply.startswith(b"+PONG"):
         return reply.partition(b"\r\n")[0].decode("utf-8", "replace")
-    found = reply.partition(b"process_id:")[2].partition(b"\r")[0]
-    if pid is not None and found.isdigit() and int(found) != pid:
-        return f"port {port} is served by process {found.decode()}"
+    process_id = reply.partition(b"process_id:")[2].partition(b"\r")[0]
+    if pid is not None and process_id.isdigit() and int(process_id) != pid:
+        return f"port {port} is served by process {process_id.decode()}"
     return None
 
 

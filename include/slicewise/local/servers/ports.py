@@ -70,12 +70,12 @@ class _Claims:
     def give(self, port: int, owner: Path | None, again: bool = False) -> bool:
         """Claims the port for the owner, if it is nobody's (again: or its own) and nobody listens on it; did it."""
         name, wanted = str(port), "" if owner is None else str(owner.resolve())
-        held = self._owners.get(name)
-        if held is not None and not (again and held == wanted):
+        claimed_by = self._owners.get(name)
+        if claimed_by is not None and not (again and claimed_by == wanted):
             return False
         if not is_free(port):
             return False
-        if wanted and held is None:
+        if wanted and claimed_by is None:
             os.symlink(wanted, name, dir_fd=self._folder)
         return True
 

@@ -122,7 +122,7 @@ def root_of(state_dir: Path, service: str) -> Birth | None:
 
 def _marked(state_dir: Path, service: str | None) -> list[tuple[Birth, str]]:
     own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
-    found: list[tuple[Birth, str]] = []
+    births: list[tuple[Birth, str]] = []
     for process in psutil.process_iter():
         if process.pid in own:
             continue
@@ -134,8 +134,8 @@ def _marked(state_dir: Path, service: str | None) -> list[tuple[Birth, str]]:
         if of_service and env.get(STATE) == str(state_dir):
             birth = Birth.of(process.pid)
             if birth:
-                found.append((birth, env.get(ROOT, "")))
-    return found
+                births.append((birth, env.get(ROOT, "")))
+    return births
 
 
 def descendants(root: Birth) -> list[Birth]:

@@ -50,13 +50,13 @@ def _version(program: Path) -> tuple[int, int]:
     if not os.access(program, os.X_OK):
         return (0, 0)
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             [str(program), "--version"], capture_output=True, text=True, timeout=10, check=False
         ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return (0, 0)
-    found = re.search(r"v=(\d+)\.(\d+)", told)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.search(r"v=(\d+)\.(\d+)", output)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def names(count: int) -> list[str]:

@@ -13,7 +13,7 @@ from slicewise.local.servers.process import SERVICE
 from slicewise.settings import Settings
 
 Health = Callable[[int], str | None]
-"""Of the service's pid: why it is not well, or None if it is."""
+"""Check of the service's pid: why it is not well, or None if it is."""
 
 # What would let a child find another environment's modules or a stranger's Airflow, or lead it away from the bytecode
 # that set-up made.
@@ -29,7 +29,7 @@ class Service:
     cwd: Path
     health: Health
     address: str
-    """What a person opens or a client connects to."""
+    """Address that a person opens or a client connects to."""
     env: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
     """Variables that the process is not given: it asks the state folder, each time, where our servers are."""
@@ -42,7 +42,7 @@ class Service:
     stop_signal: signal.Signals = signal.SIGTERM
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 20.0
-    """How long it may take to stop by itself before all of its processes are terminated."""
+    """Seconds that it may take to stop by itself before all of its processes are terminated."""
     always_on: bool = True
     """Started by `up`; the others are started by their owner, and stopped by `down` all the same."""
 

@@ -21,7 +21,7 @@ SERVING = "serving"
 STREAM = stream.NAME
 EMIT = stream.EMIT
 PROBES = stream.PROBES
-TAIL = stream.TAIL
+REALTIME = stream.REALTIME
 REPLAY = "replay"
 PLAYS = "plays"
 WATCH = watch.NAME
@@ -40,9 +40,9 @@ SETTING: Mapping[str, str] = {
     SERVING: "serving_url",
     airflow_server.NAME: "airflow_url",
 }
-NAMES = (*PORTS, STREAM, TAIL, EMIT, PROBES, REPLAY, PLAYS, WATCH)
+NAMES = (*PORTS, STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, WATCH)
 # Started by their owner, and down for as long as nobody wants them.
-ON_DEMAND = frozenset({STREAM, TAIL, EMIT, PROBES, REPLAY, PLAYS, WATCH})
+ON_DEMAND = frozenset({STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, WATCH})
 
 
 def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
@@ -109,7 +109,7 @@ def build(
             addresses["store_nodes"] = str(settings.store_nodes)
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
-    for name in (STREAM, TAIL, EMIT, PROBES):
+    for name in (STREAM, REALTIME, EMIT, PROBES):
         services[name] = stream.service(settings, state, name)
     for name, command in (
         (REPLAY, ("replay", "--share", settings.replay_share)),
@@ -120,12 +120,12 @@ def build(
     return Platform(state, settings, services, external)
 
 
-def chooser(held: Mapping[str, int], owner: Path | None = None) -> Callable[[str, int | None], int]:
-    """Chooses ports for the state folder `owner`: those in `held` are its running servers' and stay."""
-    taken: set[int] = set(held.values())
+def chooser(owned: Mapping[str, int], owner: Path | None = None) -> Callable[[str, int | None], int]:
+    """Chooses ports for the state folder `owner`: those in `owned` are its running servers' and stay."""
+    taken: set[int] = set(owned.values())
 
     def choose(name: str, last: int | None) -> int:
-        port = held[name] if name in held else ports.choose(last, taken, owner)
+        port = owned[name] if name in owned else ports.choose(last, taken, owner)
         taken.add(port)
         return port
 

@@ -56,7 +56,7 @@ class StateFolder:
         if log.exists() and log.stat().st_size > _LOG_LIMIT:
             log.replace(log.with_suffix(".log.1"))
 
-    def log_tail(self, service: str, lines: int = 15) -> str:
+    def last_lines(self, service: str, lines: int = 15) -> str:
         """The last lines of a service's log."""
         log = self.log(service)
         if not log.exists():

@@ -1,4 +1,4 @@
-"""The drivers of stream, tail and emission, and the prober, outlive whoever starts them; at most one of each runs per
+"""The drivers of stream, real-time lane and emission, and the prober, outlive whoever starts them; at most one of each runs per
 state folder."""
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ EMIT = "emit"
 """Runs beside the stream where a view has `emit=`."""
 PROBES = "probes"
 """Runs beside the stream where probes are deployed: a process of its own, without Spark."""
-TAIL = "tail"
-"""Runs beside the stream unless SLICEWISE_TAIL=off."""
-_STOP_ORDER = {PROBES: 16, EMIT: 18, TAIL: 18, NAME: 20}
+REALTIME = "tail"
+"""Runs beside the stream unless SLICEWISE_REALTIME=off."""
+_STOP_ORDER = {PROBES: 16, EMIT: 18, REALTIME: 18, NAME: 20}
 HEARTBEAT_LIMIT_S = 60.0
 START_LIMIT_S = 120.0
 _HUNG_STOP_S = 5.0
@@ -47,7 +47,7 @@ class DriverProcess:
     heartbeat_age_s: float | None
     """Seconds since its last sign of life, None before the first."""
     heartbeat: dict[str, Any]
-    """What it said with it."""
+    """Words that it said with it."""
 
     @property
     def well(self) -> bool:
@@ -79,30 +79,30 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the drivers that do not run: the stream's, the tail's unless that is off. What is wanted of the emission's
-    and the prober starts too. One that runs under another setting of the tail is drained and started anew."""
+    """Starts the drivers that do not run: the stream's, the real-time lane's unless that is off. What is wanted of the emission's
+    and the prober starts too. One that runs under another setting of the real-time lane is drained and started anew."""
     _switch(settings)
-    found = ensure_driver(settings, NAME)
-    ensure_tail(settings)
+    driver = ensure_driver(settings, NAME)
+    ensure_realtime(settings)
     ensure_emission(settings)
     ensure_probes(settings)
-    return found
+    return driver
 
 
 def _switch(settings: Settings) -> None:
-    """Stops a driver of the stream that folds under another setting of the tail than the one that holds. A tail that
+    """Stops a driver of the stream that applies under another setting of the real-time lane than the one that holds. A real-time lane that
     is off is gone before: nobody removes what it writes from then on."""
-    if settings.tail == "off":
-        stop_driver(settings, TAIL)
-    said = driver_status(settings, NAME)
-    if said.running and said.heartbeat.get("tail", settings.tail) != settings.tail:
-        event("tail_switched", tail=settings.tail)
+    if settings.realtime == "off":
+        stop_driver(settings, REALTIME)
+    driver = driver_status(settings, NAME)
+    if driver.running and driver.heartbeat.get("tail", settings.realtime) != settings.realtime:
+        event("realtime_switched", realtime=settings.realtime)
         stop_driver(settings, NAME)
 
 
-def ensure_tail(settings: Settings) -> DriverProcess | None:
-    """Starts the tail's driver unless it runs; None where it is off."""
-    return None if settings.tail == "off" else ensure_driver(settings, TAIL)
+def ensure_realtime(settings: Settings) -> DriverProcess | None:
+    """Starts the real-time lane's driver unless it runs; None where it is off."""
+    return None if settings.realtime == "off" else ensure_driver(settings, REALTIME)
 
 
 def ensure_emission(settings: Settings) -> DriverProcess | None:
@@ -143,8 +143,8 @@ def probed(settings: Settings) -> bool:
 def _deployed(settings: Settings) -> Deployment | None:
     store = open_store(settings.redis_url)
     try:
-        marks = store.run(ReadMetadata())
-        text = store.run(ReadManifest(marks.units)) if marks.units else None
+        metadata = store.run(ReadMetadata())
+        text = store.run(ReadManifest(metadata.units)) if metadata.units else None
     finally:
         store.close()
     return None if text is None else Deployment.from_json(text)
@@ -186,7 +186,7 @@ def stop_stream(settings: Settings) -> bool:
     """Lets the drivers drain and end; was there one of the stream."""
     stop_driver(settings, PROBES)
     stop_driver(settings, EMIT)
-    stop_driver(settings, TAIL)
+    stop_driver(settings, REALTIME)
     return stop_driver(settings, NAME)
 
 
@@ -207,20 +207,20 @@ def driver_status(settings: Settings, name: str) -> DriverProcess:
     """Changes nothing."""
     state = StateFolder(settings.state_dir)
     birth: Birth | None = control.running(service(settings, state, name), state)
-    age, said = _beat(state, name)
-    return DriverProcess(birth is not None, birth.pid if birth else None, age, said)
+    age, heartbeat = _beat(state, name)
+    return DriverProcess(birth is not None, birth.pid if birth else None, age, heartbeat)
 
 
-def said_of(beat: Mapping[str, Any]) -> str:
+def emission_summary(beat: Mapping[str, Any]) -> str:
     """Answers first questions on call about the emission, from its last sign of life."""
     sources = list(beat.get("sources", {}).values())
     waiting = sum(sum(source.get("lag", {}).values()) for source in sources)
     skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
-    said = f"lag {waiting:,} events" if sources else ""
-    return f"{said}, {skipped:,} boards skipped while it caught up" if skipped else said
+    summary = f"lag {waiting:,} events" if sources else ""
+    return f"{summary}, {skipped:,} leaderboards skipped while it caught up" if skipped else summary
 
 
-def probes_said(beat: Mapping[str, Any]) -> str:
+def probes_summary(beat: Mapping[str, Any]) -> str:
     """Answers first questions on call about freshness."""
     if not beat:
         return ""
@@ -230,8 +230,8 @@ def probes_said(beat: Mapping[str, Any]) -> str:
     return f"produce to answer p50 {p50:,.0f} ms, p99 {p99:,.0f} ms; {lost} lost in five minutes"
 
 
-def tail_said_of(beat: Mapping[str, Any]) -> str:
-    """The same of the tail: lag and freshness of what it brings, or why it does not, and what it left to the fold."""
+def realtime_summary(beat: Mapping[str, Any]) -> str:
+    """The same of the real-time lane: lag and freshness of what it brings, or why it does not, and what it left to the micro-batch lane."""
     sources = list(beat.get("sources", {}).values())
     if not sources:
         return "nothing to bring"
@@ -239,7 +239,7 @@ def tail_said_of(beat: Mapping[str, Any]) -> str:
     slow = max((source["freshness_p99_ms"] for source in sources if source.get("freshness_p99_ms")), default=None)
     skipped = sum(source.get("skipped", 0) for source in sources)
     fresh = [f"99 % visible within {slow:g} ms"] if slow is not None else []
-    left = [f"{skipped:,} events left to the fold (skipped)"] if skipped else []
+    left = [f"{skipped:,} events left to the micro-batch lane (skipped)"] if skipped else []
     lag = sum(sum(source.get("lag", {}).values()) for source in sources)
     return ", ".join([*(waits or [f"lag {lag:,} events"]), *fresh, *left])
 
@@ -263,10 +263,10 @@ def _started_s_ago(state: StateFolder, name: str) -> float:
 def _beat(state: StateFolder, name: str) -> tuple[float | None, dict[str, Any]]:
     file = _heartbeat(state, name)
     try:
-        age, said = time.time() - file.stat().st_mtime, json.loads(file.read_text())
+        age, heartbeat = time.time() - file.stat().st_mtime, json.loads(file.read_text())
     except (OSError, ValueError):
         return None, {}
-    return max(0.0, age), said if isinstance(said, dict) else {}
+    return max(0.0, age), heartbeat if isinstance(heartbeat, dict) else {}
 
 
 def _reason(beat: tuple[float | None, dict[str, Any]]) -> str | None:

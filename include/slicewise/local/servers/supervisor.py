@@ -20,7 +20,7 @@ from slicewise.features.names import unknown
 from slicewise.lifecycle import restarts
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.local.servers import control, services, stream, watch
-from slicewise.local.servers.control import Say
+from slicewise.local.servers.control import Notify
 from slicewise.local.servers.process import Birth, descendants
 from slicewise.local.servers.redis import NAME as REDIS
 from slicewise.local.servers.redis import names as redis_names
@@ -42,11 +42,11 @@ class ServiceStatus:
     pid: int | None
     uptime_s: float | None
     memory_bytes: int | None
-    """Of the process and all below it, shared pages counted once each."""
+    """Memory of the process and all below it, shared pages counted once each."""
     log: str
 
 
-def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Settings:
+def up(settings: Settings, notify: Notify, only: Iterable[str] | None = None) -> Settings:
     """Starts what does not run, waits until all are well; the settings that lead to them.
 
     only: names of services to start, "redis" of all nodes of the store; all that are always on by default. Raises
@@ -64,12 +64,12 @@ def up(settings: Settings, say: Say, only: Iterable[str] | None = None) -> Setti
             and (service.name != services.WATCH or settings.watch == "on")
         ]
         for name, address in platform.external.items():
-            say(f"{name:<8} external at {address.rpartition('@')[2]}")
-        _start_all(wanted, platform, say)
+            notify(f"{name:<8} external at {address.rpartition('@')[2]}")
+        _start_all(wanted, platform, notify)
     return platform.settings
 
 
-def begin(settings: Settings, say: Say, only: Iterable[str]) -> None:
+def begin(settings: Settings, notify: Notify, only: Iterable[str]) -> None:
     """Starts those of `only` that do not run, and waits for none of them: `up` does. Raises ServerError."""
     chosen, state = set(only), StateFolder(settings.state_dir)
     state.create()
@@ -77,7 +77,7 @@ def begin(settings: Settings, say: Say, only: Iterable[str]) -> None:
         platform = _build_for_start(settings, state)
         for name, service in platform.services.items():
             if name in chosen and control.running(service, state) is None:
-                say(f"{name:<8} starting, meanwhile")
+                notify(f"{name:<8} starting, meanwhile")
                 control.start(service, state, platform.settings)
 
 
@@ -86,7 +86,7 @@ def _chosen(settings: Settings, only: Iterable[str] | None, command: str) -> set
     if only is None:
         return None
     nodes = redis_names(settings.store_nodes)
-    chosen = {each for name in only for each in (nodes if name == REDIS else [name])}
+    chosen = {node for name in only for node in (nodes if name == REDIS else [name])}
     for name in sorted(chosen - set(services.names_of(settings))):
         raise unknown("service", name, services.names_of(settings), command)
     return chosen
@@ -108,43 +108,43 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
     if REDIS not in before.external:
         _check_nodes(settings, state.addresses().get("store_nodes"))
     remembered = state.ports()
-    held = {
+    ports = {
         port: remembered[port]
         for name, service in before.services.items()
         if control.running(service, state) is not None
         for port in services.ports_of(settings).get(name, ())
     }
-    return services.build(settings, services.chooser(held, state.path))
+    return services.build(settings, services.chooser(ports, state.path))
 
 
-def _start_all(wanted: list[Service], platform: Platform, say: Say) -> None:
+def _start_all(wanted: list[Service], platform: Platform, notify: Notify) -> None:
     """Starts each service as soon as those that it comes after are well; services.build names those first."""
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:
         started: dict[str, Future[None]] = {}
         for service in wanted:
             before = [started[name] for name in service.after if name in started]
-            started[service.name] = pool.submit(_ensure_after, before, service, platform, say)
+            started[service.name] = pool.submit(_ensure_after, before, service, platform, notify)
         wait(started.values())
-        for each in started.values():
-            each.result()
+        for future in started.values():
+            future.result()
 
 
-def _ensure_after(before: list[Future[None]], service: Service, platform: Platform, say: Say) -> None:
-    for each in before:
-        each.result()
-    _ensure(service, platform, say)
+def _ensure_after(before: list[Future[None]], service: Service, platform: Platform, notify: Notify) -> None:
+    for future in before:
+        future.result()
+    _ensure(service, platform, notify)
 
 
-def _ensure(service: Service, platform: Platform, say: Say) -> None:
+def _ensure(service: Service, platform: Platform, notify: Notify) -> None:
     birth = control.running(service, platform.state)
     if birth is not None and service.health(birth.pid) is None:
-        say(f"{service.name:<8} runs already{_at(service)}")
+        notify(f"{service.name:<8} runs already{_at(service)}")
         return
     if birth is None:
-        say(f"{service.name:<8} starting")
+        notify(f"{service.name:<8} starting")
         birth = control.start(service, platform.state, platform.settings)
-    seconds = control.await_well(service, birth, platform.state, say)
-    say(f"{service.name:<8} up after {seconds:.1f} s{_at(service)}")
+    seconds = control.await_well(service, birth, platform.state, notify)
+    notify(f"{service.name:<8} up after {seconds:.1f} s{_at(service)}")
 
 
 def _at(service: Service) -> str:
@@ -163,45 +163,45 @@ def revive(settings: Settings, name: str) -> bool:
     return True
 
 
-def down(settings: Settings, say: Say, only: Iterable[str] | None = None) -> None:
+def down(settings: Settings, notify: Notify, only: Iterable[str] | None = None) -> None:
     """Stops all, the stream too, then whatever they left behind. only: names of services to stop, which nobody starts
     again but `up` or their owner. Raises UnknownName."""
     chosen = _chosen(settings, only, "slicewise down")
     state = StateFolder(settings.state_dir)
     if not state.path.exists():
-        say("nothing runs")
+        notify("nothing runs")
         return
     state.create()
     with state.locked():
         known = services.build(settings).services
         stopped = 0
-        meant = [each for each in known.values() if chosen is None or each.name in chosen]
+        meant = [process for process in known.values() if chosen is None or process.name in chosen]
         by_order = sorted(meant, key=lambda service: service.stop_order)
         for _, together in groupby(by_order, key=lambda service: service.stop_order):
             wave = list(together)
             with ThreadPoolExecutor(len(wave)) as pool:
-                stopped += sum(pool.map(lambda each: _stop(each, state, say), wave))
+                stopped += sum(pool.map(lambda process: _stop(process, state, notify), wave))
         if chosen is None:
             stopped += control.sweep(state)
     if not stopped:
-        say("nothing runs")
+        notify("nothing runs")
 
 
-def _stop(service: Service, state: StateFolder, say: Say) -> bool:
+def _stop(service: Service, state: StateFolder, notify: Notify) -> bool:
     if control.running(service, state) is not None:
-        say(f"{service.name:<8} stopping")
+        notify(f"{service.name:<8} stopping")
     begun = time.monotonic()
     stopped = control.stop(service, state)
     if stopped:
-        say(f"{service.name:<8} stopped after {time.monotonic() - begun:.1f} s")
+        notify(f"{service.name:<8} stopped after {time.monotonic() - begun:.1f} s")
     return stopped
 
 
-def clean(settings: Settings, say: Say) -> None:
+def clean(settings: Settings, notify: Notify) -> None:
     """Stops all and forgets everything that they kept."""
-    down(settings, say)
+    down(settings, notify)
     StateFolder(settings.state_dir).remove()
-    say(f"removed {settings.state_dir}")
+    notify(f"removed {settings.state_dir}")
 
 
 def runs(settings: Settings, name: str) -> bool:
@@ -222,23 +222,23 @@ def status(settings: Settings) -> list[ServiceStatus]:
 def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStatus:
     log = str(state.log(name))
     if name in platform.external:
-        address = ",".join(each.rpartition("@")[2] for each in urls_of(platform.external[name]))
+        address = ",".join(url.rpartition("@")[2] for url in urls_of(platform.external[name]))
         return ServiceStatus(name, "external", "", address, None, None, None, "")
     service = platform.services.get(name)
     birth = control.running(service, state) if service else None
-    again = restarts.said(watch.read(state).get(name, Restarts()), SystemClock().now_us())
+    again = restarts.summary(watch.read(state).get(name, Restarts()), SystemClock().now_us())
     if service is None or birth is None:
         why = _idle(name, platform)
         state_now, detail = ("down", again) if why is None else ("idle", why)
         return ServiceStatus(name, state_now, detail, "", None, None, None, log)
     reason = service.health(birth.pid)
     usage = _usage(birth)
-    says = _SAYS.get(name)
-    said = says(stream.driver_status(platform.settings, name).heartbeat) if says is not None else again
+    summary_of = _SUMMARIES.get(name)
+    summary = summary_of(stream.driver_status(platform.settings, name).heartbeat) if summary_of is not None else again
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
-        reason or said,
+        reason or summary,
         service.address,
         birth.pid,
         usage.get("uptime_s"),
@@ -247,10 +247,10 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     )
 
 
-_SAYS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-    services.TAIL: stream.tail_said_of,
-    services.EMIT: stream.said_of,
-    services.PROBES: stream.probes_said,
+_SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    services.REALTIME: stream.realtime_summary,
+    services.EMIT: stream.emission_summary,
+    services.PROBES: stream.probes_summary,
 }
 _WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
     services.EMIT: (stream.publishes, "nothing is published"),
@@ -260,8 +260,8 @@ _WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
 
 def _idle(name: str, platform: Platform) -> str | None:
     """Tells why nothing asks for a service that does not run; None where something does, or the store cannot say."""
-    if name == services.TAIL and platform.settings.tail == "off":
-        return "off (SLICEWISE_TAIL)"
+    if name == services.REALTIME and platform.settings.realtime == "off":
+        return "off (SLICEWISE_REALTIME)"
     if name == services.WATCH and platform.settings.watch == "off":
         return "off (SLICEWISE_WATCH)"
     redis = platform.services.get(REDIS)
@@ -278,8 +278,8 @@ def _usage(birth: Birth) -> Mapping[str, float]:
     try:
         root = psutil.Process(birth.pid)
         memory = 0
-        for each in (birth, *descendants(birth)):
-            full = psutil.Process(each.pid).memory_full_info()
+        for process in (birth, *descendants(birth)):
+            full = psutil.Process(process.pid).memory_full_info()
             memory += getattr(full, "pss", 0) or full.rss
         return {"uptime_s": max(0.0, time.time() - root.create_time()), "memory": memory}
     except (psutil.Error, OSError):
@@ -288,10 +288,10 @@ def _usage(birth: Birth) -> Mapping[str, float]:
 
 def require_up(settings: Settings, names: Iterable[str]) -> None:
     """Raises ServerError, naming what to do, unless all of these are up or external."""
-    ill = [each for each in status(settings) if each.name in set(names) and each.state in ("down", "ill")]
+    ill = [service for service in status(settings) if service.name in set(names) and service.state in ("down", "ill")]
     if ill:
         raise ServerError(
-            ", ".join(f"{each.name} is {each.state}" for each in ill),
+            ", ".join(f"{service.name} is {service.state}" for service in ill),
             where=str(settings.state_dir),
             expected="all up",
             next_step="slicewise up starts them; slicewise status shows each",

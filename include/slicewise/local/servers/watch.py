@@ -40,7 +40,7 @@ class Watcher:
         self._state, self._names, self._revive, self._clock = state, names, revive, clock
         self._kept = read(state)
         self._unkept = ""
-        """Why what was done could not be written last."""
+        """Reason for which what was done could not be written last."""
 
     def look(self) -> None:
         """Has what died and is due started again, in the given order: those first that others come after."""

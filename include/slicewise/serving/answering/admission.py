@@ -18,11 +18,11 @@ class Refusal(Enum):
     """Reason for which a request is refused."""
 
     WAITED = "waited"
-    """It waited for as long as anybody may."""
+    """Refusal of a request that waited for as long as anybody may."""
     FULL = "full"
-    """So many wait already that there is no place for it."""
+    """Refusal where so many wait already that there is no place for it."""
     SHARE = "share"
-    """Its client has more in work and waiting than an equal share, while others ask too."""
+    """Refusal of a client that has more in work and waiting than an equal share, while others ask too."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Admission:
     _waiting: OrderedDict[Ticket, None] = field(default_factory=OrderedDict)
     """In the order of arrival."""
     _turns: OrderedDict[str, deque[Ticket]] = field(default_factory=OrderedDict)
-    """Those of each client, oldest first; the client whose turn it is stands first."""
-    _held: dict[str, int] = field(default_factory=dict)
+    """Tickets of each client, oldest first; the client whose turn it is stands first."""
+    _admitted: dict[str, int] = field(default_factory=dict)
     """Requests of each client, in work and waiting."""
 
     @property
@@ -79,7 +79,7 @@ class Admission:
         """A request of so many entities came: its ticket, which `waits` or not, and who is refused for it (it may be
         the one)."""
         ticket = Ticket(client, now, min(self.limits.at_once, 1 + (entities - 1) // ENTITIES_PER_UNIT))
-        self._held[client] = self._held.get(client, 0) + 1
+        self._admitted[client] = self._admitted.get(client, 0) + 1
         if not self._waiting and self._fits(ticket):
             self._begin(ticket)
             return ticket, []
@@ -135,8 +135,8 @@ class Admission:
         self.working += 1
 
     def _refuse(self, ticket: Ticket, why: Refusal) -> tuple[Ticket, Refusal]:
-        share = (self.working + len(self._waiting)) / len(self._held)
-        over = len(self._held) > 1 and self._held[ticket.client] > share
+        share = (self.working + len(self._waiting)) / len(self._admitted)
+        over = len(self._admitted) > 1 and self._admitted[ticket.client] > share
         self.abandon(ticket)
         return ticket, Refusal.SHARE if over else why
 
@@ -151,8 +151,8 @@ class Admission:
             del self._turns[ticket.client]
 
     def _release(self, ticket: Ticket) -> None:
-        left = self._held[ticket.client] - 1
+        left = self._admitted[ticket.client] - 1
         if left:
-            self._held[ticket.client] = left
+            self._admitted[ticket.client] = left
         else:
-            del self._held[ticket.client]
+            del self._admitted[ticket.client]

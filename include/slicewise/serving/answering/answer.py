@@ -73,13 +73,13 @@ class Answer(answers.Answer):
             "results": results,
             "bounds": bounds.written(text=text) if isinstance(bounds, Bounds) else _texts(bounds),
             "freshness": {
-                each.source: {
-                    "ledger_advanced_at": _instant(each.ledger_advanced_us),
-                    "lag_events": each.lag_events,
-                    "stream_heartbeat_at": _instant(each.heartbeat_us),
-                    **({"tail": _tail(each)} if each.tail_events else {}),
+                freshness.source: {
+                    "ledger_advanced_at": _instant(freshness.ledger_advanced_us),
+                    "lag_events": freshness.lag_events,
+                    "stream_heartbeat_at": _instant(freshness.heartbeat_us),
+                    **({"tail": _pending(freshness)} if freshness.pending_events else {}),
                 }
-                for each in self.freshness
+                for freshness in self.freshness
             },
             "flags": self.flags,
         }
@@ -88,8 +88,8 @@ class Answer(answers.Answer):
         return whole
 
 
-def _tail(freshness: SourceFreshness) -> dict[str, Any]:
-    return {"events": freshness.tail_events, "newest": _instant(freshness.tail_newest_us)}
+def _pending(freshness: SourceFreshness) -> dict[str, Any]:
+    return {"events": freshness.pending_events, "newest": _instant(freshness.pending_newest_us)}
 
 
 def _is_plain(values: Sequence[Any]) -> bool:

@@ -46,24 +46,24 @@ def answer_of(
         )
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
-    known: dict[int, list[Any]] = {}
+    cached: dict[int, list[Any]] = {}
     """Of each finish the converted values: features may share them."""
     for number, part in enumerate(selection.parts):
         for i, position in enumerate(part.positions):
             finished, where = found.column(number, i)
-            values = known.get(id(finished))
+            values = cached.get(id(finished))
             if values is None:
                 values = finished.values
                 if not isinstance(finished, Scalars):
                     values = selection.converters[position](values)
-                known[id(finished)] = values
+                cached[id(finished)] = values
             columns[position] = values[where]
             if finished.errors:
                 for entity, row_of in enumerate(range(where.start, where.stop, where.step)):
                     code = finished.errors.get(row_of)
                     if code is not None:
                         errors[entity][refs[position]] = code
-    for position in selection.asking:
+    for position in selection.memberships:
         columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
         for entity, code in codes.items():
             errors[entity][refs[position]] = code
@@ -91,6 +91,8 @@ def answer_of(
 
 def _sessions(selection: Selection, found: Answered, entity: int) -> dict[str, Interval]:
     """What each feature's session came to for an entity; other features have the answer's bounds."""
+    if not found.plan.slices.has_sessions:
+        return {}
     return {
         selection.refs[part.positions[i]]: interval
         for number, part in enumerate(selection.sliced)

@@ -1,6 +1,6 @@
 """The store's own manifest tells what can be asked for, never a user's module.
 
-A catalog is bound to the marks that it was made from; a reply under other marks makes it void.
+A catalog is bound to the metadata that it was made from; a reply under other metadata makes it void.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slicewise.aggregates.sketches.membership import Membership, asking
+from slicewise.aggregates.sketches.membership import Membership, membership_of
 from slicewise.errors import BadRequest
 from slicewise.features.names import unknown
 from slicewise.features.plan.deployment import Deployment
@@ -28,7 +28,7 @@ from slicewise.stores.online import keys
 from slicewise.stores.online import routing as nodes
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
 from slicewise.stores.online.operations.reading import NodeReply
-from slicewise.stores.online.sharded import metadata as joint_marks
+from slicewise.stores.online.sharded import metadata as sharded_metadata
 
 SELECTIONS = 1_000
 """Lists of features that a catalog remembers the resolution of."""
@@ -42,11 +42,11 @@ class Part:
     source_topic: str
     features: tuple[PlannedFeature, ...]
     positions: tuple[int, ...]
-    """Where each feature stands in the selection."""
+    """Place of each feature in the selection."""
     group: int
     """Units of one group have one tag, and are read in one transaction."""
     position: int
-    """Of the unit in its group."""
+    """Place of the unit in its group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,14 +55,14 @@ class Selection:
 
     refs: tuple[str, ...]
     parts: tuple[Part, ...]
-    """Those of slices first, then those of event lists."""
+    """Parts of slices first, then those of event lists."""
     groups: tuple[tuple[tuple[tuple[str, str], ...], bool, str], ...]
-    """Per group: entity columns with types, whether spread, name of the source."""
+    """Per group: entity columns with types, whether per partition, name of the source."""
     columns: Mapping[str, str]
     """Every entity column that a request must give, and its type."""
-    asks: Mapping[str, str]
+    question_types: Mapping[str, str]
     """Every column that features are asked by, and its type."""
-    asking: Mapping[int, Membership]
+    memberships: Mapping[int, Membership]
     """Position -> what is asked there."""
     converters: tuple[Converter, ...]
     doubles: tuple[bool, ...]
@@ -91,108 +91,108 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """A deployment under the marks of a store."""
+    """A deployment under the metadata of a store."""
 
     deployment: Deployment
-    generation: int
-    epoch: int
+    store_id: int
+    deployment_version: int
     digest: str
-    places: frozenset[TopicPartition]
+    topic_partitions: frozenset[TopicPartition]
     topics: Mapping[str, str]
     names: Mapping[str, str]
     """Unit -> its name in keys."""
-    terms: Mapping[str, int] = field(default_factory=dict)
-    """As in the marks: an epoch that was lost may come again, with other terms."""
-    horizons: Mapping[str, TotalUntil] = field(default_factory=dict)
-    """As in the marks: from where on plans read the days of units with a lifetime."""
+    builds: Mapping[str, int] = field(default_factory=dict)
+    """Terms as in the metadata: a deployment version that was lost may come again, with other builds."""
+    totals_until: Mapping[str, TotalUntil] = field(default_factory=dict)
+    """Horizons as in the metadata: from where on plans read the days of units with a lifetime."""
     nodes: Mapping[int, Catalog] = field(default_factory=dict)
-    """Of a store of several nodes: the deployment under the marks of each that answers and has it. Empty: of one."""
+    """Deployment under the metadata of each of several nodes that answers and has it. Empty: of one."""
     count: int = 1
     """Nodes of the store."""
     _selections: dict[object, Selection] = field(default_factory=dict)
 
     @staticmethod
-    def of(deployment: Deployment, marks: StoreMetadata) -> Catalog:
-        names = {unit.storage_fingerprint: marks.name(unit.storage_fingerprint) for unit in deployment.units}
+    def of(deployment: Deployment, metadata: StoreMetadata) -> Catalog:
+        names = {unit.storage_fingerprint: metadata.name(unit.storage_fingerprint) for unit in deployment.units}
         return Catalog(
             deployment,
-            marks.generation,
-            marks.epoch,
-            marks.units,
-            marks.places,
-            marks.topics,
+            metadata.store_id,
+            metadata.deployment_version,
+            metadata.units,
+            metadata.topic_partitions,
+            metadata.topics,
             names,
-            marks.terms,
-            marks.horizons,
+            metadata.builds,
+            metadata.totals_until,
         )
 
     @staticmethod
     def of_nodes(deployment: Deployment, nodes: Mapping[int, StoreMetadata], count: int) -> Catalog:
         """The catalog of some nodes of a store of so many, which all have this deployment."""
-        horizons: dict[str, TotalUntil] = {}
-        for marks in nodes.values():
+        totals_until: dict[str, TotalUntil] = {}
+        for metadata in nodes.values():
             # plans read from the earliest on: a node whose totals reach further says so with its data
-            horizons |= {u: min(each, horizons.get(u, each)) for u, each in marks.horizons.items()}
-        # a partition's ledger is that of the node with its keys: others may not have begun it
-        places = frozenset.union(*(marks.places for marks in nodes.values()))
-        together = replace(joint_marks.merged(list(nodes.values())), horizons=horizons, places=places)
-        each = {number: Catalog.of(deployment, marks) for number, marks in nodes.items()}
+            totals_until |= {u: min(each, totals_until.get(u, each)) for u, each in metadata.totals_until.items()}
+        # a partition's committed offset is that of the node with its keys: others may not have begun it
+        topic_partitions = frozenset.union(*(metadata.topic_partitions for metadata in nodes.values()))
+        together = replace(sharded_metadata.merged(list(nodes.values())), totals_until=totals_until, topic_partitions=topic_partitions)
+        each = {number: Catalog.of(deployment, metadata) for number, metadata in nodes.items()}
         return replace(Catalog.of(deployment, together), nodes=each, count=count)
 
     def of_node(self, number: int) -> Catalog:
         """The catalog as it stands on one node. StoreUnavailable where the node is away, or lacks the deployment."""
         if not self.nodes:
             return self
-        found = self.nodes.get(number)
-        if found is None:
+        node = self.nodes.get(number)
+        if node is None:
             raise nodes.away(number, self.count, "it was away, or had another deployment, when it was asked last")
-        return found
+        return node
 
-    def stands_on(self, said: Mapping[int, NodeReply]) -> bool:
+    def matches_replies(self, replies: Mapping[int, NodeReply]) -> bool:
         """Tells whether what nodes said with a reply is what this catalog was made from."""
         if not self.nodes:
-            (only,) = said.values()
-            return self.stands(only.marks)
-        return all(number in self.nodes and self.nodes[number].stands(each.marks) for number, each in said.items())
+            (only,) = replies.values()
+            return self.matches(only.metadata)
+        return all(number in self.nodes and self.nodes[number].matches(reply.metadata) for number, reply in replies.items())
 
-    def stands(self, marks: StoreMetadata) -> bool:
-        """Tells whether the marks of a reply are those that this catalog was made from."""
+    def matches(self, metadata: StoreMetadata) -> bool:
+        """Tells whether the metadata of a reply are those that this catalog was made from."""
         return (
-            marks.epoch == self.epoch
-            and marks.units == self.digest
-            and marks.generation == self.generation
-            and marks.places == self.places
-            and marks.topics == self.topics
-            and marks.horizons == self.horizons
-            and marks.terms == self.terms
+            metadata.deployment_version == self.deployment_version
+            and metadata.units == self.digest
+            and metadata.store_id == self.store_id
+            and metadata.topic_partitions == self.topic_partitions
+            and metadata.topics == self.topics
+            and metadata.totals_until == self.totals_until
+            and metadata.builds == self.builds
         )
 
     def partitions(self, source: str) -> tuple[int, ...]:
-        """Partitions that a spread unit of this source has keys for."""
+        """Partitions that a per-partition unit of this source has keys for."""
         foreign = self.foreign_topics(self.deployment.source(source).topic)
-        return tuple(sorted({p for topic, p in self.places if topic not in foreign}))
+        return tuple(sorted({p for topic, p in self.topic_partitions if topic not in foreign}))
 
     def foreign_topics(self, topic: str) -> frozenset[str]:
         """Ids of the topics that are known to be others; earlier lives of this one are not."""
         return frozenset(id_ for name, id_ in self.topics.items() if name != topic)
 
-    def ledger_of(self, marks: StoreMetadata, topic: str) -> OffsetVector:
-        """The ledger of one source's places."""
+    def committed_of(self, metadata: StoreMetadata, topic: str) -> OffsetVector:
+        """The committed offsets of one source's partitions."""
         foreign = self.foreign_topics(topic)
         if not foreign:
-            return marks.ledger
-        offsets = marks.ledger.offsets
-        return OffsetVector({place: o for place, o in offsets.items() if place[0] not in foreign})
+            return metadata.committed
+        offsets = metadata.committed.offsets
+        return OffsetVector({topic_partition: o for topic_partition, o in offsets.items() if topic_partition[0] not in foreign})
 
     def select(self, refs: Sequence[str], feature_set: str | None) -> Selection:
         """Raises UnknownName, with what exists and near names."""
         key = feature_set if feature_set is not None else tuple(refs)
-        found = self._selections.get(key)
-        if found is None:
+        selection = self._selections.get(key)
+        if selection is None:
             if len(self._selections) >= SELECTIONS:
                 self._selections.clear()
-            found = self._selections[key] = _select(self.deployment, refs, feature_set)
-        return found
+            selection = self._selections[key] = _select(self.deployment, refs, feature_set)
+        return selection
 
 
 def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Selection:
@@ -208,10 +208,10 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
         by_unit.setdefault(which, []).append((position, feature))
     groups: dict[Any, int] = {}
     parts: list[Part] = []
-    for which in sorted(by_unit, key=lambda each: each[0]):
+    for which in sorted(by_unit, key=lambda unit_key: unit_key[0]):
         unit, members = units[which], by_unit[which]
-        # a spread unit's keys are per partition of its source
-        key = (unit.entity, unit.spread, unit.source if unit.spread else "")
+        # a per-partition unit's keys are per partition of its source
+        key = (unit.entity, unit.per_partition, unit.source if unit.per_partition else "")
         group = groups.setdefault(key, len(groups))
         parts.append(
             Part(
@@ -229,26 +229,26 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
         given = dict(chosen.defaults)
         defaults = tuple(given.get(ref) for ref in refs)
     columns: dict[str, str] = {}
-    asks: dict[str, str] = {}
-    asked: dict[int, Membership] = {}
+    question_types: dict[str, str] = {}
+    memberships: dict[int, Membership] = {}
     for fingerprint, members in by_unit.items():
         for position, feature in members:
-            aggregate = asking(feature.aggregate)
+            aggregate = membership_of(feature.aggregate)
             if aggregate is not None:
-                asked[position] = aggregate
-                _agree(asks, aggregate.question, dict(units[fingerprint].input_types)[aggregate.question])
+                memberships[position] = aggregate
+                _agree(question_types, aggregate.question, dict(units[fingerprint].input_types)[aggregate.question])
     for unit in units.values():
         for column, kind in unit.entity:
             _agree(columns, column, kind)
-            if column in asks:
-                _agree(asks, column, kind)
+            if column in question_types:
+                _agree(question_types, column, kind)
     return Selection(
         refs,
         tuple(parts),
         tuple(groups),
         columns,
-        asks,
-        asked,
+        question_types,
+        memberships,
         tuple(converter(kind) for kind in kinds),
         tuple(has_doubles(kind) for kind in kinds),
         defaults,
@@ -273,19 +273,19 @@ def entity_tags(
 ) -> list[list[tuple[int | None, list[bytes]]]]:
     """Per group its (partition or None, tag per entity). Raises BadRequest."""
     columns = selection.columns
-    given = {**selection.asks, **columns} if selection.asks else columns
+    given = {**selection.question_types, **columns} if selection.question_types else columns
     values: dict[str, list[object]] = {column: [] for column in columns}
     for i, entity in enumerate(entities):
         if len(entity) != len(given) or not given.keys() >= entity.keys():
             _refuse(entity, given, i)
         for column, kind in columns.items():
             values[column].append(value_of(entity.get(column), kind, column, i))
-    found = []
-    for entity_columns, spread, source in selection.groups:
+    tags = []
+    for entity_columns, per_partition, source in selection.groups:
         rows = [values[column] for column, _ in entity_columns]
-        parts: Sequence[int | None] = partitions[source] if spread else (None,)
-        found.append([(p, keys.entity_tags(entity_columns, rows, p, len(entities))) for p in parts])
-    return found
+        parts: Sequence[int | None] = partitions[source] if per_partition else (None,)
+        tags.append([(p, keys.entity_tags(entity_columns, rows, p, len(entities))) for p in parts])
+    return tags
 
 
 def tags_of(
@@ -294,11 +294,11 @@ def tags_of(
     """Each tag with (group, entity, partition), and of several nodes the one that has it. StoreUnavailable where that
     is away."""
     several = bool(catalog.nodes)
-    spread = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
+    per_partition = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
     targets: list[Target] = []
     found: list[bytes] = []
     numbers: list[int] = []
-    for group, by_partition in enumerate(entity_tags(selection, entities, spread)):
+    for group, by_partition in enumerate(entity_tags(selection, entities, per_partition)):
         for partition, tags in by_partition:
             targets += [(group, entity, partition) for entity in range(len(tags))]
             found += tags

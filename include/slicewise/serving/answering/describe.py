@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from slicewise.aggregates.sketches.membership import answer_type, asking
+from slicewise.aggregates.sketches.membership import answer_type, membership_of
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.leaderboard import PlannedLeaderboard
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
@@ -19,17 +19,17 @@ from slicewise.windows.durations import format_duration
 
 def leaderboards(deployment: Deployment) -> dict[str, Any]:
     """The leaderboards, each with what it ranks."""
-    return {"leaderboards": [_leaderboard(each) for each in deployment.leaderboards]}
+    return {"leaderboards": [_leaderboard(leaderboard) for leaderboard in deployment.leaderboards]}
 
 
-def _leaderboard(board: PlannedLeaderboard) -> dict[str, Any]:
+def _leaderboard(leaderboard: PlannedLeaderboard) -> dict[str, Any]:
     return {
-        "name": board.name,
-        "feature": board.ref,
-        "k": board.k,
-        "every": format_duration(board.every_us),
-        "corrections": board.topic,
-        "owner": board.owner,
+        "name": leaderboard.name,
+        "feature": leaderboard.ref,
+        "k": leaderboard.k,
+        "every": format_duration(leaderboard.every_us),
+        "corrections": leaderboard.topic,
+        "owner": leaderboard.owner,
     }
 
 
@@ -38,7 +38,7 @@ def everything(deployment: Deployment) -> dict[str, Any]:
     return {
         "project": deployment.project,
         "views": [view(deployment, name) for name in deployment.views],
-        "feature_sets": [feature_set(deployment, each.name) for each in deployment.feature_sets],
+        "feature_sets": [feature_set(deployment, declared.name) for declared in deployment.feature_sets],
         **leaderboards(deployment),
     }
 
@@ -47,7 +47,7 @@ def one(deployment: Deployment, name: str) -> dict[str, Any]:
     """A view, a feature "view:column" or a feature set. Raises UnknownName."""
     if ":" in name:
         return _feature(*deployment.resolve(name))
-    if name in {each.name for each in deployment.feature_sets}:
+    if name in {declared.name for declared in deployment.feature_sets}:
         return feature_set(deployment, name)
     return view(deployment, name)
 
@@ -66,20 +66,20 @@ def view(deployment: Deployment, name: str) -> dict[str, Any]:
 
 def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
     """A feature set with the entity columns that it needs."""
-    found = deployment.feature_set(name)
-    entity = {column: kind for ref in found.features for column, kind in deployment.resolve(ref)[0].entity}
+    definition = deployment.feature_set(name)
+    entity = {column: kind for ref in definition.features for column, kind in deployment.resolve(ref)[0].entity}
     return {
         "name": name,
-        "owner": found.owner,
-        "features": list(found.features),
-        "defaults": dict(found.defaults),
+        "owner": definition.owner,
+        "features": list(definition.features),
+        "defaults": dict(definition.defaults),
         "entity": entity,
     }
 
 
 def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
-    asked = asking(feature.aggregate)
-    question = {} if asked is None else {"asked_by": {asked.question: dict(unit.input_types)[asked.question]}}
+    membership = membership_of(feature.aggregate)
+    question = {} if membership is None else {"asked_by": {membership.question: dict(unit.input_types)[membership.question]}}
     return {
         "ref": f"{unit.view}:{feature.column}",
         "aggregate": feature.aggregate.describe(),
@@ -91,27 +91,27 @@ def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
     }
 
 
-def readiness(catalog: Catalog, reached: HighWater) -> Flow[dict[str, Any]]:
+def readiness(catalog: Catalog, high_water: HighWater) -> Flow[dict[str, Any]]:
     """Tells whether every view answers, and why not."""
     reply: ReadReply = yield Read(())
     reasons = []
     for number in range(catalog.count):
         on = f"node {number + 1} of {catalog.count}: " if catalog.nodes else ""
-        if number not in reply.said or (catalog.nodes and number not in catalog.nodes):
+        if number not in reply.node_replies or (catalog.nodes and number not in catalog.nodes):
             reasons.append(f"{on}away, or without the deployment")
             continue
-        _, marks, incarnation = reply.said[number]
+        _, metadata, server_run = reply.node_replies[number]
         for unit in catalog.deployment.units:
-            if unit.storage_fingerprint not in marks.ready:
-                done, total = marks.building.get(unit.storage_fingerprint, (0, 0))
+            if unit.storage_fingerprint not in metadata.ready:
+                done, total = metadata.building.get(unit.storage_fingerprint, (0, 0))
                 reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
-        for source, lost in reached.of_node(number).after(catalog.deployment.sources, marks, incarnation).items():
+        for source, lost in high_water.of_node(number).after(catalog.deployment.sources, metadata, server_run).items():
             reasons.append(f"{on}source {source}: the store lost what it had applied, {lost.events} events to go")
     return {
         "ready": not reasons,
         "reasons": reasons,
-        "epoch": catalog.epoch,
-        "generation": catalog.generation,
+        "epoch": catalog.deployment_version,
+        "generation": catalog.store_id,
         "deployment": catalog.digest,
     }
 
@@ -119,16 +119,16 @@ def readiness(catalog: Catalog, reached: HighWater) -> Flow[dict[str, Any]]:
 def gauges(metrics: Metrics, service: FeatureService) -> None:
     """Sets what is read off when metrics are asked for."""
     now_us = service.clock.now_us()
-    metrics.known_bytes.set(service.cache.partials.bytes)
-    metrics.known_asked.labels("yes").set(service.cache.partials.hits)
-    metrics.known_asked.labels("no").set(service.cache.partials.misses)
+    metrics.partial_cache_bytes.set(service.cache.partials.bytes)
+    metrics.partial_cache_asked.labels("yes").set(service.cache.partials.hits)
+    metrics.partial_cache_asked.labels("no").set(service.cache.partials.misses)
     for source in service.catalog.deployment.sources if service.catalog is not None else ():
-        lost = service.reached.anywhere.get(source.name)
+        lost = service.high_water.anywhere.get(source.name)
         metrics.lost.labels(source.name).set(0 if lost is None else lost.events)
-    for name, newest_us in service.freshness.tails.items():
-        metrics.tail_age.labels(name).set((now_us - newest_us) / 1e6)
+    for name, newest_us in service.freshness.newest_pending.items():
+        metrics.realtime_age.labels(name).set((now_us - newest_us) / 1e6)
     for name, known in service.freshness.all().items():
         if known.ledger_advanced_us is not None:
-            metrics.ledger_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)
+            metrics.committed_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)
         if known.lag_events is not None:
             metrics.lag.labels(name).set(known.lag_events)

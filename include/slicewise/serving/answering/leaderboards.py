@@ -8,7 +8,7 @@ from typing import Any
 from slicewise.client import answers
 from slicewise.client.answers import LeaderboardRow as LeaderboardRow
 from slicewise.codec.leaderboards import StoredLeaderboard
-from slicewise.errors import IncarnationChanged, StoreUnavailable, UnknownName
+from slicewise.errors import ServerRunChanged, StoreUnavailable, UnknownName
 from slicewise.features.plan.leaderboard import PlannedLeaderboard
 from slicewise.features.schema.types import TIMESTAMP
 from slicewise.serving.answering.catalog import Catalog
@@ -25,12 +25,12 @@ MISSING, STALE, SHORT = "missing", "stale", "short"
 
 @dataclass(frozen=True)
 class Leaderboard(answers.Leaderboard):
-    """A board that the API can write."""
+    """A leaderboard that the API can write."""
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """The leaderboard as the API writes it; text: for JSON, where infinities and the keys of objects are text."""
         rows = [{"rank": row.rank, "entity": row.entity, "value": row.value} for row in self.rows]
-        cover = {t: {str(p) if text else p: o for p, o in each.items()} for t, each in self.cover.items()}
+        offset_vector = {t: {str(p) if text else p: o for p, o in offsets.items()} for t, offsets in self.cover.items()}
         return {
             "leaderboard": self.name,
             "feature": self.feature,
@@ -42,13 +42,13 @@ class Leaderboard(answers.Leaderboard):
             "written": _instant(self.written_us),
             "rows": json_safe(rows) if text else rows,
             "more": self.more,
-            "cover": cover,
+            "cover": offset_vector,
             "flags": list(self.flags),
         }
 
 
 def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
-    """The board of this name. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
+    """The leaderboard of this name. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
     last: StoreUnavailable | None = None
     for attempt in range(ATTEMPTS):
         try:
@@ -61,7 +61,7 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
                     raise
                 continue
             reply: LeaderboardReply = yield ReadLeaderboard(name)
-        except IncarnationChanged as error:
+        except ServerRunChanged as error:
             last = error
             service.catalog = None
             yield Reopen()
@@ -72,7 +72,7 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
             last = error
             continue
         try:
-            if catalog.of_node(node_of(name.encode(), catalog.count)).stands(reply.marks):
+            if catalog.of_node(node_of(name.encode(), catalog.count)).matches(reply.metadata):
                 return answer(planned, reply)
         except StoreUnavailable as error:  # it has answered now: it is back, or still lacks the deployment
             if (yield from service.load()) is catalog:
@@ -84,32 +84,32 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
 
 
 def answer(planned: PlannedLeaderboard, reply: LeaderboardReply) -> Leaderboard:
-    """The answer about a board; one that another definition made is none of this leaderboard."""
-    board = None if reply.board is None else StoredLeaderboard.unpack(reply.board)
-    if board is None or board.fingerprint != planned.fingerprint:
+    """The answer about a leaderboard; one that another definition made is none of this leaderboard."""
+    leaderboard = None if reply.leaderboard is None else StoredLeaderboard.unpack(reply.leaderboard)
+    if leaderboard is None or leaderboard.fingerprint != planned.fingerprint:
         return Leaderboard(
             planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,
             None, None, None, (), False, {}, (MISSING,),
         )  # fmt: skip
-    flags = [STALE] if reply.time_us - board.end_us > PERIODS * planned.every_us else []
-    if board.more and len(board.rows) < planned.k:
+    flags = [STALE] if reply.time_us - leaderboard.end_us > PERIODS * planned.every_us else []
+    if leaderboard.more and len(leaderboard.rows) < planned.k:
         flags.append(SHORT)
-    cover: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in board.cover.offsets.items():
-        cover.setdefault(topic, {})[partition] = offset
+    offset_vector: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in leaderboard.offset_vector.offsets.items():
+        offset_vector.setdefault(topic, {})[partition] = offset
     rows = tuple(
-        LeaderboardRow(rank, _entity(board, row.key), row.value) for rank, row in enumerate(board.rows[: planned.k], 1)
+        LeaderboardRow(rank, _entity(leaderboard, row.key), row.value) for rank, row in enumerate(leaderboard.rows[: planned.k], 1)
     )
     return Leaderboard(
         planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,
-        board.start_us, board.end_us, reply.written_us, rows, board.more, cover, tuple(flags),
+        leaderboard.start_us, leaderboard.end_us, reply.written_us, rows, leaderboard.more, offset_vector, tuple(flags),
     )  # fmt: skip
 
 
-def _entity(board: StoredLeaderboard, key: tuple[Any, ...]) -> dict[str, Any]:
+def _entity(leaderboard: StoredLeaderboard, key: tuple[Any, ...]) -> dict[str, Any]:
     return {
         name: instant_text(value) if kind == TIMESTAMP else value
-        for (name, kind), value in zip(board.columns, key, strict=True)
+        for (name, kind), value in zip(leaderboard.columns, key, strict=True)
     }
 
 

@@ -31,16 +31,16 @@ def plan_selection(
     without_total: Collection[tuple[str, Total]],
     kept: Planned | None = None,
 ) -> Planned:
-    """without_total: (unit, day or pentad) of what is read by its hours or days. kept: a plan of the selection's slices
+    """without_total: (unit, day or five-day total) of what is read by its hours or days. kept: a plan of the selection's slices
     that serves this instant too."""
-    found = reader.plan(selection, mode, t_us, catalog, without_total, None if kept is None else kept.plan)
+    plan = reader.plan(selection, mode, t_us, catalog, without_total, None if kept is None else kept.plan)
     bounds = {} if kept is None else dict(kept.bounds)
     for number in range(0 if kept is None else len(selection.sliced), len(selection.parts)):
         for i, position in enumerate(selection.parts[number].positions):
-            bounds[selection.refs[position]] = found.interval(number, i)
+            bounds[selection.refs[position]] = plan.interval(number, i)
     at: dict[int, int] = {}
     if not selection.listed:
-        for part, places in zip(selection.sliced, found.slices.batch.of_one, strict=True):
+        for part, places in zip(selection.sliced, plan.slices.batch.of_one, strict=True):
             at |= zip(part.positions, places, strict=True)
     in_order = Bounds({ref: bounds[ref] for ref in selection.refs})
-    return Planned(found, in_order, tuple(at[i] for i in sorted(at)))
+    return Planned(plan, in_order, tuple(at[i] for i in sorted(at)))

@@ -19,13 +19,13 @@ from slicewise.stores.online.rules.decisions import kept_from_us
 from slicewise.windows.durations import HOUR_US
 
 
-def check_ready(selection: Selection, marks: StoreMetadata, phases: Mapping[str, Phase], now_us: int) -> None:
+def check_ready(selection: Selection, metadata: StoreMetadata, phases: Mapping[str, Phase], now_us: int) -> None:
     """Refuses a view whose history is not built yet: NotReady with its progress, and what it waits for if that is
     known. phases: per unit; now_us: the store's time."""
     for part in selection.parts:
         name = part.unit.storage_fingerprint
-        if name not in marks.ready:
-            done, total = marks.building.get(name, (0, 0))
+        if name not in metadata.ready:
+            done, total = metadata.building.get(name, (0, 0))
             progress = done / total if total else 0.0
             phase = phases.get(name)
             why = "" if phase is None else f": {waits_for(phase, now_us)}"
@@ -51,8 +51,8 @@ def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:
         kept = kept_from_us(now_us, plan.unit.retention_us, plan.unit.slice_us)
         if plan.start_us < kept:
             raise _beyond(plan, mode, t_us, kept, now_us, _earliest(planned, now_us))
-        if plan.horizon is not None and plan.lifetime_end_us < plan.horizon * HOUR_US:
-            raise _before_totals(plan, mode, plan.horizon * HOUR_US, _earliest(planned, now_us))
+        if plan.total_until is not None and plan.lifetime_end_us < plan.total_until * HOUR_US:
+            raise _before_totals(plan, mode, plan.total_until * HOUR_US, _earliest(planned, now_us))
     for listed in planned.events.plans:
         keeps, start_us = listed.unit.event_list, listed.start_us
         if not keeps.expires or start_us is None:
@@ -94,15 +94,15 @@ def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why
 
 def _earliest(planned: Plan, now_us: int) -> int:
     """The first `at` that all windows of slices can be answered for."""
-    found = []
+    earliest = []
     for plan in planned.slices.batch.plans:
         kept = kept_from_us(now_us, plan.unit.retention_us, plan.unit.slice_us)
         for feature in plan.features:
             if not feature.window.unbounded:
-                found.append(earliest_at(plan.unit, feature, kept))
-            elif plan.horizon is not None:
-                found.append(plan.horizon * HOUR_US + feature.window.offset_us)
-    return max(found)
+                earliest.append(earliest_at(plan.unit, feature, kept))
+            elif plan.total_until is not None:
+                earliest.append(plan.total_until * HOUR_US + feature.window.offset_us)
+    return max(earliest)
 
 
 def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int, earliest: int) -> BeyondRetention:
@@ -168,8 +168,8 @@ def check_min_token(request: FeaturesRequest, found: Answered) -> None:
         for number, part in enumerate(found.plan.parts):
             if part.unit.storage_fingerprint == wanted.unit:
                 hours = found.plan.hours(number)
-                for base, ahead in found.contained(number):
-                    _refuse_behind(tokens.missing_places(wanted, base, ahead, hours))
+                for base, compacted_beyond in found.contained(number):
+                    _refuse_behind(tokens.missing_partitions(wanted, base, compacted_beyond, hours))
 
 
 def _refuse_behind(behind: Sequence[TopicPartition]) -> None:

@@ -51,7 +51,7 @@ class FeaturesRequest:
     """None: live."""
     min_token: tuple[Token, ...] = ()
     tokens: bool = True
-    """Whether the answer says what it contains."""
+    """Tells whether the answer says what it contains."""
 
 
 _JSON = msgspec.json.Decoder(FeaturesBody)
@@ -67,7 +67,7 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
             next_step="ask in several requests",
         )
     try:
-        found = (_MSGPACK if msgpack else _JSON).decode(body)
+        decoded = (_MSGPACK if msgpack else _JSON).decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise BadRequest(
             f"the body is no request: {error}",
@@ -75,7 +75,7 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
             expected='{"features": ["view:column", …], "entities": [{…}, …]}; feature_set, at, min_token, tokens',
             next_step="see /openapi.json",
         ) from error
-    return checked(found.features, found.feature_set, found.entities, found.at, found.min_token, tokens=found.tokens)
+    return checked(decoded.features, decoded.feature_set, decoded.entities, decoded.at, decoded.min_token, tokens=decoded.tokens)
 
 
 def checked(

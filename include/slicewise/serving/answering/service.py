@@ -1,7 +1,7 @@
-"""One service object answers every read; the ledger value of an answer comes with its data.
+"""One service object answers every read; the committed offsets of an answer come with its data.
 
 A flow (`read`) plans, asks the store once, and answers. It asks again only where the reply shows
-that the plan was made under other marks, or that a total is out of date.
+that the plan was made under other metadata, or that a total is out of date.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import (
     DataLoss,
-    IncarnationChanged,
+    ServerRunChanged,
     NotReady,
     Overloaded,
     StoreUnavailable,
@@ -31,21 +31,21 @@ from slicewise.serving.answering.assemble import answer_of
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
 from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
-from slicewise.serving.answering.memory.held import check_held
+from slicewise.serving.answering.memory.regression import check_regression
 from slicewise.serving.answering.memory.high_water import HighWater, check_recovered
 from slicewise.serving.answering.memory.unseen import views_without_data
 from slicewise.serving.answering.planned import Planned, plan_selection
 from slicewise.serving.answering.questions import NOTHING_ASKED, questions_of
 from slicewise.serving.answering.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
 from slicewise.serving.answering.requests import FeaturesRequest
-from slicewise.serving.connection.steps import Flow, Generation, Reopen
+from slicewise.serving.connection.steps import Flow, StoreId, Reopen
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.operations.reading import NodeReply, Read, ReadReply
 from slicewise.stores.online.routing import check_one_set
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded import metadata as joint_marks
+from slicewise.stores.online.sharded import metadata as sharded_metadata
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""
@@ -63,14 +63,14 @@ class FeatureService:
     freshness: Freshness = field(default_factory=Freshness)
     last_known: LastKnown = field(default_factory=LastKnown)
     cache: ReadCache = field(default_factory=ReadCache)
-    reached: HighWater = field(default_factory=HighWater)
+    high_water: HighWater = field(default_factory=HighWater)
     _declared: Catalog | None = None
     """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
     _plans: dict[object, tuple[object, Planned]] = field(default_factory=dict)
     """The newest live plan of a selection, and plans of past instants; each with its place in time."""
-    _covers: dict[tuple[int, str], Mapping[int, OffsetVector]] = field(default_factory=dict)
+    _offset_vectors: dict[tuple[int, str], Mapping[int, OffsetVector]] = field(default_factory=dict)
     _without_total: set[tuple[str, Total]] = field(default_factory=set)
-    _bases: dict[tuple[int, str], tuple[StoreMetadata, Mapping[int, OffsetVector], NodeClaims]] = field(
+    _claims: dict[tuple[int, str], tuple[StoreMetadata, Mapping[int, OffsetVector], NodeClaims]] = field(
         default_factory=dict
     )
 
@@ -87,27 +87,27 @@ class FeatureService:
     def load(self) -> Flow[Catalog]:
         """The catalog of the deployment that the store runs now. NotReady where there is none."""
         for _ in range(ATTEMPTS):
-            yield Generation()
+            yield StoreId()
             try:
                 reply: ReadReply = yield Read(())
-            except IncarnationChanged:
+            except ServerRunChanged:
                 yield Reopen()
                 continue
-            standing = {number: each.marks for number, each in reply.said.items()}
+            current = {number: node_reply.metadata for number, node_reply in reply.node_replies.items()}
             if reply.count > 1:
-                check_one_set(standing)
-                standing = newest_of(standing)
-            marks = next(iter(standing.values()))
-            found, newest = self.catalog, {number: reply.said[number] for number in standing}
+                check_one_set(current)
+                current = newest_of(current)
+            metadata = next(iter(current.values()))
+            found, newest = self.catalog, {number: reply.node_replies[number] for number in current}
             if (
                 found is not None
-                and found.stands_on(newest)
+                and found.matches_replies(newest)
                 and (found.count == 1 or found.nodes.keys() == newest.keys())
             ):
                 return found
             manifest: str | None = None
-            if marks.units:
-                manifest = yield ReadManifest(marks.units)
+            if metadata.units:
+                manifest = yield ReadManifest(metadata.units)
             if manifest is None:
                 self.catalog = None
                 raise NotReady(
@@ -116,15 +116,15 @@ class FeatureService:
                     next_step="deploy the project: slicewise apply",
                 )
             deployment = Deployment.from_json(manifest)
-            self._forget(marks)
-            catalog = Catalog.of(deployment, marks)
+            self._forget(metadata)
+            catalog = Catalog.of(deployment, metadata)
             if reply.count > 1:
-                catalog = Catalog.of_nodes(deployment, standing, reply.count)
+                catalog = Catalog.of_nodes(deployment, current, reply.count)
             # before the first answer under it: which windows lack events is part of an answer
             yield from self.freshness.listen(catalog)
             self.catalog = catalog
             return catalog
-        raise StoreUnavailable("the store's marks do not stand still", next_step="ask again")
+        raise StoreUnavailable("the store's metadata does not stand still", next_step="ask again")
 
     def _attempts(self, request: FeaturesRequest) -> Flow[Answer]:
         last: StoreUnavailable | None = None
@@ -132,7 +132,7 @@ class FeatureService:
         for attempt in range(ATTEMPTS):
             try:
                 answer = yield from self._attempt(request)
-            except IncarnationChanged as error:
+            except ServerRunChanged as error:
                 last = error
                 self.catalog = None
                 yield Reopen()
@@ -145,8 +145,8 @@ class FeatureService:
                 failed, last = True, error
                 continue
             except DataLoss:
-                # Between the data and the covers of its seqs, an hour may have been compacted to
-                # another seq, and the one that was read forgotten.
+                # Between the data and the offset vectors of its archive versions, an hour may have been compacted to
+                # another archive version, and the one that was read forgotten.
                 if attempt:
                     raise
                 continue
@@ -164,8 +164,8 @@ class FeatureService:
             catalog = yield from self.load()
         self._declared = catalog
         if not catalog.nodes:  # else each node says with its data which one it is
-            generation: int = yield Generation()
-            if generation != catalog.generation:
+            store_id: int = yield StoreId()
+            if store_id != catalog.store_id:
                 self.catalog = None
                 return None
         try:
@@ -184,20 +184,20 @@ class FeatureService:
             if (yield from self.load()) is catalog:
                 raise
             return None  # the node is back
-        questions = questions_of(selection, request.entities) if selection.asks else NOTHING_ASKED
+        questions = questions_of(selection, request.entities) if selection.question_types else NOTHING_ASKED
         plan = planned.plan
         reply: ReadReply = yield Read(plan.requests(targets, tags, nodes))
-        if not catalog.stands_on(reply.said):
+        if not catalog.matches_replies(reply.node_replies):
             self.catalog = None
             return None
         if request.min_token:
             check_named(request, selection)
         now_us = 0
-        for number, (time_us, marks, incarnation) in reply.said.items():
+        for number, (time_us, metadata, server_run) in reply.node_replies.items():
             now_us = max(now_us, time_us)
-            self.freshness.saw(catalog, marks, time_us, number)
-            lost = self.reached.of_node(number).after(catalog.deployment.sources, marks, incarnation)
-            check_ready(selection, marks, self.freshness.phases, time_us)
+            self.freshness.saw(catalog, metadata, time_us, number)
+            lost = self.high_water.of_node(number).after(catalog.deployment.sources, metadata, server_run)
+            check_ready(selection, metadata, self.freshness.phases, time_us)
             if lost:
                 check_recovered(selection, lost)
         check_kept(plan, mode, t_us, now_us)
@@ -207,8 +207,8 @@ class FeatureService:
             return None
         check_whole(request, found, mode, now_us)
         parts = () if catalog.nodes else selection.parts
-        ledgers = [self._base(catalog, part, 0, reply.said[0]).ledger for part in parts]
-        check_held(self.reached, selection, targets, tags, reply, found, ledgers)
+        committed_offsets = [self._claims_of(catalog, part, 0, reply.node_replies[0]).committed for part in parts]
+        check_regression(self.high_water, selection, targets, tags, reply, found, committed_offsets)
         if request.min_token:
             check_min_token(request, found)
         freshness = self.freshness.of(selection, found.pending)
@@ -228,11 +228,11 @@ class FeatureService:
         tick = tuple([plan_key(part.unit, t_us) for part in selection.sliced])
         # The present does not come back: of a selection only the newest live plan is kept.
         key: object = selection if mode == "live" else (selection, tick)
-        found = self._plans.get(key)
-        if found is not None and found[0] == tick:
+        plan = self._plans.get(key)
+        if plan is not None and plan[0] == tick:
             # of event lists no two instants have a plan in common
-            return plan_selection(catalog, selection, mode, t_us, (), found[1]) if selection.listed else found[1]
-        if found is not None:
+            return plan_selection(catalog, selection, mode, t_us, (), plan[1]) if selection.listed else plan[1]
+        if plan is not None:
             del self._plans[key]
         elif len(self._plans) >= PLANS:
             del self._plans[next(iter(self._plans))]
@@ -253,51 +253,51 @@ class FeatureService:
         replies = Replies(entities, targets, reply.entities, reply.nodes if catalog.nodes else None)
         for again in (False, True):
             for part in selection.parts if catalog.nodes else selection.sliced:
-                where = (catalog.generation, part.unit.source)
-                if again or where not in self._covers:
-                    # What a seq stands for never changes: it may be learned after the data.
-                    self._covers[where] = yield ReadArchiveVersions(part.unit.source)
+                where = (catalog.store_id, part.unit.source)
+                if again or where not in self._offset_vectors:
+                    # What an archive version stands for never changes: it may be learned after the data.
+                    self._offset_vectors[where] = yield ReadArchiveVersions(part.unit.source)
             claims = [
-                {number: self._base(catalog, part, number, said) for number, said in reply.said.items()}
+                {number: self._claims_of(catalog, part, number, node_reply) for number, node_reply in reply.node_replies.items()}
                 for part in selection.parts
             ]
-            found = plan.answer(replies, claims, self.cache)
-            if not isinstance(found, NeedsClaims):
-                return found
+            answer = plan.answer(replies, claims, self.cache)
+            if not isinstance(answer, NeedsClaims):
+                return answer
             if again:
                 raise UnknownArchive(
-                    f"nothing says what archive seq {found.version} stands for",
-                    next_step="register the archive's covers again",
-                ) from found.version
+                    f"nothing says what archive version {answer.version} stands for",
+                    next_step="register the archive's offset vectors again",
+                ) from answer.version
         raise AssertionError("the second attempt returns or raises")
 
-    def _base(self, catalog: Catalog, part: Part, number: int, said: NodeReply) -> NodeClaims:
-        """Kept while replies bring the same marks: equal marks are one object per connection, and a connection is
-        of one incarnation.
+    def _claims_of(self, catalog: Catalog, part: Part, number: int, node_reply: NodeReply) -> NodeClaims:
+        """Kept while replies bring the same metadata: equal metadata is one object per connection, and a connection is
+        of one server run.
 
         catalog: the read's own; another read may have found it void meanwhile.
         """
         name = part.unit.storage_fingerprint
-        _, marks, incarnation = said
-        covers = self._covers.get((catalog.generation, part.unit.source), _NO_COVERS)
-        found = self._bases.get((number, name))
-        if found is None or found[0] is not marks or found[1] is not covers:
-            ledger = catalog.ledger_of(marks, part.source_topic)
-            begun = marks.tails.get(part.unit.source)
-            tail = decisions.tail_counts(begun, incarnation, ledger)
-            left = marks.topics.get(part.source_topic, "") if decisions.tail_left(begun, incarnation) else ""
-            start = marks.starts.get(name, OffsetVector())
+        _, metadata, server_run = node_reply
+        offset_vectors = self._offset_vectors.get((catalog.store_id, part.unit.source), _NO_VERSIONS)
+        claim = self._claims.get((number, name))
+        if claim is None or claim[0] is not metadata or claim[1] is not offset_vectors:
+            committed = catalog.committed_of(metadata, part.source_topic)
+            begun = metadata.realtime_starts.get(part.unit.source)
+            pending = decisions.realtime_counts(begun, server_run, committed)
+            left = metadata.topics.get(part.source_topic, "") if decisions.pending_left(begun, server_run) else ""
+            start = metadata.starts.get(name, OffsetVector())
             if isinstance(part.unit, ListUnit):  # it was filled to there, also where its node has yet to apply it
-                ledger = ledger.join(start)
-            base = NodeClaims(ledger, start, covers, tail, left)
-            found = self._bases[number, name] = (marks, covers, base)
-        return found[2]
+                committed = committed.join(start)
+            claims = NodeClaims(committed, start, offset_vectors, pending, left)
+            claim = self._claims[number, name] = (metadata, offset_vectors, claims)
+        return claim[2]
 
-    def _read_without(self, found: Stale) -> None:
-        # Until a day's total is written again, its hours are read at once; of a pentad its days.
+    def _read_without(self, stale: Stale) -> None:
+        # Until a day's total is written again, its hours are read at once; of a five-day total its days.
         if len(self._without_total) >= WITHOUT_TOTAL:
             self._without_total.clear()
-        self._without_total.update(found.totals)
+        self._without_total.update(stale.totals)
         self._plans.clear()
 
     def retry_totals(self) -> None:
@@ -306,11 +306,11 @@ class FeatureService:
             self._without_total.clear()
             self._plans.clear()
 
-    def _forget(self, marks: StoreMetadata) -> None:
+    def _forget(self, metadata: StoreMetadata) -> None:
         self._plans.clear()
         self._without_total.clear()
-        self._bases.clear()
-        self._covers = {k: v for k, v in self._covers.items() if k[0] == marks.generation}
+        self._claims.clear()
+        self._offset_vectors = {k: v for k, v in self._offset_vectors.items() if k[0] == metadata.store_id}
 
     # ------------------------------------------------------------ failure
     def instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady | Overloaded) -> Answer:
@@ -322,20 +322,20 @@ class FeatureService:
             raise error
         selection = catalog.select(request.features, request.feature_set)
         now_us = self.clock.now_us()
-        found: Answer | None = None
+        answer: Answer | None = None
         if selection.on_failure == "stale":
-            found = self.last_known.answer(request, selection, now_us, self.freshness.incomplete)
+            answer = self.last_known.answer(request, selection, now_us, self.freshness.incomplete)
         elif selection.on_failure == "default":
-            found = defaults_of(request, selection, now_us)
-        if found is None:
+            answer = defaults_of(request, selection, now_us)
+        if answer is None:
             raise error
-        return found
+        return answer
 
 
-_NO_COVERS: Mapping[int, OffsetVector] = {}
+_NO_VERSIONS: Mapping[int, OffsetVector] = {}
 
 
-def newest_of(standing: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]:
+def newest_of(metadata: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]:
     """The nodes that have the newest deployment: what the others have is not all that is deployed."""
-    first = list(standing.values())[joint_marks.newest(list(standing.values()))]
-    return {n: each for n, each in standing.items() if (each.epoch, each.units) == (first.epoch, first.units)}
+    first = list(metadata.values())[sharded_metadata.newest(list(metadata.values()))]
+    return {n: each for n, each in metadata.items() if (each.deployment_version, each.units) == (first.deployment_version, first.units)}

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from slicewise.errors import NotReady, StoreUnavailable
 from slicewise.serving.connection.loop import Turns
-from slicewise.serving.connection.steps import Ask, Flow, Generation, Reopen
+from slicewise.serving.connection.steps import Request, Flow, StoreId, Reopen
 from slicewise.stores.online.operation import Routed
 from slicewise.stores.online.operations.reading import Read
 from slicewise.stores.online.redis.adapter import AsyncReader
@@ -27,7 +27,7 @@ class Readable(Protocol):
     """Store as a reader sees it."""
 
     @property
-    def generation(self) -> int: ...
+    def store_id(self) -> int: ...
     def run(self, operation: Routed[R]) -> R: ...
     def close(self) -> None: ...
 
@@ -45,10 +45,10 @@ class SyncConnection:
         failure: StoreUnavailable | NotReady | None = None
         try:
             while True:
-                ask = flow.send(answer) if failure is None else flow.throw(failure)
+                request = flow.send(answer) if failure is None else flow.throw(failure)
                 answer, failure = None, None
                 try:
-                    answer = self._perform(ask)
+                    answer = self._perform(request)
                 except StoreUnavailable as error:
                     self.close()
                     failure = error
@@ -58,20 +58,20 @@ class SyncConnection:
             value: T = done.value
             return value
 
-    def _perform(self, ask: Ask) -> Any:
-        if isinstance(ask, Reopen):
+    def _perform(self, request: Request) -> Any:
+        if isinstance(request, Reopen):
             self.close()
             return None
         if self._store is None:
             self._store = self._open()
         store = self._store
-        return self._generation(store) if isinstance(ask, Generation) else store.run(ask)
+        return self._store_id(store) if isinstance(request, StoreId) else store.run(request)
 
-    def _generation(self, store: Readable) -> int:
+    def _store_id(self, store: Readable) -> int:
         try:
-            return store.generation
+            return store.store_id
         except NotReady:
-            self.close()  # a store that gets its marks later is seen by a new connection only
+            self.close()  # a store that gets its metadata later is seen by a new connection only
             raise
 
     def close(self) -> None:
@@ -94,7 +94,7 @@ class AsyncConnection:
     ) -> None:
         """timeout_s: a node that answers nothing for so long is left. observe: told the seconds of every read's round
         trip. flow_timeout_s: what a flow asks later than this after its start fails, as where the store is away.
-        node: of one of several, as in `Marks`."""
+        node: of one of several, as in `StoreMetadata`."""
         self._node = node
         self._url = url
         self._observe = observe
@@ -114,16 +114,16 @@ class AsyncConnection:
         failure: StoreUnavailable | NotReady | None = None
         try:
             while True:
-                ask = flow.send(answer) if failure is None else flow.throw(failure)
+                request = flow.send(answer) if failure is None else flow.throw(failure)
                 answer, failure = None, None
                 reader = self._reader
                 try:
-                    if type(ask) is Generation and reader is not None and not reader.closed:
-                        answer = self._generation(reader)  # every read asks this: no coroutine for it
+                    if type(request) is StoreId and reader is not None and not reader.closed:
+                        answer = self._store_id(reader)  # every read asks this: no coroutine for it
                     else:
                         async with asyncio.timeout_at(until):
-                            answer = await self._perform(ask)
-                        await self._turns.mine()  # the answer is made of it: many at once are a long turn
+                            answer = await self._perform(request)
+                        await self._turns.turn()  # the answer is made of it: many at once are a long turn
                 except TimeoutError:
                     failure = StoreUnavailable(
                         f"no answer of the store within {self._flow_timeout_s} s", next_step="ask again"
@@ -134,26 +134,26 @@ class AsyncConnection:
             value: T = done.value
             return value
 
-    async def _perform(self, ask: Ask) -> Any:
-        if isinstance(ask, Reopen):
+    async def _perform(self, request: Request) -> Any:
+        if isinstance(request, Reopen):
             self.close()
             return None
         reader = self._reader
         if reader is None or reader.closed:
             reader = await self._open()
-        if isinstance(ask, Generation):
-            return self._generation(reader)
+        if isinstance(request, StoreId):
+            return self._store_id(reader)
         begun = time.perf_counter()
-        reply = await reader.run(ask)
-        if self._observe is not None and isinstance(ask, Read):
+        reply = await reader.run(request)
+        if self._observe is not None and isinstance(request, Read):
             self._observe(time.perf_counter() - begun)
         return reply
 
-    def _generation(self, reader: AsyncReader) -> int:
+    def _store_id(self, reader: AsyncReader) -> int:
         try:
-            return reader.generation
+            return reader.store_id
         except NotReady:
-            self.close()  # a store that gets its marks later is seen by a new connection only
+            self.close()  # a store that gets its metadata later is seen by a new connection only
             raise
 
     async def _open(self) -> AsyncReader:

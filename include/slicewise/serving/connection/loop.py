@@ -38,11 +38,11 @@ class Server:
     def __init__(self, loop: Loop, factory: Callable[[], asyncio.BaseProtocol], server: Any) -> None:
         self._loop, self._factory, self._server = loop, factory, server
         # the same sockets by other numbers: those of the server belong to libuv
-        self._listening = [socket.socket(fileno=socket.dup(each.fileno())) for each in server.sockets]
+        self._listening = [socket.socket(fileno=socket.dup(listening.fileno())) for listening in server.sockets]
         self._opening: set[asyncio.Task[Any]] = set()
-        for each in self._listening:
-            each.setblocking(False)
-            self._watch(each)
+        for listening in self._listening:
+            listening.setblocking(False)
+            self._watch(listening)
 
     @property
     def sockets(self) -> Any:
@@ -50,9 +50,9 @@ class Server:
 
     def close(self) -> None:
         """Takes no more connections."""
-        for each in self._listening:
-            self._loop.remove_reader(each)
-            each.close()
+        for listening in self._listening:
+            self._loop.remove_reader(listening)
+            listening.close()
         self._listening.clear()
         self._server.close()
 
@@ -93,7 +93,7 @@ class Turns:
     def __init__(self) -> None:
         self._until: float | None = None
 
-    async def mine(self) -> None:
+    async def turn(self) -> None:
         """Until there is time; the first of a turn always has some."""
         while self._until is not None and time.perf_counter() >= self._until:
             await asyncio.sleep(0)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from slicewise.errors import IncarnationChanged, NotReady, SlicewiseError, StoreUnavailable
+from slicewise.errors import ServerRunChanged, NotReady, SlicewiseError, StoreUnavailable
 from slicewise.serving.connection.connection import AsyncConnection
-from slicewise.serving.connection.steps import Ask, Generation, Reopen
+from slicewise.serving.connection.steps import Request, StoreId, Reopen
 from slicewise.settings import urls_of
 from slicewise.stores.online.operation import Route, Routed
 from slicewise.stores.online.redis.adapter import open_node
@@ -32,21 +32,21 @@ class AsyncNodes(AsyncConnection):
     ) -> None:
         super().__init__("", timeout_s, observe, flow_timeout_s)
         count = len(urls)
-        self._each = [AsyncConnection(url, timeout_s, observe, node=node_name(n, count)) for n, url in enumerate(urls)]
+        self._connections = [AsyncConnection(url, timeout_s, observe, node=node_name(n, count)) for n, url in enumerate(urls)]
 
-    async def _perform(self, ask: Ask) -> Any:
-        if isinstance(ask, Reopen):
+    async def _perform(self, request: Request) -> Any:
+        if isinstance(request, Reopen):
             return None  # a node that failed was left where it failed
-        if isinstance(ask, Generation):
+        if isinstance(request, StoreId):
             return 0  # each node has its own; they come with the data
-        route = ask.route(len(self._each))
+        route = request.route(len(self._connections))
         return await (self._of_all(route) if route.needs_all else self._of_any(route))
 
     async def _of_all(self, route: Route[R]) -> R:
         """Joins the answers of every part."""
-        asked = [self._ask(number, part) for number, part in route.parts.items()]
+        requests = [self._request(number, part) for number, part in route.parts.items()]
         # all are waited for: what one fails with says nothing of the replies of the others
-        replies = await asyncio.gather(*asked, return_exceptions=True)
+        replies = await asyncio.gather(*requests, return_exceptions=True)
         answered: dict[int, R] = {}
         for number, reply in zip(route.parts, replies, strict=True):
             if isinstance(reply, BaseException):
@@ -58,10 +58,10 @@ class AsyncNodes(AsyncConnection):
         """Joins the answers of the nodes that answer in time."""
 
         async def one(number: int, part: Routed[R]) -> R:
-            return await asyncio.wait_for(self._ask(number, part), OPEN_S)
+            return await asyncio.wait_for(self._request(number, part), OPEN_S)
 
-        asked = [one(number, part) for number, part in route.parts.items()]
-        replies = await asyncio.gather(*asked, return_exceptions=True)
+        requests = [one(number, part) for number, part in route.parts.items()]
+        replies = await asyncio.gather(*requests, return_exceptions=True)
         answered = {
             n: reply for n, reply in zip(route.parts, replies, strict=True) if not isinstance(reply, BaseException)
         }
@@ -74,29 +74,29 @@ class AsyncNodes(AsyncConnection):
                 raise reply
         return route.join(answered)
 
-    async def _ask(self, number: int, part: Routed[R]) -> R:
-        each = self._each[number]
+    async def _request(self, number: int, part: Routed[R]) -> R:
+        each = self._connections[number]
         try:
             reply: R = await each._perform(part)
         except (StoreUnavailable, NotReady) as error:
-            if each.is_open and isinstance(error, IncarnationChanged | NotReady):
-                each.close()  # it is of another life now, or has no marks: the next ask sees which
+            if each.is_open and isinstance(error, ServerRunChanged | NotReady):
+                each.close()  # it is of another server run now, or has no metadata: the next ask sees which
                 raise
-            raise _of_node(error, number, len(self._each)) from error
+            raise _of_node(error, number, len(self._connections)) from error
         return reply
 
     @property
     def opened(self) -> int:
         """Connections opened so far."""
-        return sum(each.opened for each in self._each)
+        return sum(connection.opened for connection in self._connections)
 
     @opened.setter
     def opened(self, value: int) -> None:
         """Counted by each node's own."""
 
     def close(self) -> None:
-        for each in self._each:
-            each.close()
+        for connection in self._connections:
+            connection.close()
 
 
 class SyncNodes:
@@ -106,8 +106,8 @@ class SyncNodes:
         self._urls, self._timeout_s = urls_of(url), timeout_s
         self._open: dict[int, Store] = {}
 
-    generation = 0
-    """Each node has its own; they come with the data."""
+    store_id = 0
+    """Zero here: each node has its own; they come with the data."""
 
     def run(self, operation: Routed[R]) -> R:
         """The result of an operation; of one that any node answers, by those that do."""
@@ -116,7 +116,7 @@ class SyncNodes:
         failed: list[SlicewiseError] = []
         for number, part in route.parts.items():
             try:
-                answered[number] = self._ask(number, part, waits=route.needs_all)
+                answered[number] = self._request(number, part, waits=route.needs_all)
             except (StoreUnavailable, NotReady) as error:
                 if route.needs_all:
                     raise
@@ -126,11 +126,11 @@ class SyncNodes:
         return route.join(answered)
 
     def close(self) -> None:
-        for each in self._open.values():
-            each.close()
+        for connection in self._open.values():
+            connection.close()
         self._open.clear()
 
-    def _ask(self, number: int, part: Routed[R], *, waits: bool) -> R:
+    def _request(self, number: int, part: Routed[R], *, waits: bool) -> R:
         count = len(self._urls)
         try:
             store = self._open.get(number)

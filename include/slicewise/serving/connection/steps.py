@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Generation:
+class StoreId:
     """-> the store id that the open connection's keys name; a connection is opened if none is."""
 
 
@@ -24,9 +24,9 @@ class Reopen:
     """-> None; the connection is closed, the next ask opens another (of another server run)."""
 
 
-Ask = Routed[Any] | Generation | Reopen
+Request = Routed[Any] | StoreId | Reopen
 """An operation of the store -> its result; or something of the connection itself."""
-Flow = Generator[Ask, Any, T]
+Flow = Generator[Request, Any, T]
 
 
 def read(reads: Sequence[EntityRead | TagRead]) -> Flow[ReadReply]:
@@ -34,6 +34,6 @@ def read(reads: Sequence[EntityRead | TagRead]) -> Flow[ReadReply]:
     return reply
 
 
-def covers(source: str) -> Flow[Mapping[int, OffsetVector]]:
-    found: Mapping[int, OffsetVector] = yield ReadArchiveVersions(source)
-    return found
+def offset_vectors(source: str) -> Flow[Mapping[int, OffsetVector]]:
+    read_archive_versions: Mapping[int, OffsetVector] = yield ReadArchiveVersions(source)
+    return read_archive_versions

@@ -68,9 +68,9 @@ class App:
         self.service = FeatureService(clock or SystemClock())
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
-        """Why catalog and freshness are not kept current, while they are not."""
-        self._said: dict[str, tuple[float, int]] = {}
-        """Of each kind of failure: when it was logged last, and how many came since."""
+        """Reason for which catalog and freshness are not kept current, while they are not."""
+        self._logged: dict[str, tuple[float, int]] = {}
+        """Kinds of failure: when each was logged last, and how many came since."""
         self._features_seconds = self.metrics.request_seconds.labels("/v1/features")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -192,13 +192,13 @@ class App:
 
     def _log(self, kind: str, error: SlicewiseError) -> None:
         """One line a second for each kind: a service that refuses thousands of requests has other things to do."""
-        told, unsaid = self._said.get(kind, (-LOG_EVERY_S, 0))
+        logged_at, unlogged = self._logged.get(kind, (-LOG_EVERY_S, 0))
         now = time.monotonic()
-        if now - told < LOG_EVERY_S:
-            self._said[kind] = (told, unsaid + 1)
+        if now - logged_at < LOG_EVERY_S:
+            self._logged[kind] = (logged_at, unlogged + 1)
             return
-        self._said[kind] = (now, 0)
-        log.warning("request_failed", kind=kind, what=error.what, where=error.where, and_before=unsaid)
+        self._logged[kind] = (now, 0)
+        log.warning("request_failed", kind=kind, what=error.what, where=error.where, and_before=unlogged)
 
     def _defect(self, error: Exception) -> SlicewiseError:
         lines = "".join(traceback.format_exception(error))
@@ -220,11 +220,11 @@ class App:
         try:
             if path in _UNGATED:
                 return await self._page(path)
-            check_accepted(accept, HTML_KINDS if path == "/" or path.startswith(_BOARD_PAGE) else JSON_KINDS)
+            check_accepted(accept, HTML_KINDS if path == "/" or path.startswith(_LEADERBOARD_PAGE) else JSON_KINDS)
             ticket = await self.gate.enter(self._client(scope))
             try:
-                if path.startswith(_BOARD):
-                    return await self._leaderboard(unquote(path[len(_BOARD) :]), packed)
+                if path.startswith(_LEADERBOARD):
+                    return await self._leaderboard(unquote(path[len(_LEADERBOARD) :]), packed)
                 return await self._page(path)
             finally:
                 self.gate.leave(ticket)
@@ -251,9 +251,9 @@ class App:
                 await self.connection.run(self.service.load())
             return Response(200, page.html(self.service.catalog), http.HTML)
         catalog = await self.connection.run(self.service.load())
-        if path.startswith(_BOARD_PAGE):
-            board = catalog.deployment.leaderboard(unquote(path[len(_BOARD_PAGE) :]))
-            return Response(200, leaderboard_page.html(board), http.HTML)
+        if path.startswith(_LEADERBOARD_PAGE):
+            leaderboard = catalog.deployment.leaderboard(unquote(path[len(_LEADERBOARD_PAGE) :]))
+            return Response(200, leaderboard_page.html(leaderboard), http.HTML)
         if path == "/v1/leaderboards":
             return encoded(200, describe.leaderboards(catalog.deployment))
         if path == "/v1/features":
@@ -261,17 +261,17 @@ class App:
         return encoded(200, describe.one(catalog.deployment, unquote(path[len("/v1/features/") :])))
 
     async def _leaderboard(self, name: str, packed: bool) -> Response:
-        board = await self.connection.run(read_leaderboard(self.service, name))
-        if board.age_us is not None:
-            self.metrics.leaderboard_age.labels(name).set(board.age_us / 1e6)
-        for flag in board.flags:
+        leaderboard = await self.connection.run(read_leaderboard(self.service, name))
+        if leaderboard.age_us is not None:
+            self.metrics.leaderboard_age.labels(name).set(leaderboard.age_us / 1e6)
+        for flag in leaderboard.flags:
             self.metrics.flags.labels(flag).inc()
-        return encoded(200, board.to_wire(text=not packed), msgpack=packed)
+        return encoded(200, leaderboard.to_wire(text=not packed), msgpack=packed)
 
     async def _ready(self) -> Response:
         try:
             catalog = await self.connection.run(self.service.load())
-            report = await self.connection.run(describe.readiness(catalog, self.service.reached))
+            report = await self.connection.run(describe.readiness(catalog, self.service.high_water))
         except SlicewiseError as error:
             body = {"ready": False, "reasons": [error.what], **http.error_body(error)}
             return encoded(503, body)
@@ -284,9 +284,9 @@ class App:
 
 _PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features", "/v1/leaderboards")
 _UNGATED = ("/healthz", "/readyz", "/metrics", "/openapi.json")
-"""What tells how the service is must be told while it is busy."""
-_BOARD, _BOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
-_NAMED = ("/v1/features/", _BOARD, _BOARD_PAGE)
+"""Paths that tell how the service is: they must be told while it is busy."""
+_LEADERBOARD, _LEADERBOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
+_NAMED = ("/v1/features/", _LEADERBOARD, _LEADERBOARD_PAGE)
 
 
 def _route(path: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from slicewise.errors import (
-    AskAgain,
+    RetryLater,
     BadRequest,
     BehindToken,
     BeyondRetention,
@@ -70,7 +70,7 @@ def status_of(error: SlicewiseError) -> int:
 
 def error_body(error: SlicewiseError) -> dict[str, Any]:
     """{"error": {kind, what, where, expected, next_step, …}}."""
-    found: dict[str, Any] = {
+    body: dict[str, Any] = {
         "kind": type(error).__name__,
         "what": error.what,
         "where": error.where,
@@ -78,12 +78,12 @@ def error_body(error: SlicewiseError) -> dict[str, Any]:
         "next_step": error.next_step,
     }
     if isinstance(error, NotReady):
-        found["progress"] = error.progress
+        body["progress"] = error.progress
     if isinstance(error, BeyondRetention):
-        found["earliest_at_us"] = error.earliest_at_us
+        body["earliest_at_us"] = error.earliest_at_us
     if isinstance(error, Overloaded):
-        found["retry_after_s"] = error.retry_after_s
-    return {"error": found}
+        body["retry_after_s"] = error.retry_after_s
+    return {"error": body}
 
 
 def error_response(error: SlicewiseError, *, msgpack: bool = False) -> Response:
@@ -91,7 +91,7 @@ def error_response(error: SlicewiseError, *, msgpack: bool = False) -> Response:
     status = status_of(error)
     headers: tuple[tuple[bytes, bytes], ...] = ()
     if status in (429, 503):
-        after = error.retry_after_s if isinstance(error, AskAgain) else RETRY_AFTER_S
+        after = error.retry_after_s if isinstance(error, RetryLater) else RETRY_AFTER_S
         headers = ((b"retry-after", b"%d" % max(1, round(after))),)
     elif status == 408:
         headers = ((b"connection", b"close"),)  # what is left of the body is not awaited

@@ -31,7 +31,7 @@ class Gate:
         if not ticket.waits:
             return ticket
         future = self._waits[ticket] = loop.create_future()
-        self._tell(refused)
+        self._refuse(refused)
         if self._timer is None:
             self._watch(loop)
         try:
@@ -57,10 +57,10 @@ class Gate:
     def _next(self) -> None:
         if self._waits:
             now = asyncio.get_running_loop().time()
-            self._tell(self.admission.expire(now))
-            while gone := [each for each in self.admission.begin(now) if not self._wake(each, None)]:
-                for each in gone:  # cancelled, and not told yet
-                    self.admission.leave(each)
+            self._refuse(self.admission.expire(now))
+            while gone := [waiter for waiter in self.admission.begin(now) if not self._wake(waiter, None)]:
+                for waiter in gone:  # cancelled, and not told yet
+                    self.admission.leave(waiter)
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         expires = self.admission.expires
@@ -70,7 +70,7 @@ class Gate:
         self._next()  # behind a large one that is refused a small one may fit
         self._watch(loop)
 
-    def _tell(self, refused: list[tuple[Ticket, Refusal]]) -> None:
+    def _refuse(self, refused: list[tuple[Ticket, Refusal]]) -> None:
         for ticket, why in refused:
             self._shed[why].inc()
             self._wake(ticket, why)

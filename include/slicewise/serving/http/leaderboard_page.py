@@ -19,7 +19,7 @@ _STYLE = (
 )
 # Values stand in the page as text nodes only: a song's name is no markup.
 _SCRIPT = """
-const board = BOARD, rows = document.querySelector('tbody'), said = document.querySelector('#said')
+const leaderboard = LEADERBOARD, rows = document.querySelector('tbody'), said = document.querySelector('#said')
 const cell = (text, kind) => { const td = document.createElement('td'); td.textContent = text
   if (kind) td.className = kind; return td }
 function show (answer) {
@@ -34,36 +34,36 @@ function show (answer) {
   const names = answer.rows.length ? Object.keys(answer.rows[0].entity) : []
   if (names.length) document.querySelector('#who').textContent = names.join(' \\u00b7 ')
   const age = answer.end === null ? null : (Date.parse(answer.now) - Date.parse(answer.end)) / 1000
-  said.textContent = age === null ? 'no board yet' : `window until ${answer.end}, ${age.toFixed(1)} s ago`
+  said.textContent = age === null ? 'no leaderboard yet' : `window until ${answer.end}, ${age.toFixed(1)} s ago`
   said.classList.toggle('flag', answer.flags.length > 0)
   if (answer.flags.length) said.textContent += ` (${answer.flags.join(', ')})`
 }
 async function ask () {
   try {
-    const reply = await fetch(board.url, { headers: { accept: 'application/json' } })
+    const reply = await fetch(leaderboard.url, { headers: { accept: 'application/json' } })
     if (!reply.ok) throw new Error(`status ${reply.status}`)
     show(await reply.json())
   } catch (error) {
     said.textContent = `the platform does not answer: ${error.message}`
     said.classList.add('flag')
   }
-  setTimeout(ask, board.every)
+  setTimeout(ask, leaderboard.every)
 }
 ask()
 """
 
 
-def html(board: PlannedLeaderboard) -> bytes:
+def html(leaderboard: PlannedLeaderboard) -> bytes:
     """The page."""
-    name, every = escape(board.name), format_duration(board.every_us)
-    wait = max(SOONEST_MS, min(LATEST_MS, board.every_us // 1_000))
-    known = json.dumps({"url": f"/v1/leaderboards/{board.name}", "every": wait})
+    name, every = escape(leaderboard.name), format_duration(leaderboard.every_us)
+    wait = max(SOONEST_MS, min(LATEST_MS, leaderboard.every_us // 1_000))
+    known = json.dumps({"url": f"/v1/leaderboards/{leaderboard.name}", "every": wait})
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{_STYLE}</style>"
-        f"<h1>{name}</h1><p class=quiet>the {board.k} with the highest <code>{escape(board.ref)}</code>, "
+        f"<h1>{name}</h1><p class=quiet>the {leaderboard.k} with the highest <code>{escape(leaderboard.ref)}</code>, "
         f"every {every} · <span id=said>…</span></p>"
         "<table><thead><tr><th>#<th id=who><th><th class=value>"
-        f"{escape(board.column)}</thead><tbody></tbody></table>"
+        f"{escape(leaderboard.column)}</thead><tbody></tbody></table>"
         f'<p class=quiet><a href="/v1/leaderboards/{name}">JSON</a> · <a href="/">features</a></p>'
-        f"<script>{_SCRIPT.replace('BOARD', known, 1)}</script></html>"
+        f"<script>{_SCRIPT.replace('LEADERBOARD', known, 1)}</script></html>"
     ).encode()

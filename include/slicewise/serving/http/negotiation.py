@@ -9,7 +9,7 @@ from slicewise.errors import NotAcceptable
 JSON_KINDS = (b"application/json", b"application/msgpack", b"application/x-msgpack")
 HTML_KINDS = (b"text/html",)
 _USUAL = frozenset((b"", b"*/*", *JSON_KINDS))
-"""What most clients send: of routes that answer JSON or msgpack, nothing is parsed then."""
+"""Headers of most clients: of routes that answer JSON or msgpack, nothing is parsed then."""
 
 
 def check_accepted(accept: bytes, kinds: tuple[bytes, ...]) -> None:
@@ -31,8 +31,8 @@ def _accepts(accept: bytes, kinds: tuple[bytes, ...]) -> bool:
     """Tells whether one of the kinds is accepted, the most specific range deciding for each (RFC 9110, 12.5.1)."""
     ranges: dict[bytes, bool] = {}
     for part in accept.split(b","):
-        name, *parameters = (each.strip() for each in part.split(b";"))
-        ranges[name] = not any(_is_refusal(each) for each in parameters)
+        name, *parameters = (word.strip() for word in part.split(b";"))
+        ranges[name] = not any(_is_refusal(parameter) for parameter in parameters)
     for kind in kinds:
         for named in (kind, kind.partition(b"/")[0] + b"/*", b"*/*"):
             if named in ranges:

@@ -25,7 +25,7 @@ _ERROR = {
                 "where": _TEXT_OR_NULL,
                 "expected": _TEXT_OR_NULL,
                 "next_step": _TEXT_OR_NULL,
-                "progress": {"type": "number", "description": "of a unit that is building"},
+                "progress": {"type": "number", "description": "of a storage unit that is building"},
                 "earliest_at_us": {"type": "integer"},
                 "retry_after_s": {"type": "number", "description": "of a service that is overloaded"},
             },
@@ -84,7 +84,7 @@ _ANSWER = {
                     "stream_heartbeat_at": {"type": ["string", "null"], "format": "date-time"},
                     "tail": {
                         "type": "object",
-                        "description": "where the answer has events that are milliseconds old and not folded yet: how "
+                        "description": "where the answer has events that are milliseconds old and not applied yet: how "
                         "many, and the event time of the latest",
                         "required": ["events", "newest"],
                         "properties": {
@@ -142,7 +142,7 @@ _LEADERBOARD = {
         "flags": {
             "type": "array",
             "items": {"enum": ["missing", "stale", "short"]},
-            "description": "missing: nobody made a board lately; stale: its window ended over two periods ago; "
+            "description": "missing: nobody made a leaderboard lately; stale: its window ended over two periods ago; "
             "short: late events took rows off it that are not known",
         },
     },
@@ -195,7 +195,7 @@ def document() -> dict[str, Any]:
                     "summary": "A leaderboard as it stands",
                     "responses": {
                         "200": {
-                            "description": "Its rows, best first, with the window and the cover that they are of",
+                            "description": "Its rows, best first, with the window and the offset vector that they are of",
                             "content": _both({"$ref": "#/components/schemas/Leaderboard"}),
                         },
                         **_errors(404, 406, 429, 500, 503),
@@ -239,7 +239,7 @@ def _page(summary: str, kind: str, *statuses: int) -> dict[str, Any]:
 
 
 _MEANING = {
-    400: "The request is malformed, or its min_token does not name every unit that is read",
+    400: "The request is malformed, or its min_token does not name every storage unit that is read",
     404: "A name does not exist; the nearest that do are named",
     422: "A window reaches before what is kept; the earliest `at` is named",
     406: "Accept names none of the forms that the answer has",
@@ -254,9 +254,9 @@ _MEANING = {
 def _errors(*statuses: int) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     both = {**content, "application/msgpack": content["application/json"]}
-    found: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
     for status in statuses:
-        found[str(status)] = {"description": _MEANING[status], "content": both}
+        errors[str(status)] = {"description": _MEANING[status], "content": both}
     for status in {429, 503} & set(statuses):
-        found[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
-    return found
+        errors[str(status)]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+    return errors

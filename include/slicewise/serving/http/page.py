@@ -64,20 +64,20 @@ def _body(catalog: Catalog) -> str:
         parts.append("</table>")
         refs = [f"{name}:{feature.column}" for feature in units[0].features[:3]]
         parts.append(_curl({"features": refs}, dict(units[0].entity)))
-    for each in deployment.feature_sets:
-        parts.append(f"<h2>{escape(each.name)} <span class=quiet>feature set</span></h2><p>")
-        parts.append(", ".join(f"<code>{escape(ref)}</code>" for ref in each.features))
-        columns = {c: k for ref in each.features for c, k in deployment.resolve(ref)[0].entity}
-        parts.append(_curl({"feature_set": each.name}, columns))
-    for board in deployment.leaderboards:
-        name = escape(board.name)
+    for feature_set in deployment.feature_sets:
+        parts.append(f"<h2>{escape(feature_set.name)} <span class=quiet>feature set</span></h2><p>")
+        parts.append(", ".join(f"<code>{escape(ref)}</code>" for ref in feature_set.features))
+        columns = {c: k for ref in feature_set.features for c, k in deployment.resolve(ref)[0].entity}
+        parts.append(_curl({"feature_set": feature_set.name}, columns))
+    for leaderboard in deployment.leaderboards:
+        name = escape(leaderboard.name)
         parts.append(f"<h2>{name} <span class=quiet>leaderboard</span></h2>")
-        parts.append(f'<p><a href="/leaderboards/{name}">the {board.k} with the highest ')
-        parts.append(f"<code>{escape(board.ref)}</code></a>, live")
+        parts.append(f'<p><a href="/leaderboards/{name}">the {leaderboard.k} with the highest ')
+        parts.append(f"<code>{escape(leaderboard.ref)}</code></a>, live")
     return "".join(parts)
 
 
-def _curl(asked: dict[str, object], entity: dict[str, str]) -> str:
+def _curl(request: dict[str, object], entity: dict[str, str]) -> str:
     example = {column: _EXAMPLES.get(kind, "0") for column, kind in entity.items()}
-    body = json.dumps({**asked, "entities": [example]}, ensure_ascii=False)
+    body = json.dumps({**request, "entities": [example]}, ensure_ascii=False)
     return f"<pre>curl -s -X POST $SLICEWISE_SERVING_URL/v1/features -d '{escape(body, quote=False)}'</pre>"

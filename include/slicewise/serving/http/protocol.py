@@ -24,7 +24,7 @@ class Protocol(HttpToolsProtocol):
     _reading: asyncio.TimerHandle | None = None
     _begun = False
     _running: Any = None
-    """What is being answered; of several requests sent at once uvicorn knows the last alone."""
+    """Request that is being answered; of several sent at once uvicorn knows the last alone."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

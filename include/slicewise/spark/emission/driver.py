@@ -29,7 +29,7 @@ class EmissionDriver(Driver):
     def _open(self) -> None:
         """Nothing: the log is read without Spark."""
 
-    def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:  # noqa: ARG002
+    def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:  # noqa: ARG002
         for source in deployment.sources:
             if source.is_opening or not emitted_views(deployment, source.name):
                 continue
@@ -40,4 +40,4 @@ class EmissionDriver(Driver):
             status.state = "running"
             query = EmissionQuery(self.settings, deployment, source, status, self.clock)
             self._queries[source.name] = query
-            event("query_started", source=source.name, epoch=marks.epoch)
+            event("query_started", source=source.name, deployment_version=metadata.deployment_version)

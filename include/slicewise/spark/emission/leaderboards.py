@@ -1,4 +1,4 @@
-"""The emission of a view with leaderboards keeps their boards, under the deployment that the store names."""
+"""The emission of a view with leaderboards writes them, under the deployment that the store names."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ class TopicCorrections:
             publisher.flush()
 
 
-def board_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:
-    """The boards of this view, if it has any. Raises StoreUnavailable, NotReady."""
+def leaderboard_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:
+    """The leaderboards of this view, if it has any. Raises StoreUnavailable, NotReady."""
     with open_store(settings.redis_url) as store:
-        marks = store.run(ReadMetadata())
-        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
+        metadata = store.run(ReadMetadata())
+        manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
     if manifest is None:
         raise NotReady("nothing is deployed on this store", progress=0.0, next_step="slicewise apply")
     deployment = Deployment.from_json(manifest)
-    boards = tuple(board for board in deployment.leaderboards if board.view == emitted.view)
-    if not boards:
+    leaderboards = tuple(leaderboard for leaderboard in deployment.leaderboards if leaderboard.view == emitted.view)
+    if not leaderboards:
         return []
-    topics = [board.topic for board in boards if board.topic is not None]
+    topics = [leaderboard.topic for leaderboard in leaderboards if leaderboard.topic is not None]
     corrections = TopicCorrections(settings.kafka_bootstrap, topics) if topics else None
-    mine = replace(deployment, leaderboards=boards)
+    own = replace(deployment, leaderboards=leaderboards)
     return [
-        LeaderboardSink(mine, marks.epoch, lambda: open_store(settings.redis_url, timeout_s=5.0), clock, corrections)
+        LeaderboardSink(own, metadata.deployment_version, lambda: open_store(settings.redis_url, timeout_s=5.0), clock, corrections)
     ]

@@ -1,6 +1,6 @@
 """An emission follows the log from its own progress: what it publishes stands before the progress says so.
 
-It reads as the fold does, by the same parse and row logic, and asks no store for values (docs/adr/0043): its state is
+It reads as the micro-batch lane does, by the same parse and row logic, and asks no store for values (docs/adr/0043): its state is
 made again from the log, from before all that its last instant could still need.
 """
 
@@ -19,7 +19,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.spark.emission.leaderboards import board_sinks
+from slicewise.spark.emission.leaderboards import leaderboard_sinks
 from slicewise.spark.emission.rows import records_of
 from slicewise.spark.emission.sinks import KafkaSink
 from slicewise.spark.emission.status import EmissionStatus
@@ -31,7 +31,7 @@ from slicewise.stores.log.topics import KafkaLog
 SinksOf = Callable[[Settings, EmittedView, Clock], Sequence[Sink]]
 """Makes the sinks of one view."""
 _SAVE_S = 5.0
-"""How long publication goes on, while it catches up, before its progress is saved."""
+"""Seconds for which publication goes on, while it catches up, before its progress is saved."""
 
 
 def kafka_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Sequence[Sink]:  # noqa: ARG001
@@ -43,8 +43,8 @@ def kafka_sinks(settings: Settings, emitted: EmittedView, clock: Clock) -> Seque
     return [KafkaSink(settings.kafka_bootstrap, emitted.topic, emitted.units)]
 
 
-SINKS: list[SinksOf] = [board_sinks, kafka_sinks]
-"""Whoever wants ticks is asked here, for each emitted view."""
+SINKS: list[SinksOf] = [leaderboard_sinks, kafka_sinks]
+"""Makers of sinks, which are asked here for each emitted view."""
 
 
 @dataclass
@@ -61,14 +61,14 @@ class _View:
         if progress is not self.saved:
             for sink in self.sinks:
                 sink.flush()
-            kept = Kept(progress.since_us, progress.instant_us, progress.cover)
+            kept = Kept(progress.since_us, progress.instant_us, progress.offset_vector)
             self.log.save(kept, topic_id, self.partitions)
             self.saved, self.begun_s = progress, time.monotonic()
 
 
 _BUSY_S = 1.0
 _QUIET_S = 0.25
-"""How long is waited for records before it is seen whether to end."""
+"""Seconds of waiting for records before it is seen whether to end."""
 
 
 class EmissionQuery:
@@ -91,9 +91,9 @@ class EmissionQuery:
         self._topic_id, partitions = self._log.topic_id(source.topic), self._log.partitions(source.topic)
         earliest = self._log.earliest(source.topic)
         emitted = emitted_views(deployment, source.name)
-        self._views = [self._begun(each, partitions, earliest) for each in emitted]
+        self._views = [self._begun(view, partitions, earliest) for view in emitted]
         self._at = {p: min(view.emission.start[p] for view in self._views) for p in range(partitions)}
-        units = [unit for each in emitted for unit in each.units]
+        units = [unit for view in emitted for unit in view.units]
         self._units = {unit.storage_fingerprint: unit for unit in units}
         read = {column for unit in units for column in unit.reads}
         self._reader = LogReader(settings, source, self._topic_id, read, self._at)
@@ -109,11 +109,11 @@ class EmissionQuery:
             kept = Kept(now, now, self._log.latest(self.source.topic))
             log.save(kept, topic_id, partitions)  # so that it begins here however often it is started
             event("emission_begins", view=emitted.view, since_us=now)
-        progress = Progress(kept.since_us, kept.instant_us, kept.cover)
+        progress = Progress(kept.since_us, kept.instant_us, kept.offset_vector)
         reach_us = ViewEmission(emitted, topic_id, {}, progress).reach_us
         first = log.offsets_at(kept.instant_us - reach_us - self.source.most_ahead_us, partitions)
-        known = {p: kept.cover.get((topic_id, p)) for p in range(partitions)}
-        start = {p: known[p] if found is None else min(known[p], found) for p, found in first.items()}
+        known = {p: kept.offset_vector.get((topic_id, p)) for p in range(partitions)}
+        start = {p: known[p] if offset is None else min(known[p], offset) for p, offset in first.items()}
         gone = {p: earliest.get((topic_id, p)) for p in start if 0 < earliest.get((topic_id, p)) >= start[p]}
         if gone:
             whole = resumed(progress, emitted, self.source.most_ahead_us, self._log_begins_us(gone))
@@ -135,7 +135,7 @@ class EmissionQuery:
 
     # ------------------------------------------------------------ batches
     def _run(self) -> None:
-        interval_s = self._settings.fold_interval_ms / 1000
+        interval_s = self._settings.microbatch_interval_ms / 1000
         try:
             while not self._draining.is_set():
                 begun = time.monotonic()
@@ -162,12 +162,12 @@ class EmissionQuery:
     def _publish(self) -> None:
         for view in self._views:
             for progress, published in view.emission.advance():
-                for each in published:
+                for item in published:
                     for sink in view.sinks:
-                        if isinstance(each, Tick):
-                            sink.publish(each)
+                        if isinstance(item, Tick):
+                            sink.publish(item)
                         else:
-                            sink.correct(each)
+                            sink.correct(item)
                 self.status.published(view.emission, progress, published)
                 if time.monotonic() - view.begun_s > _SAVE_S:
                     view.save(self._topic_id)
@@ -183,9 +183,9 @@ class EmissionQuery:
 
     def lag(self) -> dict[int, int]:
         """Events in the log that were not taken yet, per partition; publishes what a quiet log has let pass."""
-        asked_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
+        requested_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
-        if any(place not in self._at for _, place in latest):
+        if any(topic_partition not in self._at for _, topic_partition in latest):
             event("partitions_added", source=self.source.name)
             self._outgrown = True  # another query begins with all of them
         # while a batch publishes much, the driver's heart beats on
@@ -194,7 +194,7 @@ class EmissionQuery:
                 if not self._draining.is_set():
                     for partition in self._at:
                         for view in self._views:
-                            view.emission.read_to(partition, latest.get((self._topic_id, partition)), asked_us)
+                            view.emission.read_to(partition, latest.get((self._topic_id, partition)), requested_us)
                     self._publish()
             finally:
                 self._between.release()

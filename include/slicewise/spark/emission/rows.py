@@ -27,12 +27,12 @@ def records_of(
 ) -> Iterator[Records]:
     """The records of each partition, in the order of its frames. units: by their storage fingerprint."""
     for partition in dict.fromkeys(frame.partition for frame in frames):
-        mine = [frame for frame in frames if frame.partition == partition]
-        offset = np.concatenate([frame.offset for frame in mine])
-        times = trusted(np.concatenate([frame.kafka_time for frame in mine]), wall_us)
-        events = _good(mine)
+        own = [frame for frame in frames if frame.partition == partition]
+        offset = np.concatenate([frame.offset for frame in own])
+        times = trusted(np.concatenate([frame.kafka_time for frame in own]), wall_us)
+        events = _good(own)
         taken = {name: _taken(unit, events, topic_id, partition) for name, unit in units.items()}
-        yield Records(partition, offset, times, taken, mine[-1].end)
+        yield Records(partition, offset, times, taken, own[-1].end)
 
 
 def _good(frames: Sequence[Frame]) -> pa.Table:

@@ -28,8 +28,8 @@ class KafkaSink:
         starts, ends = (pa.array(np.full(len(rows), at, np.int64)) for at in (tick.start_us, tick.end_us))
         place = {int(row): i for i, row in enumerate(rows)} if any(tick.errors.values()) else {}
         errors = {
-            column: {place[row]: code for row, code in found.items() if row in place}
-            for column, found in tick.errors.items()
+            column: {place[row]: code for row, code in codes.items() if row in place}
+            for column, codes in tick.errors.items()
         }
         whole = len(rows) == tick.values.num_rows
         entities, values = tick.entities, tick.values
@@ -37,7 +37,7 @@ class KafkaSink:
             values = values.take(taken)
             entities = entities.take(taken) if entities.num_columns else entities
         keys = keys_of(tick.view, tick.window.column_suffix(), starts, ends, entities)
-        self._publisher.append(keys, values_of(self._definition(values), tick.cover, values, errors))
+        self._publisher.append(keys, values_of(self._definition(values), tick.offset_vector, values, errors))
 
     def correct(self, correction: Correction) -> None:
         ends = correction.ends_us
@@ -47,7 +47,7 @@ class KafkaSink:
         definition = self._definition(correction.values)
         values = values_of(
             definition,
-            correction.cover,
+            correction.offset_vector,
             correction.values,
             correction.errors,
             old=correction.old,

@@ -1,7 +1,7 @@
-"""An archive is one commit: good rows, bad rows and the cover after them, or nothing at all.
+"""An archive is one commit: good rows, bad rows and the offset vector after them, or nothing at all.
 
-Archive n begins where the cover of n - 1 ends, and is validated against the snapshot from which
-that cover was read: of two at once the later fails, reads again and goes on from the other's cover.
+Archive n begins where the offset vector of n - 1 ends, and is validated against the snapshot from which
+that offset vector was read: of two at once the later fails, reads again and goes on from the other's offset vector.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
 
 from slicewise.clock import Clock
-from slicewise.errors import CommitConflict, EpochSuperseded
+from slicewise.errors import CommitConflict, DeploymentSuperseded
 from slicewise.features.plan.schema_change import removed_columns
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.dedupe import EventIds
@@ -32,14 +32,14 @@ from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.lake.archive import UNTIL, ArchiveState, archive_state, bad_records, remember_schemas
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure
 from slicewise.stores.lake.gaps import accepted
-from slicewise.stores.lake.schemas import BAD, COVER, EVENTS, GOOD, LOG, OPS, log_table
+from slicewise.stores.lake.schemas import BAD, OFFSET_VECTOR, EVENTS, GOOD, LOG, OPS, log_table
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.windows.durations import HOUR_US
 
 MAX_EVENTS = 5_000_000
-"""Of one archive; what lies beyond comes with the next."""
-_FEW = 20_000
-"""So many events are written by one task: to spread them by hour first costs more than the task."""
+"""Most events of one archive; what lies beyond comes with the next."""
+_ONE_TASK_EVENTS = 20_000
+"""Events that are written by one task: to spread them by hour first costs more than the task."""
 _ATTEMPTS = 6
 _CONFLICTS = ("ValidationException", "CommitFailedException", "Found conflicting files")
 
@@ -53,7 +53,7 @@ class Archived:
     archives: int
     events: int
     took_ms: int
-    holes: tuple[AcceptedGap, ...] = ()
+    accepted_gaps: tuple[AcceptedGap, ...] = ()
     """Losses that were accepted."""
     bad: Mapping[str, int] = field(default_factory=dict)
     """Reason -> bad records among the new ones."""
@@ -61,7 +61,7 @@ class Archived:
 
 @dataclass(frozen=True)
 class Archiver:
-    """Archives of one source. starts: start covers of its deployed units. deployed: the source as it is deployed when
+    """Archives of one source. starts: start offsets of its deployed units. deployed: the source as it is deployed when
     it is asked; None where nobody deploys beside it."""
 
     session: SparkSession
@@ -77,7 +77,7 @@ class Archiver:
         return f"{self.settings.catalog_name}.{LOG}.`{self.source.name}`"
 
     def run(self, max_events: int = MAX_EVENTS) -> Archived:
-        """Archives up to where the log ends now; without anything new, nothing is committed. EpochSuperseded where
+        """Archives up to where the log ends now; without anything new, nothing is committed. DeploymentSuperseded where
         another schema was deployed."""
         begun = time.monotonic()
         table = ensure(self.catalog, log_table(self.source))
@@ -87,21 +87,21 @@ class Archiver:
         # before the end is asked: what came until then is in the archive, what came after it may not be
         taken_us = self.clock.now_us()
         goal = log.latest(topic)
-        self._refuse_another_schema()  # after the end was asked for: the place of a later one lies beyond it
+        self._refuse_another_schema()  # after the end was asked for: the offset of a later one lies beyond it
         remember_schemas(table, self.source)
         removed = self._removed(table)
         archives = events = attempts = 0
-        before = archive_state(table).seq
+        before = archive_state(table).archive_version
         while True:
             table.refresh()
             state = archive_state(table)
-            refuse_lost_end(state.cover, log.latest(topic), topic_id)
-            extent = next_extent(state.cover, log.earliest(topic), goal, self.starts, max_events)
+            refuse_lost_end(state.offset_vector, log.latest(topic), topic_id)
+            extent = next_extent(state.offset_vector, log.earliest(topic), goal, self.starts, max_events)
             if not extent.offsets:
                 break
             log.check_topic(topic, topic_id)
             try:
-                is_last = all(extent.end[place[1]] >= offset for place, offset in goal.offsets.items())
+                is_last = all(extent.end[topic_partition[1]] >= offset for topic_partition, offset in goal.offsets.items())
                 self._commit(state, topic_id, extent, taken_us, removed, is_last=is_last)
             except CommitConflict as conflict:
                 attempts += 1
@@ -115,7 +115,7 @@ class Archiver:
             self._view()
         took = int((time.monotonic() - begun) * 1000)
         bad = bad_records(table, before) if archives else {}
-        event("archived", source=self.source.name, seq=state.seq, events=events, bad=sum(bad.values()), ms=took)
+        event("archived", source=self.source.name, archive_version=state.archive_version, events=events, bad=sum(bad.values()), ms=took)
         return Archived(self.source.name, state, archives, events, took, accepted(table), bad)
 
     def _refuse_another_schema(self) -> None:
@@ -124,7 +124,7 @@ class Archiver:
             self.source.schema_fingerprint,
             self.source.earlier,
         ):
-            raise EpochSuperseded(
+            raise DeploymentSuperseded(
                 f"another schema of source {self.source.name!r} was deployed",
                 next_step="archive again, by what is deployed now",
             )
@@ -132,7 +132,7 @@ class Archiver:
     def _removed(self, table: IcebergTable) -> Mapping[str, str]:
         """Columns that stay in the table of a source that was deployed before, and that this one never had. Gives their
         types in Spark."""
-        names = {each.name for each in table.schema().fields} - {each.name for each in log_table(self.source).columns}
+        names = {column.name for column in table.schema().fields} - {column.name for column in log_table(self.source).columns}
         types = self.session.table(self._name).dtypes if names else []
         return {name: kind for name, kind in types if name in names}
 
@@ -146,11 +146,11 @@ class Archiver:
         *,
         is_last: bool = False,
     ) -> None:
-        seq = state.seq + 1
-        cover = state.cover.join(OffsetVector({(topic_id, p): offset for p, offset in extent.end.items()}))
+        archive_version = state.archive_version + 1
+        offset_vector = state.offset_vector.join(OffsetVector({(topic_id, p): offset for p, offset in extent.end.items()}))
         archive_time = f"timestamp_micros({taken_us})"
         rows = self._rows(topic_id, extent.start, extent.end).selectExpr(
-            f"{seq}L AS archive_seq",
+            f"{archive_version}L AS archive_seq",
             f"CASE WHEN reason IS NULL THEN '{GOOD}' ELSE '{BAD}' END AS kind",
             f"'{topic_id}' AS topic_id",
             "partition",
@@ -164,18 +164,18 @@ class Archiver:
             *(_stored(name, kind) for name, kind in (*self.source.columns, *removed_columns(self.source))),
             *(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in removed.items()),
         )
-        spread = rows.coalesce(1) if extent.offsets <= _FEW else rows.repartition(2, "hour")
-        written = spread.unionByName(self._covers(seq, cover, archive_time), allowMissingColumns=True)
+        repartitioned = rows.coalesce(1) if extent.offsets <= _ONE_TASK_EVENTS else rows.repartition(2, "hour")
+        written = repartitioned.unionByName(self._offset_vectors(archive_version, offset_vector, archive_time), allowMissingColumns=True)
         writer = (
             written.writeTo(self._name)
             .option("isolation-level", "serializable")
-            .option("snapshot-property.slicewise.archive-seq", str(seq))
+            .option("snapshot-property.slicewise.archive-seq", str(archive_version))
         )
         if is_last:
             writer = writer.option(f"snapshot-property.{UNTIL}", str(taken_us))
         if state.snapshot_id is not None:
             writer = writer.option("validate-from-snapshot-id", str(state.snapshot_id))
-        committed(lambda: writer.overwrite(F.expr(f"archive_seq = {seq}L")), f"archive {seq}")
+        committed(lambda: writer.overwrite(F.expr(f"archive_seq = {archive_version}L")), f"archive {archive_version}")
 
     def _rows(self, topic_id: str, start: Mapping[int, int], end: Mapping[int, int]) -> DataFrame:
         topic = self.source.topic
@@ -188,10 +188,10 @@ class Archiver:
         records = self.session.read.format("kafka").options(**options).load()
         return parsed(records, self.source, topic_id=topic_id, removed=removed_columns(self.source))
 
-    def _covers(self, seq: int, cover: OffsetVector, archive_time: str) -> DataFrame:
-        rows = ", ".join(f"('{t}', {p}, {offset}L)" for (t, p), offset in cover.offsets.items())
+    def _offset_vectors(self, archive_version: int, offset_vector: OffsetVector, archive_time: str) -> DataFrame:
+        rows = ", ".join(f"('{t}', {p}, {offset}L)" for (t, p), offset in offset_vector.offsets.items())
         return self.session.sql(
-            f"SELECT {seq}L AS archive_seq, '{COVER}' AS kind, col1 AS topic_id, col2 AS partition, "
+            f"SELECT {archive_version}L AS archive_seq, '{OFFSET_VECTOR}' AS kind, col1 AS topic_id, col2 AS partition, "
             f"col3 AS offset, {archive_time} AS archive_time FROM VALUES {rows}"
         )
 
@@ -214,20 +214,20 @@ class Archiver:
 
 
 def duplicates_sql(table: str, source: Source, ids: EventIds) -> str:
-    """The good events whose id came within the horizon before them in their partition: which one that was, and whether
+    """The good events whose id came within the look-back time before them in their partition: which one that was, and whether
     this one is the same (reason 'duplicate') or says something else ('conflict')."""
     columns = ", ".join(f"`{name}`" for name, _ in source.columns)
     before = f"OVER (PARTITION BY topic_id, partition, `{ids.column}` ORDER BY offset)"
     # of the event itself: where its time is Kafka's, one that comes again has another
     content = f"struct({columns})"
     # no column of a source begins with _
-    told = (
+    repeated = (
         f"SELECT archive_seq, topic_id, partition, offset, lag(offset) {before} AS _before_offset, kafka_time, "
         f"unix_micros(kafka_time) - unix_micros(lag(kafka_time) {before}) AS _later_us, event_time, hour, "
         f"CASE WHEN lag({content}) {before} <=> {content} THEN 'duplicate' ELSE 'conflict' END AS reason, {columns} "
         f"FROM {table} WHERE kind = '{GOOD}' AND `{ids.column}` IS NOT NULL"
     )
-    return f"SELECT * FROM ({told}) WHERE _before_offset IS NOT NULL AND _later_us <= {ids.within_us}"
+    return f"SELECT * FROM ({repeated}) WHERE _before_offset IS NOT NULL AND _later_us <= {ids.within_us}"
 
 
 def committed(write: Any, what: str) -> None:

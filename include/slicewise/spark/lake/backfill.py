@@ -1,7 +1,7 @@
-"""A unit is ready when every hour that holds events below its start cover is in the online store.
+"""A unit is ready when every hour that holds events below its start offsets is in the online store.
 
-Exactly the archived events below the start cover are brought, from compacted rows as far as these hold no others: no
-running partial can straddle it, because folds bring nothing from below it. What was brought is not brought again.
+Exactly the archived events below the start offsets are brought, from compacted rows as far as these hold no others: no
+running partial can straddle it, because micro-batches bring nothing from below it. What was brought is not brought again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.publish_hour import ReadHours
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from slicewise.stores.online.rules.decisions import START_SEQ
+from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.windows.durations import HOUR_US
 
 TOGETHER = 48
@@ -41,27 +41,27 @@ def backfill(context: Context, view: str | None) -> Report:
     report = Report("backfill")
     some = context.deployment.view(view) if view else context.deployment.declared.units
     wanted = {unit.storage_fingerprint: unit for unit in some}  # views may share an event list
-    units = [unit for name, unit in wanted.items() if name not in context.marks.ready]
+    units = [unit for name, unit in wanted.items() if name not in context.metadata.ready]
     for source in dict.fromkeys(unit.source for unit in units):
-        _say(context, units, f"the archive takes in what the log of source {source} holds")
+        _put_phase(context, units, f"the archive takes in what the log of source {source} holds")
         report.add_archive(context.archive(source))
     # what is built soonest answers soonest
     units.sort(key=lambda unit: (unit.lifetime, unit.retention_us))
     built = []
     for number, unit in enumerate(units):
-        _say(context, units[number + 1 :], f"its turn comes after view {unit.view}")
+        _put_phase(context, units[number + 1 :], f"its turn comes after view {unit.view}")
         built.append(_build(context, unit, report))
-    report.more = {"units": built, "ready": all(each["ready"] for each in built)}
+    report.more = {"units": built, "ready": all(unit["ready"] for unit in built)}
     return report
 
 
 def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, object]:
-    start = context.marks.starts[unit.storage_fingerprint]
+    start = context.metadata.starts[unit.storage_fingerprint]
     archive = context.archives[unit.source]
-    if not archive.cover.dominates(start):
-        _say(context, [unit], "the archive is behind the place from which the stream brings its events")
+    if not archive.offset_vector.dominates(start):
+        _put_phase(context, [unit], "the archive is behind the offset from which the stream brings its events")
         raise GapRefused(
-            "the archive has not reached the unit's start cover",
+            "the archive has not reached the unit's start offsets",
             where=f"unit {unit.storage_fingerprint} of view {unit.view!r}",
             next_step="run it again once the log's end is archived",
         )
@@ -79,28 +79,28 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
     for begin in range(0, len(hours), TOGETHER):
         some = hours[begin : begin + TOGETHER]
         some_hours = f"hours {begin + 1} to {begin + len(some)} of {len(hours)}"
-        _say(context, [unit], f"Spark computes {some_hours}")
-        standing, fills = _written(table, filling, some, events)
-        _say(context, [unit], f"{some_hours} are written to the store")
+        _put_phase(context, [unit], f"Spark computes {some_hours}")
+        headers, fills = _written(table, filling, some, events)
+        _put_phase(context, [unit], f"{some_hours} are written to the store")
         done = context.store.run(ReadHours(unit))
-        todo = [hour for hour in some if done.get(hour, NOTHING) < standing[hour].seq]
-        own = Header(START_SEQ, start)
-        named = {hour: own if fills[hour] is Fill.START else standing[hour] for hour in todo}
+        todo = [hour for hour in some if done.get(hour, NOTHING) < headers[hour].archive_version]
+        own = Header(START_VERSION, start)
+        named = {hour: own if fills[hour] is Fill.START else headers[hour] for hour in todo}
         before = report.left_over
         size += slices.bounds(table.table, [hour for hour in todo if hour >= kept_from])[1] if todo else 0
-        run.bring(named, {hour: standing[hour].seq for hour in todo}, kept_from, dict.fromkeys(todo, "backfill"))
+        run.publish_as(named, {hour: headers[hour].archive_version for hour in todo}, kept_from, dict.fromkeys(todo, "backfill"))
         left += report.left_over - before
         context.store.run(MarkBuilding(unit, begin + len(some), len(hours)))
-    _say(context, [unit], "totals of days are written to the store")
+    _put_phase(context, [unit], "totals of days are written to the store")
     if unit.lifetime and not first_totals(context, table, report, filling):
         left += 1
     _total(context, table, hours, report)
     if not left:
         context.store.run(MarkReady(unit, start, _views(context)))
-        _say(context, [unit], phases.OVER)
+        _put_phase(context, [unit], phases.OVER)
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
     else:
-        _say(context, [unit], "entities that the stream changed meanwhile are left to the next run")
+        _put_phase(context, [unit], "entities that the stream changed meanwhile are left to the next run")
     took_ms = int((time.monotonic() - begun) * 1000)
     figures = {"entities": report.entities - entities, "bytes": size, "took_ms": took_ms}
     named_as = {"source": unit.source, "view": unit.view, "unit": unit.storage_fingerprint}
@@ -115,7 +115,7 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
     }
 
 
-def _say(context: Context, units: Sequence[StorageUnit], text: str) -> None:
+def _put_phase(context: Context, units: Sequence[StorageUnit], text: str) -> None:
     """Tells what these units wait for, to whoever asks."""
     if not units:
         return
@@ -134,10 +134,10 @@ def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Rep
 
 def _fill(context: Context, unit: ListUnit, start: OffsetVector) -> dict[str, object]:
     context.store.run(MarkBuilding(unit, 0, 1))
-    _say(context, [unit], "Spark writes its events to the store")
+    _put_phase(context, [unit], "Spark writes its events to the store")
     done = fill(context, unit, start)
     context.store.run(MarkReady(unit, start, _views(context)))
-    _say(context, [unit], phases.OVER)
+    _put_phase(context, [unit], phases.OVER)
     event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, events=done.applied)
     return {
         "view": unit.view,
@@ -154,11 +154,11 @@ def _written(
 ) -> tuple[dict[int, Header], dict[int, Fill]]:
     """Header and fill of each of these hours (START or SWAP), once all that was missing is committed."""
     for attempt in range(1, _ATTEMPTS + 1):
-        standing = table.headers()
-        fills = {hour: _fill_of(filling, hour, standing.get(hour)) for hour in hours}
-        jobs = [job for hour, fill in fills.items() if (job := _job(table, filling, hour, fill, standing)) is not None]
+        headers = table.headers()
+        fills = {hour: _fill_of(filling, hour, headers.get(hour)) for hour in hours}
+        jobs = [job for hour, fill in fills.items() if (job := _job(table, filling, hour, fill, headers)) is not None]
         if not jobs:
-            return standing, fills
+            return headers, fills
         try:
             table.write(jobs, sum(events.get(job.hour, 0) for job in jobs))
         except CommitConflict as conflict:
@@ -172,15 +172,15 @@ def _written(
     )
 
 
-def _fill_of(filling: Filling, hour: int, stands: Header | None) -> Fill:
-    return filling.of(hour, 0, None) if stands is None else filling.of(hour, stands.seq, stands.cover)
+def _fill_of(filling: Filling, hour: int, header: Header | None) -> Fill:
+    return filling.of(hour, 0, None) if header is None else filling.of(hour, header.archive_version, header.offset_vector)
 
 
-def _job(table: UnitTable, filling: Filling, hour: int, fill: Fill, standing: Mapping[int, Header]) -> HourJob | None:
+def _job(table: UnitTable, filling: Filling, hour: int, fill: Fill, headers: Mapping[int, Header]) -> HourJob | None:
     if fill in (Fill.COMPUTE, Fill.EXTEND):
-        return HourJob(hour, START_SEQ, filling.start, standing.get(hour))
+        return HourJob(hour, START_VERSION, filling.start, headers.get(hour))
     if fill is Fill.RECOMPACT:
-        return HourJob(hour, table.archive.seq, table.archive.cover, standing[hour])
+        return HourJob(hour, table.archive.archive_version, table.archive.offset_vector, headers[hour])
     return None
 
 

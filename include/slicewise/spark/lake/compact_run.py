@@ -15,15 +15,15 @@ from slicewise.lifecycle.compaction import UnitHours, Why, days_to_total, dirty_
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.report import Report, hour_text
-from slicewise.spark.lake.totals import move_horizon
+from slicewise.spark.lake.totals import move_total_until
 from slicewise.spark.runtime.log import warning
 from slicewise.stores.lake.archive import load, records_by_hour
-from slicewise.stores.lake.committed import record_ledger
+from slicewise.stores.lake.committed import record_committed
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.publish_hour import MarkHour
-from slicewise.stores.online.rules.decisions import START_SEQ
+from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.windows.durations import HOUR_US
 
 MAX_HOURS = 24
@@ -53,7 +53,7 @@ def compact(context: Context, request: Request) -> Report:
     units = [unit for unit in wanted if isinstance(unit, SliceUnit)]
     for source in dict.fromkeys(unit.source for unit in wanted):
         report.add_archive(context.archive(source))
-        record_ledger(context.catalog, context.store, source, context.deployment.source(source).topic)
+        record_committed(context.catalog, context.store, source, context.deployment.source(source).topic)
     now_hour = context.store.run(ReadTime()) // HOUR_US
     tables = [context.unit_table(unit) for unit in units]
     known = [context.hours(table.unit, table.headers()) for table in tables]
@@ -68,14 +68,14 @@ def compact(context: Context, request: Request) -> Report:
             if (day + 1) * 24 > hours.kept_from:
                 report.add_day(table.unit, day, table.total(day))
         if table.unit.lifetime:
-            dirty += move_horizon(context, table, report, raw)
+            dirty += move_total_until(context, table, report, raw)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
-    trimmed = sum(context.trim_covers(source) for source in dict.fromkeys(unit.source for unit in wanted))
+    trimmed = sum(context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted))
     report.more = {
         "hour": hour_text(request.hour) if request.hour is not None else None,
         "dirty": dirty,
         "over_until": hour_text(over_until),
-        "covers_trimmed": trimmed,
+        "versions_trimmed": trimmed,
     }
     return report
 
@@ -90,7 +90,7 @@ class UnitRun:
     raw_hour: int | None
 
     def run(self, known: UnitHours, chosen: Sequence[int]) -> None:
-        """Compacts and swaps them; after a conflict decides anew, from what then stands."""
+        """Compacts and publishes them; after a conflict decides anew, from what then stands."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 self._run(known, chosen)
@@ -107,46 +107,46 @@ class UnitRun:
         return self.table.unit
 
     def _run(self, known: UnitHours, chosen: Sequence[int]) -> None:
-        why = {h: found.why for h in chosen if (found := known.dirty(h)) is not None}
-        standing = self.table.headers()
+        why = {h: dirty.why for h in chosen if (dirty := known.dirty(h)) is not None}
+        headers = self.table.headers()
         archive = self.table.archive
         jobs = [
-            HourJob(hour, archive.seq, archive.cover, None if hour == self.raw_hour else standing.get(hour))
+            HourJob(hour, archive.archive_version, archive.offset_vector, None if hour == self.raw_hour else headers.get(hour))
             for hour in chosen
             if why.get(hour) is Why.EVENTS or hour == self.raw_hour
         ]
         if jobs:
             self.table.write(jobs, self._rows([job.hour for job in jobs]))
-        self.swap([h for h in chosen if h in why or h == self.raw_hour], known.kept_from, why)
+        self.publish([h for h in chosen if h in why or h == self.raw_hour], known.kept_from, why)
 
-    def swap(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
-        """Swaps committed hours and marks those of which nothing was left over."""
+    def publish(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
+        """Publishes committed hours and marks those of which nothing was left over."""
         wanted = set(hours)
-        headers = {hour: each for hour, each in self.table.headers().items() if hour in wanted}
+        headers = {hour: header for hour, header in self.table.headers().items() if hour in wanted}
         reasons = {hour: why[hour].value if hour in why else "raw" for hour in headers}
-        self.bring(headers, {hour: each.seq for hour, each in headers.items()}, kept_from, reasons)
+        self.publish_as(headers, {hour: header.archive_version for hour, header in headers.items()}, kept_from, reasons)
 
-    def bring(
+    def publish_as(
         self, named: Mapping[int, Header], holds: Mapping[int, int], kept_from: int, why: Mapping[int, str]
     ) -> None:
-        """Swaps hours as the table's snapshot has them. named: seq and cover under which each goes in; holds: seq of
+        """Publishes hours as the table's snapshot has them. named: archive version and offset vector under which each goes in; holds: archive version of
         what stands, which the store holds once nothing is left over."""
         self.register(named)
         silent = frozenset(hour for hour in named if hour < kept_from)
-        outcomes = self.table.swap(named, silent)
+        outcomes = self.table.publish(named, silent)
         for hour, header in named.items():
             outcome = outcomes.get(hour)
             if outcome is None or not outcome.entities["left_over"]:
-                start = header.cover if header.seq == START_SEQ else None
+                start = header.offset_vector if header.archive_version == START_VERSION else None
                 self.context.store.run(MarkHour(self._unit, hour, holds[hour], start))
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
 
     def register(self, headers: Mapping[int, Header]) -> None:
-        """Registers the covers of these hours' seqs, before anything is swapped under them."""
+        """Registers the offset vectors of these hours' archive versions, before anything is published under them."""
         source = self._unit.source
-        for seq, cover in {each.seq: each.cover for each in headers.values() if each.seq}.items():
+        for archive_version, offset_vector in {header.archive_version: header.offset_vector for header in headers.values() if header.archive_version}.items():
             self.context.store.run(
-                PutArchiveVersion(source, seq, cover)
+                PutArchiveVersion(source, archive_version, offset_vector)
             )  # also one that is known: it must not be trimmed now
 
     def _rows(self, hours: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
-"""A compacted hour is what stood ⊕ the events beyond its cover, committed whole or not at all.
+"""A compacted hour is what stood ⊕ the events beyond its offset vector, committed whole or not at all.
 
 Rows and header of an hour are replaced in one commit that is validated against the snapshot they
-were read from; the header's cover never decreases. Only what is committed is swapped.
+were read from; the header's offset vector never decreases. Only what is committed is published.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from slicewise.stores.lake.schemas import GOOD, LOG, SLICES, slices_table, unit_
 from slicewise.stores.lake.slices import Header
 
 _ROWS_PER_TASK = 1_000_000
-_FEW_EVENTS = 100_000
-"""So many are combined by the task that reads them: to spread them first costs more."""
-_FEW_ROWS, _FEW_BYTES = 50_000, 16 << 20
-_FEW_HOURS = 500
+_ONE_TASK_EVENTS = 100_000
+"""Events that are combined by the task that reads them: to spread them first costs more."""
+_DRIVER_ROWS, _DRIVER_BYTES = 50_000, 16 << 20
+_DRIVER_HOURS = 500
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""So many are swapped from here: a Spark job of its own takes longer than they do."""
+"""Number of hours that are published from here: a Spark job of its own takes longer than they do."""
 
 
 @dataclass(frozen=True)
 class HourJob:
-    """An hour to be written: what stands up to base's cover ⊕ the events from there to cover.
+    """An hour to be written: what stands up to base's offset vector ⊕ the events from there to offset vector.
 
     base: None to compute the hour from its events alone.
     """
 
     hour: int
-    seq: int
-    cover: OffsetVector
+    archive_version: int
+    offset_vector: OffsetVector
     base: Header | None = None
 
 
@@ -103,18 +103,18 @@ class UnitTable:
         tasks = max(1, min(2, rows // _ROWS_PER_TASK))
         shape = RowShape(self.unit)
         schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
-        few = rows <= _FEW_EVENTS
-        events, combine = self._events(jobs, 1 if few else tasks), Combine(self.ref)
-        standing = [job.hour for job in jobs if job.base is not None]
-        if few and not standing:
+        one_task = rows <= _ONE_TASK_EVENTS
+        events, combine = self._events(jobs, 1 if one_task else tasks), Combine(self.ref)
+        based = [job.hour for job in jobs if job.base is not None]
+        if one_task and not based:
             one = events if self.unit.dedupe is not None else events.coalesce(1)
             combined = one.mapInArrow(Whole(self._accumulate, combine), schema)
         else:
             parts = events.mapInArrow(self._accumulate, schema)
-            if standing and snapshot is not None:
-                parts = parts.unionByName(self._rows(standing, snapshot.snapshot_id))
+            if based and snapshot is not None:
+                parts = parts.unionByName(self._rows(based, snapshot.snapshot_id))
             keys = ("hour", *shape.entity)
-            together = parts.coalesce(1) if few else parts.repartition(tasks, *keys)
+            together = parts.coalesce(1) if one_task else parts.repartition(tasks, *keys)
             combined = together.mapInArrow(combine, schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (
@@ -131,19 +131,19 @@ class UnitTable:
         self.table.refresh()
         event("compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours))
 
-    def swap(self, hours: Mapping[int, Header], silent: frozenset[int]) -> dict[int, HourOutcome]:
+    def publish(self, hours: Mapping[int, Header], silent: frozenset[int]) -> dict[int, HourOutcome]:
         """Moves committed hours into the online store; those of `silent` are only counted."""
         snapshot = self.table.current_snapshot()
         if snapshot is None or not hours:
             return {}
-        plan = {hour: (header.seq, header.cover) for hour, header in hours.items()}
-        swap = PublishHours(self.ref, self.store, plan, silent)
-        if (few := self._few(list(hours), snapshot.snapshot_id)) is not None:
-            return outcomes_of(self._told(swap, few))
+        plan = {hour: (header.archive_version, header.offset_vector) for hour, header in hours.items()}
+        publish = PublishHours(self.ref, self.store, plan, silent)
+        if (batches := self._in_driver(list(hours), snapshot.snapshot_id)) is not None:
+            return outcomes_of(self._outcomes(publish, batches))
         rows = self._rows(list(hours), snapshot.snapshot_id)
         tasks = 2 if len(hours) > 1 else 1
-        spread = rows.repartition(tasks, *RowShape(self.unit).entity) if self._entity else rows.coalesce(1)
-        done = spread.mapInArrow(swap, "outcome string")
+        repartitioned = rows.repartition(tasks, *RowShape(self.unit).entity) if self._entity else rows.coalesce(1)
+        done = repartitioned.mapInArrow(publish, "outcome string")
         return outcomes_of([json.loads(row.outcome) for row in done.collect()])
 
     def total(self, day: int) -> int:
@@ -153,29 +153,29 @@ class UnitTable:
             return 0
         hours, columns = list(range(day * 24, day * 24 + 24)), self._entity
         total = TotalDay(self.ref, self.store, day)
-        if (few := self._few(hours, snapshot.snapshot_id)) is not None:
-            return sum(each["totals"] for each in self._told(total, few))
+        if (batches := self._in_driver(hours, snapshot.snapshot_id)) is not None:
+            return sum(outcome["totals"] for outcome in self._outcomes(total, batches))
         rows = self._rows(hours, snapshot.snapshot_id)
         entities = rows.select(*columns).distinct() if columns else rows.limit(1)
         done = entities.coalesce(1).mapInArrow(total, "outcome string")
         return sum(json.loads(row.outcome)["totals"] for row in done.collect())
 
-    def bring(self, hours: Sequence[int], task: Task) -> Counter[str]:
+    def publish_totals(self, hours: Sequence[int], task: Task) -> Counter[str]:
         """Brings the rows of these hours, of the snapshot that stood when headers were read, into the totals."""
         snapshot = self.table.current_snapshot()
-        told: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         if snapshot is None or not hours:
-            return told
-        few = self._few(hours, snapshot.snapshot_id) if len(hours) <= _FEW_HOURS else None
-        if few is not None:
-            said = self._told(task, few)
+            return counts
+        batches = self._in_driver(hours, snapshot.snapshot_id) if len(hours) <= _DRIVER_HOURS else None
+        if batches is not None:
+            outcomes = self._outcomes(task, batches)
         else:
             rows = self._rows(hours, snapshot.snapshot_id)
-            spread = rows.repartition(2, *self._entity) if self._entity else rows.coalesce(1)
-            said = [json.loads(row.outcome) for row in spread.mapInArrow(task, "outcome string").collect()]
-        for each in said:
-            told.update(each)
-        return told
+            repartitioned = rows.repartition(2, *self._entity) if self._entity else rows.coalesce(1)
+            outcomes = [json.loads(row.outcome) for row in repartitioned.mapInArrow(task, "outcome string").collect()]
+        for outcome in outcomes:
+            counts.update(outcome)
+        return counts
 
     @property
     def _entity(self) -> tuple[str, ...]:
@@ -203,17 +203,17 @@ class UnitTable:
             .select(*columns)
         )
 
-    def _few(self, hours: Sequence[int], snapshot_id: int) -> list[pa.RecordBatch] | None:
+    def _in_driver(self, hours: Sequence[int], snapshot_id: int) -> list[pa.RecordBatch] | None:
         """The hours' rows, read without Spark; None where they are many."""
         rows, size = slices.bounds(self.table, hours, snapshot_id)
-        if rows > _FEW_ROWS or size > _FEW_BYTES:
+        if rows > _DRIVER_ROWS or size > _DRIVER_BYTES:
             return None
         found = slices.scan_slices(self.table, hours, snapshot_id)
         schema = RowShape(self.unit).schema
         batches: list[pa.RecordBatch] = found.select(schema.names).cast(schema).to_batches()
         return batches
 
-    def _told(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
+    def _outcomes(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
         """The outcomes of a task that runs here, as it would in a worker of Spark's."""
         try:
             return [json.loads(text) for batch in task(iter(rows)) for text in batch["outcome"].to_pylist()]
@@ -221,11 +221,11 @@ class UnitTable:
             drop(self.store.url)
 
     def _headers(self, jobs: Sequence[HourJob]) -> DataFrame:
-        rows = ", ".join(f"({j.hour}, {j.seq}L, X'{j.cover.pack().hex()}')" for j in jobs)
+        rows = ", ".join(f"({j.hour}, {j.archive_version}L, X'{j.offset_vector.pack().hex()}')" for j in jobs)
         return self.session.sql(f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}")
 
     def _events(self, jobs: Sequence[HourJob], tasks: int) -> DataFrame:
-        """The jobs' events: good, of their hours, from the base's cover up to the job's. Where events count once by
+        """The jobs' events: good, of their hours, from the base's offset vector up to the job's. Where events count once by
         their id, also those before by which they are known, and in the order that tells it."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
         select = partial(selected_events, self.session, self.settings, self.archive.snapshot_id, self.source, self.unit)
@@ -235,11 +235,11 @@ class UnitTable:
         (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
         if oldest is None:
             return select("FALSE", "FALSE").coalesce(1)
-        ends = reduce(OffsetVector.join, (job.cover for job in jobs))
+        ends = reduce(OffsetVector.join, (job.offset_vector for job in jobs))
         since = f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND ({below(ends)})"
         groups = ("topic_id", "partition", *self._entity_columns)
-        spread = select(since, wanted).repartition(tasks, *groups) if tasks > 1 else select(since, wanted).coalesce(1)
-        return spread.sortWithinPartitions(*groups, "offset")
+        repartitioned = select(since, wanted).repartition(tasks, *groups) if tasks > 1 else select(since, wanted).coalesce(1)
+        return repartitioned.sortWithinPartitions(*groups, "offset")
 
 
 def inputs_of(unit: StorageUnit) -> dict[str, str]:
@@ -289,30 +289,30 @@ def selected_events(
 def _log(session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source) -> DataFrame:
     """Good rows of a snapshot, with the columns that the source has: what was archived before a column was added lacks
     it, and so does the schema of a snapshot of then."""
-    found = (
+    log = (
         session.read.option("versionAsOf", str(snapshot_id))
         .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
         .where(f"kind = '{GOOD}'")
     )
-    types = dict(found.dtypes)
+    types = dict(log.dtypes)
     kinds = {name: "timestamp" if kind == TIMESTAMP else spark_type(kind) for name, kind in source.columns}
     casts = {
         name: F.col(f"`{name}`").cast(kind) if name in types else F.lit(None).cast(kind)
         for name, kind in kinds.items()
         if types.get(name) != kind
     }
-    return found.withColumns(casts) if casts else found
+    return log.withColumns(casts) if casts else log
 
 
-def _check_growth(jobs: Sequence[HourJob], standing: Mapping[int, Header]) -> None:
-    """A header's cover never decreases, and what a job builds on still stands."""
+def _check_growth(jobs: Sequence[HourJob], headers: Mapping[int, Header]) -> None:
+    """A header's offset vector never decreases, and what a job builds on still stands."""
     for job in jobs:
-        stands = standing.get(job.hour)
-        moved = job.base is not None and job.base != stands
-        if moved or (stands is not None and not job.cover.dominates(stands.cover)):
+        header = headers.get(job.hour)
+        moved = job.base is not None and job.base != header
+        if moved or (header is not None and not job.offset_vector.dominates(header.offset_vector)):
             raise CommitConflict(
-                f"hour {job.hour} is compacted to seq {stands.seq if stands else None} already",
-                expected=f"what stood when seq {job.seq} was planned",
+                f"hour {job.hour} is compacted to archive version {header.archive_version if header else None} already",
+                expected=f"what stood when archive version {job.archive_version} was planned",
                 next_step="plan again from what stands now",
             )
 
@@ -322,25 +322,25 @@ def _column(name: str, kind: str) -> str:
 
 
 def _between(jobs: Sequence[HourJob]) -> str:
-    """SQL: which events each hour takes; hours of equal covers share a condition."""
+    """SQL: which events each hour takes; hours of equal offset vectors share a condition."""
     groups: dict[tuple[OffsetVector, OffsetVector], list[int]] = {}
     for job in jobs:
-        base = job.base.cover if job.base is not None else OffsetVector()
-        groups.setdefault((base, job.cover), []).append(job.hour)
+        base = job.base.offset_vector if job.base is not None else OffsetVector()
+        groups.setdefault((base, job.offset_vector), []).append(job.hour)
     conditions = (
-        f"(hour IN ({_listed(hours)}) AND ({below(cover)}) AND NOT ({below(base)}))"
-        for (base, cover), hours in groups.items()
+        f"(hour IN ({_listed(hours)}) AND ({below(offset_vector)}) AND NOT ({below(base)}))"
+        for (base, offset_vector), hours in groups.items()
     )
     return " OR ".join(conditions)
 
 
-def below(cover: OffsetVector) -> str:
-    """SQL: which events a cover contains."""
-    places = (
+def below(offset_vector: OffsetVector) -> str:
+    """SQL: which events an offset vector contains."""
+    topic_partitions = (
         f"(topic_id = '{topic}' AND partition = {partition} AND offset < {offset})"
-        for (topic, partition), offset in cover.offsets.items()
+        for (topic, partition), offset in offset_vector.offsets.items()
     )
-    return " OR ".join(places) or "FALSE"
+    return " OR ".join(topic_partitions) or "FALSE"
 
 
 def _listed(numbers: Sequence[int]) -> str:

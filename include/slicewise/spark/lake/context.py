@@ -1,4 +1,4 @@
-"""A job works on the deployment that stands, for one life of the store, with archives that it read."""
+"""A job works on the deployment that stands, for one server run, with archives that it read."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from slicewise.stores.online.operations.archive_versions import (
 )
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import ReadManifest
-from slicewise.stores.online.operations.gaps import tell
+from slicewise.stores.online.operations.gaps import publish_gaps
 from slicewise.stores.online.operations.publish_hour import ReadHours
-from slicewise.stores.online.operations.publish_total import ReadTotalVersions, first_horizon
+from slicewise.stores.online.operations.publish_total import ReadTotalVersions, first_total_until
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import check_clock
-from slicewise.stores.recovery.schema_places import settled
+from slicewise.stores.recovery.schema_offsets import settled
 
 
 @dataclass
 class Context:
-    """Context of every job over the deployed units; bound to one life of the store."""
+    """Context of every job over the deployed units; bound to one server run."""
 
     session: SparkSession
     settings: Settings
     catalog: Catalog
     clock: Clock
     store: OnlineStore
-    marks: StoreMetadata
+    metadata: StoreMetadata
     manifest: str
     deployment: Deployment
     archives: dict[str, ArchiveState] = field(default_factory=dict)
@@ -59,45 +59,45 @@ class Context:
         """NotReady where nothing is deployed, ClockOff where the job's commits would be dated wrong."""
         store = open_store(settings.redis_url)
         check_clock(clock.now_us(), store.run(ReadTime()), clock.now_us())
-        marks = settled(store, settings.kafka_bootstrap, time.sleep)
-        manifest = store.run(ReadManifest(marks.units)) if marks.units else None
+        metadata = settled(store, settings.kafka_bootstrap, time.sleep)
+        manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
         if manifest is None:
             raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
         deployment = Deployment.from_json(manifest)
-        store.run(HoldBuilds(_terms(deployment, marks)))
-        return Context(session, settings, catalog, clock, store, marks, manifest, deployment)
+        store.run(HoldBuilds(_builds(deployment, metadata)))
+        return Context(session, settings, catalog, clock, store, metadata, manifest, deployment)
 
     @property
     def ref(self) -> StoreRef:
         return StoreRef(
             self.settings.redis_url,
-            self.store.incarnation,
-            self.store.generation,
-            _terms(self.deployment, self.marks),
+            self.store.server_run,
+            self.store.store_id,
+            _builds(self.deployment, self.metadata),
         )
 
     def archive(self, source: str) -> Archived:
-        """Archives a source up to now, and registers what its newest seq stands for."""
+        """Archives a source up to now, and registers what its newest archive version stands for."""
         declared = self.deployment.source(source)
         fingerprints = [unit.storage_fingerprint for unit in self.deployment.units if unit.source == source]
-        starts = tuple(self.marks.starts_of(fingerprints))
+        starts = tuple(self.metadata.starts_of(fingerprints))
         deployed = partial(self._deployed, source)
         done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts, deployed).run()
         self.archives[source] = done.state
-        if done.state.seq:
-            self.store.run(PutArchiveVersion(source, done.state.seq, done.state.cover))
+        if done.state.archive_version:
+            self.store.run(PutArchiveVersion(source, done.state.archive_version, done.state.offset_vector))
         # a store that was emptied learns again what its answers will lack, before any view is ready
-        tell(self.store, source, done.holes)
+        publish_gaps(self.store, source, done.accepted_gaps)
         return done
 
     def _deployed(self, source: str) -> Source | None:
         """The source as it is deployed now."""
         units = self.store.run(ReadMetadata()).units
-        if units == self.marks.units:
+        if units == self.metadata.units:
             return self.deployment.source(source)
         text = self.store.run(ReadManifest(units))
         sources = () if text is None else Deployment.from_json(text).sources
-        return next((each for each in sources if each.name == source), None)
+        return next((candidate for candidate in sources if candidate.name == source), None)
 
     def unit_table(self, unit: StorageUnit) -> UnitTable:
         return UnitTable(
@@ -115,34 +115,34 @@ class Context:
         """The facts that decide about the unit's hours."""
         table = load(self.catalog, unit.source)
         archive = self.archives[unit.source]
-        starts = self.marks.starts_of([unit.storage_fingerprint])
-        swapped = self.store.run(ReadHours(unit))
-        stands = {hour: (each.seq, each.cover) for hour, each in headers.items()}
+        starts = self.metadata.starts_of([unit.storage_fingerprint])
+        published = self.store.run(ReadHours(unit))
+        compacted = {hour: (header.archive_version, header.offset_vector) for hour, header in headers.items()}
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
         totals = self.store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
-        return unit_hours(newest, stands, starts, archive.contained, swapped, self.kept_from(unit), totals)
+        return unit_hours(newest, compacted, starts, archive.contained, published, self.kept_from(unit), totals)
 
-    def trim_covers(self, source: str) -> int:
-        """Lets the store forget which covers no hour of the source's units names; how many."""
+    def trim_versions(self, source: str) -> int:
+        """Lets the store forget which offset vectors no hour of the source's units names; how many."""
         count = self.store.run(CountArchiveVersions(source))
         units = [unit for unit in self.deployment.sliced if unit.source == source]
         hours = [self.hours(unit, self.unit_table(unit).headers()) for unit in units]
-        live = [span for each in hours for span in each.named()]
-        return self.store.run(TrimArchiveVersions(source, count, self.marks.epoch, live))
+        live = [span for hour in hours for span in hour.named()]
+        return self.store.run(TrimArchiveVersions(source, count, self.metadata.deployment_version, live))
 
     def reached(self, unit: StorageUnit) -> Reached | None:
-        """The reach of the totals of a unit with a lifetime, by the marks of now."""
+        """The reach of the totals of a unit with a lifetime, by the metadata of now."""
         return reached(self.store.run(ReadMetadata()), unit.storage_fingerprint, self.archives[unit.source].contained)
 
-    def horizon_due(self, unit: StorageUnit) -> int:
+    def total_until_due(self, unit: StorageUnit) -> int:
         """The hour before which the hours of a unit with a lifetime are to be in its totals."""
-        return first_horizon(self.store.run(ReadTime()), unit.retention_us)
+        return first_total_until(self.store.run(ReadTime()), unit.retention_us)
 
     def kept_from(self, unit: StorageUnit) -> int:
         """First hour of which the store still keeps anything by itself."""
         return first_kept(unit, self.store.run(ReadMetadata()), self.store.run(ReadTime()))
 
 
-def _terms(deployment: Deployment, marks: StoreMetadata) -> dict[str, int]:
+def _builds(deployment: Deployment, metadata: StoreMetadata) -> dict[str, int]:
     names = [unit.storage_fingerprint for unit in deployment.units]
-    return {name: marks.terms.get(name, 0) for name in names}
+    return {name: metadata.builds.get(name, 0) for name in names}

@@ -1,4 +1,4 @@
-"""An event list is ready when every archived event below its start cover was added, or lies below low water.
+"""An event list is ready when every archived event below its start offsets was added, or lies below low water.
 
 It is filled from `events.<source>` alone, newest events first, so that what a list has no room for is known to be old
 before it is sent. To fill twice adds nothing.
@@ -25,7 +25,7 @@ _TASKS = 2
 
 
 def fill(context: Context, unit: ListUnit, start: OffsetVector) -> MicroBatchOutcome:
-    """Adds the archived events below the start cover that the list can hold."""
+    """Adds the archived events below the start offsets that the list can hold."""
     keeps, archive = unit.event_list, context.archives[unit.source]
     if archive.snapshot_id is None:
         return MicroBatchOutcome()
@@ -39,7 +39,7 @@ def fill(context: Context, unit: ListUnit, start: OffsetVector) -> MicroBatchOut
     task = Fill(UnitRef(context.manifest, unit.storage_fingerprint), context.ref, inputs_of(unit), start)
     done = [json.loads(row.outcome) for row in newest_first.mapInArrow(task, "outcome string").collect()]
     total = MicroBatchOutcome()
-    for each in done:
-        total = added(total, MicroBatchOutcome(**each))
+    for outcome in done:
+        total = added(total, MicroBatchOutcome(**outcome))
     event("list_filled", unit=unit.storage_fingerprint, view=unit.view, rows=total.rows, applied=total.applied)
     return total

@@ -43,8 +43,8 @@ class Fill:
         yield pa.RecordBatch.from_arrays([pa.array([json.dumps(asdict(total))], pa.string())], schema=OUTCOME)
 
     def lists(self, unit: StorageUnit, table: pa.Table) -> Iterator[ListBatch]:
-        """The events of a table; of a spread unit per partition."""
-        if not unit.spread:
+        """The events of a table; of a per-partition unit per partition."""
+        if not unit.per_partition:
             yield self._list(unit, table, None)
             return
         partitions = table["partition"].to_numpy()

@@ -66,7 +66,7 @@ class Maintenance:
             options = f"map('min-input-files', '{MIN_INPUT_FILES}', 'partial-progress.enabled', 'false')"
             figures |= self._call("rewrite_data_files", name, f"options => {options}", "rewritten_data_files_count")
             figures |= self._call("rewrite_manifests", name, "use_caching => false", "rewritten_manifests_count")
-        if self._held(name, figures):
+        if self._hold_named(name, figures):
             expiry = f"older_than => {older}, retain_last => {KEEP_SNAPSHOTS}"
             figures |= self._call("expire_snapshots", name, expiry, "deleted_data_files_count")
         figures |= self._orphans(name, orphans)
@@ -74,7 +74,7 @@ class Maintenance:
         event("maintained", **figures)
         return figures
 
-    def _held(self, name: str, figures: dict[str, Any]) -> bool:
+    def _hold_named(self, name: str, figures: dict[str, Any]) -> bool:
         """Tells whether every snapshot that a data set names is safe from expiry."""
         namespace, _, source = name.partition(".")
         wanted = self._named.get(source, frozenset()) if namespace == LOG else frozenset()

@@ -27,7 +27,7 @@ from slicewise.windows.durations import HOUR_US
 
 Ints = NDArray[np.int64]
 EVENT_ID, COUNTED = "_event_id", "_counted"
-"""Of events that count once by their id: the id, and whether the event is asked for or stands for those after it."""
+"""Columns of events that count once by their id: the id, and whether the event is asked for or stands for those after it."""
 LEAST_ROWS = 100_000
 
 
@@ -102,7 +102,7 @@ class Accumulate:
     ref: UnitRef
     inputs: Mapping[str, str]
     event_id: str | None = None
-    """The column of ids, where events count once by theirs: then all events of an (entity, place) come side by side in
+    """The column of ids, where events count once by theirs: then all events of an (entity, partition) come side by side in
     the order of their offsets, and the column COUNTED says which are asked for."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -122,7 +122,7 @@ class Accumulate:
         """The rows that are asked for, without those that came before."""
         if unit.dedupe is None or self.event_id is None:
             return table
-        group = grouped(table, [name for name, _ in unit.entity], places_of(table))[0]
+        group = grouped(table, [name for name, _ in unit.entity], partitions_of(table))[0]
         offset, kafka_us = table["offset"].to_numpy(), table["kafka_time"].to_numpy()
         again = duplicates_among(group, offset, table[self.event_id], kafka_us, unit.dedupe)
         counted = whole(table[COUNTED]).to_numpy(zero_copy_only=False).astype(bool)
@@ -210,8 +210,8 @@ def by_group(batches: Iterator[pa.RecordBatch], names: Sequence[str], least: int
         yield pa.Table.from_batches(frames).combine_chunks()
 
 
-def places_of(table: pa.Table) -> Ints:
-    """A number for each place."""
+def partitions_of(table: pa.Table) -> Ints:
+    """A number for each partition."""
     topic = whole(table["topic_id"]).dictionary_encode().indices.to_numpy(zero_copy_only=False)
     return np.asarray(topic, np.int64) * 2**31 + np.asarray(table["partition"].to_numpy(), np.int64)
 
@@ -240,8 +240,8 @@ def source_rows(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -
     topics = whole(table["topic_id"]).dictionary_encode()
     ids = topics.dictionary.to_pylist()
     code = topics.indices.to_numpy(zero_copy_only=False)
-    high = np.array([int(each[:16], 16) for each in ids], np.uint64)
-    low = np.array([int(each[16:], 16) for each in ids], np.uint64)
+    high = np.array([int(text[:16], 16) for text in ids], np.uint64)
+    low = np.array([int(text[16:], 16) for text in ids], np.uint64)
     return Rows(
         time=table["event_time"].to_numpy(),
         topic_hi=high[code],

@@ -33,18 +33,18 @@ OUTCOME = pa.schema([("outcome", pa.string())])
 
 @dataclass(frozen=True)
 class StoreRef:
-    """The life of the store, and the terms of its units, that a run is bound to."""
+    """The server run, and the builds of its units, that a run is bound to."""
 
     url: str
-    incarnation: ServerRun
-    generation: int
-    terms: Mapping[str, int]
-    """Unit -> its term (`Marks.terms`)."""
+    server_run: ServerRun
+    store_id: int
+    builds: Mapping[str, int]
+    """Unit -> its build (`StoreMetadata.builds`)."""
 
     def connect(self) -> OnlineStore:
-        """This process's connection. Raises IncarnationChanged, EpochSuperseded."""
-        store = connection(self.url, self.incarnation, self.generation)
-        store.run(HoldBuilds(self.terms))
+        """This process's connection. Raises ServerRunChanged, DeploymentSuperseded."""
+        store = connection(self.url, self.server_run, self.store_id)
+        store.run(HoldBuilds(self.builds))
         return store
 
 
@@ -52,7 +52,7 @@ class StoreRef:
 class PublishHours:
     """Rows of compacted hours, all those of an entity in one task -> outcomes as JSON. mapInArrow.
 
-    hours: hour -> (seq, cover) of its header; those of `silent` are counted and not swapped.
+    hours: hour -> (archive version, offset vector) of its header; those of `silent` are counted and not published.
     """
 
     ref: UnitRef
@@ -70,21 +70,21 @@ class PublishHours:
         order = [(name, "ascending") for name in ("hour", *shape.entity, "slice")]
         table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
         try:
-            told = list(self._swapped(unit, HourRows(unit, table, shape.entity)))
+            outcomes = list(self._published(unit, HourRows(unit, table, shape.entity)))
         except SlicewiseError:
             drop(self.store.url)
             raise
-        texts = pa.array([json.dumps(each) for each in told], pa.string())
+        texts = pa.array([json.dumps(outcome) for outcome in outcomes], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
-    def _swapped(self, unit: StorageUnit, rows: HourRows) -> Iterator[dict[str, Any]]:
+    def _published(self, unit: StorageUnit, rows: HourRows) -> Iterator[dict[str, Any]]:
         for hour, (begin, end) in rows.hours().items():
-            seq, cover = self.hours[hour]
+            archive_version, offset_vector = self.hours[hour]
             outcome: dict[str, Any] = {"swapped": 0, "stale": 0, "expired": 0, "left_over": 0}
             if hour not in self.silent:
-                done = self.store.connect().run(PublishHour(unit, hour, seq, cover, rows.entries(begin, end, seq)))
+                done = self.store.connect().run(PublishHour(unit, hour, archive_version, offset_vector, rows.entries(begin, end, archive_version)))
                 outcome = {
-                    "swapped": done.swapped,
+                    "swapped": done.published,
                     "stale": done.stale,
                     "expired": done.expired,
                     "left_over": len(done.left_over),
@@ -114,21 +114,21 @@ class HourRows:
 
     def hours(self) -> dict[int, tuple[int, int]]:
         """Hour -> its groups [begin, end)."""
-        found: dict[int, tuple[int, int]] = {}
+        hours: dict[int, tuple[int, int]] = {}
         of_group = self._hour[self._starts].tolist()
         for hour, members in groupby(range(len(of_group)), key=lambda i: int(of_group[i])):
-            each = list(members)
-            found[hour] = (each[0], each[-1] + 1)
-        return found
+            positions = list(members)
+            hours[hour] = (positions[0], positions[-1] + 1)
+        return hours
 
-    def entries(self, begin: int, end: int, seq: int) -> list[HourEntry]:
+    def entries(self, begin: int, end: int, archive_version: int) -> list[HourEntry]:
         """The store's entries of these groups."""
         return [
             HourEntry(
                 self._tags[i],
-                codec.pack_total(seq, self._totals[i]),
-                codec.pack_slices(seq, self._number[self._bounds[i] : self._bounds[i + 1]], self._blocks[i]),
-                codec.pack_slices(seq, *self._minutes[i]) if self._minutes else None,
+                codec.pack_total(archive_version, self._totals[i]),
+                codec.pack_slices(archive_version, self._number[self._bounds[i] : self._bounds[i + 1]], self._blocks[i]),
+                codec.pack_slices(archive_version, *self._minutes[i]) if self._minutes else None,
             )
             for i in range(begin, end)
         ]
@@ -175,7 +175,7 @@ class HourRows:
 def entity_tags_of(unit: StorageUnit, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
     """The tag of each row."""
     values = [rows[name].to_pylist() for name, _ in unit.entity]
-    if not unit.spread:
+    if not unit.per_partition:
         return keys.entity_tags(unit.entity, values, None, rows.num_rows)
     partitions = rows["partition"].to_pylist()
     return [
@@ -214,20 +214,20 @@ class HourOutcome:
 
     hour: int
     entities: Counter[str]
-    """By swapped, stale, expired, left_over."""
+    """By published, stale, expired, left_over."""
     slices: tuple[tuple[int, int, int, int, int], ...]
     """(slice, events, entities, late, bytes), ascending."""
 
 
-def outcomes_of(told: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]:
+def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]:
     """Hour -> what all tasks told of it."""
     entities: dict[int, Counter[str]] = {}
     slices: dict[int, dict[int, list[int]]] = {}
-    for each in told:
-        hour = each["hour"]
+    for outcome in outcomes:
+        hour = outcome["hour"]
         counted = entities.setdefault(hour, Counter())
-        counted.update({k: each[k] for k in ("swapped", "stale", "expired", "left_over")})
-        for number, *figures in each["slices"]:
+        counted.update({k: outcome[k] for k in ("swapped", "stale", "expired", "left_over")})
+        for number, *figures in outcome["slices"]:
             sums = slices.setdefault(hour, {}).setdefault(number, [0, 0, 0, 0])
             sums[:] = [a + b for a, b in zip(sums, figures, strict=True)]
     return {

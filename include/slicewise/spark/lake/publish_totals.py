@@ -26,8 +26,8 @@ class PublishTotals:
     ref: UnitRef
     store: StoreRef
     move: Move
-    seq: int
-    cover: OffsetVector
+    archive_version: int
+    offset_vector: OffsetVector
     days: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -38,7 +38,7 @@ class PublishTotals:
         if not parts:
             return
         entities = pa.concat_tables([entity for entity, _ in parts]).combine_chunks()
-        together = [Columns.concat(list(columns)) for columns in zip(*(found for _, found in parts), strict=True)]
+        together = [Columns.concat(list(columns)) for columns in zip(*(totals for _, totals in parts), strict=True)]
         groups, first, n = grouped(entities, names, np.zeros(entities.num_rows, np.int64))
         pairs = zip(unit.layout.partials, together, strict=True)
         rows = unit.layout.encode_rows([p.combine_columns(columns, groups, n) for p, columns in pairs])
@@ -46,12 +46,12 @@ class PublishTotals:
         entries = [LifetimeEntry(tag, row, self.move.since) for tag, row in zip(tags, rows, strict=True)]
         try:
             store = self.store.connect()
-            done = store.run(PublishTotal(unit, self.move.horizon, self.seq, self.cover, entries, self.days))
+            done = store.run(PublishTotal(unit, self.move.total_until, self.archive_version, self.offset_vector, entries, self.days))
         except SlicewiseError:
             drop(self.store.url)
             raise
-        told = {"brought": done.swapped, "stale": done.stale, "left_over": len(done.left_over)}
-        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(told)], pa.string())], schema=OUTCOME)
+        outcome = {"brought": done.published, "stale": done.stale, "left_over": len(done.left_over)}
+        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(outcome)], pa.string())], schema=OUTCOME)
 
     def _combined(self, table: pa.Table) -> tuple[pa.Table, list[Columns]]:
         unit = self.ref.unit

@@ -28,21 +28,21 @@ class Report:
     hours: list[dict[str, Any]] = field(default_factory=list)
     slices: list[dict[str, Any]] = field(default_factory=list)
     days: list[dict[str, Any]] = field(default_factory=list)
-    horizons: list[dict[str, Any]] = field(default_factory=list)
-    """Of units with a lifetime: what was brought into totals."""
+    totals_until: list[dict[str, Any]] = field(default_factory=list)
+    """Totals of units with a lifetime: what was brought into them."""
     built: list[dict[str, Any]] = field(default_factory=list)
-    """Of units that were built: what was read, and how long it took."""
+    """Units that were built: what was read, and how long it took."""
     more: dict[str, Any] = field(default_factory=dict)
     left_over: int = 0
     entities: int = 0
-    """Hours of entities that were swapped."""
+    """Hours of entities that were published."""
     begun: float = field(default_factory=time.monotonic)
 
     def add_archive(self, done: Archived) -> None:
         self.archived.append(
             {
                 "source": done.source,
-                "seq": done.state.seq,
+                "seq": done.state.archive_version,
                 "archives": done.archives,
                 "events": done.events,
                 "bad": dict(done.bad),
@@ -55,7 +55,7 @@ class Report:
         named = {"view": unit.view, "unit": unit.storage_fingerprint, "hour": hour_text(hour)}
         self.left_over += entities.get("left_over", 0)
         self.entities += entities.get("swapped", 0)
-        self.hours.append(named | {"why": why, "seq": header.seq} | dict(entities))
+        self.hours.append(named | {"why": why, "seq": header.archive_version} | dict(entities))
         for row in outcome.slices if outcome is not None else ():
             self.slices.append(named | dict(zip(_SLICE, row, strict=True)))
 
@@ -64,14 +64,14 @@ class Report:
             {"view": unit.view, "unit": unit.storage_fingerprint, "day": hour_text(day * 24)[:10], "totals": totals}
         )
 
-    def add_horizon(self, unit: StorageUnit, horizon: int, seq: int, outcome: Mapping[str, int]) -> None:
-        named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(horizon), "seq": seq}
+    def add_total_until(self, unit: StorageUnit, total_until: int, archive_version: int, outcome: Mapping[str, int]) -> None:
+        named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(total_until), "seq": archive_version}
         self.left_over += outcome.get("left_over", 0)
-        self.horizons.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})
+        self.totals_until.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})
 
     def to_json(self) -> dict[str, Any]:
         """The report; `outcome` is clean where there was nothing to do."""
-        worked = bool(self.hours or any(each["events"] for each in self.archived))
+        worked = bool(self.hours or any(archived["events"] for archived in self.archived))
         return {
             "job": self.job,
             "run_id": self.run_id,
@@ -83,20 +83,20 @@ class Report:
             "hours": self.hours,
             "days": self.days,
             "slices": self.slices,
-            **({"horizons": self.horizons} if self.horizons else {}),
+            **({"horizons": self.totals_until} if self.totals_until else {}),
         }
 
     def rows(self, now_us: int) -> list[dict[str, Any]]:
         """Rows of `ops.runs`: one per archive, hour and slice; a clean run has one of its own."""
         begin: dict[str, Any] = {"run_id": self.run_id, "job": self.job, "time": now_us}
-        rows = [begin | {"job": "archive", "outcome": "done"} | each for each in self.archived if each["events"]]
-        for each in self.hours:
-            figures = {"outcome": each["why"], "entities": each.get("swapped")}
-            rows.append(begin | each | figures | {"hour": parse_hour(each["hour"])})
-        for each in self.slices:
-            rows.append(begin | each | {"outcome": "slice", "hour": parse_hour(each["hour"])})
-        for each in self.built:
-            rows.append(begin | each | {"outcome": BUILT})
+        rows = [begin | {"job": "archive", "outcome": "done"} | archived for archived in self.archived if archived["events"]]
+        for hour in self.hours:
+            figures = {"outcome": hour["why"], "entities": hour.get("swapped")}
+            rows.append(begin | hour | figures | {"hour": parse_hour(hour["hour"])})
+        for row in self.slices:
+            rows.append(begin | row | {"outcome": "slice", "hour": parse_hour(row["hour"])})
+        for row in self.built:
+            rows.append(begin | row | {"outcome": BUILT})
         return rows or [begin | {"outcome": "clean"}]
 
 

@@ -1,6 +1,6 @@
-"""Totals of a lifetime are made of the committed table alone, and a horizon is marked after all of them.
+"""Totals of a lifetime are made of the committed table alone, and a total-until hour is marked after all of them.
 
-What is read of the table is read after the seq was announced; the mark is refused where another run announced later:
+What is read of the table is read after the archive version was announced; the entry is refused where another run announced later:
 docs/adr/0042.
 """
 
@@ -19,43 +19,43 @@ from slicewise.stores.lake.archive import load, newest_by_hour, records_by_hour
 from slicewise.stores.online.operations.archive_versions import CountArchiveVersions
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.publish_total import AnnounceTotal, MarkTotal
-from slicewise.stores.online.rules.decisions import START_SEQ
+from slicewise.stores.online.rules.decisions import START_VERSION
 
 
-def move_horizon(context: Context, table: UnitTable, report: Report, raw: int | None = None) -> bool:
-    """Moves the horizon of a unit that has one, where that is due; whether it stays due. One that has none yet is the
+def move_total_until(context: Context, table: UnitTable, report: Report, raw: int | None = None) -> bool:
+    """Moves the total-until hour of a unit that has one, where that is due; whether it stays due. One that has none yet is the
     backfill's. raw: an hour that was recomputed from its events; where totals hold it, all are written anew."""
     reached, archive = context.reached(table.unit), table.archive
-    if reached is None or not archive.seq:
+    if reached is None or not archive.archive_version:
         return False
-    return not _moved(context, table, report, reached, archive.seq, archive.cover, raw)
+    return not _moved(context, table, report, reached, archive.archive_version, archive.offset_vector, raw)
 
 
 def filling_of(context: Context, unit: StorageUnit) -> Filling:
     """The facts that decide about the hours of a unit's backfill."""
     archive, log = context.archives[unit.source], load(context.catalog, unit.source)
     newest = newest_by_hour(log, archive.snapshot_id) if log is not None else {}
-    return Filling(context.marks.starts[unit.storage_fingerprint], newest, archive.contained)
+    return Filling(context.metadata.starts[unit.storage_fingerprint], newest, archive.contained)
 
 
 def first_totals(context: Context, table: UnitTable, report: Report, filling: Filling) -> bool:
     """The totals that a unit begins with; whether they stand.
 
-    Of hours that hold what lies below the start cover alone they are that. Where any is compacted further, as one that
+    Of hours that hold what lies below the start offsets alone they are that. Where any is compacted further, as one that
     another run took meanwhile, all are brought to the newest archive, and the stream must reach that first.
     """
-    horizon = context.horizon_due(table.unit)
-    older = {hour: header for hour, header in table.headers().items() if hour < horizon}
-    if all(filling.of(hour, header.seq, header.cover) is Fill.START for hour, header in older.items()):
-        return _moved(context, table, report, None, START_SEQ, filling.start)
+    total_until = context.total_until_due(table.unit)
+    older = {hour: header for hour, header in table.headers().items() if hour < total_until}
+    if all(filling.of(hour, header.archive_version, header.offset_vector) is Fill.START for hour, header in older.items()):
+        return _moved(context, table, report, None, START_VERSION, filling.start)
     hours, archive = context.hours(table.unit, older), table.archive
-    behind = [h for h, stands in hours.compacted.items() if hours.newest.get(h, 0) > stands.holds]
+    behind = [h for h, compacted in hours.compacted.items() if hours.newest.get(h, 0) > compacted.holds]
     if behind:
         log = load(context.catalog, table.unit.source)
         events = records_by_hour(log, archive.snapshot_id) if log is not None else {}
-        jobs = [HourJob(h, archive.seq, archive.cover, older[h]) for h in behind]
+        jobs = [HourJob(h, archive.archive_version, archive.offset_vector, older[h]) for h in behind]
         table.write(jobs, sum(events.get(h, 0) for h in behind))
-    return _moved(context, table, report, None, archive.seq, archive.cover)
+    return _moved(context, table, report, None, archive.archive_version, archive.offset_vector)
 
 
 def _moved(
@@ -63,33 +63,33 @@ def _moved(
     table: UnitTable,
     report: Report,
     reached: Reached | None,
-    seq: int,
-    cover: OffsetVector,
+    archive_version: int,
+    offset_vector: OffsetVector,
     raw: int | None = None,
 ) -> bool:
     """True where nothing is due any more."""
     unit, store = table.unit, context.store
     anew = False
     for _ in range(2):
-        move = _move(context, table, reached, seq, raw)
+        move = _move(context, table, reached, archive_version, raw)
         if move is None:
-            return reached is not None and context.horizon_due(unit) <= reached.hour
-        if not store.run(ReadMetadata()).ledger.dominates(cover):
-            warning("horizon_waits", unit=unit.storage_fingerprint, view=unit.view, seq=seq)
+            return reached is not None and context.total_until_due(unit) <= reached.hour
+        if not store.run(ReadMetadata()).committed.dominates(offset_vector):
+            warning("total_until_waits", unit=unit.storage_fingerprint, view=unit.view, archive_version=archive_version)
             return False
-        store.run(AnnounceTotal(unit, move.horizon, seq, cover))
+        store.run(AnnounceTotal(unit, move.total_until, archive_version, offset_vector))
         announced = store.run(CountArchiveVersions(unit.source))
-        if _move(context, table, reached, seq, raw) != move:
+        if _move(context, table, reached, archive_version, raw) != move:
             return False  # another run came between: the next one decides again
-        move = Move(move.horizon, None) if anew else move
+        move = Move(move.total_until, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
         days = days_of(move, reached)
-        done = table.bring(hours, PublishTotals(table.ref, table.store, move, seq, cover, days))
-        report.add_horizon(unit, move.horizon, seq, done)
+        done = table.publish_totals(hours, PublishTotals(table.ref, table.store, move, archive_version, offset_vector, days))
+        report.add_total_until(unit, move.total_until, archive_version, done)
         if not done["left_over"]:
-            start, whole = cover if seq == START_SEQ else None, move.since is None
-            is_marked = store.run(MarkTotal(unit, move.horizon, seq, announced, whole=whole, start=start))
-            event("horizon", unit=unit.storage_fingerprint, view=unit.view, hour=move.horizon, marked=is_marked)
+            start, whole = offset_vector if archive_version == START_VERSION else None, move.since is None
+            is_marked = store.run(MarkTotal(unit, move.total_until, archive_version, announced, whole=whole, start=start))
+            event("total_until", unit=unit.storage_fingerprint, view=unit.view, hour=move.total_until, marked=is_marked)
             return is_marked
         if move.since is None:
             return False
@@ -97,8 +97,8 @@ def _moved(
     return False
 
 
-def _move(context: Context, table: UnitTable, reached: Reached | None, seq: int, raw: int | None) -> Move | None:
-    due = context.horizon_due(table.unit)
-    if seq == START_SEQ:  # what the start cover leaves out is the fold's, whatever is archived
+def _move(context: Context, table: UnitTable, reached: Reached | None, archive_version: int, raw: int | None) -> Move | None:
+    due = context.total_until_due(table.unit)
+    if archive_version == START_VERSION:  # what the start offsets leaves out is the micro-batch lane's, whatever is archived
         return Move(due, None)
-    return next_move(context.hours(table.unit, table.headers()), reached, due, seq, raw)
+    return next_move(context.hours(table.unit, table.headers()), reached, due, archive_version, raw)

@@ -1,7 +1,7 @@
-"""A task folds the rows of its Kafka partitions, in offset order, into the store it was planned for.
+"""A task applies the rows of its Kafka partitions, in offset order, to the store it was planned for.
 
-The store's life (incarnation), generation, epoch and units are those of the query; a connection
-that finds another life fails the task, and with it the batch. Nothing here retries.
+The store's server run, store id, deployment version and units are those of the query; a connection
+that finds another server run fails the task, and with it the batch. Nothing here retries.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.clock import SystemClock
-from slicewise.errors import IncarnationChanged, SlicewiseError
+from slicewise.errors import ServerRunChanged, SlicewiseError
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.realtime import no_tail
+from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.row_function import computed
 from slicewise.features.schema.duplicates import hashed
@@ -39,17 +39,17 @@ from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
 REFUSED_VALUE = 3
-"""As in `rows`, which workers do not import."""
+"""Code as in `rows`, which workers do not import."""
 OUTCOME = pa.schema([("outcome", pa.string())])
 RUN_BYTES = 64 << 20
-"""As much as Spark puts into one Arrow batch (docs/adr/0025, 0061)."""
+"""Bytes that Spark puts into one Arrow batch (docs/adr/0025, 0061)."""
 _SAMPLE = 64
 """Rows of a task whose freshness is told to the driver."""
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Place of a unit's columns in the rows that a task gets (`rows.UnitColumns`)."""
+    """Partition of a unit's columns in the rows that a task gets (`rows.UnitColumns`)."""
 
     unit: str
     keep: str
@@ -64,16 +64,16 @@ class MicroBatchTask:
 
     redis_url: str
     kafka_bootstrap: str
-    incarnation: ServerRun
-    generation: int
-    terms: Mapping[str, int]
-    """Of the units of `placed` (`Marks.terms`)."""
+    server_run: ServerRun
+    store_id: int
+    builds: Mapping[str, int]
+    """Terms of the units of `placed` (`StoreMetadata.builds`)."""
     manifest: str
     topic: str
     topic_id: str
     placed: tuple[Placed, ...]
-    tail: bool = False
-    """Whether a tail writes, or wrote: then what it wrote of the batch's rows is removed with their fold."""
+    realtime: bool = False
+    """Tells whether the real-time lane writes, or wrote: then what it wrote of the batch's rows is removed with their micro-batch."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Outcomes, one JSON text per run and Kafka partition."""
@@ -83,28 +83,28 @@ class MicroBatchTask:
     def _run(self, table: pa.Table) -> pa.RecordBatch:
         # after its rows were read, before any is written: no row of a topic made anew counts as one of the old
         log_of(self.kafka_bootstrap).check_topic(self.topic, self.topic_id)
-        store = connection(self.redis_url, self.incarnation, self.generation)
+        store = connection(self.redis_url, self.server_run, self.store_id)
         deployment = deployment_of(self.manifest)
-        store.run(HoldBuilds(self.terms))
+        store.run(HoldBuilds(self.builds))
         outcomes = []
         for partition in pc.unique(table["partition"]).to_pylist():
             part = table.filter(pc.equal(table["partition"], partition))
             try:
-                outcomes.append(self._fold(store, deployment, part, partition))
+                outcomes.append(self._apply(store, deployment, part, partition))
             except SlicewiseError:
                 drop(self.redis_url)
                 raise
         texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
         return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
 
-    def _fold(self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int) -> PartitionOutcome:
+    def _apply(self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int) -> PartitionOutcome:
         rows = SourceRows.of(table, self.topic_id, partition)
         units = {}
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
             ahead_us = deployment.source(unit.source).most_ahead_us
-            outcome, refused, most = _brought(store, unit, placed, rows, tail=self.tail, max_ahead_us=ahead_us)
+            outcome, refused, most = _applied(store, unit, placed, rows, realtime=self.realtime, max_ahead_us=ahead_us)
             units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused), "most": most}
         visible = SystemClock().now_us()
         kafka_time = rows.table["kafka_time"].to_numpy()
@@ -115,8 +115,8 @@ class MicroBatchTask:
 
 
 def runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """A task's rows, as they come, in consecutive tables of RUN_BYTES or little more: a fold of a part, and then of the
-    rest, leaves the bytes that a fold of all does, and a batch is bounded in events, not in bytes."""
+    """A task's rows, as they come, in consecutive tables of RUN_BYTES or little more: a micro-batch of a part, and then of the
+    rest, leaves the bytes that a micro-batch of all does, and a batch is bounded in events, not in bytes."""
     frames: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -146,7 +146,7 @@ class PartitionOutcome:
 
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """Rows of one place in offset order."""
+    """Rows of one partition in offset order."""
 
     table: pa.Table
     topic_id: str
@@ -160,8 +160,8 @@ class SourceRows:
         return SourceRows(table, topic_id, partition)
 
 
-def _brought(
-    store: OnlineStore, unit: StorageUnit, placed: Placed, source: SourceRows, *, tail: bool, max_ahead_us: int
+def _applied(
+    store: OnlineStore, unit: StorageUnit, placed: Placed, source: SourceRows, *, realtime: bool, max_ahead_us: int
 ) -> tuple[MicroBatchOutcome, int, int]:
     """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
     kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
@@ -172,7 +172,7 @@ def _brought(
             if events is not None
             else (MicroBatchOutcome(), kept, 0)
         )
-    batch = batch_of(unit, placed, source, tail=tail, max_ahead_us=max_ahead_us)
+    batch = batch_of(unit, placed, source, realtime=realtime, max_ahead_us=max_ahead_us)
     if batch is None:
         return MicroBatchOutcome(), kept, 0
     return store.run(ApplyBatch(batch)), kept - len(batch.offset), int(np.bincount(batch.entity).max())
@@ -215,7 +215,7 @@ def taken(unit: StorageUnit, placed: Placed, source: SourceRows) -> Taken | None
     if not table.num_rows:
         return None
     values, entity = entities_of(table, placed.entity)
-    tags = keys.entity_tags(unit.entity, values, source.partition if unit.spread else None, count=1)
+    tags = keys.entity_tags(unit.entity, values, source.partition if unit.per_partition else None, count=1)
     return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags, table)
 
 
@@ -226,7 +226,7 @@ def list_batch_of(unit: StorageUnit, placed: Placed, source: SourceRows) -> List
         return None
     return ListBatch(
         unit=unit,
-        place=(source.topic_id, source.partition),
+        topic_partition=(source.topic_id, source.partition),
         tags=some.tags,
         entity=some.entity,
         offset=some.rows.offset,
@@ -236,11 +236,11 @@ def list_batch_of(unit: StorageUnit, placed: Placed, source: SourceRows) -> List
 
 
 def batch_of(
-    unit: StorageUnit, placed: Placed, source: SourceRows, *, tail: bool = False, max_ahead_us: int = 0
+    unit: StorageUnit, placed: Placed, source: SourceRows, *, realtime: bool = False, max_ahead_us: int = 0
 ) -> MicroBatch | None:
     """The unit's rows as the store applies them; None without any.
 
-    tail: as in `MicroBatchTask`; max_ahead_us: the source's.
+    realtime: as in `MicroBatchTask`; max_ahead_us: the source's.
     """
     some = taken(unit, placed, source)
     if some is None:
@@ -254,13 +254,13 @@ def batch_of(
 
     return MicroBatch(
         unit=unit,
-        place=(source.topic_id, source.partition),
+        topic_partition=(source.topic_id, source.partition),
         tags=some.tags,
         entity=some.entity,
         offset=rows.offset,
         number=rows.time // unit.slice_us,
         accumulate=accumulate,
-        tail=tail and no_tail(unit) is None,
+        realtime=realtime and no_realtime(unit) is None,
         ids=_ids(unit, placed, some.table, max_ahead_us),
     )
 
@@ -269,11 +269,11 @@ def _ids(unit: StorageUnit, placed: Placed, table: pa.Table, max_ahead_us: int) 
     """The ids of rows that the unit takes; None where its source does not say how an event that comes again is known."""
     if unit.dedupe is None or placed.event_id is None:
         return None
-    numbers, known = hashed(table[placed.event_id])
-    # an event within the horizon of one is at most so much later, and may lie ahead of Kafka's time by as much
+    numbers, present = hashed(table[placed.event_id])
+    # an event within the look-back time of one is at most so much later, and may lie ahead of Kafka's time by as much
     reach_us = unit.dedupe.within_us + max_ahead_us + unit.slice_us + unit.retention_us
     kafka_us = table["kafka_time"].to_numpy()
-    return Ids(unit.dedupe, numbers, known, kafka_us, 0 if unit.lifetime else reach_us)
+    return Ids(unit.dedupe, numbers, present, kafka_us, 0 if unit.lifetime else reach_us)
 
 
 def rows_of(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str], topic_id: str) -> Rows:
@@ -300,16 +300,16 @@ def entities_of(table: pa.Table, columns: Sequence[str]) -> tuple[list[list[obje
     if not columns:
         return [], np.zeros(n, np.int64)
     encoded = [_array(table[column]).dictionary_encode() for column in columns]
-    codes = [each.indices.to_numpy(zero_copy_only=False).astype(np.int64) for each in encoded]
+    codes = [column.indices.to_numpy(zero_copy_only=False).astype(np.int64) for column in encoded]
     if len(columns) == 1:
         return [encoded[0].dictionary.to_pylist()], codes[0]
-    joint = codes[0]
-    for each, code in zip(encoded[1:], codes[1:], strict=True):
-        dense = np.unique(joint, return_inverse=True)[1]  # keeps products within 64 bits
-        joint = dense * len(each.dictionary) + code
-    _, first, entity = np.unique(joint, return_index=True, return_inverse=True)
+    combined = codes[0]
+    for column, code in zip(encoded[1:], codes[1:], strict=True):
+        dense = np.unique(combined, return_inverse=True)[1]  # keeps products within 64 bits
+        combined = dense * len(column.dictionary) + code
+    _, first, entity = np.unique(combined, return_index=True, return_inverse=True)
     values = [
-        each.dictionary.take(pa.array(code[first])).to_pylist() for each, code in zip(encoded, codes, strict=True)
+        column.dictionary.take(pa.array(code[first])).to_pylist() for column, code in zip(encoded, codes, strict=True)
     ]
     return values, entity.astype(np.int64)
 
@@ -321,7 +321,7 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 def _counts(column: pa.Array) -> dict[str, int]:
     counted = pc.value_counts(column).to_pylist()
-    return {str(each["values"]): each["counts"] for each in counted if each["values"]}
+    return {str(row["values"]): row["counts"] for row in counted if row["values"]}
 
 
 @lru_cache(maxsize=4)
@@ -336,28 +336,28 @@ def log_of(bootstrap: str) -> KafkaLog:
     return KafkaLog(bootstrap)
 
 
-# Connections live as long as their worker process. One that failed, or that found another life of
+# Connections live as long as their worker process. One that failed, or that found another server run of
 # the store than its batch's, is dropped: a task that is tried again opens its own, and the check of
-# the incarnation stands before its first write.
+# the server run stands before its first write.
 _CONNECTIONS: dict[str, OnlineStore] = {}
 
 
-def connection(url: str, incarnation: ServerRun, generation: int) -> OnlineStore:
-    """This process's connection; IncarnationChanged when the store is in another life."""
+def connection(url: str, server_run: ServerRun, store_id: int) -> OnlineStore:
+    """This process's connection; ServerRunChanged when the store is in another server run."""
     store = _CONNECTIONS.get(url)
-    if store is not None and (store.incarnation != incarnation or store.generation != generation):
+    if store is not None and (store.server_run != server_run or store.store_id != store_id):
         drop(url)
         store = None
     if store is None:
         store = open_store(url)
         _CONNECTIONS[url] = store
-    if store.incarnation != incarnation or store.generation != generation:
+    if store.server_run != server_run or store.store_id != store_id:
         drop(url)
-        raise IncarnationChanged(
-            "the store is in another life than the batch was planned for",
-            where=f"run id {store.incarnation.run_id}",
-            expected=f"run id {incarnation.run_id}",
-            next_step="the stream starts again from the ledger by itself",
+        raise ServerRunChanged(
+            "the store is in another server run than the batch was planned for",
+            where=f"run id {store.server_run.run_id}",
+            expected=f"run id {server_run.run_id}",
+            next_step="the stream starts again from the committed offsets by itself",
         )
     return store
 

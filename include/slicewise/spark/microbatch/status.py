@@ -46,7 +46,7 @@ class Metrics:
 
         self.records = Total(f"{prefix}_records", "Kafka records applied", **labels())
         self.bad = Total(f"{prefix}_bad_records", "Bad records", **labels("reason"))
-        self.left_out = Total(f"{prefix}_rows_left_out", "Rows left out of a unit", **labels("unit", "reason"))
+        self.left_out = Total(f"{prefix}_rows_left_out", "Rows left out of a storage unit", **labels("unit", "reason"))
         self.batches = Summary(f"{prefix}_batch_seconds", "Batches", **labels())
         self.lag = Gauge(f"{prefix}_lag_events", "Not yet applied", **labels("partition"))
         self.freshness = Gauge(f"{prefix}_freshness_ms", "Kafka time to visible", **labels("quantile"))
@@ -88,26 +88,26 @@ class SourceStatus:
     lost: int = 0
     """Events that the store had applied and lost, and that are to be applied again."""
     last_error: str | None = None
-    tail: str | None = None
-    """Of the stream: whether it knows of a tail."""
+    realtime: str | None = None
+    """Setting of the stream: whether it knows of the real-time lane."""
     progress_us: int | None = None
-    """When a batch was last applied or no event was waiting; at first, when it first spoke."""
+    """Time at which a batch was last applied or no event was waiting; at first, when it first spoke."""
     _recent: deque[BatchFigures] = field(default_factory=deque)
 
     def applied(self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]) -> int:
         """Takes in the outcomes of a batch; how many records it had."""
-        records: int = sum(each["records"] for each in outcomes)
-        fresh = [value for each in outcomes for value in each["freshness_ms"]]
+        records: int = sum(outcome["records"] for outcome in outcomes)
+        fresh = [value for outcome in outcomes for value in outcome["freshness_ms"]]
         self.progress_us = self.clock.now_us()
         self._recent.append(BatchFigures(self.progress_us, records, seconds, fresh))
         self.records += records
         self.metrics.records.labels(self.source).inc(records)
         self.metrics.batches.labels(self.source).observe(seconds)
-        for each in outcomes:
-            for reason, count in each["bad"].items():
+        for outcome in outcomes:
+            for reason, count in outcome["bad"].items():
                 self.bad[reason] += count
                 self.metrics.bad.labels(self.source, reason.partition(":")[0]).inc(count)
-            for unit, figures in each["units"].items():
+            for unit, figures in outcome["units"].items():
                 named = self.left_out.setdefault(unit, Counter())
                 for code, count in figures["left_out"].items():
                     named[reasons[int(code)]] += count
@@ -170,7 +170,7 @@ class SourceStatus:
             "restarts": self.restarts,
             "lost": self.lost,
             "last_error": self.last_error,
-            **({} if self.tail is None else {"tail": self.tail}),
+            **({} if self.realtime is None else {"tail": self.realtime}),
         }
 
 
@@ -181,10 +181,10 @@ def quantile(ascending: Sequence[float], q: float) -> float | None:
     return ascending[min(len(ascending) - 1, int(q * len(ascending)))]
 
 
-def write_heartbeat(file: Path, statuses: Mapping[str, Mapping[str, Any]], port: int, tail: str) -> None:
-    """Replaces the heartbeat in one step: a reader sees a whole one, whenever it looks. tail: the setting."""
+def write_heartbeat(file: Path, statuses: Mapping[str, Mapping[str, Any]], port: int, realtime: str) -> None:
+    """Replaces the heartbeat in one step: a reader sees a whole one, whenever it looks. realtime: the setting."""
     part = file.with_suffix(".part")
-    part.write_text(json.dumps({"metrics_port": port, "tail": tail, "sources": statuses}))
+    part.write_text(json.dumps({"metrics_port": port, "tail": realtime, "sources": statuses}))
     os.replace(part, file)  # noqa: PTH105
 
 

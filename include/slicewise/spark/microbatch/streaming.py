@@ -1,8 +1,8 @@
-"""The ledger is the only cover: every start begins there, with a checkpoint that nobody kept.
+"""The committed offsets are the only position: every start begins there, with a checkpoint that nobody kept.
 
-A query is bound to one deployment (epoch, units), one life of the store and one topic id; when one
-of them changes, the query ends and another is planned from the marks. A batch is parsed and
-selected in the JVM, folded by a task per Kafka partition, and only then does the ledger advance.
+A query is bound to one deployment (deployment version, units), one server run and one topic id; when one
+of them changes, the query ends and another is planned from the metadata. A batch is parsed and
+selected in the JVM, applied by a task per Kafka partition, and only then does the committed offsets advance.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pyspark.sql.streaming import StreamingQuery
 from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.realtime import no_tail
+from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import STEP_BACK_US
-from slicewise.lifecycle.health.realtime import Pace, fold_wait_s
+from slicewise.lifecycle.health.realtime import Pace, microbatch_wait_s
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed
@@ -44,7 +44,7 @@ from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
 _PROBES_WAIT = 10
-"""The fold of the platform's own probes waits so many times longer beside a tail: it is nobody's but its cost."""
+"""The micro-batch lane of the platform's own probes waits so many times longer beside the real-time lane: it is nobody's but its cost."""
 ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
 
 
@@ -54,66 +54,66 @@ class StreamPlan:
 
     source: Source
     deployment: Deployment
-    epoch: int
+    deployment_version: int
     topic_id: str
     start: Mapping[int, int]
     """Partition -> first offset."""
-    terms: Mapping[str, int]
-    """Unit -> its term (`StoreMetadata.terms`)."""
-    tail: bool = False
-    """Whether folds remove what a tail wrote: where one is on, or has left its mark."""
+    builds: Mapping[str, int]
+    """Unit -> its build (`StoreMetadata.builds`)."""
+    realtime: bool = False
+    """Tells whether micro-batches remove what the real-time lane wrote: where one is on, or has left its entry."""
 
     @property
     def units(self) -> tuple[str, ...]:
         """The units, without repeats: views may share an event list."""
-        mine = (unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
-        return tuple(dict.fromkeys(mine))
+        own = (unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
+        return tuple(dict.fromkeys(own))
 
 
 def plan_stream(
-    deployment: Deployment, source: Source, marks: StoreMetadata, log: KafkaLog, *, tail: bool = False
+    deployment: Deployment, source: Source, metadata: StoreMetadata, log: KafkaLog, *, realtime: bool = False
 ) -> StreamPlan:
-    """Plans where the source's query begins: at the ledger, or, where a unit has yet to learn the ids of the events before
-    it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the ledger lacks, or stands for another
+    """Plans where the source's query begins: at the committed offsets, or, where a unit has yet to learn the ids of the events before
+    it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the committed offsets lack, or stands for another
     topic than the one that was deployed."""
-    known = marks.topics.get(source.topic)
+    known = metadata.topics.get(source.topic)
     topic_id = log.topic_id(source.topic)
     if known is not None and known != topic_id:
         log.check_topic(source.topic, known)
     earliest, latest = log.earliest(source.topic), log.latest(source.topic)
     start = {}
     for partition in range(log.partitions(source.topic)):
-        place: TopicPartition = (topic_id, partition)
-        start[partition] = marks.ledger.get(place)
-        _check_log(place, start[partition], earliest.get(place), latest.get(place))
+        topic_partition: TopicPartition = (topic_id, partition)
+        start[partition] = metadata.committed.get(topic_partition)
+        _check_log(topic_partition, start[partition], earliest.get(topic_partition), latest.get(topic_partition))
     names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
     if source.dedupe is not None:
-        begun = marks.starts_of(names)
-        ledger = OffsetVector({(topic_id, partition): offset for partition, offset in start.items()})
-        behind = {place[1]: offset for place, offset in unremembered(ledger, begun).items()}
+        begun = metadata.starts_of(names)
+        committed = OffsetVector({(topic_id, partition): offset for partition, offset in start.items()})
+        behind = {topic_partition[1]: offset for topic_partition, offset in unremembered(committed, begun).items()}
         earlier = offsets_before(log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US)
         start |= earlier
         for partition, offset in earlier.items():
             if offset and offset == earliest.get((topic_id, partition)):
                 # what was there before may have had the id of an event that comes again; the check would find it
                 warning("ids_before_the_log", source=source.name, partition=partition, log_begins=offset)
-    terms = {name: marks.terms.get(name, 0) for name in names}
-    tailed = tail or source.name in marks.tails
-    return StreamPlan(source, deployment, marks.epoch, topic_id, start, terms, tailed)
+    builds = {name: metadata.builds.get(name, 0) for name in names}
+    has_realtime = realtime or source.name in metadata.realtime_starts
+    return StreamPlan(source, deployment, metadata.deployment_version, topic_id, start, builds, has_realtime)
 
 
-def _check_log(place: TopicPartition, ledger: int, earliest: int, latest: int) -> None:
-    where = f"topic {place[0]} partition {place[1]}"
-    if earliest > ledger:
+def _check_log(topic_partition: TopicPartition, committed: int, earliest: int, latest: int) -> None:
+    where = f"topic {topic_partition[0]} partition {topic_partition[1]}"
+    if earliest > committed:
         raise DataLoss(
-            f"{earliest - ledger} offsets are gone from the log before they were applied",
-            where=f"{where}: ledger {ledger}, log begins at {earliest}",
+            f"{earliest - committed} offsets are gone from the log before they were applied",
+            where=f"{where}: committed offsets {committed}, log begins at {earliest}",
             expected="a retention longer than the stream's longest stop",
             next_step="docs/runbook.md, 'The log no longer holds what the stream needs'",
         )
-    if ledger > latest:
+    if committed > latest:
         raise DataLoss(
-            f"the log ends at {latest}, the ledger stands at {ledger}",
+            f"the log ends at {latest}, the committed offsets stand at {committed}",
             where=where,
             expected="a log that holds what was applied",
             next_step="the broker lost acknowledged records: compare with the archive",
@@ -138,36 +138,36 @@ class SourceQuery:
         self.status = status
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._store: OnlineStore = open_store(settings.redis_url)
-        self._end = self._cover(plan.start)
+        self._end = self._offset_vector(plan.start)
         self._between = threading.Lock()
         self._draining = threading.Event()
         self.paced = False
-        """Whether the tail lives, so that nobody waits for the fold."""
-        longest_s = settings.tail_fold_interval_ms / 1000 * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
-        self._pace = Pace(longest_s, settings.tail_fields, settings.max_events_per_batch)
+        """Tells whether the real-time lane lives, so that nobody waits for the micro-batch lane."""
+        longest_s = settings.realtime_microbatch_interval_ms / 1000 * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
+        self._pace = Pace(longest_s, settings.realtime_fields, settings.max_events_per_batch)
         self._begun = time.monotonic()
         self._waits = True
         self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
-        units = [plan.deployment.unit(each) for each in plan.units]
-        self._all_tailed = all(no_tail(unit) is None for unit in units)
+        units = [plan.deployment.unit(unit) for unit in plan.units]
+        self._all_realtime = all(no_realtime(unit) is None for unit in units)
         frame, placed = frame_of(kafka_stream(session, settings, plan), plan, units)
         task = MicroBatchTask(
             redis_url=settings.redis_url,
             kafka_bootstrap=settings.kafka_bootstrap,
-            incarnation=self._store.incarnation,
-            generation=self._store.generation,
-            terms=plan.terms,
+            server_run=self._store.server_run,
+            store_id=self._store.store_id,
+            builds=plan.builds,
             manifest=manifest,
             topic=plan.source.topic,
             topic_id=plan.topic_id,
             placed=placed,
-            tail=plan.tail,
+            realtime=plan.realtime,
         )
-        folded = frame.mapInArrow(task, "outcome string")
+        applied = frame.mapInArrow(task, "outcome string")
         self.query: StreamingQuery = (
-            folded.writeStream.queryName(f"fold-{plan.source.name}")
+            applied.writeStream.queryName(f"microbatch-{plan.source.name}")
             .option("checkpointLocation", str(self._checkpoint))
-            .trigger(processingTime=f"{settings.fold_interval_ms} milliseconds")
+            .trigger(processingTime=f"{settings.microbatch_interval_ms} milliseconds")
             .foreachBatch(self._batch)
             .start()
         )
@@ -178,32 +178,32 @@ class SourceQuery:
             if self._draining.is_set():
                 return
             try:
-                told = self._apply(outcomes, batch_id)
+                results = self._apply(outcomes, batch_id)
             except SlicewiseError as error:
                 self.failure = error
                 raise
         took_s = time.monotonic() - self._begun
-        wait_s = fold_wait_s(hottest(told), sum(each["records"] for each in told), took_s, over_s, self._pace)
+        wait_s = microbatch_wait_s(hottest(results), sum(each["records"] for each in results), took_s, over_s, self._pace)
         self._waits = wait_s > 0
         if self.paced:
             self._draining.wait(wait_s)
 
     def _apply(self, outcomes: DataFrame, batch_id: int) -> Sequence[Mapping[str, Any]]:
         plan, begun = self.plan, self._begun
-        start, end = self._end, self._cover(self._offsets(batch_id))
-        bound = (plan.epoch, plan.deployment.digest)
+        start, end = self._end, self._offset_vector(self._offsets(batch_id))
+        bound = (plan.deployment_version, plan.deployment.digest)
         self._log.check_topic(plan.source.topic, plan.topic_id)
         self._store.run(BeginBatch(start, *bound))
-        told = [json.loads(row.outcome) for row in outcomes.collect()]
+        results = [json.loads(row.outcome) for row in outcomes.collect()]
         self._log.check_topic(plan.source.topic, plan.topic_id)
         self._store.run(AdvanceCommitted(start, end, *bound))
         self._end = end
         seconds = time.monotonic() - begun
-        records = self.status.applied(told, seconds, REASONS)
+        records = self.status.applied(results, seconds, REASONS)
         event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
-        return told
+        return results
 
-    def _cover(self, offsets: Mapping[int, int]) -> OffsetVector:
+    def _offset_vector(self, offsets: Mapping[int, int]) -> OffsetVector:
         return OffsetVector({(self.plan.topic_id, p): offset for p, offset in offsets.items()})
 
     def _offsets(self, batch_id: int) -> dict[int, int]:
@@ -217,10 +217,10 @@ class SourceQuery:
         return bool(self.query.isActive)
 
     def in_time(self, lag: int) -> bool:
-        """Tells whether nobody waits for it: the tail lives and brings all, and nothing is left to apply, or the last batch
+        """Tells whether nobody waits for it: the real-time lane lives and brings all, and nothing is left to apply, or the last batch
         left something of the interval and the next is not overdue. lag: events that it has to apply."""
         due = self._waits and time.monotonic() - self._begun < 2 * self._pace.longest_s
-        return self.paced and self._all_tailed and (not lag or due)
+        return self.paced and self._all_realtime and (not lag or due)
 
     def lag(self) -> dict[int, int]:
         """Events in the log that are not applied yet, per partition."""
@@ -232,7 +232,7 @@ class SourceQuery:
         return self.failure or self.query.exception()
 
     def drain(self) -> None:
-        """Ends it between two batches: one that runs is finished and its ledger advanced."""
+        """Ends it between two batches: one that runs is finished and its committed offsets advanced."""
         self._draining.set()  # a batch that has not begun yet does nothing
         with self._between:
             pass  # the batch that runs is finished
@@ -242,11 +242,11 @@ class SourceQuery:
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 
-def hottest(told: Sequence[Mapping[str, Any]]) -> int:
+def hottest(outcomes: Sequence[Mapping[str, Any]]) -> int:
     """At least how many rows of a batch were of one entity: over all of its partitions, as if it were in each."""
     rows = Counter[str]()
-    for each in told:
-        rows.update({unit: figures["most"] for unit, figures in each["units"].items()})
+    for outcome in outcomes:
+        rows.update({unit: figures["most"] for unit, figures in outcome["units"].items()})
     return max(rows.values(), default=0)
 
 
@@ -256,7 +256,7 @@ def frame_of(
     """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those stand."""
     read = {column for unit in units for column in unit.reads}
     frame, columns = with_units(parsed(records, plan.source, read, topic_id=plan.topic_id), units)
-    needed = dict.fromkeys((*ALWAYS, *(name for each in columns for name in each.needed())))
+    needed = dict.fromkeys((*ALWAYS, *(name for column in columns for name in column.needed())))
     names = [unit.storage_fingerprint for unit in units]
     return frame.select(*needed), tuple(map(_placed, names, columns))
 

@@ -1,4 +1,4 @@
-"""The tail's driver is a stream's driver whose queries bring events one by one; each partition holds a slot."""
+"""The real-time lane's driver is a stream's driver whose queries bring events one by one; each partition holds a slot."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from slicewise.errors import ServerError, SlicewiseError, StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.realtime import tail_units
+from slicewise.features.plan.realtime import realtime_units
 from slicewise.lifecycle.health.realtime import slots
 from slicewise.spark.driver import Driver
 from slicewise.spark.microbatch.healing import Onlooker
@@ -17,7 +17,7 @@ from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.spark.realtime.query import RealtimeQuery
 from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
 from slicewise.spark.runtime.log import event
-from slicewise.spark.runtime.session import tail_session, task_slots
+from slicewise.spark.runtime.session import realtime_session, task_slots
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.port import OnlineStore
@@ -28,13 +28,14 @@ _EXECUTORS_S = 30.0
 
 @dataclass
 class RealtimeDriver(Driver):
-    """One process's tails. `run` returns the exit code."""
+    """One process's real-time lanes. `run` returns the exit code."""
 
     part: ClassVar[str] = "tail"
+    setting: ClassVar[str] = "realtime"
     metrics: Metrics = field(default_factory=RealtimeMetrics)
-    _asked: int = 0
+    _slots: int = 0
     _relieves: bool = False
-    """Whether there are slots for two queries of each source at a time."""
+    """Tells whether there are slots for two queries of each source at a time."""
 
     def __post_init__(self) -> None:
         self._healer = Onlooker()
@@ -42,24 +43,24 @@ class RealtimeDriver(Driver):
     def _open(self) -> None:
         """Nothing: how many slots there must be, the deployment says."""
 
-    def _tailed(self, marks: StoreMetadata) -> frozenset[str]:  # noqa: ARG002
+    def _realtime_sources(self, metadata: StoreMetadata) -> frozenset[str]:  # noqa: ARG002
         """The driver's own doing, and nothing to plan anew for."""
         return frozenset()
 
-    def _start(self, deployment: Deployment, manifest: str, marks: StoreMetadata) -> None:  # noqa: ARG002
-        units = {source.name: tail_units(deployment, source.name) for source in deployment.sources}
+    def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:  # noqa: ARG002
+        units = {source.name: realtime_units(deployment, source.name) for source in deployment.sources}
         plans = []
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             for source in deployment.sources:
                 if units[source.name] and not source.is_opening:
-                    plans.append(plan_stream(deployment, source, marks, log))
+                    plans.append(plan_stream(deployment, source, metadata, log))
         statuses = {plan.source.name: self._status(plan.source.name) for plan in plans}
         try:
             self._have({plan.source.name: len(plan.start) for plan in plans})
         except ServerError as error:
             for status in statuses.values():
                 status.waiting = error.what
-            self._tell("running", error.what)
+            self._put_state("running", error.what)
             raise
         assert self._session is not None
         for plan in plans:
@@ -68,7 +69,7 @@ class RealtimeDriver(Driver):
             self._queries[name] = RealtimeQuery(
                 self._session, self.settings, plan, units[name], status, relieves=self._relieves
             )
-            event("query_started", source=name, epoch=plan.epoch)
+            event("query_started", source=name, deployment_version=plan.deployment_version)
 
     def _status(self, name: str) -> RealtimeStatus:
         """The status of a source, as of one whose query runs."""
@@ -81,35 +82,35 @@ class RealtimeDriver(Driver):
 
     def _have(self, partitions: dict[str, int]) -> None:
         """A session with a slot for each partition. ServerError where a cluster has fewer."""
-        needed, asked = sum(partitions.values()), slots(partitions)
-        if self._session is not None and asked > self._asked:
-            event("session_restarted", slots=self._asked, needed=asked)
+        needed, wanted = sum(partitions.values()), slots(partitions)
+        if self._session is not None and wanted > self._slots:
+            event("session_restarted", slots=self._slots, needed=wanted)
             self._session.stop()
             self._session = None
         if self._session is None:
-            self._session, self._asked = tail_session(self.settings, asked), asked
+            self._session, self._slots = realtime_session(self.settings, wanted), wanted
         deadline = time.monotonic() + _EXECUTORS_S
-        while (found := task_slots(self._session)) < needed:
+        while (available := task_slots(self._session)) < needed:
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"{found} slots for {needed} partitions: real-time mode holds one for each, for ever",
+                    f"{available} slots for {needed} partitions: real-time mode holds one for each, for ever",
                     where=", ".join((self._session.sparkContext.master, *(f"{n}: {p}" for n, p in partitions.items()))),
                     expected=f"at least {needed} cores of executors",
-                    next_step="give the tail's driver more cores, or turn the tail off: SLICEWISE_TAIL=off",
+                    next_step="give the real-time lane's driver more cores, or turn the real-time lane off: SLICEWISE_REALTIME=off",
                 )
             self.stop.wait(1.0)
-        self._relieves = found >= 2 * needed
+        self._relieves = available >= 2 * needed
         if not self._relieves:
-            event("batches_pause", slots=found, expected=2 * needed)
+            event("batches_pause", slots=available, expected=2 * needed)
 
     def _interrupt(self, error: SlicewiseError) -> None:
-        """A store that is away is the writers' affair: they connect again to the same life, and end with any other. A
+        """A store that is away is the writers' affair: they connect again to the same server run, and end with any other. A
         topic that is gone is not: what is read under its name next may be another's."""
         if type(error) is not StoreUnavailable:
             super()._interrupt(error)
 
-    def _report(self, store: OnlineStore, marks: StoreMetadata) -> None:
+    def _report(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         for query in self._queries.values():
             assert isinstance(query, RealtimeQuery)
-            query.look(store, marks)
-        super()._report(store, marks)
+            query.look(store, metadata)
+        super()._report(store, metadata)

@@ -1,9 +1,9 @@
-"""A tail begins at the ledger, once the fold is near the log's end, and after its start mark.
+"""The real-time lane begins at the committed offsets, once the micro-batch lane is near the log's end, and after its start entry.
 
-One query per source, in Spark's real-time mode: the frame of the fold goes row by row to a writer in the JVM, which
+One query per source, in Spark's real-time mode: the frame of the micro-batch lane goes row by row to a writer in the JVM, which
 needs no batch to make an event visible (docs/adr/0050). Before a query's batch ends another begins beside it, so that
 nothing waits for the next batch to be planned (docs/adr/0056). What goes wrong ends both; another is planned from the
-marks.
+metadata.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from slicewise.stores.online.redis import open_store
 
 
 class RealtimeQuery:
-    """The tail of one source, from the wait for the fold to its end.
+    """The real-time lane of one source, from the wait for the micro-batch lane to its end.
 
     relieves: whether there are slots for two queries at a time, so that batches change without a pause.
     """
@@ -58,59 +58,59 @@ class RealtimeQuery:
         self._relieves = relieves
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._outgrown = False
-        self._life: tuple[StoreMetadata, ServerRun] | None = None
+        self._bound_to: tuple[StoreMetadata, ServerRun] | None = None
         self._runs: list[RealtimeRun] = []
         """The one that brings events, and the one that takes over from it."""
         self._latest = OffsetVector({})
-        self._ledger = OffsetVector({})
+        self._committed = OffsetVector({})
 
-    def look(self, store: OnlineStore, marks: StoreMetadata) -> None:
+    def look(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         """Once a tick: begins when it may, and hears what its writers say. DataLoss where the topic is another."""
         source = self.plan.source
         self._log.check_topic(source.topic, self.plan.topic_id)
-        self._latest, self._ledger = self._log.latest(source.topic), marks.ledger
+        self._latest, self._committed = self._log.latest(source.topic), metadata.committed
         if not self._outgrown and any(partition not in self.plan.start for _, partition in self._latest):
             event("partitions_added", source=source.name)
             self._outgrown = True  # another query begins with all of them
         if self._runs:
-            self._hear(store)
+            self._read_writers(store)
             self._relieve()
             return
-        said = store.run(ReadStatus(f"stream:{source.name}"))
-        fold = StreamStatus.parse(source.name, said) if said else None
-        limit = self._settings.tail_start_lag
-        self.status.waiting = waits_for(self._latest, marks.ledger, fold, limit, self.status.clock.now_us())
+        status_text = store.run(ReadStatus(f"stream:{source.name}"))
+        microbatch = StreamStatus.parse(source.name, status_text) if status_text else None
+        limit = self._settings.realtime_start_lag
+        self.status.waiting = waits_for(self._latest, metadata.committed, microbatch, limit, self.status.clock.now_us())
         if self.status.waiting is None:
-            self._begin(marks)
+            self._begin(metadata)
 
-    def _begin(self, marks: StoreMetadata) -> None:
-        """The start mark stands before the first row does; and the writers' life of the store is the mark's."""
-        start = {p: marks.ledger.get((self.plan.topic_id, p)) for p in self.plan.start}
-        cover = OffsetVector({(self.plan.topic_id, p): offset for p, offset in start.items()})
+    def _begin(self, metadata: StoreMetadata) -> None:
+        """The start entry stands before the first row does; and the writers' server run is the entry's."""
+        start = {p: metadata.committed.get((self.plan.topic_id, p)) for p in self.plan.start}
+        offset_vector = OffsetVector({(self.plan.topic_id, p): offset for p, offset in start.items()})
         own = open_store(self._settings.redis_url)
         try:
-            marks = own.run(BeginRealtime(self.plan.source.name, cover, self.plan.epoch, self.plan.deployment.digest))
-            self._life = marks, own.incarnation
+            metadata = own.run(BeginRealtime(self.plan.source.name, offset_vector, self.plan.deployment_version, self.plan.deployment.digest))
+            self._bound_to = metadata, own.server_run
         finally:
             own.close()
         self._runs = [self._run(start)]
-        event("tail_begun", source=self.plan.source.name, start=start, behind=behind(self._latest, cover))
+        event("realtime_begun", source=self.plan.source.name, start=start, behind=behind(self._latest, offset_vector))
 
     def _run(self, start: Mapping[int, int], after: RealtimeRun | None = None) -> RealtimeRun:
-        """A query from there on, bound to the life of the mark. after: the one that it takes over from."""
-        assert self._life is not None
+        """A query from there on, bound to the server run of the entry. after: the one that it takes over from."""
+        assert self._bound_to is not None
         settings, plan = self._settings, replace(self.plan, start=start)
         records = self._session.readStream.format("kafka").options(**stream_options(settings, plan)).load()
         frame, placed = frame_of(records, plan, self._units)
         jvm: Any = self._session._jvm
-        spec = spec_of(settings, plan, *self._life, placed, after.name if after else None)
+        spec = spec_of(settings, plan, *self._bound_to, placed, after.name if after else None)
         name, checkpoint = json.loads(spec)["run"], settings.state_dir / "tail" / "checkpoints" / uuid4().hex
-        batch_s = settings.tail_batch_s * (2 if self._relieves else 1)  # one that is relieved must not end before
+        batch_s = settings.realtime_batch_s * (2 if self._relieves else 1)  # one that is relieved must not end before
         begun_us = self.status.clock.now_us()
         query = (
             frame._jdf.writeStream()
             .foreach(jvm.io.slicewise.realtime.RealtimeWriter.of(spec))
-            .queryName(f"tail-{plan.source.name}-{name}")
+            .queryName(f"realtime-{plan.source.name}-{name}")
             .outputMode("update")
             .option("checkpointLocation", str(checkpoint))
             .trigger(jvm.org.apache.spark.sql.streaming.Trigger.RealTime(f"{batch_s} seconds"))
@@ -123,22 +123,22 @@ class RealtimeQuery:
         the next has caught up with it."""
         *_, last = self._runs
         age_s = (self.status.clock.now_us() - last.begun_us) / 1e6
-        folded = {p: self._ledger.get((self.plan.topic_id, p)) for p in last.start}
+        applied = {p: self._committed.get((self.plan.topic_id, p)) for p in last.start}
         judged = speaks(bool(last.reached), age_s)
         if len(self._runs) == 1:
-            if self._relieves and age_s >= self._settings.tail_batch_s and judged:
-                start = {p: max(offset, folded[p]) for p, offset in last.at.items()}
+            if self._relieves and age_s >= self._settings.realtime_batch_s and judged:
+                start = {p: max(offset, applied[p]) for p, offset in last.at.items()}
                 self._runs.append(self._run(start, last))
             return
         if last.ends is None and judged:
             last.ends = {p: end for (_, p), end in self._latest.offsets.items()}
-        if last.ends is not None and relieved(last.ends, last.at, folded):
+        if last.ends is not None and relieved(last.ends, last.at, applied):
             self._runs[0].stop()
             self._runs = [last]
-            event("tail_relieved", source=self.plan.source.name, start=dict(last.start), s=age_s)
+            event("realtime_relieved", source=self.plan.source.name, start=dict(last.start), s=age_s)
 
-    def _hear(self, store: OnlineStore) -> None:
-        said = []
+    def _read_writers(self, store: OnlineStore) -> None:
+        received = []
         for partition in self.plan.start:
             text = store.run(ReadStatus(status_part(self.plan.source.name, partition)))
             each = WriterStatus.parse(text) if text else None
@@ -146,8 +146,8 @@ class RealtimeQuery:
                 if each is not None and each.run == run.name:
                     run.reached[partition] = each.acked + 1
                     if not any(partition in later.reached for later in self._runs[number + 1 :]):
-                        said.append(each)
-        self.status.heard(said)
+                        received.append(each)
+        self.status.take_in(received)
 
     @property
     def active(self) -> bool:
@@ -155,9 +155,9 @@ class RealtimeQuery:
         return not self._outgrown and all(run.active for run in self._runs)
 
     def lag(self) -> dict[int, int]:
-        """Events in the log that are neither acknowledged nor folded yet, per partition."""
+        """Events in the log that are neither acknowledged nor applied yet, per partition."""
         return {
-            p: max(0, end - max(self._ledger.get((topic, p)), *(run.reached.get(p, 0) for run in self._runs), 0))
+            p: max(0, end - max(self._committed.get((topic, p)), *(run.reached.get(p, 0) for run in self._runs), 0))
             for (topic, p), end in self._latest.offsets.items()
         }
 
@@ -166,7 +166,7 @@ class RealtimeQuery:
         return next((why for run in self._runs if (why := run.error()) is not None), None)
 
     def drain(self) -> None:
-        """Ends it at once: what was not acknowledged is the fold's, and the next tail's."""
+        """Ends it at once: what was not acknowledged is the micro-batch lane's, and the next real-time lane's."""
         for run in self._runs:
             run.stop()
         del self._log

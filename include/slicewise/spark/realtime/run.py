@@ -1,4 +1,4 @@
-"""One Spark query of a tail lasts from its start until none of its tasks writes any more.
+"""One Spark query of the real-time real-time lane lasts from its start until none of its tasks writes any more.
 
 Its tasks hold their slots until then, so that whoever stops it may begin another in their place.
 """
@@ -25,7 +25,7 @@ class RealtimeRun:
 
     session: SparkSession
     name: str
-    """Its own: what its writers say carries it."""
+    """Name of its own: what its writers say carries it."""
     start: Mapping[int, int]
     """Partition -> first offset."""
     begun_us: int
@@ -35,7 +35,7 @@ class RealtimeRun:
     reached: dict[int, int] = field(default_factory=dict)
     """Partition whose writer has spoken -> first offset that it has not acknowledged."""
     ends: Mapping[int, int] | None = None
-    """Of one that begins beside another: where the log ended when its writers first spoke."""
+    """Ends of the log when the writers of one that begins beside another first spoke."""
 
     @property
     def active(self) -> bool:
@@ -75,4 +75,4 @@ class RealtimeRun:
 def _tasks(session: SparkSession) -> int:
     """Tasks that run, of all queries."""
     jvm: Any = session.sparkContext._jsc
-    return sum(int(each.numRunningTasks()) for each in jvm.sc().statusTracker().getExecutorInfos())
+    return sum(int(executor.numRunningTasks()) for executor in jvm.sc().statusTracker().getExecutorInfos())

@@ -1,4 +1,4 @@
-"""The JVM's tail writer is told all that it may not guess: one life of the store, names in keys, where columns stand.
+"""The JVM's real-time writer is told all that it may not guess: one server run, names in keys, where columns stand.
 
 `jvm/…/RealtimeWriter.java` makes itself of this JSON. It holds the store's address with its password: no text for logs.
 """
@@ -17,7 +17,7 @@ from slicewise.spark.microbatch.apply import Placed
 from slicewise.spark.microbatch.streaming import StreamPlan
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
-from slicewise.stores.online.redis.commands import TAIL_LIST_SCRIPT, TAIL_SCRIPT
+from slicewise.stores.online.redis.commands import PENDING_LIST_SCRIPT, PENDING_SCRIPT
 from slicewise.stores.online.rules import decisions
 
 WRITER = "io.slicewise.realtime.RealtimeWriter"
@@ -30,61 +30,61 @@ PATIENCE_MS = 60_000
 
 
 def status_part(source: str, partition: int) -> str:
-    """Under which name the tail of a partition says what it does (`PutStatus`); as JSON."""
+    """Under which name the real-time lane of a partition says what it does (`PutStatus`); as JSON."""
     return f"tail:{source}:{partition}"
 
 
 def spec_of(
     settings: Settings,
     plan: StreamPlan,
-    marks: StoreMetadata,
-    incarnation: ServerRun,
+    metadata: StoreMetadata,
+    server_run: ServerRun,
     placed: Sequence[Placed],
     after: str | None = None,
 ) -> str:
     """The text of which `RealtimeWriter.of` makes the writer of a plan's query.
 
-    placed: the units that the tail writes for; after: the run that it takes over from, of the same life."""
+    placed: the units that the real-time lane writes for; after: the run that it takes over from, of the same server run."""
     source = plan.source.name
     return json.dumps(
         {
             "redis_url": settings.redis_url,
-            "run_id": incarnation.run_id,
-            "replication_id": incarnation.replication_id,
-            "generation": marks.generation,
-            "epoch": plan.epoch,
+            "run_id": server_run.run_id,
+            "replication_id": server_run.replication_id,
+            "generation": metadata.store_id,
+            "epoch": plan.deployment_version,
             "run": uuid4().hex,
             "after": after,
             "source": source,
             "topic_id": plan.topic_id,
             "partitions": sorted(plan.start),
-            "marks_key": keys.MARKS.decode(),
+            "marks_key": keys.METADATA.decode(),
             "status_key": keys.status_key(f"tail:{source}").decode(),
-            "tail_script": TAIL_SCRIPT.decode(),
-            "list_script": TAIL_LIST_SCRIPT.decode(),
-            "bound": settings.tail_fields,
+            "pending_script": PENDING_SCRIPT.decode(),
+            "list_script": PENDING_LIST_SCRIPT.decode(),
+            "bound": settings.realtime_fields,
             "field_events": ROOM.events,
             "field_bytes": ROOM.bytes,
-            "ahead": settings.tail_ahead,
+            "ahead": settings.realtime_ahead,
             "queue": QUEUE,
             "timeout_ms": TIMEOUT_MS,
             "patience_ms": PATIENCE_MS,
-            "units": [_unit(plan, marks, each) for each in placed],
+            "units": [_unit(plan, metadata, unit) for unit in placed],
         }
     )
 
 
-def _unit(plan: StreamPlan, marks: StoreMetadata, placed: Placed) -> dict[str, Any]:
+def _unit(plan: StreamPlan, metadata: StoreMetadata, placed: Placed) -> dict[str, Any]:
     unit = plan.deployment.unit(placed.unit)
-    term = decisions.term_of(marks, placed.unit)
-    start = {str(p): offset for (topic, p), offset in term.start.offsets.items() if topic == plan.topic_id}
+    build = decisions.build_of(metadata, placed.unit)
+    start = {str(p): offset for (topic, p), offset in build.start.offsets.items() if topic == plan.topic_id}
     return {
-        "name": term.name,
+        "name": build.name,
         "keep": placed.keep,
         "start": start,
         "slice_us": unit.slice_us,
         "retention_us": 0 if unit.lifetime else unit.retention_us,
-        "spread": unit.spread,
+        "spread": unit.per_partition,
         "entity": [
             {"name": name, "type": kind, "column": column}
             for (name, kind), column in zip(unit.entity, placed.entity, strict=True)

@@ -1,4 +1,4 @@
-"""The tail's status is what its writers acknowledged: they say it in the store, the driver sums it.
+"""The real-time lane's status is what its writers acknowledged: they say it in the store, the driver sums it.
 
 A writer speaks for one partition, once a second, in figures that only grow while it lives; of another start of the
 query it is another writer (`run`), whose figures begin anew. So may those of one run, where a batch ended before it was
@@ -18,7 +18,7 @@ from prometheus_client import Counter as Total
 
 from slicewise.spark.microbatch.status import Metrics, SourceStatus
 
-PREFIX = "slicewise_tail"
+PREFIX = "slicewise_realtime"
 COUNTED = ("rows", "written", "known", "expired", "skipped", "reconnects")
 _RECENT_US = 60_000_000
 
@@ -63,28 +63,28 @@ class WriterStatus:
 
 @dataclass
 class RealtimeStatus(SourceStatus):
-    """The figures of one source's tail."""
+    """The figures of one source's real-time lane."""
 
     totals: Counter[str] = field(default_factory=Counter)
     waiting: str | None = None
-    """Why it has not begun yet."""
+    """Reason for which it has not begun yet."""
     _last: dict[int, WriterStatus] = field(default_factory=dict)
     _fresh: deque[tuple[int, int, Mapping[float, int]]] = field(default_factory=deque)
 
-    def heard(self, said: Iterable[WriterStatus]) -> None:
+    def take_in(self, statuses: Iterable[WriterStatus]) -> None:
         """Takes in what the writers of the query that runs say."""
         now, fresh, rows = self.clock.now_us(), Counter[float](), 0
-        for each in said:
-            before = self._last.get(each.partition)
-            if before is not None and not each.continues(before):
+        for status in statuses:
+            before = self._last.get(status.partition)
+            if before is not None and not status.continues(before):
                 before = None
-            self._last[each.partition] = each
-            for name, count in each.counts.items():
+            self._last[status.partition] = status
+            for name, count in status.counts.items():
                 more = max(0, count - (before.counts[name] if before else 0))  # reconnects: those of each batch
                 self.totals[name] += more
                 self._outcome(name, more)
                 rows += more if name == "rows" else 0
-            for bound, count in each.histogram.items():
+            for bound, count in status.histogram.items():
                 fresh[bound] += count - (before.histogram.get(bound, 0) if before else 0)
         if rows:
             self.progress_us = now
@@ -95,7 +95,7 @@ class RealtimeStatus(SourceStatus):
     def lagging(self, lag: Mapping[int, int]) -> None:
         super().lagging(lag)
         if self.waiting:
-            self.progress_us = self.clock.now_us()  # it is the fold that makes progress
+            self.progress_us = self.clock.now_us()  # it is the micro-batch lane that makes progress
 
     def _outcome(self, name: str, more: int) -> None:
         assert isinstance(self.metrics, RealtimeMetrics)
@@ -103,19 +103,19 @@ class RealtimeStatus(SourceStatus):
             self.metrics.outcomes.labels(self.source, name).inc(more)
 
     def to_json(self) -> dict[str, Any]:
-        found = super().to_json()
-        now = int(found["heartbeat_us"])
+        figures = super().to_json()
+        now = int(figures["heartbeat_us"])
         while self._fresh and self._fresh[0][0] < now - _RECENT_US:
             self._fresh.popleft()
         whole = Counter[float]()
-        for *_, each in self._fresh:
-            whole.update(each)
+        for *_, outcome in self._fresh:
+            whole.update(outcome)
         bounds = sorted(whole)
         p50, p99 = (quantile_of([(b, whole[b]) for b in bounds], q) for q in (0.5, 0.99))
         for name, value in (("0.5", p50), ("0.99", p99)):
             self.metrics.freshness.labels(self.source, name).set(float("nan") if value is None else value)
         span_s = max(1.0, (now - self._fresh[0][0]) / 1e6) if self._fresh else 1.0
-        return found | {
+        return figures | {
             "freshness_p50_ms": p50,
             "freshness_p99_ms": p99,
             "events_per_s": round(sum(rows for _, rows, _ in self._fresh) / span_s, 1),

@@ -29,7 +29,7 @@ from slicewise.spark.records.parse import versions_of
 
 MAIN = "io.slicewise.log.LogReader"
 LOST = 3
-"""Its exit code where the log no longer holds what was asked for."""
+"""Exit code where the log no longer holds what was asked for."""
 _JAR = "slicewise-spark.jar"
 _AHEAD = 8
 """Frames that wait to be taken; one has at most `max.poll.records`."""
@@ -70,7 +70,7 @@ class LogReader:
         self._child = subprocess.Popen(
             _command(settings), stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=1 << 20
         )
-        told = {
+        request = {
             "topic": source.topic,
             "start": {str(partition): offset for partition, offset in start.items()},
             "options": _options(settings),
@@ -80,7 +80,7 @@ class LogReader:
         assert stdin is not None
         assert stdout is not None
         try:
-            stdin.write(json.dumps(told).encode() + b"\n")
+            stdin.write(json.dumps(request).encode() + b"\n")
             stdin.flush()
         except BrokenPipeError:
             pass  # it ended: whoever takes hears why
@@ -104,19 +104,19 @@ class LogReader:
 
         Raises DataLoss where the log no longer holds what comes next, SlicewiseError where the reader ended.
         """
-        found: list[Frame] = []
+        frames: list[Frame] = []
         rows, size, deadline = 0, 0, time.monotonic() + timeout_s
         while rows < most and size < _AT_ONCE_BYTES:
             try:
-                frame = self._frames.get(timeout=max(0.0, deadline - time.monotonic()) if not found else 0.0)
+                frame = self._frames.get(timeout=max(0.0, deadline - time.monotonic()) if not frames else 0.0)
             except queue.Empty:
                 break
-            found.append(frame)
+            frames.append(frame)
             rows += len(frame.offset)
             size += frame.size
-        if not found and not self._thread.is_alive() and self._frames.empty():
+        if not frames and not self._thread.is_alive() and self._frames.empty():
             raise self._ended()
-        return found
+        return frames
 
     def _ended(self) -> SlicewiseError:
         code, where = self._child.wait(_END_S), f"topic {self._topic!r} at {self._bootstrap}"
@@ -199,10 +199,10 @@ def _frame(out: IO[bytes], kinds: Mapping[str, str]) -> Frame | None:
 
 
 def _exactly(out: IO[bytes], size: int) -> bytes:
-    found = out.read(size)
-    if len(found) != size:
-        raise ValueError(f"{len(found)} of {size} bytes")
-    return found
+    data = out.read(size)
+    if len(data) != size:
+        raise ValueError(f"{len(data)} of {size} bytes")
+    return data
 
 
 def _array(kind: str, given: Any, rows: int) -> pa.Array:

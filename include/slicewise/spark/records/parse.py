@@ -1,4 +1,4 @@
-"""A Kafka record is good or bad by one function, of its bytes, its timestamp and its place's schema.
+"""A Kafka record is good or bad by one function, of its bytes, its timestamp and its offset's schema.
 
 Stream, archive and check all parse here, in the JVM (`java/`, docs/adr/0021); downstream of the archive
 everything reads typed columns. A value never becomes null or another value silently: what is not what
@@ -43,7 +43,7 @@ def parsed(
 ) -> DataFrame:
     """Kafka `records` (value, partition, offset, timestamp) of a topic as typed columns, one row per record.
 
-    topic_id: says which places are the topic's, where the source had other schemas before (docs/adr/0057). removed:
+    topic_id: says which offsets are the topic's, where the source had other schemas before (docs/adr/0057). removed:
     what these had that the source's own lacks, as `removed_columns` gives it, where that is wanted too.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
@@ -101,8 +101,8 @@ def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[d
     """Values of which the JVM's `Versions.of` makes the reader of a topic. names: of the columns that are given."""
     versions = judged_by(source, topic_id)
     return [
-        {"reader": _reader_of(each, names), "until": {str(partition): offset for partition, offset in ends.items()}}
-        for each, ends in versions
+        {"reader": _reader_of(version, names), "until": {str(partition): offset for partition, offset in ends.items()}}
+        for version, ends in versions
     ]
 
 

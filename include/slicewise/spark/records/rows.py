@@ -19,7 +19,7 @@ REASONS = {FILTERED: "filtered", NULL_ENTITY: "null_entity", REFUSED_VALUE: "ref
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """Places of a unit's columns in the frame."""
+    """Partitions of a unit's columns in the frame."""
 
     keep: str
     """Column of KEPT, FILTERED, NULL_ENTITY or REFUSED_VALUE; null where the record is bad."""

@@ -35,7 +35,7 @@ _PROBE_S = 60.0
 
 _GIVEN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _BARS = ("-Xshare", "-javaagent", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
-"""Who gives every JVM one of these has decided about archives, or rules them out: an agent changes classes."""
+"""Options about archives: who gives every JVM one of these has decided, or rules them out: an agent changes classes."""
 
 
 def sharing(settings: Settings) -> str:
@@ -78,9 +78,9 @@ def forget(settings: Settings) -> None:
     """
     stem = _stem(settings)
     with _harmless():
-        for each in _archives(stem) if stem else ():
-            each.unlink(missing_ok=True)
-            event("classes_forgotten", archive=each.name)
+        for archive in _archives(stem) if stem else ():
+            archive.unlink(missing_ok=True)
+            event("classes_forgotten", archive=archive.name)
 
 
 @contextmanager
@@ -142,9 +142,9 @@ def _opened(path: Path) -> Iterator[int]:
 
 def _mapping(stem: Path) -> str:
     with _harmless():
-        for each in _archives(stem):
-            if _whole(each):
-                return f'"-XX:SharedArchiveFile={each}" {_QUIET}'
+        for archive in _archives(stem):
+            if _whole(archive):
+                return f'"-XX:SharedArchiveFile={archive}" {_QUIET}'
     return ""
 
 
@@ -176,8 +176,8 @@ def _can_be_left(stem: Path) -> bool:
         if shutil.disk_usage(stem.parent).free < _ROOM:
             return False
         try:
-            tried = [java, *shlex.split(_leave(part)), "-version"]
-            done = subprocess.run(tried, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+            command = [java, *shlex.split(_leave(part)), "-version"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
             if done.returncode == 0 and part.exists():
                 return True
             why = f"exit code {done.returncode}: {(done.stdout + done.stderr)[-300:].strip()}"
@@ -213,7 +213,7 @@ def _stem(settings: Settings) -> Path | None:
     try:
         spark = settings.spark_submit.parent.parent.glob("lib/python3*/site-packages/pyspark/jars")
         files = sorted([Path(java).resolve(), *spark, *settings.spark_jars.glob("*.jar")])
-        known = [(str(each), (stat := each.stat()).st_size, stat.st_mtime_ns) for each in files]
+        known = [(str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
     except OSError:
         return None
     return settings.spark_jars / f"classes-{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}"

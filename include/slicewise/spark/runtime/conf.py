@@ -89,7 +89,7 @@ def stream_conf(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
-        # rows of a tail hold dates of the calendar that Spark counts by; the old class lacks days of 1582
+        # rows of the real-time lane hold dates of the calendar that Spark counts by; the old class lacks days of 1582
         "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
         "spark.locality.wait": "0",
@@ -97,12 +97,12 @@ def stream_conf(settings: Settings) -> dict[str, str]:
     }
 
 
-def tail_conf(settings: Settings) -> dict[str, str]:
-    """Configuration of the tail: a stream that plans once a batch of many seconds, and holds few rows at a time."""
+def realtime_conf(settings: Settings) -> dict[str, str]:
+    """Configuration of the real-time lane: a stream that plans once a batch of many seconds, and holds few rows at a time."""
     java = f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT} {_SMALL} {sharing(settings)}"
     return stream_conf(settings) | {
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": java.rstrip(),
-        # as local[n,1] says: what a writer may do twice it does itself, and all else is planned anew from the marks
+        # as local[n,1] says: what a writer may do twice it does itself, and all else is planned anew from the metadata
         "spark.task.maxFailures": "1",
     }

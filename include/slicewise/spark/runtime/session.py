@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise.settings import Settings
-from slicewise.spark.runtime.conf import job_conf, stream_conf, tail_conf
+from slicewise.spark.runtime.conf import job_conf, stream_conf, realtime_conf
 
 
 def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
@@ -17,10 +17,10 @@ def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
     return _session(settings, "slicewise-stream", f"local[{cores},4]", stream_conf(settings))
 
 
-def tail_session(settings: Settings, slots: int) -> SparkSession:
-    """The session of the tail's driver, a slot for each partition; a failed task is the query's failure: what a writer
-    may do twice it does itself, and all else is planned anew from the marks."""
-    return _session(settings, "slicewise-tail", f"local[{slots},1]", tail_conf(settings))
+def realtime_session(settings: Settings, slots: int) -> SparkSession:
+    """The session of the real-time lane's driver, a slot for each partition; a failed task is the query's failure: what a writer
+    may do twice it does itself, and all else is planned anew from the metadata."""
+    return _session(settings, "slicewise-realtime", f"local[{slots},1]", realtime_conf(settings))
 
 
 def task_slots(session: SparkSession) -> int:

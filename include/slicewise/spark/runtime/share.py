@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 EQUAL, AFTER_OTHERS = 0, 15
-"""Of a session, as `nice` counts: 15 weighs 36 where 0 weighs 1,024 (sched(7))."""
+"""Weights of a session, as `nice` counts: 15 weighs 36 where 0 weighs 1,024 (sched(7))."""
 AUTOGROUP = Path("/proc/self/autogroup")
 
 

@@ -1,6 +1,6 @@
-"""The archive's own rows say what it holds: covers are read from the table, never kept aside.
+"""The archive's own rows say what it holds: offset vectors are read from the table, never kept aside.
 
-`log.<source>` grows by whole archives: seq n brings good rows, bad rows and the cover that holds
+`log.<source>` grows by whole archives: archive version n brings good rows, bad rows and the offset vector that holds
 after it in one commit. Hours are partitions, so that which archive brought an hour's newest event
 is known from the table's metadata alone.
 """
@@ -22,7 +22,7 @@ from slicewise.features.plan.schema_change import history_text, is_later
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.lake.schemas import BAD, COVER, GOOD, LOG
+from slicewise.stores.lake.schemas import BAD, OFFSET_VECTOR, GOOD, LOG
 from slicewise.windows.durations import HOUR_US
 
 _SCHEMAS = "slicewise.schemas"
@@ -37,21 +37,21 @@ class ArchiveState:
     """The archive of a source at one snapshot."""
 
     snapshot_id: int | None
-    covers: Mapping[int, OffsetVector]
-    """Archive seq -> cover after it."""
+    offset_vectors: Mapping[int, OffsetVector]
+    """Archive version -> offset vector after it."""
 
     @property
-    def seq(self) -> int:
+    def archive_version(self) -> int:
         """The newest archive; 0 before the first."""
-        return max(self.covers, default=0)
+        return max(self.offset_vectors, default=0)
 
     @property
-    def cover(self) -> OffsetVector:
-        return self.covers.get(self.seq, OffsetVector())
+    def offset_vector(self) -> OffsetVector:
+        return self.offset_vectors.get(self.archive_version, OffsetVector())
 
-    def contained(self, cover: OffsetVector) -> int:
-        """The newest archive all of whose events `cover` contains; 0 if there is none."""
-        return max((n for n, each in self.covers.items() if cover.dominates(each)), default=0)
+    def contained(self, offset_vector: OffsetVector) -> int:
+        """The newest archive all of whose events `offset_vector` contains; 0 if there is none."""
+        return max((n for n, each in self.offset_vectors.items() if offset_vector.dominates(each)), default=0)
 
 
 def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
@@ -63,40 +63,40 @@ def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
 
 
 def archive_state(table: IcebergTable) -> ArchiveState:
-    """Covers of all archives, as of the table's newest snapshot.
+    """Offset vectors of all archives, as of the table's newest snapshot.
 
-    Raises DataLoss where one archive has two covers: nothing says then which events it holds.
+    Raises DataLoss where one archive has two offset vectors: nothing says then which events it holds.
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
         return ArchiveState(None, {})
     rows = table.scan(
-        row_filter=f"kind = '{COVER}'",
+        row_filter=f"kind = '{OFFSET_VECTOR}'",
         selected_fields=("archive_seq", "topic_id", "partition", "offset"),
         snapshot_id=snapshot.snapshot_id,
     ).to_arrow()
     offsets: dict[int, dict[TopicPartition, int]] = {}
-    for seq, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
-        known = offsets.setdefault(seq, {}).setdefault((topic, partition), offset)
+    for archive_version, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+        known = offsets.setdefault(archive_version, {}).setdefault((topic, partition), offset)
         if known != offset:
             raise DataLoss(
-                f"archive {seq} has two covers: {known} and {offset}",
+                f"archive {archive_version} has two offset vectors: {known} and {offset}",
                 where=f"{'.'.join(table.name())}, topic {topic} partition {partition}",
                 expected="one commit per archive",
                 next_step="roll the table back to the snapshot before the second commit, or ask its owner",
             )
-    return ArchiveState(snapshot.snapshot_id, {n: OffsetVector(each) for n, each in offsets.items()})
+    return ArchiveState(snapshot.snapshot_id, {n: OffsetVector(offset) for n, offset in offsets.items()})
 
 
 def archived_until_us(table: IcebergTable) -> int:
     """The instant by which the newest snapshot holds all that the log had; 0 where it does not say."""
     snapshot = table.current_snapshot()
-    told = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(UNTIL)
-    return int(told) if told else 0
+    until = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(UNTIL)
+    return int(until) if until else 0
 
 
 def remember_schemas(table: IcebergTable, source: Source) -> None:
-    """Keeps with the archive by which schemas, from which places on, its rows are judged, before they are.
+    """Keeps with the archive by which schemas, from which offsets on, its rows are judged, before they are.
 
     Raises DataLoss where it holds rows that were judged by a history that the source does not go on with: a store that
     lost a deployment would judge the same records otherwise (docs/adr/0057).
@@ -115,7 +115,7 @@ def remember_schemas(table: IcebergTable, source: Source) -> None:
 
 
 def newest_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, int]:
-    """Hour -> newest archive seq among its good rows, from the files' bounds."""
+    """Hour -> newest archive version among its good rows, from the files' bounds."""
     return bound_by_hour(table, "archive_seq", snapshot_id)
 
 
@@ -147,13 +147,13 @@ def bound_by_hour(table: IcebergTable, column: str, snapshot_id: int | None = No
     return largest
 
 
-def bad_records(table: IcebergTable, after_seq: int) -> dict[str, int]:
+def bad_records(table: IcebergTable, after_version: int) -> dict[str, int]:
     """Reason -> bad records of the archives after `after_seq`."""
     if table.current_snapshot() is None:
         return {}
-    chosen = f"kind = '{BAD}' and archive_seq > {after_seq}"
+    chosen = f"kind = '{BAD}' and archive_seq > {after_version}"
     reasons = table.scan(row_filter=chosen, selected_fields=("reason",)).to_arrow()["reason"]
-    return {str(each["values"]): int(each["counts"]) for each in reasons.value_counts().to_pylist()}
+    return {str(row["values"]): int(row["counts"]) for row in reasons.value_counts().to_pylist()}
 
 
 def scan_events(
@@ -163,7 +163,7 @@ def scan_events(
     columns: Sequence[str] | None = None,
     start_us: int | None = None,
     end_us: int | None = None,
-    archive_seq: int | None = None,
+    archive_version: int | None = None,
     snapshot_id: int | None = None,
     hours: Sequence[int] | None = None,
 ) -> pa.Table:
@@ -177,8 +177,8 @@ def scan_events(
         conditions += [f"hour >= {start_us // HOUR_US}", f"event_time >= '{_instant(start_us)}'"]
     if end_us is not None:
         conditions += [f"hour <= {(end_us - 1) // HOUR_US}", f"event_time < '{_instant(end_us)}'"]
-    if archive_seq is not None:
-        conditions.append(f"archive_seq <= {archive_seq}")
+    if archive_version is not None:
+        conditions.append(f"archive_seq <= {archive_version}")
     if hours is not None:
         conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
@@ -186,18 +186,18 @@ def scan_events(
 
 
 def scan_below(
-    table: IcebergTable, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, archive_seq: int
+    table: IcebergTable, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int
 ) -> pa.Table:
-    """Scans the good events that the cover contains, of Kafka times at or after kafka_us, as `scan_events`."""
-    places = (
+    """Scans the good events that the offset vector contains, of Kafka times at or after kafka_us, as `scan_events`."""
+    topic_partitions = (
         f"(topic_id = '{topic}' and partition = {partition} and offset < {offset})"
-        for (topic, partition), offset in cover.offsets.items()
+        for (topic, partition), offset in offset_vector.offsets.items()
     )
     conditions = [
         f"kind = '{GOOD}'",
-        f"archive_seq <= {archive_seq}",
+        f"archive_seq <= {archive_version}",
         f"kafka_time >= '{_instant(kafka_us)}'",
-        f"({' or '.join(places) or 'archive_seq < 0'})",
+        f"({' or '.join(topic_partitions) or 'archive_seq < 0'})",
     ]
     return _scanned(table, source, conditions, columns, None)
 
@@ -210,19 +210,19 @@ def _scanned(
     wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
     scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
     there = {field.name for field in scan.projection().fields}
-    found = scan.select(*(name for name in wanted if name in there)).to_arrow()
+    scanned = scan.select(*(name for name in wanted if name in there)).to_arrow()
     for name in wanted:
         if name not in there:
-            found = found.append_column(name, pa.nulls(found.num_rows, arrow_type(kinds[name])))
-        elif decimal_parts(kinds.get(name, "")) and found[name].type != arrow_type(kinds[name]):
-            found = found.set_column(
-                found.schema.get_field_index(name), name, found[name].cast(arrow_type(kinds[name]))
+            scanned = scanned.append_column(name, pa.nulls(scanned.num_rows, arrow_type(kinds[name])))
+        elif decimal_parts(kinds.get(name, "")) and scanned[name].type != arrow_type(kinds[name]):
+            scanned = scanned.set_column(
+                scanned.schema.get_field_index(name), name, scanned[name].cast(arrow_type(kinds[name]))
             )
     for name in ("event_time", "kafka_time"):
-        index = found.schema.get_field_index(name)
-        found = found.set_column(index, name, found[name].cast(pa.int64()))
+        index = scanned.schema.get_field_index(name)
+        scanned = scanned.set_column(index, name, scanned[name].cast(pa.int64()))
     order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    return found.sort_by(order)
+    return scanned.sort_by(order)
 
 
 def _instant(micros: int) -> str:

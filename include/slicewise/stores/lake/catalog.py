@@ -27,7 +27,7 @@ def open_catalog(settings: Settings) -> SqlCatalog:
     """The platform's catalog; its namespaces exist afterwards."""
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     catalog = SqlCatalog(settings.catalog_name, uri=settings.catalog_uri, warehouse=settings.warehouse)
-    missing = {(each,) for each in NAMESPACES} - set(catalog.list_namespaces())
+    missing = {(namespace,) for namespace in NAMESPACES} - set(catalog.list_namespaces())
     for namespace in sorted(missing):
         try:
             catalog.create_namespace(namespace)
@@ -42,18 +42,18 @@ def ensure(catalog: SqlCatalog, table: Table) -> IcebergTable:
     Raises DefinitionError where a column stands with another type.
     """
     try:
-        found = catalog.load_table(table.identifier)
+        loaded = catalog.load_table(table.identifier)
     except NoSuchTableError:
         try:
-            found = catalog.create_table(
+            loaded = catalog.create_table(
                 table.identifier,
                 table.schema(),
                 partition_spec=table.spec(),
                 properties=dict(table.properties),
             )
         except TableAlreadyExistsError:
-            found = catalog.load_table(table.identifier)
-    return _with_columns(found, table)
+            loaded = catalog.load_table(table.identifier)
+    return _with_columns(loaded, table)
 
 
 def tables(catalog: SqlCatalog, namespaces: Iterable[str] = NAMESPACES) -> list[tuple[str, ...]]:
@@ -64,25 +64,25 @@ def tables(catalog: SqlCatalog, namespaces: Iterable[str] = NAMESPACES) -> list[
     )
 
 
-def _with_columns(found: IcebergTable, wanted: Table) -> IcebergTable:
-    present = {field.name: field.field_type for field in found.schema().fields}
-    added = [each for each in wanted.columns if each.name not in present]
-    wider = [each for each in wanted.columns if each.name in present and _is_wider(each.type, present[each.name])]
-    for each in wanted.columns:
-        if each.name in present and each not in wider and str(present[each.name]) != str(each.type) and not _list(each):
+def _with_columns(table: IcebergTable, wanted: Table) -> IcebergTable:
+    present = {field.name: field.field_type for field in table.schema().fields}
+    added = [column for column in wanted.columns if column.name not in present]
+    wider = [column for column in wanted.columns if column.name in present and _is_wider(column.type, present[column.name])]
+    for column in wanted.columns:
+        if column.name in present and column not in wider and str(present[column.name]) != str(column.type) and not _list(column):
             raise DefinitionError(
-                f"column {each.name!r} is {present[each.name]} in the table",
+                f"column {column.name!r} is {present[column.name]} in the table",
                 where=".".join(wanted.identifier),
-                expected=str(each.type),
+                expected=str(column.type),
                 next_step="give the changed column another name: what is archived keeps its type",
             )
     if added or wider:
-        with found.update_schema() as update:
-            for each in wider:
-                update.update_column(each.name, each.type)
-            for each in added:
-                update.add_column(each.name, each.type, each.doc)
-    return found
+        with table.update_schema() as update:
+            for column in wider:
+                update.update_column(column.name, column.type)
+            for column in added:
+                update.add_column(column.name, column.type, column.doc)
+    return table
 
 
 def _is_wider(wanted: IcebergType, present: IcebergType) -> bool:

@@ -1,6 +1,6 @@
-"""An accepted hole is part of the archive: one commit brings what is lost, who accepted it, and the cover beyond it.
+"""An accepted gap is part of the archive: one commit brings what is lost, who accepted it, and the offset vector beyond it.
 
-Its rows have the kind `hole`, the lost range's first offset, and all of it as JSON in `reason`. The cover's archive
+Its rows have the kind `hole`, the lost range's first offset, and all of it as JSON in `reason`. The offset vector's archive
 time stays that of the archive before: nothing new was taken from the log.
 """
 
@@ -21,27 +21,27 @@ from slicewise.offsets.gaps import AcceptedGap, from_json, to_json
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.archive import ArchiveState
 from slicewise.stores.lake.records import archived_until_us, as_table
-from slicewise.stores.lake.schemas import COVER, HOLE
+from slicewise.stores.lake.schemas import OFFSET_VECTOR, ACCEPTED_GAP
 
 
-def accepted(table: IcebergTable, seq: int | None = None) -> tuple[AcceptedGap, ...]:
-    """The holes of a source's log, of archives up to `seq`, in the order in which they were accepted."""
+def accepted(table: IcebergTable, archive_version: int | None = None) -> tuple[AcceptedGap, ...]:
+    """The accepted gaps of a source's log, of archives up to `archive_version`, in the order in which they were accepted."""
     if table.current_snapshot() is None:
         return ()
-    rows = table.scan(row_filter=f"kind = '{HOLE}'", selected_fields=("archive_seq", "reason")).to_arrow()
+    rows = table.scan(row_filter=f"kind = '{ACCEPTED_GAP}'", selected_fields=("archive_seq", "reason")).to_arrow()
     found = [
-        each
+        gap
         for archive, text in sorted(zip(rows["archive_seq"].to_pylist(), rows["reason"].to_pylist(), strict=True))
-        if seq is None or archive <= seq
-        for each in from_json(text, ".".join(table.name()))
+        if archive_version is None or archive <= archive_version
+        for gap in from_json(text, ".".join(table.name()))
     ]
-    return tuple(sorted(found, key=lambda hole: (hole.at_us, hole.place, hole.first)))
+    return tuple(sorted(found, key=lambda accepted_gap: (accepted_gap.at_us, accepted_gap.topic_partition, accepted_gap.first)))
 
 
 def accept(
-    catalog: SqlCatalog, table: IcebergTable, state: ArchiveState, holes: Sequence[AcceptedGap], cover: OffsetVector
+    catalog: SqlCatalog, table: IcebergTable, state: ArchiveState, accepted_gaps: Sequence[AcceptedGap], offset_vector: OffsetVector
 ) -> int:
-    """Enters holes as the archive after `state`, whose cover is `cover`; its seq.
+    """Enters accepted gaps as the archive after `state`, whose offset vector is `offset_vector`; its archive version.
 
     table: as loaded when `state` was read. Raises CommitConflict when another archive came first.
     """
@@ -51,23 +51,23 @@ def accept(
     snapshot = table.current_snapshot()
     if (None if snapshot is None else snapshot.snapshot_id) != state.snapshot_id:
         raise conflict
-    seq = state.seq + 1
-    taken = archived_until_us(catalog, holes[0].source, state.seq) or 0
-    begin: dict[str, Any] = {"archive_seq": seq, "archive_time": taken}
+    archive_version = state.archive_version + 1
+    taken = archived_until_us(catalog, accepted_gaps[0].source, state.archive_version) or 0
+    begin: dict[str, Any] = {"archive_seq": archive_version, "archive_time": taken}
     rows = [
         begin
-        | {"kind": HOLE, "topic_id": h.topic_id, "partition": h.partition, "offset": h.first, "reason": to_json([h])}
-        for h in holes
+        | {"kind": ACCEPTED_GAP, "topic_id": h.topic_id, "partition": h.partition, "offset": h.first, "reason": to_json([h])}
+        for h in accepted_gaps
     ]
-    for (topic, partition), offset in cover.offsets.items():
-        rows.append(begin | {"kind": COVER, "topic_id": topic, "partition": partition, "offset": offset})
+    for (topic, partition), offset in offset_vector.offsets.items():
+        rows.append(begin | {"kind": OFFSET_VECTOR, "topic_id": topic, "partition": partition, "offset": offset})
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     try:
         # bound to the snapshot that `table` was loaded at: of two writers the later fails
-        _once(table).append(as_table(rows, schema), snapshot_properties={"slicewise.archive-seq": str(seq)})
+        _once(table).append(as_table(rows, schema), snapshot_properties={"slicewise.archive-seq": str(archive_version)})
     except CommitFailedException as error:
         raise conflict from error
-    return seq
+    return archive_version
 
 
 def _once(table: IcebergTable) -> IcebergTable:
@@ -79,7 +79,7 @@ def _once(table: IcebergTable) -> IcebergTable:
 
 
 def last_archived_us(table: IcebergTable) -> dict[tuple[str, int], int]:
-    """Place -> Kafka timestamp (microseconds) of the archived record with its highest offset."""
+    """Partition -> Kafka timestamp (microseconds) of the archived record with its highest offset."""
     rows = table.scan(
         row_filter="kind in ('good', 'bad')", selected_fields=("topic_id", "partition", "offset", "kafka_time")
     ).to_arrow()

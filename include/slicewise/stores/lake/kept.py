@@ -24,11 +24,11 @@ def named_snapshots(catalog: SqlCatalog) -> dict[str, frozenset[int]]:
 
     Raises DataLoss where a manifest cannot be read: what it names would be lost.
     """
-    found: dict[str, set[int]] = {}
+    by_source: dict[str, set[int]] = {}
     for row in records(catalog, DATASETS):
         try:
-            for source, each in json.loads(row["manifest"])["sources"].items():
-                found.setdefault(source, set()).add(int(each["snapshot_id"]))
+            for source, entry in json.loads(row["manifest"])["sources"].items():
+                by_source.setdefault(source, set()).add(int(entry["snapshot_id"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataLoss(
                 f"the manifest of data set {row['dataset_id']} cannot be read: {error}",
@@ -36,7 +36,7 @@ def named_snapshots(catalog: SqlCatalog) -> dict[str, frozenset[int]]:
                 expected="the manifest that was written with it",
                 next_step="restore the row, or delete it if the data set is not needed any more",
             ) from error
-    return {source: frozenset(ids) for source, ids in found.items()}
+    return {source: frozenset(ids) for source, ids in by_source.items()}
 
 
 def hold(table: IcebergTable, wanted: Collection[int]) -> int:
@@ -44,10 +44,10 @@ def hold(table: IcebergTable, wanted: Collection[int]) -> int:
 
     Gives how many are held. Raises CommitConflict when another commit came first: then nothing may be expired.
     """
-    held = {name: ref.snapshot_id for name, ref in table.refs().items() if name.startswith(_PREFIX)}
-    here = {each.snapshot_id for each in table.snapshots()} & set(wanted)
-    added = sorted(here - set(held.values()))
-    dropped = sorted(name for name, snapshot in held.items() if snapshot not in here)
+    tagged = {name: ref.snapshot_id for name, ref in table.refs().items() if name.startswith(_PREFIX)}
+    here = {snapshot.snapshot_id for snapshot in table.snapshots()} & set(wanted)
+    added = sorted(here - set(tagged.values()))
+    dropped = sorted(name for name, snapshot in tagged.items() if snapshot not in here)
     if added or dropped:
         try:
             with table.manage_snapshots() as change:

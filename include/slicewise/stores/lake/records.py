@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from slicewise.errors import CommitConflict
 from slicewise.stores.lake.archive import load
 from slicewise.stores.lake.catalog import ensure
-from slicewise.stores.lake.schemas import COVER, RUNS, Table
+from slicewise.stores.lake.schemas import OFFSET_VECTOR, RUNS, Table
 
 ATTEMPTS = 20
 _PAUSE_S = 0.1
@@ -62,8 +62,8 @@ BUILT, _NEWEST = "built", 20
 
 def built(catalog: SqlCatalog) -> list[tuple[int, int]]:
     """(milliseconds, bytes of slices) of the units that backfills built last."""
-    found = ensure(catalog, RUNS).scan(row_filter=f"outcome = '{BUILT}'").to_arrow()
-    rows = zip(*(found[name].to_pylist() for name in ("time", "took_ms", "bytes")), strict=True)
+    table = ensure(catalog, RUNS).scan(row_filter=f"outcome = '{BUILT}'").to_arrow()
+    rows = zip(*(table[name].to_pylist() for name in ("time", "took_ms", "bytes")), strict=True)
     return [(ms, size) for _, ms, size in sorted(rows)[-_NEWEST:] if ms and size]
 
 
@@ -73,13 +73,13 @@ def records(catalog: SqlCatalog, table: Table) -> list[dict[str, Any]]:
     return rows
 
 
-def archived_until_us(catalog: SqlCatalog, source: str, seq: int) -> int | None:
+def archived_until_us(catalog: SqlCatalog, source: str, archive_version: int) -> int | None:
     """The time at which this archive of a source was taken (microseconds UTC); None if there is none."""
     table = load(catalog, source)
     if table is None or table.current_snapshot() is None:
         return None
     found = table.scan(
-        row_filter=f"kind = '{COVER}' and archive_seq = {seq:d}",
+        row_filter=f"kind = '{OFFSET_VECTOR}' and archive_seq = {archive_version:d}",
         selected_fields=("archive_time",),
     ).to_arrow()
     times = [value for value in found["archive_time"].cast(pa.int64()).to_pylist() if value is not None]

@@ -31,7 +31,7 @@ from slicewise.features.schema.types import decimal_parts, element_type
 LOG, EVENTS, SLICES, OPS = "log", "events", "slices", "ops"
 NAMESPACES = (LOG, EVENTS, SLICES, OPS)
 
-GOOD, BAD, COVER, HOLE = "good", "bad", "cover", "hole"
+GOOD, BAD, OFFSET_VECTOR, ACCEPTED_GAP = "good", "bad", "cover", "hole"
 """Kinds of rows of a log table."""
 
 _FIRST_NESTED_ID = 10_000
@@ -73,13 +73,13 @@ class Table:
     def schema(self) -> Schema:
         """Field ids follow the order of the columns; those of list elements lie far above."""
         fields = [
-            NestedField(i, each.name, _numbered(each.type, i), each.required, each.doc)
-            for i, each in enumerate(self.columns, 1)
+            NestedField(i, column.name, _numbered(column.type, i), column.required, column.doc)
+            for i, column in enumerate(self.columns, 1)
         ]
         return Schema(*fields)
 
     def spec(self) -> PartitionSpec:
-        ids = {each.name: i for i, each in enumerate(self.columns, 1)}
+        ids = {column.name: i for i, column in enumerate(self.columns, 1)}
         return PartitionSpec(
             *(
                 PartitionField(ids[name], 1000 + i, IdentityTransform(), name)
@@ -113,7 +113,7 @@ def iceberg_type(kind: str) -> IcebergType:
 
 
 def log_table(source: Source) -> Table:
-    """All records of a source: good ones typed, bad ones as they came, and the covers of both. Columns of earlier
+    """All records of a source: good ones typed, bad ones as they came, and the offset vectors of both. Columns of earlier
     schemas of the source are the last."""
     return Table(
         LOG,
@@ -142,14 +142,14 @@ def unit_table(fingerprint: str) -> str:
 
 
 def unit_entity(unit: StorageUnit) -> tuple[tuple[str, str], ...]:
-    """(column, type) that name an entity of a unit's table: of a spread unit, also the Kafka
+    """(column, type) that name an entity of a unit's table: of a per-partition unit, also the Kafka
     partition, because its keys in the online store are one set per partition."""
-    return (*unit.entity, *((("partition", "int"),) if unit.spread else ()))
+    return (*unit.entity, *((("partition", "int"),) if unit.per_partition else ()))
 
 
 def slices_table(unit: StorageUnit) -> Table:
     """Partials of a unit: a row per (entity, slice), and per hour a header row without a slice,
-    which holds the hour's archive seq (0: the unit's start cover) and cover."""
+    which holds the hour's archive version (0: the unit's start offsets) and offset vector."""
     entity = (Column(n, IntegerType() if t == "int" else iceberg_type(t)) for n, t in unit_entity(unit))
     partials = (Column(f.name, _from_arrow(f.type)) for f in unit.layout.arrow_fields())
     return Table(
@@ -203,8 +203,8 @@ RUNS = Table(
         *_longs("slice seq events entities late bytes left_over took_ms"),
     ),
 )
-# Written by the hourly compaction: a row per source whenever its ledger is another than in the row before.
-LEDGER = Table(
+# Written by the hourly compaction: a row per source whenever its committed offsets are others than in the row before.
+COMMITTED = Table(
     OPS,
     "ledger",
     (

@@ -1,4 +1,4 @@
-"""A compacted hour says itself what it contains: its header row holds the archive seq and the cover."""
+"""A compacted hour says itself what it contains: its header row holds the archive version and the offset vector."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from slicewise.stores.lake.schemas import SLICES, unit_table
 class Header:
     """Content of a compacted hour."""
 
-    seq: int
-    cover: OffsetVector
+    archive_version: int
+    offset_vector: OffsetVector
 
 
 def load(catalog: SqlCatalog, fingerprint: str) -> IcebergTable | None:
@@ -39,20 +39,20 @@ def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, He
     if table.current_snapshot() is None:
         return {}
     schema = table.schema()
-    seq_id, cover_id = (schema.find_field(name).field_id for name in ("seq", "cover"))
-    found: dict[int, Header] = {}
+    version_id, offset_vector_id = (schema.find_field(name).field_id for name in ("seq", "cover"))
+    known: dict[int, Header] = {}
     unread = set()
     for task in table.scan(snapshot_id=snapshot_id).plan_files():
         hour, bounds = task.file.partition[0], task.file.upper_bounds or {}
-        if seq_id not in bounds and cover_id not in bounds:
+        if version_id not in bounds and offset_vector_id not in bounds:
             continue  # a file without the header
-        if seq_id in bounds and cover_id in bounds:
-            seq = int(from_bytes(LongType(), bounds[seq_id]))
-            cover: Any = from_bytes(BinaryType(), bounds[cover_id])
-            found[hour] = Header(seq, OffsetVector.unpack(cover))
+        if version_id in bounds and offset_vector_id in bounds:
+            archive_version = int(from_bytes(LongType(), bounds[version_id]))
+            offset_vector: Any = from_bytes(BinaryType(), bounds[offset_vector_id])
+            known[hour] = Header(archive_version, OffsetVector.unpack(offset_vector))
         else:
             unread.add(hour)
-    return found | _read(table, sorted(unread), snapshot_id)
+    return known | _read(table, sorted(unread), snapshot_id)
 
 
 def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) -> dict[int, Header]:
@@ -64,21 +64,21 @@ def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) ->
         snapshot_id=snapshot_id,
     ).to_arrow()
     return {
-        hour: Header(seq, OffsetVector.unpack(cover))
-        for hour, seq, cover in zip(*(c.to_pylist() for c in rows.columns), strict=True)
+        hour: Header(archive_version, OffsetVector.unpack(offset_vector))
+        for hour, archive_version, offset_vector in zip(*(c.to_pylist() for c in rows.columns), strict=True)
     }
 
 
 def scan_slices(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> pa.Table:
     """Rows of these hours, without headers: hour, slice, entity columns, partials, events, late."""
-    found = table.scan(row_filter=f"slice is not null and {_of(hours)}", snapshot_id=snapshot_id).to_arrow()
-    return found.drop_columns(["seq", "cover"])
+    scanned = table.scan(row_filter=f"slice is not null and {_of(hours)}", snapshot_id=snapshot_id).to_arrow()
+    return scanned.drop_columns(["seq", "cover"])
 
 
 def bounds(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> tuple[int, int]:
     """(rows, bytes) of the files of these hours, headers included: no rows are read for it."""
     files = [task.file for task in table.scan(row_filter=_of(hours), snapshot_id=snapshot_id).plan_files()]
-    return sum(each.record_count for each in files), sum(each.file_size_in_bytes for each in files)
+    return sum(file.record_count for file in files), sum(file.file_size_in_bytes for file in files)
 
 
 def _of(hours: Sequence[int]) -> str:

@@ -141,7 +141,7 @@ def last_records(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[
         }
     )
     try:
-        found = {p: _last(consumer, topic, p) for p in partitions}
+        records = {p: _last(consumer, topic, p) for p in partitions}
     except KafkaException as error:
         raise StoreUnavailable(
             f"cannot read the end of topic {topic!r}: {error}",
@@ -150,7 +150,7 @@ def last_records(bootstrap: str, topic: str, partitions: Sequence[int]) -> dict[
         ) from error
     finally:
         consumer.close()
-    return {partition: record for partition, record in found.items() if record is not None}
+    return {partition: record for partition, record in records.items() if record is not None}
 
 
 def _last(consumer: Consumer, topic: str, partition: int) -> Record | None:

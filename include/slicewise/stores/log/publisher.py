@@ -60,11 +60,11 @@ class Publisher:
             left: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in pairs]
             while left:
                 self._producer.produce_batch(self.topic, left)  # marks what it did not take
-                failed = [each for each in left if each.get("_error") is not None]
-                self._refused += [each["_error"] for each in failed if each["_error"].code() != KafkaError._QUEUE_FULL]
+                failed = [record for record in left if record.get("_error") is not None]
+                self._refused += [record["_error"] for record in failed if record["_error"].code() != KafkaError._QUEUE_FULL]
                 if self._refused:
                     self.flush()
-                left = [{"key": each["key"], "value": each["value"]} for each in failed]
+                left = [{"key": record["key"], "value": record["value"]} for record in failed]
                 self._producer.poll(0.05 if left else 0)
 
     def flush(self) -> None:
@@ -89,7 +89,7 @@ class Kept:
 
     since_us: int
     instant_us: int
-    cover: OffsetVector
+    offset_vector: OffsetVector
 
 
 class ProgressLog:
@@ -110,52 +110,52 @@ class ProgressLog:
 
     def load(self, topic_id: str, partitions: int) -> Kept | None:
         """The progress that was saved last of this very topic; None where nothing was."""
-        asked = [TopicPartition(self.topic, p) for p in range(partitions)]
-        found: list[TopicPartition] = self._answered("read", lambda: self._committed(asked))
-        said = [json.loads(each.metadata) for each in found if each.offset >= 0 and each.metadata]
-        mine = [each for each in said if each.get("topic") == topic_id]
-        if not mine:
+        requested = [TopicPartition(self.topic, p) for p in range(partitions)]
+        found: list[TopicPartition] = self._answered("read", lambda: self._committed(requested))
+        stored = [json.loads(partition.metadata) for partition in found if partition.offset >= 0 and partition.metadata]
+        own = [each for each in stored if each.get("topic") == topic_id]
+        if not own:
             return None
-        newest = max(mine, key=lambda each: int(each["instant"]))
-        offsets = {(topic_id, each.partition): each.offset for each in found if each.offset >= 0}
+        newest = max(own, key=lambda progress: int(progress["instant"]))
+        offsets = {(topic_id, partition.partition): partition.offset for partition in found if partition.offset >= 0}
         return Kept(int(newest["since"]), int(newest["instant"]), OffsetVector(offsets))
 
     def save(self, kept: Kept, topic_id: str, partitions: int) -> None:
         """Returns when the broker has it."""
-        said = json.dumps({"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us})
-        offsets = [TopicPartition(self.topic, p, kept.cover.get((topic_id, p)), said) for p in range(partitions)]
+        metadata = json.dumps({"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us})
+        offsets = [TopicPartition(self.topic, p, kept.offset_vector.get((topic_id, p)), metadata) for p in range(partitions)]
         self._answered("save", lambda: self._commit(offsets))
 
     def _commit(self, offsets: list[TopicPartition]) -> None:
-        for each in self._consumer.commit(offsets=offsets, asynchronous=False):
-            if each.error is not None:
-                raise KafkaException(each.error)
+        for partition in self._consumer.commit(offsets=offsets, asynchronous=False):
+            if partition.error is not None:
+                raise KafkaException(partition.error)
 
     def offsets_at(self, time_us: int, partitions: int) -> dict[int, int | None]:
         """Per partition the first offset whose Kafka time is not earlier; None where there is none."""
-        asked = [TopicPartition(self.topic, p, max(0, time_us // 1000)) for p in range(partitions)]
+        requested = [TopicPartition(self.topic, p, max(0, time_us // 1000)) for p in range(partitions)]
         try:
-            found = self._consumer.offsets_for_times(asked, timeout=TIMEOUT_S)
+            offsets = self._consumer.offsets_for_times(requested, timeout=TIMEOUT_S)
         except KafkaException as error:
             raise self._failed("find", error) from error
-        return {each.partition: each.offset if each.offset >= 0 else None for each in found}
+        return {offset.partition: offset.offset if offset.offset >= 0 else None for offset in offsets}
 
     def close(self) -> None:
         self._consumer.close()
 
-    def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        found = self._consumer.committed(asked, timeout=TIMEOUT_S)
-        for each in found:
-            if each.error is not None:
-                raise KafkaException(each.error)
-        return list(found)
+    def _committed(self, requested: list[TopicPartition]) -> list[TopicPartition]:
+        committed = self._consumer.committed(requested, timeout=TIMEOUT_S)
+        for partition in committed:
+            if partition.error is not None:
+                raise KafkaException(partition.error)
+        return list(committed)
 
-    def _answered(self, what: str, ask: Callable[[], Any]) -> Any:
+    def _answered(self, what: str, call: Callable[[], Any]) -> Any:
         """Asks again while the group's coordinator is on its way."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                return ask()
+                return call()
             except KafkaException as error:
                 if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
                     raise self._failed(what, error) from error

@@ -28,15 +28,15 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
     Raises StoreUnavailable where the broker does not answer.
     """
     earliest, latest = log.earliest(topic), log.latest(topic)
-    # a cover names no place at 0, so the end says which partitions may hold anything
-    filled = [place[1] for place, end in latest.offsets.items() if end > earliest.get(place)]
-    found: dict[int, int] = {}
+    # an offset vector names no partition at 0, so the end says which partitions may hold anything
+    filled = [topic_partition[1] for topic_partition, end in latest.offsets.items() if end > earliest.get(topic_partition)]
+    times: dict[int, int] = {}
     with _consumer(log, topic) as consumer:
         for partition in filled:
             time_us = _time_at(consumer, log, topic, partition, OFFSET_BEGINNING)
             if time_us is not None:
-                found[partition] = time_us
-    return found
+                times[partition] = time_us
+    return times
 
 
 def offsets_before(log: KafkaLog, topic: str, ends: Mapping[int, int], back_us: int) -> dict[int, int]:
@@ -48,19 +48,19 @@ def offsets_before(log: KafkaLog, topic: str, ends: Mapping[int, int], back_us: 
     """
     if not ends:
         return {}
-    earliest = {place[1]: offset for place, offset in log.earliest(topic).offsets.items()}
-    found: dict[int, int] = {}
+    earliest = {topic_partition[1]: offset for topic_partition, offset in log.earliest(topic).offsets.items()}
+    offsets: dict[int, int] = {}
     with _consumer(log, topic) as consumer:
         for partition, end in ends.items():
             first = earliest.get(partition, 0)
             last_us = _time_before(consumer, log, topic, partition, end, first)
             if last_us is None:
-                found[partition] = min(first, end)
+                offsets[partition] = min(first, end)
                 continue
             wanted = TopicPartition(topic, partition, max(0, (last_us - back_us) // 1000))
             (at,) = consumer.offsets_for_times([wanted], timeout=TIMEOUT_S)
-            found[partition] = min(end, at.offset) if at.offset >= 0 else end
-    return found
+            offsets[partition] = min(end, at.offset) if at.offset >= 0 else end
+    return offsets
 
 
 def _time_before(consumer: Consumer, log: KafkaLog, topic: str, partition: int, end: int, first: int) -> int | None:

@@ -60,13 +60,13 @@ class KafkaLog:
 
     def check_topic(self, topic: str, expected_id: str) -> None:
         """DataLoss when another topic stands under the name."""
-        found = self.topic_id(topic)
-        if found != expected_id:
+        topic_id = self.topic_id(topic)
+        if topic_id != expected_id:
             raise DataLoss(
                 f"topic {topic!r} was deleted and made anew",
-                where=f"topic id {found}",
+                where=f"topic id {topic_id}",
                 expected=f"topic id {expected_id}",
-                next_step="its events are another log: deploy again, so that a new ledger begins",
+                next_step="its events are another log: deploy again, so that new committed offsets begin",
             )
 
     def earliest(self, topic: str) -> OffsetVector:
@@ -86,7 +86,7 @@ class KafkaLog:
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 raise self._unavailable(topic, error) from error
-        self._described(topic, stands=True)
+        self._described(topic, exists=True)
 
     def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
         """Drops all records below these offsets, partition -> offset, as retention does."""
@@ -94,13 +94,13 @@ class KafkaLog:
         for future in self._admin.delete_records(wanted).values():
             self._answered(topic, lambda f=future: self._result(f))  # type: ignore[misc]
 
-    def _described(self, topic: str, *, stands: bool = False) -> tuple[str, int]:
-        def ask() -> Any:
-            asked = TopicCollection([topic])
-            futures = self._admin.describe_topics(asked, request_timeout=self.timeout_s)
+    def _described(self, topic: str, *, exists: bool = False) -> tuple[str, int]:
+        def call() -> Any:
+            topics = TopicCollection([topic])
+            futures = self._admin.describe_topics(topics, request_timeout=self.timeout_s)
             return self._result(futures[topic])
 
-        found = self._answered(topic, ask, stands=stands)
+        found = self._answered(topic, call, exists=exists)
         identity = found.topic_id
         high = identity.get_most_significant_bits() & (2**64 - 1)
         low = identity.get_least_significant_bits() & (2**64 - 1)
@@ -109,32 +109,32 @@ class KafkaLog:
     def _offsets(self, topic: str, spec: OffsetSpec) -> OffsetVector:
         identity, partitions = self._described(topic)
 
-        def ask() -> dict[tuple[str, int], int]:
+        def call() -> dict[tuple[str, int], int]:
             futures = self._admin.list_offsets(
-                {TopicPartition(topic, each): spec for each in range(partitions)},
+                {TopicPartition(topic, partition): spec for partition in range(partitions)},
                 isolation_level=IsolationLevel.READ_COMMITTED,
                 request_timeout=self.timeout_s,
             )
             return {(identity, at.partition): self._result(f).offset for at, f in futures.items()}
 
-        return OffsetVector(self._answered(topic, ask, stands=True))
+        return OffsetVector(self._answered(topic, call, exists=True))
 
     def _result(self, future: Future[Any]) -> Any:
         return future.result(timeout=self.timeout_s + 5)
 
-    def _answered(self, topic: str, ask: Callable[[], Any], *, stands: bool = False) -> Any:
+    def _answered(self, topic: str, call: Callable[[], Any], *, exists: bool = False) -> Any:
         """Asks again while a leader is being elected or metadata is on its way.
 
-        stands: the topic is known to exist, so that a broker that does not know it yet will.
+        exists: the topic is known to exist, so that a broker that does not know it yet will.
         """
         deadline = time.monotonic() + self.timeout_s
         while True:
             try:
-                return ask()
+                return call()
             except KafkaException as error:
                 code = error.args[0].code()
                 passing = code in _PASSING or error.args[0].retriable()
-                passing = passing or (stands and code == KafkaError.UNKNOWN_TOPIC_OR_PART)
+                passing = passing or (exists and code == KafkaError.UNKNOWN_TOPIC_OR_PART)
                 if not passing or time.monotonic() > deadline:
                     raise self._unavailable(topic, error) from error
             time.sleep(_PAUSE_S)

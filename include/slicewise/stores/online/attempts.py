@@ -1,6 +1,6 @@
 """A read still stands when it is changed: who finds that it does not reads and decides again.
 
-A batch is brought in run by run. Folds of partials and lists of events differ in their runs and in one
+A batch is brought in run by run. Micro-batches of partials and lists of events differ in their runs and in one
 attempt of a run, not in this.
 """
 
@@ -49,13 +49,13 @@ def change_while(
 # ------------------------------------------------------------------ batches
 @dataclass(frozen=True)
 class MicroBatchOutcome:
-    """rows: all; applied, known (at or below an entity's last), compacted (below their hour's
-    cover), expired, duplicates (the id came before): parts of them. entities: written. misses: reads that no longer
+    """rows: all; applied, already_applied (at or below an entity's last), compacted (below their hour's
+    offset vector), expired, duplicates (the id came before): parts of them. entities: written. misses: reads that no longer
     stood. cut: events that an event list's capacity left out."""
 
     rows: int = 0
     applied: int = 0
-    known: int = 0
+    already_applied: int = 0
     compacted: int = 0
     expired: int = 0
     entities: int = 0
@@ -70,7 +70,7 @@ def added(a: MicroBatchOutcome, b: MicroBatchOutcome) -> MicroBatchOutcome:
 
 
 Attempt = Callable[[Int64], Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]]
-"""Of rows: one read and one write of all their entities; the entities to take again."""
+"""Attempt at rows: one read and one write of all their entities; the entities to take again."""
 _Left = tuple[Int64, MicroBatchOutcome]
 """Rows of a run that are still to be brought in, and the outcome so far."""
 
@@ -85,7 +85,7 @@ def require_order(offsets: Int64) -> None:
         )
 
 
-def brought_in(runs: Iterable[Int64], entity: Int64, attempt: Attempt, where: str) -> Steps[MicroBatchOutcome]:
+def applied_in_runs(runs: Iterable[Int64], entity: Int64, attempt: Attempt, where: str) -> Steps[MicroBatchOutcome]:
     """All runs, of each again the rows of the entities that missed. entity: of each row of the batch."""
     total = MicroBatchOutcome()
     for rows in runs:

@@ -13,7 +13,7 @@ from slicewise.stores.online.keys import unit_name
 
 @dataclass(frozen=True)
 class ServerRun:
-    """One life of a store node; a restart or failover begins another."""
+    """One run of a store node's server; a restart or failover begins another."""
 
     run_id: str
     replication_id: str
@@ -24,33 +24,33 @@ class TotalUntil(NamedTuple):
 
     hour: int
     """Hours since the epoch; a day's first."""
-    seq: int
-    """What archive seq contains of the hours before it is in the totals; 0: what lies below the start cover."""
+    archive_version: int
+    """Archive version whose events of the hours before it are in the totals; 0: what lies below the start offsets."""
 
 
 @dataclass(frozen=True)
 class RealtimeStart:
-    """Mark of a tail before its first write."""
+    """Mark of the real-time lane before its first write."""
 
-    incarnation: ServerRun
-    """That all its writes are of."""
+    server_run: ServerRun
+    """Server run that all its writes are of."""
     start: OffsetVector
-    """From where on it writes all events, each place's in offset order."""
+    """From where on it writes all events, each partition's in offset order."""
 
 
 @dataclass(frozen=True)
 class StoreMetadata:
     """Claims of a node about what it holds; they fall back with the data."""
 
-    generation: int
-    epoch: int
+    store_id: int
+    deployment_version: int
     units: str
     """Digest of the deployment; "" before the first."""
-    places: frozenset[TopicPartition]
-    """Places that have a ledger, also those at 0."""
-    ledger: OffsetVector
+    topic_partitions: frozenset[TopicPartition]
+    """Partitions that have committed offsets, also those at 0."""
+    committed: OffsetVector
     starts: Mapping[str, OffsetVector]
-    """Unit -> start cover: below it the backfill's, from it on the fold's."""
+    """Unit -> start offsets: below it the backfill's, from it on the micro-batch lane's."""
     ready: frozenset[str]
     building: Mapping[str, tuple[int, int]]
     """Unit -> hours (done, total) of its backfill."""
@@ -58,54 +58,54 @@ class StoreMetadata:
     """View -> fingerprints of the units that answer under its name."""
     topics: Mapping[str, str]
     """Topic name -> topic id."""
-    terms: Mapping[str, int]
-    """Unit -> epoch with which its present term began; 0 (or not there) before any unit was left out."""
+    builds: Mapping[str, int]
+    """Unit -> deployment version with which its present build began; 0 (or not there) before any unit was left out."""
     retired: int
-    """Newest epoch that left a unit out; 0: none has."""
+    """Newest deployment version that left a unit out; 0: none has."""
     keeps: Mapping[str, EventList] = field(default_factory=dict)
-    """Event list -> what it keeps since its term began, or less."""
-    horizons: Mapping[str, TotalUntil] = field(default_factory=dict)
+    """Event list -> what it keeps since its build began, or less."""
+    totals_until: Mapping[str, TotalUntil] = field(default_factory=dict)
     """Unit with a lifetime -> before which hour every entity's compacted hours are in its total."""
 
-    tails: Mapping[str, RealtimeStart] = field(default_factory=dict)
-    """Source -> the tail that writes its events beyond what is folded."""
-    known: OffsetVector = field(default_factory=OffsetVector)
-    """Where the ledger had come by copies kept elsewhere, of the places where it stands before that: they were lost."""
+    realtime_starts: Mapping[str, RealtimeStart] = field(default_factory=dict)
+    """Source -> the real-time lane that writes its events beyond what is applied."""
+    lost_offsets: OffsetVector = field(default_factory=OffsetVector)
+    """Where the committed offsets had come by copies kept elsewhere, of the partitions where they stand before that: they were lost."""
     node: str = ""
-    """Of a store of several nodes which of them this is, and of how many: "2/3"."""
+    """Number of this node, of a store of several, and how many they are: "2/3"."""
     set_id: int = 0
-    """And of which set of nodes."""
+    """Set of nodes that it belongs to."""
     behind: tuple[int, ...] = ()
-    """Of what several nodes claim together: the nodes, by number, that do not have the newest deployment yet."""
+    """Numbers of the nodes that do not have the newest deployment yet, in what several claim together."""
     nodes: tuple[StoreMetadata, ...] = field(default=(), compare=False)
-    """And what each of them claims."""
+    """Claims of each of them."""
 
     @property
-    def each(self) -> tuple[StoreMetadata, ...]:
+    def by_node(self) -> tuple[StoreMetadata, ...]:
         """The metadata of every node by itself; this, where there is one."""
         return self.nodes or (self,)
 
     def starts_of(self, units: Iterable[str]) -> list[OffsetVector]:
-        """Start covers of units on each node that has them."""
+        """Start offsets of units on each node that has them."""
         names = list(units)
-        return [each.starts[name] for each in self.each for name in names if name in each.starts]
+        return [node.starts[name] for node in self.by_node for name in names if name in node.starts]
 
     @property
-    def life(self) -> int:
-        """In which epochs only grow, but for losses: the generation of one node, the set of several."""
-        return self.set_id or self.generation
+    def set_or_store_id(self) -> int:
+        """In which deployment versions only grow, but for losses: the store id of one node, the set of several."""
+        return self.set_id or self.store_id
 
     def name(self, unit: str) -> str:
         """The unit (a fingerprint) in its keys."""
-        return unit_name(unit, self.terms.get(unit, 0))
+        return unit_name(unit, self.builds.get(unit, 0))
 
 
 @dataclass(frozen=True)
-class Term:
+class Build:
     """A unit from the deployment that brings it to the one that leaves it out."""
 
     name: str
-    """The unit in the keys of this term."""
+    """The unit in the keys of this build."""
     number: int
-    """As in `StoreMetadata.terms`."""
+    """Number as in `StoreMetadata.builds`."""
     start: OffsetVector

@@ -1,6 +1,6 @@
 """Every key of an entity has one tag, and one value has exactly one text.
 
-docs/format.md, section "Keys, fields, marks", gives the grammar with golden vectors. The names themselves stand in
+docs/format.md, section "Keys, fields, metadata", gives the grammar with golden vectors. The names themselves stand in
 `codec/store_fields`.
 """
 
@@ -18,19 +18,19 @@ from slicewise.codec.store_fields import keys as k
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import TopicPartition
 
-MARKS = k.METADATA_KEY.form
+METADATA = k.METADATA_KEY.form
 HOURS = f.COMPACTED.form
 TOTAL = f.DAY_TOTAL.form
 LIFETIME = f.LIFETIME.form
-"""Of a hot hash: the total of all hours before a horizon."""
-PENTAD = f.FIVE_DAY_TOTAL.form
-"""In the hash of a pentad's last day."""
+"""Field of a hot hash: the total of all hours before a total-until hour."""
+FIVE_DAY_TOTAL = f.FIVE_DAY_TOTAL.form
+"""In the hash of a five-day total's last day."""
 LOW = f.LOW.form
-"""Of an event list: the newest identity that was trimmed."""
-TAIL_COUNT = f.PENDING_COUNT.form
-"""Of a hot hash: how many events its tail fields hold; absent where it has none."""
-TAIL_FIELDS = f.PENDING.prefix
-"""What the names of tail fields begin with, and no others of a hot hash."""
+"""Field of an event list: the newest identity that was trimmed."""
+PENDING_COUNT = f.PENDING_COUNT.form
+"""Field of a hot hash: how many events its pending fields hold; absent where it has none."""
+PENDING_FIELDS = f.PENDING.prefix
+"""Beginning of the names of pending fields, and no others of a hot hash."""
 _EPOCH_ORDINAL = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _PLAIN = re.compile(r"[A-Za-z0-9_.~-]*", re.ASCII).fullmatch
@@ -84,18 +84,18 @@ def entity_tags(
     """One tag per entity.
 
     columns: (name, type) in sorted order; values: per column its value for each entity, as
-    `pyarrow.Array.to_pylist` gives them; partition: of the spread unit's keys, else None;
+    `pyarrow.Array.to_pylist` gives them; partition: of the per-partition unit's keys, else None;
     count: how many tags, where there is no column to say it (a global view).
     """
     heads = _heads(tuple(columns))
-    tail = "" if partition is None else f";p={partition}"
+    suffix = "" if partition is None else f";p={partition}"
     if not columns:
-        return [tail.encode()] * count
+        return [suffix.encode()] * count
     if len(columns) == 1:
         head = heads[0]
-        return [f"{head}{value_text(value)}{tail}".encode() for value in values[0]]
+        return [f"{head}{value_text(value)}{suffix}".encode() for value in values[0]]
     return [
-        (",".join(map(str.__add__, heads, map(value_text, row))) + tail).encode() for row in zip(*values, strict=True)
+        (",".join(map(str.__add__, heads, map(value_text, row))) + suffix).encode() for row in zip(*values, strict=True)
     ]
 
 
@@ -104,15 +104,15 @@ def whole_entity(tag: bytes) -> bytes:
     return tag.rpartition(b";p=")[0]
 
 
-def unit_name(fingerprint: str, term: int) -> str:
-    """The unit in its keys, in one of its terms. A unit that comes back begins another term, so
+def unit_name(fingerprint: str, build: int) -> str:
+    """The unit in its keys, in one of its builds. A unit that comes back begins another build, so
     that what is left of the first, and what is still being written for it, lies where nobody
-    reads. term: the epoch that it began with; 0 for one before any unit was left out."""
-    return f"{fingerprint}.{term}" if term else fingerprint
+    reads. build: the deployment version that it began with; 0 for one before any unit was left out."""
+    return f"{fingerprint}.{build}" if build else fingerprint
 
 
-def hot_key(generation: int, tag: bytes, unit: str) -> bytes:
-    return k.HOT_KEY.form % (generation, tag, unit.encode())
+def hot_key(store_id: int, tag: bytes, unit: str) -> bytes:
+    return k.HOT_KEY.form % (store_id, tag, unit.encode())
 
 
 @lru_cache(maxsize=4096)
@@ -121,56 +121,56 @@ def day_text(day: int) -> str:
     return datetime.date.fromordinal(_EPOCH_ORDINAL + day).strftime("%Y%m%d")
 
 
-def day_key(generation: int, tag: bytes, unit: str, day: int) -> bytes:
-    return k.DAY_KEY.form % (generation, tag, unit.encode(), day_text(day).encode())
+def day_key(store_id: int, tag: bytes, unit: str, day: int) -> bytes:
+    return k.DAY_KEY.form % (store_id, tag, unit.encode(), day_text(day).encode())
 
 
-def list_key(generation: int, tag: bytes, unit: str) -> bytes:
-    """The hash of an event list: guards, low-water mark."""
-    return k.LIST_KEY.form % (generation, tag, unit.encode())
+def list_key(store_id: int, tag: bytes, unit: str) -> bytes:
+    """The hash of an event list: applied offsets, low-water mark."""
+    return k.LIST_KEY.form % (store_id, tag, unit.encode())
 
 
-def members_key(generation: int, tag: bytes, unit: str) -> bytes:
+def members_key(store_id: int, tag: bytes, unit: str) -> bytes:
     """The sorted set of an event list."""
-    return k.MEMBERS_KEY.form % (generation, tag, unit.encode())
+    return k.MEMBERS_KEY.form % (store_id, tag, unit.encode())
 
 
-def ids_key(generation: int, tag: bytes, unit: str) -> bytes:
-    """The hash of the ids that are remembered of an entity's events, a field per place (`ids_field`)."""
-    return k.IDS_KEY.form % (generation, tag, unit.encode())
+def ids_key(store_id: int, tag: bytes, unit: str) -> bytes:
+    """The hash of the ids that are remembered of an entity's events, a field per partition (`ids_field`)."""
+    return k.IDS_KEY.form % (store_id, tag, unit.encode())
 
 
-def ids_field(place: TopicPartition) -> bytes:
-    return f.REMEMBERED.form % (place[0].encode(), place[1])
+def ids_field(topic_partition: TopicPartition) -> bytes:
+    return f.REMEMBERED.form % (topic_partition[0].encode(), topic_partition[1])
 
 
-def guard_field(place: TopicPartition) -> bytes:
-    return f.APPLIED.form % (place[0].encode(), place[1])
+def applied_field(topic_partition: TopicPartition) -> bytes:
+    return f.APPLIED.form % (topic_partition[0].encode(), topic_partition[1])
 
 
-def running_fields(numbers: Iterable[int], place: TopicPartition) -> list[bytes]:
-    """Fields of one place, one per slice number."""
-    form = b"%s%%d:%s" % (f.RUNNING.prefix, place_text(place))  # a topic id has no percent sign
+def running_fields(numbers: Iterable[int], topic_partition: TopicPartition) -> list[bytes]:
+    """Fields of one partition, one per slice number."""
+    form = b"%s%%d:%s" % (f.RUNNING.prefix, topic_partition_text(topic_partition))  # a topic id has no percent sign
     return [form % number for number in numbers]
 
 
-def place_text(place: TopicPartition) -> bytes:
-    """The place as the names of fields end with it."""
-    return b"%s:%d" % (place[0].encode(), place[1])
+def topic_partition_text(topic_partition: TopicPartition) -> bytes:
+    """The partition as the names of fields end with it."""
+    return b"%s:%d" % (topic_partition[0].encode(), topic_partition[1])
 
 
-def tail_field(place: bytes, number: int) -> bytes:
-    """One of the fields that hold a tail's events of a place (`place_text`)."""
-    return b"%s%s:%d" % (TAIL_FIELDS, place, number)
+def pending_field(topic_partition: bytes, number: int) -> bytes:
+    """One of the fields that hold pending events of a partition (`topic_partition_text`)."""
+    return b"%s%s:%d" % (PENDING_FIELDS, topic_partition, number)
 
 
-def tail_head(place: bytes) -> bytes:
-    """The field that says which tail fields a place (`place_text`) has."""
-    return f.PENDING_NUMBERS.prefix + place
+def pending_numbers(topic_partition: bytes) -> bytes:
+    """The field that says which pending fields a partition (`topic_partition_text`) has."""
+    return f.PENDING_NUMBERS.prefix + topic_partition
 
 
-def skip_field(place: TopicPartition) -> bytes:
-    return f.SKIPPED.form % (place[0].encode(), place[1])
+def skip_field(topic_partition: TopicPartition) -> bytes:
+    return f.SKIPPED.form % (topic_partition[0].encode(), topic_partition[1])
 
 
 def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:
@@ -178,32 +178,32 @@ def hour_fields(hour: int) -> tuple[bytes, bytes, bytes]:
     return f.HOUR.form % hour, f.SLICES.form % hour, f.MINUTES.form % hour
 
 
-def parse_place(topic: bytes, partition: bytes) -> TopicPartition:
+def parse_topic_partition(topic: bytes, partition: bytes) -> TopicPartition:
     return topic.decode(), int(partition)
 
 
-def swapped_key(generation: int, unit: str) -> bytes:
-    return k.PUBLISHED_KEY.form % (generation, unit.encode())
+def published_key(store_id: int, unit: str) -> bytes:
+    return k.PUBLISHED_KEY.form % (store_id, unit.encode())
 
 
 TOTALS = f.TOTAL_VERSION.prefix
-"""Beside the swapped hours: `t:<seq>`, a seq that totals may name, and the horizon that it was first named for."""
+"""Beside the published hours: `t:<seq>`, an archive version that totals may name, and the total-until hour that it was first named for."""
 
 
-def swapped_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
-    """Hour -> seq, of the fields of a `swapped_key`."""
-    return {int(hour): int(seq) for hour, seq in fields if not hour.startswith(TOTALS)}
+def published_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
+    """Hour -> archive version, of the fields of a `published_key`."""
+    return {int(hour): int(archive_version) for hour, archive_version in fields if not hour.startswith(TOTALS)}
 
 
-def covers_key(generation: int, source: str) -> bytes:
-    return k.VECTORS_KEY.form % (generation, _encoded(source).encode())
+def offset_vectors_key(store_id: int, source: str) -> bytes:
+    return k.VECTORS_KEY.form % (store_id, _encoded(source).encode())
 
 
-def board_key(generation: int, name: str, end_us: int | None = None) -> bytes:
-    """The board of a leaderboard; with a window end, what is remembered of it for corrections."""
+def leaderboard_key(store_id: int, name: str, end_us: int | None = None) -> bytes:
+    """A leaderboard; with a window end, its rows remembered for corrections."""
     if end_us is None:
-        return k.LEADERBOARD_KEY.form % (generation, name.encode())
-    return k.PAST_LEADERBOARD_KEY.form % (generation, name.encode(), end_us)
+        return k.LEADERBOARD_KEY.form % (store_id, name.encode())
+    return k.PAST_LEADERBOARD_KEY.form % (store_id, name.encode(), end_us)
 
 
 def manifest_key(digest: str) -> bytes:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from slicewise.errors import EpochSuperseded, NotReady
+from slicewise.errors import DeploymentSuperseded, NotReady
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.control_record import ServerRun, StoreMetadata, Term
+from slicewise.stores.online.control_record import ServerRun, StoreMetadata, Build
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.routing import ShardedSteps, node_of, on_node, together
 from slicewise.stores.online.rules import decisions
@@ -46,10 +46,10 @@ class NodeContext:
 
     server_run: ServerRun
     node: str = ""
-    """As in `StoreMetadata`, of one of several."""
+    """Name as in `StoreMetadata`, of one of several."""
     bound_to: int | None = None
     """The store id; None before the node has metadata."""
-    builds: Mapping[str, Term] = field(default_factory=dict)
+    builds: Mapping[str, Build] = field(default_factory=dict)
     """Unit -> the build that this connection writes; of no other unit then."""
     cache: Cache = field(default_factory=Cache, compare=False, repr=False)
 
@@ -57,31 +57,31 @@ class NodeContext:
     def store_id(self) -> int:
         """The identity of the contents. NotReady where the node has none yet."""
         if self.bound_to is None:
-            raise NotReady("the store has no marks yet", progress=0.0, next_step="initialise it and deploy")
+            raise NotReady("the store has no metadata yet", progress=0.0, next_step="initialise it and deploy")
         return self.bound_to
 
     def metadata(self) -> Steps[StoreMetadata]:
-        """The control record. IncarnationChanged where it is of another store id."""
+        """The control record. ServerRunChanged where it is of another store id."""
         return (yield from metadata.read(self.store_id))
 
-    def build_of(self, unit: StoredUnit) -> Steps[Term]:
+    def build_of(self, unit: StoredUnit) -> Steps[Build]:
         """The build that is held; the current one, on a connection that holds none."""
         name = unit.storage_fingerprint
         build = self.builds.get(name)
         if build is not None:
             return build
         if self.builds:  # one operation would go to the build of its begin, the next to another
-            raise EpochSuperseded(
+            raise DeploymentSuperseded(
                 f"unit {name} was not deployed when this job was planned", next_step="read the deployment again"
             )
-        return decisions.term_of((yield from self.metadata()), name)
+        return decisions.build_of((yield from self.metadata()), name)
 
     def archive_versions(self, source: str, versions: Iterable[int]) -> Steps[Mapping[int, OffsetVector]]:
         """Offsets of these archive versions, of those that are still registered."""
         known = self.cache.archive_versions.setdefault(source, {})
-        unknown = sorted({version for version in versions if version != decisions.START_SEQ} - known.keys())
+        unknown = sorted({version for version in versions if version != decisions.START_VERSION} - known.keys())
         if unknown:
-            key = keys.covers_key(self.store_id, source)
+            key = keys.offset_vectors_key(self.store_id, source)
             (values,) = yield [Fields(key, [b"%d" % version for version in unknown])]
             for version, raw in zip(unknown, values, strict=True):
                 if raw is not None:
@@ -122,11 +122,11 @@ class NodesContext:
     def metadata_of_each(self) -> ShardedSteps[list[StoreMetadata]]:
         """Control records in the order of the nodes."""
         if not self.is_bound:
-            raise NotReady("a node of the store has no marks yet", progress=0.0, next_step="initialise it and deploy")
+            raise NotReady("a node of the store has no metadata yet", progress=0.0, next_step="initialise it and deploy")
         records = yield from together({n: node.metadata() for n, node in enumerate(self.contexts)})
         return list(records.values())
 
-    def builds_of(self, unit: StoredUnit) -> ShardedSteps[dict[int, Term]]:
+    def builds_of(self, unit: StoredUnit) -> ShardedSteps[dict[int, Build]]:
         """Node -> its build of the unit."""
         return (yield from together({n: node.build_of(unit) for n, node in enumerate(self.contexts)}))
 
@@ -138,7 +138,7 @@ class NodesContext:
     def reached_by(self, unit: StoredUnit, version: int, offsets: OffsetVector) -> ShardedSteps[list[int]]:
         """The nodes that an hour of this archive version is for: those that the backfill was made for, or whose start
         it contains. One whose unit begins beyond has the hour from another version."""
-        if version == decisions.START_SEQ:
+        if version == decisions.START_VERSION:
             return (yield from self.built_for(unit, offsets))
         builds = yield from self.builds_of(unit)
         return [n for n, build in builds.items() if offsets.dominates(build.start)] or list(builds)
@@ -176,7 +176,7 @@ class Route(Generic[R]):
     parts: Mapping[int, Routed[R]]
     join: Callable[[Mapping[int, R]], R]
     needs_all: bool = True
-    """Whether a reader needs every part; else the nodes that answer are enough."""
+    """Tells whether a reader needs every part; else the nodes that answer are enough."""
 
 
 class Routed(Operation[R]):
@@ -256,8 +256,8 @@ class ByTag(Operation[R]):
 
     def over(self, nodes: NodesContext) -> ShardedSteps[R]:
         split, chosen = self.split(nodes.count), (yield from self.chosen(nodes))
-        asked = {n: part for n, part in split.parts.items() if n in chosen}
-        replies = yield from together({n: part.steps(nodes.contexts[n]) for n, part in asked.items()})
+        chosen_parts = {n: part for n, part in split.parts.items() if n in chosen}
+        replies = yield from together({n: part.steps(nodes.contexts[n]) for n, part in chosen_parts.items()})
         return self.join(replies, split)
 
 

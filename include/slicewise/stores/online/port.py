@@ -17,13 +17,13 @@ class OnlineStore(Protocol):
     """One connection to a store, of one node or of several.
 
     It is bound to the server run that it found when it was opened, and to the store id of its metadata; it never
-    reconnects: after StoreUnavailable or IncarnationChanged open another, and start again from the metadata.
+    reconnects: after StoreUnavailable or ServerRunChanged open another, and start again from the metadata.
     """
 
     @property
-    def incarnation(self) -> ServerRun: ...
+    def server_run(self) -> ServerRun: ...
     @property
-    def generation(self) -> int:
+    def store_id(self) -> int:
         """The store id that this connection's keys name. NotReady before `Initialise`."""
         ...
 

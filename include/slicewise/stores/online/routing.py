@@ -45,7 +45,7 @@ class Node(Protocol):
     """A connection to a store node. It answers commands in order, and never reconnects."""
 
     @property
-    def incarnation(self) -> ServerRun: ...
+    def server_run(self) -> ServerRun: ...
     def run(self, commands: Sequence[Command]) -> list[Any]: ...
     def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
         """Sends; what is returned waits for the replies, and is to be called before anything else is asked."""
@@ -63,28 +63,28 @@ class Nodes:
                 f"a store of {len(nodes)} nodes", expected=f"2 to {MOST_NODES}", next_step="correct SLICEWISE_REDIS_URL"
             )
         self.nodes = tuple(nodes)
-        lives = [node.incarnation for node in nodes]
-        if len(set(lives)) < len(lives):
+        server_runs = [node.server_run for node in nodes]
+        if len(set(server_runs)) < len(server_runs):
             raise SettingsError(
                 "the same node is named twice", where="SLICEWISE_REDIS_URL", next_step="leave it out once"
             )
 
     @property
-    def incarnation(self) -> ServerRun:
-        return joint_life([node.incarnation for node in self.nodes])
+    def server_run(self) -> ServerRun:
+        return sharded_server_run([node.server_run for node in self.nodes])
 
     def run(self, commands: Sequence[On]) -> list[Any]:
         """Replies in the order of the commands. Raises what the first that fails raises."""
-        asked: dict[int, list[Command]] = {}
-        for each in commands:
-            asked.setdefault(each.node, []).append(each.command)
+        by_node: dict[int, list[Command]] = {}
+        for command in commands:
+            by_node.setdefault(command.node, []).append(command.command)
         waiting: dict[int, Callable[[], list[Any]]] = {}
         replies: dict[int, Iterator[Any]] = {}
         failed: list[SlicewiseError] = []
         try:
-            for number, mine in asked.items():
+            for number, own in by_node.items():
                 try:
-                    waiting[number] = self.nodes[number].start(mine)
+                    waiting[number] = self.nodes[number].start(own)
                 except SlicewiseError as error:
                     failed.append(error)
             for number, wait in waiting.items():
@@ -97,21 +97,21 @@ class Nodes:
             raise
         if failed:
             raise failed[0]
-        return [next(replies[each.node]) for each in commands]
+        return [next(replies[command.node]) for command in commands]
 
     def close(self) -> None:
         for node in self.nodes:
             node.close()
 
 
-def joint_life(lives: Sequence[ServerRun]) -> ServerRun:
-    """One name for the lives of several nodes: another as soon as one of them begins another life."""
-    return ServerRun("+".join(each.run_id for each in lives), "+".join(each.replication_id for each in lives))
+def sharded_server_run(server_runs: Sequence[ServerRun]) -> ServerRun:
+    """One name for the server runs of several nodes: another as soon as one of them begins another server run."""
+    return ServerRun("+".join(server_run.run_id for server_run in server_runs), "+".join(server_run.replication_id for server_run in server_runs))
 
 
 # ------------------------------------------------------------------ operations of several nodes
 ShardedSteps = Generator[Sequence[Any], list[Any], T]
-"""As `Steps`, of commands that say whose they are (`On`)."""
+"""Steps as `Steps`, of commands that say whose they are (`On`)."""
 
 
 def on_node(node: int, steps: Steps[T]) -> ShardedSteps[T]:
@@ -119,40 +119,40 @@ def on_node(node: int, steps: Steps[T]) -> ShardedSteps[T]:
     return _value((yield from together({node: steps})), node)
 
 
-def _value(found: Mapping[int, T], node: int) -> T:
-    return found[node]
+def _value(by_number: Mapping[int, T], node: int) -> T:
+    return by_number[node]
 
 
 def together(many: Mapping[int, Steps[T]]) -> ShardedSteps[dict[int, T]]:
     """Operations of several nodes side by side: what they ask next is asked at once. The first that fails ends all."""
     done: dict[int, T] = {}
-    asked: dict[int, Sequence[Command]] = {}
+    running: dict[int, Sequence[Command]] = {}
     replies: dict[int, list[Any] | None] = dict.fromkeys(many)
     while True:
         for node in list(replies):
             steps, reply = many[node], replies.pop(node)
             try:
-                asked[node] = next(steps) if reply is None else steps.send(reply)
+                running[node] = next(steps) if reply is None else steps.send(reply)
             except StopIteration as ended:
                 done[node] = ended.value
-        if not asked:
+        if not running:
             return {node: done[node] for node in many}
-        found = iter((yield [On(node, command) for node, commands in asked.items() for command in commands]))
-        replies = {node: [next(found) for _ in commands] for node, commands in asked.items()}
-        asked = {}
+        found = iter((yield [On(node, command) for node, commands in running.items() for command in commands]))
+        replies = {node: [next(found) for _ in commands] for node, commands in running.items()}
+        running = {}
 
 
 def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
     """Node -> positions of its tags, ascending."""
-    found: dict[int, list[int]] = {}
+    positions: dict[int, list[int]] = {}
     for position, tag in enumerate(tags):
-        found.setdefault(node_of(tag, count), []).append(position)
-    return found
+        positions.setdefault(node_of(tag, count), []).append(position)
+    return positions
 
 
-def check_one_set(marks: Mapping[int, StoreMetadata]) -> None:
-    """Checks that nodes with these marks belong together. SettingsError."""
-    sets = {number: each.set_id for number, each in marks.items()}
+def check_one_set(metadata: Mapping[int, StoreMetadata]) -> None:
+    """Checks that nodes with this metadata belong together. SettingsError."""
+    sets = {number: each.set_id for number, each in metadata.items()}
     if len(set(sets.values())) > 1:
         named = ", ".join(f"node {number + 1} of set {set_id}" for number, set_id in sets.items())
         raise SettingsError(

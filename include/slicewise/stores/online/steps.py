@@ -51,7 +51,7 @@ class PutText(NamedTuple):
 
 
 class PutLeaderboard(NamedTuple):
-    """-> 1, or 0 where the board that stands has this order or a later one, and nothing was written."""
+    """-> 1, or 0 where the leaderboard that stands has this order or a later one, and nothing was written."""
 
     key: bytes
     order: bytes
@@ -85,7 +85,7 @@ class Tagged(NamedTuple):
 
     def commands(self) -> Sequence[Fields | Whole | Members]:
         """The commands that read under this tag, unit by unit."""
-        store_id, tag = self.shape.generation, self.tag
+        store_id, tag = self.shape.store_id, self.tag
         commands: list[Fields | Whole | Members] = []
         for shape in self.shape.units:
             if isinstance(shape, ListShape):
@@ -100,10 +100,10 @@ class Tagged(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """Up to where a fold has brought the events of a place."""
+    """Up to where a micro-batch has brought the events of a partition."""
 
-    place: bytes
-    """`keys.place_text`."""
+    topic_partition: bytes
+    """`keys.topic_partition_text`."""
     offset: int
 
 
@@ -118,7 +118,7 @@ class KeyChange(NamedTuple):
     with its latest. Expiry 0: always written, for ever."""
     deletes: Sequence[bytes] = ()
     passed: Passed | None = None
-    """The tail's events of this place up to this offset go, whatever became of the sets; their count follows."""
+    """The pending events of this partition up to this offset go, whatever became of the sets; their count follows."""
 
 
 class Change(NamedTuple):
@@ -148,28 +148,28 @@ class ListChange(NamedTuple):
 
 
 class PendingChange(NamedTuple):
-    """-> [written or standing, known, expired, skipped] of the events of one entity and place."""
+    """-> [written or standing, already applied, expired, skipped] of the events of one entity and partition."""
 
     key: bytes
-    guard: bytes
+    applied_field: bytes
     skip: bytes
-    place: bytes
-    """`keys.place_text`."""
+    topic_partition: bytes
+    """`keys.topic_partition_text`."""
     bound: int
-    """Events of the entity, of all places."""
+    """Events of the entity, of all partitions."""
     room: Room
-    """Of one field."""
+    """Room of one field."""
     events: Sequence[tuple[int, bytes, int]]
     """(offset, member, expiry in seconds UTC or 0), in offset order."""
 
 
 class PendingListChange(NamedTuple):
-    """-> [written, known, trimmed or too old, cut] of the events of one entity and place."""
+    """-> [written, already applied, trimmed or too old, cut] of the events of one entity and partition."""
 
     key: bytes
     """The hash."""
     list_key: bytes
-    guard: bytes
+    applied_field: bytes
     keeps: EventList
     expiry: int
     """Second of expiry of what is added; 0: never."""
@@ -183,9 +183,9 @@ Command = Time | Fields | Whole | Members | Text | PutText | PutLeaderboard | To
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()
-WHOLE_MARKS = Whole(keys.MARKS)
-STANDING = Fields(keys.MARKS, (b"generation", b"epoch"))
-"""What every read asks besides its data."""
+WHOLE_METADATA = Whole(keys.METADATA)
+STORE_VERSION = Fields(keys.METADATA, (b"generation", b"epoch"))
+"""Question of every read besides its data."""
 MISSED = -1
 EXPIRED = -2
 ABSENT = b""
@@ -203,7 +203,7 @@ def begins(prefix: bytes) -> bytes:
     return b"^" + prefix
 
 
-def stands(want: bytes, found: bytes | None) -> bool:
+def passes(want: bytes, found: bytes | None) -> bool:
     """Decides one check, as the script does."""
     if want == ABSENT or found is None:
         return want == ABSENT and found is None

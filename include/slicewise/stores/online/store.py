@@ -18,7 +18,7 @@ class Connected(Protocol):
     """A connection to a store node, or to all of its nodes. It answers commands in order, and never reconnects."""
 
     @property
-    def incarnation(self) -> ServerRun: ...
+    def server_run(self) -> ServerRun: ...
     def run(self, commands: Sequence[Any]) -> list[Any]: ...
     def close(self) -> None: ...
 
@@ -30,7 +30,7 @@ class Store:
         """name: of a node that is one of several, as in `StoreMetadata`."""
         self.node = node
         self.context: NodeContext | NodesContext = (
-            context_of(node) if isinstance(node, Nodes) else NodeContext(node.incarnation, name)
+            context_of(node) if isinstance(node, Nodes) else NodeContext(node.server_run, name)
         )
         self.run(Bind())
 
@@ -54,11 +54,11 @@ class Store:
         return result
 
     @property
-    def incarnation(self) -> ServerRun:
+    def server_run(self) -> ServerRun:
         return self.context.server_run
 
     @property
-    def generation(self) -> int:
+    def store_id(self) -> int:
         """The store id. NotReady before `Initialise`."""
         return self.context.store_id
 
@@ -75,5 +75,5 @@ class Store:
 def context_of(nodes: Nodes) -> NodesContext:
     """The context that a connection to these nodes is bound to when it opens."""
     count = len(nodes.nodes)
-    contexts = tuple(NodeContext(node.incarnation, node_name(n, count)) for n, node in enumerate(nodes.nodes))
-    return NodesContext(nodes.incarnation, contexts)
+    contexts = tuple(NodeContext(node.server_run, node_name(n, count)) for n, node in enumerate(nodes.nodes))
+    return NodesContext(nodes.server_run, contexts)

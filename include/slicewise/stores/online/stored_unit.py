@@ -23,8 +23,8 @@ class StoredUnit(Protocol):
     @property
     def retention_us(self) -> int: ...
     @property
-    def pentads(self) -> bool:
-        """Tells whether a window is read by totals of pentads."""
+    def five_day_totals(self) -> bool:
+        """Tells whether a window is read by five-day totals."""
         ...
 
     @property

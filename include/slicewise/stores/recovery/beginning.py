@@ -26,13 +26,13 @@ def archived_by(settings: Settings) -> Archived:
         from slicewise.stores.lake.catalog import open_catalog
 
         table = load(open_catalog(settings), source)
-        return OffsetVector() if table is None else archive_state(table).cover
+        return OffsetVector() if table is None else archive_state(table).offset_vector
 
     return archived
 
 
 def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None) -> tuple[dict[str, str], OffsetVector]:
-    """(topic -> id, first offsets that a new ledger does not contain). archived: None where nothing can be."""
+    """(topic -> id, first offsets that new committed offsets do not contain). archived: None where nothing can be."""
     topics: dict[str, str] = {}
     first = OffsetVector()
     for source in deployment.sources:
@@ -47,15 +47,15 @@ def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None)
     return topics, first
 
 
-def of_topic(cover: OffsetVector, topic_id: str) -> OffsetVector:
-    """The places of one topic."""
-    return OffsetVector({place: offset for place, offset in cover.offsets.items() if place[0] == topic_id})
+def of_topic(offset_vector: OffsetVector, topic_id: str) -> OffsetVector:
+    """The partitions of one topic."""
+    return OffsetVector({topic_partition: offset for topic_partition, offset in offset_vector.offsets.items() if topic_partition[0] == topic_id})
 
 
-def with_probes_ready(store: OnlineStore, deployment: Deployment, marks: StoreMetadata) -> StoreMetadata:
+def with_probes_ready(store: OnlineStore, deployment: Deployment, metadata: StoreMetadata) -> StoreMetadata:
     """Probes that come back have no history to build: none of theirs is ever asked for again."""
     late = [unit for unit in deployment.units if unit.project == own.PROJECT]
-    late = [unit for unit in late if unit.storage_fingerprint not in marks.ready]
+    late = [unit for unit in late if unit.storage_fingerprint not in metadata.ready]
     for unit in late:
-        store.run(MarkReady(unit, marks.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
-    return store.run(ReadMetadata()) if late else marks
+        store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+    return store.run(ReadMetadata()) if late else metadata

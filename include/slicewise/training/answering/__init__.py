@@ -1,4 +1,4 @@
 """Questions answered from events, by the rules of the online answer.
 
-Doors: Asked, resolve, Question.
+Doors: TrainingRequest, resolve, Question.
 """

@@ -16,14 +16,14 @@ Flags = npt.NDArray[np.bool_]
 def beyond_capacity(events: UnitEvents, features: Sequence[PlannedFeature], question: Question) -> dict[str, Flags]:
     """Per feature column the rows whose window reaches events that the list of all these events does not keep.
 
-    Columns without any are left out. Lists of a spread unit are of one partition each.
+    Columns without any are left out. Lists of a per-partition unit are of one partition each.
     """
     last = _newest_left_out(events)
     if not (last >= 0).any():
         return {}
     low = last[np.where((question.entity >= 0) & (question.entity < len(last)), question.entity, -1)]
     cut = low >= 0
-    found = {}
+    too_far = {}
     for feature in features:
         start, end = question.bounds[feature.column]
         first, beyond = events.source.between(question.entity, start, end)
@@ -33,8 +33,8 @@ def beyond_capacity(events: UnitEvents, features: Sequence[PlannedFeature], ques
         else:
             reaches = events.source.rows.time[np.maximum(low, 0)] >= start
         if (cut & reaches).any():
-            found[feature.column] = np.asarray(cut & reaches, np.bool_)
-    return found
+            too_far[feature.column] = np.asarray(cut & reaches, np.bool_)
+    return too_far
 
 
 def _newest_left_out(events: UnitEvents) -> npt.NDArray[np.int64]:
@@ -44,9 +44,9 @@ def _newest_left_out(events: UnitEvents) -> npt.NDArray[np.int64]:
     entity = events.source.entity
     last = np.full(int(entity.max(initial=-1)) + 2, -1, np.int64)  # one more: of entities without events
     # events are in order per entity: those of one list are counted from its newest back
-    place = events.place if events.unit.spread else np.zeros(len(entity), np.int64)
-    order = np.lexsort((np.arange(len(entity)), place, entity))
-    lists = np.stack([entity[order], place[order]], axis=1)
+    topic_partition = events.topic_partition if events.unit.per_partition else np.zeros(len(entity), np.int64)
+    order = np.lexsort((np.arange(len(entity)), topic_partition, entity))
+    lists = np.stack([entity[order], topic_partition[order]], axis=1)
     begins = np.flatnonzero(np.r_[True, (lists[1:] != lists[:-1]).any(axis=1)][: len(order)])
     for begin, end in zip(begins.tolist(), np.append(begins, len(order))[1:].tolist(), strict=True):
         if end - begin > kept.most:

@@ -57,8 +57,8 @@ def _numbers(entities: Entities, table: pa.Table) -> Ints:
         return np.full(table.num_rows, UNKNOWN, np.int64)
     known = np.argsort(codes[:n], kind="stable")
     place = np.searchsorted(codes[:n], codes[n:], sorter=known)
-    found = known[np.minimum(place, n - 1)]
-    return np.where((codes[n:] >= 0) & (codes[found] == codes[n:]), found, UNKNOWN).astype(np.int64)
+    nearest = known[np.minimum(place, n - 1)]
+    return np.where((codes[n:] >= 0) & (codes[nearest] == codes[n:]), nearest, UNKNOWN).astype(np.int64)
 
 
 def _codes(columns: Sequence[pa.ChunkedArray]) -> Ints:

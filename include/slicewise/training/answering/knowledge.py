@@ -1,6 +1,6 @@
-"""An event (hour H, place p, offset o) is known to a row exactly if `o < max(base[p], cover_H[p])`.
+"""An event (hour H, partition p, offset o) is known to a row exactly if `o < max(base[p], compacted_beyond[H][p])`.
 
-Base and cover are those of the row's token."""
+Base and offset vector are those of the row's token."""
 
 from __future__ import annotations
 
@@ -19,79 +19,79 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Covers:
-    """Knowledge of each of q rows, over a fixed list of places.
+class TokenOffsets:
+    """Knowledge of each of q rows, over a fixed list of partitions.
 
-    base: int64 [q, places], first offset not contained. The `ahead` arrays list, sorted by (row,
-    hour, place), the covers of hours whose compaction ran ahead of the base.
+    base: int64 [q, partitions], first offset not contained. The `compacted_beyond` arrays list, sorted by (row,
+    hour, partition), the offset vectors of hours whose compaction ran ahead of the base.
     """
 
-    places: tuple[TopicPartition, ...]
+    topic_partitions: tuple[TopicPartition, ...]
     base: npt.NDArray[np.int64]
-    ahead_row: Ints
-    ahead_hour: Ints
-    ahead_place: Ints
-    ahead_offset: Ints
+    beyond_row: Ints
+    beyond_hour: Ints
+    beyond_partition: Ints
+    beyond_offset: Ints
 
     @staticmethod
-    def of(tokens: Sequence[Token], places: Sequence[TopicPartition]) -> Covers:
-        """The covers of the tokens' rows; places that hold no event at hand are left out."""
-        number = {place: i for i, place in enumerate(places)}
-        base = np.zeros((len(tokens), len(places)), np.int64)
-        ahead: list[tuple[int, int, int, int]] = []
+    def of(tokens: Sequence[Token], topic_partitions: Sequence[TopicPartition]) -> TokenOffsets:
+        """The offset vectors of the tokens' rows; partitions that hold no event at hand are left out."""
+        number = {topic_partition: i for i, topic_partition in enumerate(topic_partitions)}
+        base = np.zeros((len(tokens), len(topic_partitions)), np.int64)
+        compacted_beyond: list[tuple[int, int, int, int]] = []
         for row, token in enumerate(tokens):
             _put(base[row], token.base, number)
-            for hour, cover in token.ahead.items():
-                ahead += [
-                    (row, hour, number[place], offset) for place, offset in cover.offsets.items() if place in number
+            for hour, offset_vector in token.compacted_beyond.items():
+                compacted_beyond += [
+                    (row, hour, number[topic_partition], offset) for topic_partition, offset in offset_vector.offsets.items() if topic_partition in number
                 ]
-        table = np.array(sorted(ahead), np.int64).reshape(-1, 4)
-        return Covers(tuple(places), base, table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+        table = np.array(sorted(compacted_beyond), np.int64).reshape(-1, 4)
+        return TokenOffsets(tuple(topic_partitions), base, table[:, 0], table[:, 1], table[:, 2], table[:, 3])
 
-    def take(self, rows: Ints) -> Covers:
-        """The covers of these rows, renumbered in the order given; no row twice."""
+    def take(self, rows: Ints) -> TokenOffsets:
+        """The offset vectors of these rows, renumbered in the order given; no row twice."""
         new = np.full(len(self.base), -1, np.int64)
         new[rows] = np.arange(len(rows), dtype=np.int64)
-        kept = np.flatnonzero(new[self.ahead_row] >= 0)
-        row = new[self.ahead_row[kept]]
+        kept = np.flatnonzero(new[self.beyond_row] >= 0)
+        row = new[self.beyond_row[kept]]
         kept, row = _by_row(kept, row)
-        return Covers(
-            self.places,
+        return TokenOffsets(
+            self.topic_partitions,
             self.base[rows],
             row,
-            self.ahead_hour[kept],
-            self.ahead_place[kept],
-            self.ahead_offset[kept],
+            self.beyond_hour[kept],
+            self.beyond_partition[kept],
+            self.beyond_offset[kept],
         )
 
-    def contain(self, row: Ints, time_us: Ints, place: Ints, offset: Ints) -> Flags:
+    def contain(self, row: Ints, time_us: Ints, topic_partition: Ints, offset: Ints) -> Flags:
         """Per event whether the row knows it."""
-        known = offset < self.base[row, place]
-        if len(self.ahead_row):
-            known |= offset < self._ahead(row, time_us // HOUR_US, place)
+        known = offset < self.base[row, topic_partition]
+        if len(self.beyond_row):
+            known |= offset < self._compacted_beyond(row, time_us // HOUR_US, topic_partition)
         return known
 
-    def _ahead(self, row: Ints, hour: Ints, place: Ints) -> Ints:
-        first = int(self.ahead_hour.min())
-        hours = int(self.ahead_hour.max()) - first + 1
-        width = len(self.places)
+    def _compacted_beyond(self, row: Ints, hour: Ints, topic_partition: Ints) -> Ints:
+        first = int(self.beyond_hour.min())
+        hours = int(self.beyond_hour.max()) - first + 1
+        width = len(self.topic_partitions)
 
         def key(r: Ints, h: Ints, p: Ints) -> Ints:
             return (r * hours + (h - first)) * width + p
 
-        keys = key(self.ahead_row, self.ahead_hour, self.ahead_place)
+        keys = key(self.beyond_row, self.beyond_hour, self.beyond_partition)
         inside = (hour >= first) & (hour < first + hours)
-        wanted = key(row, np.where(inside, hour, first), place)
+        wanted = key(row, np.where(inside, hour, first), topic_partition)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        return np.where(inside & (keys[at] == wanted), self.ahead_offset[at], 0)
+        return np.where(inside & (keys[at] == wanted), self.beyond_offset[at], 0)
 
 
 def _by_row(kept: Ints, row: Ints) -> tuple[Ints, Ints]:
-    order = np.argsort(row, kind="stable")  # within a row (hour, place) stay sorted
+    order = np.argsort(row, kind="stable")  # within a row (hour, partition) stay sorted
     return kept[order].astype(np.int64), row[order]
 
 
-def _put(row: npt.NDArray[np.int64], cover: OffsetVector, number: dict[TopicPartition, int]) -> None:
-    for place, offset in cover.offsets.items():
-        if place in number:
-            row[number[place]] = offset
+def _put(row: npt.NDArray[np.int64], offset_vector: OffsetVector, number: dict[TopicPartition, int]) -> None:
+    for topic_partition, offset in offset_vector.offsets.items():
+        if topic_partition in number:
+            row[number[topic_partition]] = offset

@@ -31,13 +31,13 @@ def _positions(
 ) -> tuple[Ints, Ints]:
     """The chosen events and their rows, which are numbered from 0."""
     begin = np.maximum(first, beyond - most)
-    if question.covers is None:
+    if question.offset_vectors is None:
         return expand(begin, beyond)
     rows = events.source.rows
     while True:
         position, owner = expand(begin, beyond)
-        known = question.covers.contain(
-            owner + part.start, rows.time[position], events.place[position], rows.offset[position]
+        known = question.offset_vectors.contain(
+            owner + part.start, rows.time[position], events.topic_partition[position], rows.offset[position]
         )
         count = np.bincount(owner[known], minlength=len(first))
         lacking = (count < most) & (begin > first)

@@ -1,7 +1,7 @@
-"""One process answers any number of (entity, bounds, cover) questions with the bits that the online store answers.
+"""One process answers any number of (entity, bounds, offset vector) questions with the bits that the online store answers.
 
 Whole columns throughout: partials of (entity, slice) are accumulated once and combined per
-window; what a bound or a cover cuts comes from the events themselves.
+window; what a bound or an offset vector cuts comes from the events themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from slicewise.aggregates import Columns, Finished
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
-from slicewise.training.answering.knowledge import Covers
+from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.last import last_rows
 from slicewise.training.answering.question import Bounds as Bounds
 from slicewise.training.answering.question import Question as Question
@@ -22,7 +22,7 @@ from slicewise.training.answering.tree import ITEMS_AT_ONCE, SliceTree, SortedRo
 from slicewise.training.ranges import Ints, batches, expand
 from slicewise.windows.slices import SLICES
 
-ROWS_OF_COVERS_AT_ONCE = 20_000
+ROWS_OF_TOKENS_AT_ONCE = 20_000
 
 
 def answer(
@@ -59,11 +59,11 @@ def _partials(
 ) -> list[Columns]:
     if not features:
         return []
-    if question.covers is None:
+    if question.offset_vectors is None:
         tree = _tree(events.unit, events.source, transit)
         return _combined(tree, features, question)
     parts, order = [], []
-    for rows in _alike(question.covers):
+    for rows in _alike(question.offset_vectors):
         parts.append(_known_to(events, features, question.take(rows), transit))
         order.append(rows)
     if not parts:
@@ -81,7 +81,7 @@ def _tree_slice(unit: StorageUnit) -> int:
     if not isinstance(unit, ListUnit):
         return unit.slice_us
     shortest = min((f.window.length_us for f in unit.features if not f.window.most_rows), default=SLICES[-1])
-    return max((each for each in SLICES if each * 10 <= shortest), default=SLICES[0])
+    return max((slice_us for slice_us in SLICES if slice_us * 10 <= shortest), default=SLICES[0])
 
 
 def _combined(tree: SliceTree, features: Sequence[PlannedFeature], question: Question) -> list[Columns]:
@@ -109,11 +109,11 @@ def _by_bounds(features: Sequence[PlannedFeature], question: Question) -> list[l
     return [same for _, same in groups]
 
 
-def _alike(covers: Covers) -> Iterator[Ints]:
-    """Rows in runs of similar covers, so that within a run most events are known to all or to none."""
-    order = np.argsort(covers.base.sum(axis=1), kind="stable").astype(np.int64)
-    for first in range(0, len(order), ROWS_OF_COVERS_AT_ONCE):
-        yield order[first : first + ROWS_OF_COVERS_AT_ONCE]
+def _alike(offset_vectors: TokenOffsets) -> Iterator[Ints]:
+    """Rows in runs of similar offset vectors, so that within a run most events are known to all or to none."""
+    order = np.argsort(offset_vectors.base.sum(axis=1), kind="stable").astype(np.int64)
+    for first in range(0, len(order), ROWS_OF_TOKENS_AT_ONCE):
+        yield order[first : first + ROWS_OF_TOKENS_AT_ONCE]
 
 
 def _known_to(
@@ -123,20 +123,20 @@ def _known_to(
     transit: Transit | None,
 ) -> list[Columns]:
     """Events that all of these rows know go through the tree; the rest is asked row by row."""
-    covers = question.covers
-    assert covers is not None
-    settled = events.source.rows.offset < covers.base.min(axis=0)[events.place]
-    asked = np.isin(events.source.entity, question.entity)
-    tree = _tree(events.unit, events.source.take(_where(settled & asked)), transit)
+    offset_vectors = question.offset_vectors
+    assert offset_vectors is not None
+    settled = events.source.rows.offset < offset_vectors.base.min(axis=0)[events.topic_partition]
+    in_question = np.isin(events.source.entity, question.entity)
+    tree = _tree(events.unit, events.source.take(_where(settled & in_question)), transit)
     partials = _combined(tree, features, question)
-    doubtful = _where(~settled & asked)
-    if not len(doubtful):
+    unsettled = _where(~settled & in_question)
+    if not len(unsettled):
         return partials
-    source, place = events.source.take(doubtful), events.place[doubtful]
+    source, topic_partition = events.source.take(unsettled), events.topic_partition[unsettled]
     out = []
     for feature, partial in zip(features, partials, strict=True):
         start, end = question.bounds[feature.column]
-        more = _accumulated(source, place, question.entity, start, end, covers, feature)
+        more = _accumulated(source, topic_partition, question.entity, start, end, offset_vectors, feature)
         every = np.arange(partial.n, dtype=np.int64)
         out.append(
             feature.aggregate.combine_columns(
@@ -148,11 +148,11 @@ def _known_to(
 
 def _accumulated(
     source: SortedRows,
-    place: Ints,
+    topic_partition: Ints,
     entity: Ints,
     start_us: Ints,
     end_us: Ints,
-    covers: Covers,
+    offset_vectors: TokenOffsets,
     feature: PlannedFeature,
 ) -> Columns:
     first, beyond = source.between(entity, start_us, end_us)
@@ -160,7 +160,7 @@ def _accumulated(
     for part in batches(beyond - first, ITEMS_AT_ONCE):
         position, owner = expand(first[part], beyond[part])
         rows = source.rows
-        known = covers.contain(owner + part.start, rows.time[position], place[position], rows.offset[position])
+        known = offset_vectors.contain(owner + part.start, rows.time[position], topic_partition[position], rows.offset[position])
         parts.append(
             feature.aggregate.accumulate_columns(rows.take(position[known]), owner[known], part.stop - part.start)
         )

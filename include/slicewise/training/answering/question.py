@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import TopicPartition
 from slicewise.training.answering.entities import Entities
-from slicewise.training.answering.knowledge import Covers
+from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.tree import SortedRows
 from slicewise.training.ranges import Ints
 from slicewise.windows.bounds import Mode
@@ -20,15 +20,15 @@ Bounds = tuple[Ints, Ints]
 class UnitEvents:
     """The events of one unit after its row logic, sorted by (entity, total order).
 
-    place: per event the position of its (topic id, partition) in `places`. refused: events that
+    topic_partition: per event the position of its (topic id, partition) in `topic_partitions`. refused: events that
     row logic left out of this view, counted by reason.
     """
 
     unit: StorageUnit
     entities: Entities
     source: SortedRows
-    place: Ints
-    places: tuple[TopicPartition, ...]
+    topic_partition: Ints
+    topic_partitions: tuple[TopicPartition, ...]
     refused: Mapping[str, int]
 
 
@@ -36,13 +36,13 @@ class UnitEvents:
 class Question:
     """Question about features: per row the entity's number (negative: unknown), and bounds per feature column.
 
-    covers: each row's knowledge; None where all events at hand are known. mode: by which the bounds were made; those
+    offset_vectors: each row's knowledge; None where all events at hand are known. mode: by which the bounds were made; those
     of exact windows are the same in every mode.
     """
 
     entity: Ints
     bounds: Mapping[str, Bounds]
-    covers: Covers | None = None
+    offset_vectors: TokenOffsets | None = None
     mode: Mode = "event_time"
 
     def take(self, rows: Ints) -> Question:
@@ -50,6 +50,6 @@ class Question:
         return Question(
             self.entity[rows],
             {name: (start[rows], end[rows]) for name, (start, end) in self.bounds.items()},
-            None if self.covers is None else self.covers.take(rows),
+            None if self.offset_vectors is None else self.offset_vectors.take(rows),
             self.mode,
         )

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from slicewise.aggregates import Finished
-from slicewise.aggregates.sketches.membership import asking
+from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.errors import BadRequest
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 
-def question_types(asked: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]) -> dict[str, str]:
+def question_types(requested: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]) -> dict[str, str]:
     """Declared type of every column that the features of these units are asked by. Raises BadRequest."""
     types: dict[str, str] = {}
-    for unit, features in asked:
+    for unit, features in requested:
         for feature in features:
-            aggregate = asking(feature.aggregate)
+            aggregate = membership_of(feature.aggregate)
             if aggregate is None:
                 continue
             column, kind = aggregate.question, dict(unit.input_types)[aggregate.question]
@@ -36,10 +36,10 @@ def question_types(asked: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]
 
 def answered(feature: PlannedFeature, finished: Finished, table: pa.Table) -> Finished:
     """The answers of a feature that is asked by the table's rows; of others what was finished."""
-    aggregate = asking(feature.aggregate)
+    aggregate = membership_of(feature.aggregate)
     if aggregate is None:
         return finished
-    return aggregate.asked(finished, table[aggregate.question].combine_chunks())
+    return aggregate.answered(finished, table[aggregate.question].combine_chunks())
 
 
 def refuse_questions(types: Mapping[str, str]) -> None:

@@ -28,21 +28,21 @@ KAFKA_TIME = "kafka_time"
 DUPLICATE = "duplicate"
 """Reason of an event whose id came before in its partition (docs/adr/0064)."""
 Span = tuple[int, int]
-"""Of event times: [start, end), microseconds UTC."""
+"""Span of event times: [start, end), microseconds UTC."""
 
 
-def events_of(archive: Archive, source: Source, unit: StorageUnit, start_us: int, end_us: int, seq: int) -> pa.Table:
+def events_of(archive: Archive, source: Source, unit: StorageUnit, start_us: int, end_us: int, archive_version: int) -> pa.Table:
     """The events with times in [start, end) for `row_logic` of the unit; where they count once by their id, with those
     before by which they are known."""
     if unit.dedupe is None:
-        return archive.events(source, unit.reads, start_us, end_us, seq)
-    asked = archive.events(source, (), start_us, end_us, seq)
-    if not asked.num_rows:
-        return archive.events(source, unit.reads, start_us, end_us, seq)
-    ends = asked.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
-    cover = OffsetVector({(each["topic_id"], each["partition"]): each["offset_max"] + 1 for each in ends})
-    oldest = int(pc.min(asked[KAFKA_TIME]).as_py())
-    return archive.below(source, unit.reads, cover, oldest - unit.dedupe.look_back_us, seq)
+        return archive.events(source, unit.reads, start_us, end_us, archive_version)
+    requested = archive.events(source, (), start_us, end_us, archive_version)
+    if not requested.num_rows:
+        return archive.events(source, unit.reads, start_us, end_us, archive_version)
+    ends = requested.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
+    offset_vector = OffsetVector({(end["topic_id"], end["partition"]): end["offset_max"] + 1 for end in ends})
+    oldest = int(pc.min(requested[KAFKA_TIME]).as_py())
+    return archive.below(source, unit.reads, offset_vector, oldest - unit.dedupe.look_back_us, archive_version)
 
 
 def unit_events(
@@ -63,7 +63,7 @@ def unit_events(
         np.asarray(kept[name].to_numpy(), np.int64) for name in ("event_time", "partition", "offset")
     )
     order = np.lexsort((offset, partition, topic_lo, topic_hi, time, number)).astype(np.int64)
-    place, places = _places(topic[order], partition[order], kept["topic_id"])
+    topic_partition, topic_partitions = _topic_partitions(topic[order], partition[order], kept["topic_id"])
     columns = {
         name: _flat(kept[name].take(pa.array(order))) for name in kept.column_names if name not in IDENTITY_COLUMNS
     }
@@ -75,7 +75,7 @@ def unit_events(
         offset[order],
         columns,
     )
-    return UnitEvents(unit, known, SortedRows(number[order], rows), place, places, refused)
+    return UnitEvents(unit, known, SortedRows(number[order], rows), topic_partition, topic_partitions, refused)
 
 
 def row_logic(unit: StorageUnit, events: pa.Table, span: Span | None = None) -> tuple[pa.Table, Mapping[str, int]]:
@@ -93,18 +93,18 @@ def row_logic(unit: StorageUnit, events: pa.Table, span: Span | None = None) -> 
     if span is not None:
         time = np.asarray(events["event_time"].to_numpy(), np.int64)
         inside = (time >= span[0]) & (time < span[1])
-    found, refused = row_columns.row_logic(unit, events.filter(pa.array(inside)), carried)
-    n_asked = found.num_rows
+    rows, refused = row_columns.row_logic(unit, events.filter(pa.array(inside)), carried)
+    n_requested = rows.num_rows
     if not inside.all():  # what is refused of them is no answer's
-        found = pa.concat_tables([found, row_columns.row_logic(unit, events.filter(pa.array(~inside)), carried)[0]])
-    numbers = entities_of(found, [name for name, _ in unit.entity]).numbers(found)
-    topic, partition = _topics(found["topic_id"])[0], np.asarray(found["partition"].to_numpy(), np.int64)
+        rows = pa.concat_tables([rows, row_columns.row_logic(unit, events.filter(pa.array(~inside)), carried)[0]])
+    numbers = entities_of(rows, [name for name, _ in unit.entity]).numbers(rows)
+    topic, partition = _topics(rows["topic_id"])[0], np.asarray(rows["partition"].to_numpy(), np.int64)
     group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-    offset, kafka_us = (np.asarray(found[name].to_numpy(), np.int64) for name in ("offset", KAFKA_TIME))
-    again = duplicates_among(group.astype(np.int64), offset, found[rule.column], kafka_us, rule)
-    asked = np.arange(found.num_rows) < n_asked
-    counted = {**refused, DUPLICATE: int((asked & again).sum())}
-    kept = found.filter(pa.array(asked & ~again)).drop_columns(list(carried[len(IDENTITY_COLUMNS) :]))
+    offset, kafka_us = (np.asarray(rows[name].to_numpy(), np.int64) for name in ("offset", KAFKA_TIME))
+    again = duplicates_among(group.astype(np.int64), offset, rows[rule.column], kafka_us, rule)
+    requested = np.arange(rows.num_rows) < n_requested
+    counted = {**refused, DUPLICATE: int((requested & again).sum())}
+    kept = rows.filter(pa.array(requested & ~again)).drop_columns(list(carried[len(IDENTITY_COLUMNS) :]))
     return kept, {reason: count for reason, count in counted.items() if count}
 
 
@@ -122,9 +122,9 @@ def _topics(column: pa.ChunkedArray) -> tuple[Ints, np.ndarray, np.ndarray]:
     return index, halves[index, 0], halves[index, 1]
 
 
-def _places(topic: Ints, partition: Ints, names: pa.ChunkedArray) -> tuple[Ints, tuple[TopicPartition, ...]]:
-    """Per row the number of its place, and the places."""
+def _topic_partitions(topic: Ints, partition: Ints, names: pa.ChunkedArray) -> tuple[Ints, tuple[TopicPartition, ...]]:
+    """Per row the number of its partition, and the partitions."""
     values = _flat(names.dictionary_encode()).dictionary.to_pylist()
     pairs, index = np.unique(np.stack([topic, partition], axis=1), axis=0, return_inverse=True)
-    places = tuple((values[int(t)], int(p)) for t, p in pairs)
-    return index.reshape(-1).astype(np.int64), places
+    topic_partitions = tuple((values[int(t)], int(p)) for t, p in pairs)
+    return index.reshape(-1).astype(np.int64), topic_partitions

@@ -20,7 +20,7 @@ def settled(
     entity: per row its number. A session starts at the slice of its first event; where none is open, the
     bounds are empty at their end. Bounds that a token recorded are settled already.
     """
-    found = dict(bounds)
+    settled_bounds = dict(bounds)
     heads: dict[int, Ints] = {}
     source = events.source
     for feature in features:
@@ -38,5 +38,5 @@ def settled(
         begun = source.rows.time[np.maximum(heads[gap_us][last], first[some])]
         opened = end.copy()
         opened[some] = begun // events.unit.slice_us * events.unit.slice_us
-        found[feature.column] = (opened, end)
-    return found
+        settled_bounds[feature.column] = (opened, end)
+    return settled_bounds

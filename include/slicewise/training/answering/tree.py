@@ -143,11 +143,11 @@ class SliceTree:
         low, high = -(-start_us // self.slice_us), end_us // self.slice_us
         cut_twice = high < low  # both bounds cut the same slice: all comes from events
         head_end = np.where(cut_twice, end_us, np.minimum(low * self.slice_us, end_us))
-        tail_start = np.where(cut_twice, end_us, np.maximum(high * self.slice_us, head_end))
+        last_start = np.where(cut_twice, end_us, np.maximum(high * self.slice_us, head_end))
         high = np.maximum(high, low)
         spans = [
             _Span(EVENTS, *self.source.between(entity, start_us, head_end)),
-            _Span(EVENTS, *self.source.between(entity, tail_start, end_us)),
+            _Span(EVENTS, *self.source.between(entity, last_start, end_us)),
         ]
         for depth, level in enumerate(self.levels[:-1]):
             up_low, up_high = -(-low // FAN_OUT), high // FAN_OUT

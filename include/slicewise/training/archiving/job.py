@@ -20,17 +20,17 @@ from slicewise.training.archiving.pending import Log, Pending, plan_text
 
 PATIENCE_S = 1800.0
 """An archive that takes longer is stopped: what it committed stays, and the next goes on from there."""
-_TOLD_EVERY_S = 5.0
+_NOTIFY_EVERY_S = 5.0
 """At first; later less often, the longer it takes."""
 _LOOKED_EVERY_S = 0.2
 
 
 def archive_first(
-    settings: Settings, some: Sequence[Pending], log: Log, say: Callable[[str], None], patience_s: float = PATIENCE_S
+    settings: Settings, some: Sequence[Pending], log: Log, notify: Callable[[str], None], patience_s: float = PATIENCE_S
 ) -> None:
     """Archives these sources by the job, and returns when it is done.
 
-    say: is given the plan before anything starts, and a line of progress every few seconds. Raises SettingsError where
+    notify: is given the plan before anything starts, and a line of progress every few seconds. Raises SettingsError where
     there is no Spark, ServerError where the job fails or takes too long.
     """
     job = settings.home / "spark_jobs" / "archive.py"
@@ -43,11 +43,11 @@ def archive_first(
                 next_step="make setup installs it; or let Airflow archive (DAG compact_slices), then ask again",
             )
     for line in plan_text(some):
-        say(line)
+        notify(line)
     file = settings.state_dir / "logs" / "archive.log"
     file.parent.mkdir(parents=True, exist_ok=True)
     argv = [str(settings.spark_python), str(job), "--json"]
-    argv += [word for each in some for word in ("--source", each.source.name)]
+    argv += [word for needed in some for word in ("--source", needed.source.name)]
     begun = time.monotonic()
     with file.open("ab") as output:
         begin = output.tell()
@@ -55,7 +55,7 @@ def archive_first(
             argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=os.environ | settings.to_env()
         )
     try:
-        _wait(process, some, log, say, begun, patience_s, file)
+        _wait(process, some, log, notify, begun, patience_s, file)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -69,19 +69,19 @@ def archive_first(
             next_step="mend what the log names, and ask again: it goes on where it stopped",
         )
     for line in outcome(text):
-        say(f"{line}, after {time.monotonic() - begun:.0f} s")
+        notify(f"{line}, after {time.monotonic() - begun:.0f} s")
 
 
 def _wait(
     process: subprocess.Popen[bytes],
     some: Sequence[Pending],
     log: Log,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     begun: float,
     patience_s: float,
     file: Path,
 ) -> None:
-    told = begun
+    notified = begun
     while process.poll() is None:
         now = time.monotonic()
         if now - begun > patience_s:
@@ -91,16 +91,16 @@ def _wait(
                 expected="an archive up to now",
                 next_step="ask again: it goes on where it stopped",
             )
-        if now - told >= max(_TOLD_EVERY_S, (told - begun) / 2):
-            told = now
-            for each in some:
-                say(f"archiving {each.source.name}: {_left(log, each)}, {now - begun:.0f} s")
+        if now - notified >= max(_NOTIFY_EVERY_S, (notified - begun) / 2):
+            notified = now
+            for needed in some:
+                notify(f"archiving {needed.source.name}: {_left(log, needed)}, {now - begun:.0f} s")
         time.sleep(_LOOKED_EVERY_S)
 
 
-def _left(log: Log, each: Pending) -> str:
+def _left(log: Log, pending: Pending) -> str:
     try:
-        return f"{log.pending(each.source):,} offsets to go"
+        return f"{log.pending(pending.source):,} offsets to go"
     except StoreUnavailable as error:  # the job says what it means for the archive
         return error.what
 
@@ -109,24 +109,24 @@ def failure(text: str) -> str:
     """The reason why the job failed, of what it wrote: its own error, or its last line."""
     lines = [line for line in text.splitlines() if line.strip()]
     failed = [number for number, line in enumerate(lines) if " job_failed " in line]
-    said = lines[failed[-1] + 1 :] if failed else lines[-1:]
-    return "\n  ".join(line.strip() for line in said) or "it said nothing"
+    reason = lines[failed[-1] + 1 :] if failed else lines[-1:]
+    return "\n  ".join(line.strip() for line in reason) or "it said nothing"
 
 
 def outcome(text: str) -> list[str]:
     """Lines on what was archived of each source, of the report that the job wrote last."""
-    return [_said(each) for each in _report(text).get("archived", [])]
+    return [_summary(source) for source in _report(text).get("archived", [])]
 
 
 def _report(text: str) -> Mapping[str, Any]:
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
-            found: Mapping[str, Any] = json.loads(line)
-            return found
+            document: Mapping[str, Any] = json.loads(line)
+            return document
     return {}
 
 
-def _said(archived: Mapping[str, Any]) -> str:
+def _summary(archived: Mapping[str, Any]) -> str:
     bad = ", ".join(f"{count:,} {reason}" for reason, count in sorted(archived["bad"].items()))
     left = f" ({bad}: bad records, kept aside)" if bad else ""
     return f"archived {archived['source']}: {archived['events']:,} offsets{left}"

@@ -39,17 +39,17 @@ class IcebergArchive:
 
         table = load(self.catalog, source)
         state = archive_state(table) if table is not None else None
-        if state is None or state.snapshot_id is None or not state.seq:
+        if state is None or state.snapshot_id is None or not state.archive_version:
             raise NothingArchived(
                 f"nothing of {source!r} is archived",
                 where=f"log.{source}",
                 expected="at least one archive",
                 next_step=ARCHIVE_NOW,
             )
-        until = archived_until_us(self.catalog, source, state.seq)
-        assert until is not None, "a seq comes from its cover rows"
+        until = archived_until_us(self.catalog, source, state.archive_version)
+        assert until is not None, "an archive version comes from its offset vector rows"
         assert table is not None
-        return Archived(state.seq, state.cover, until, state.snapshot_id, accepted(table, state.seq))
+        return Archived(state.archive_version, state.offset_vector, until, state.snapshot_id, accepted(table, state.archive_version))
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:
         """See Archive. Where the log does not answer, nothing is confirmed."""
@@ -61,7 +61,7 @@ class IcebergArchive:
         except StoreUnavailable as error:
             log.warning("archive_not_confirmed", source=source.name, error=error.what)
             return archived
-        return replace(archived, until_us=now) if archived.cover.dominates(latest) else archived
+        return replace(archived, until_us=now) if archived.offset_vector.dominates(latest) else archived
 
     def pending(self, source: Source) -> int:
         """Offsets that the log holds and the archive does not. Raises StoreUnavailable, TopicGone."""
@@ -69,23 +69,23 @@ class IcebergArchive:
         from slicewise.stores.log.topics import KafkaLog
 
         table = load(self.catalog, source.name)
-        archived = archive_state(table).cover if table is not None else OffsetVector()
+        archived = archive_state(table).offset_vector if table is not None else OffsetVector()
         log = KafkaLog(self.bootstrap, timeout_s=_LOG_TIMEOUT_S)
         first, end = log.earliest(source.topic), log.latest(source.topic)
-        return sum(max(0, offset - max(first.get(place), archived.get(place))) for place, offset in end.offsets.items())
+        return sum(max(0, offset - max(first.get(topic_partition), archived.get(topic_partition))) for topic_partition, offset in end.offsets.items())
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, seq: int) -> pa.Table:
+    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:
         """See Archive."""
         from slicewise.stores.lake.archive import scan_events
 
         table = self._table(source)
-        return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_seq=seq)
+        return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_version=archive_version)
 
-    def below(self, source: Source, columns: Sequence[str], cover: OffsetVector, kafka_us: int, seq: int) -> pa.Table:
+    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:
         """See Archive."""
         from slicewise.stores.lake.archive import scan_below
 
-        return scan_below(self._table(source), source, columns, cover, kafka_us, seq)
+        return scan_below(self._table(source), source, columns, offset_vector, kafka_us, archive_version)
 
     def _table(self, source: Source) -> Any:
         from slicewise.stores.lake.archive import load

@@ -11,7 +11,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
-from slicewise.training.answering.ask import Asked, tokens_of
+from slicewise.training.answering.unit_requests import UnitRequest, tokens_of
 from slicewise.training.archive import Archive, Archived, NothingArchived
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import text_of
@@ -27,11 +27,11 @@ class Log(Protocol):
 
 @dataclass(frozen=True)
 class Need:
-    """Need that archives must meet: every event before `latest_us`, and all that `covers` contain, per source."""
+    """Need that archives must meet: every event before `latest_us`, and all that `offset_vectors` contain, per source."""
 
     latest_us: int | None
     latest_row: int = 0
-    covers: Mapping[str, OffsetVector] = field(default_factory=dict)
+    offset_vectors: Mapping[str, OffsetVector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Pending:
     why: str
 
 
-def need_of(asked: Sequence[Asked], at_us: Ints, tokens: Sequence[Sequence[Token]] | None) -> Need:
+def need_of(requested: Sequence[UnitRequest], at_us: Ints, tokens: Sequence[Sequence[Token]] | None) -> Need:
     """The need of these rows. tokens: of each row, where knowledge is that of tokens."""
     if tokens is None:
         if not len(at_us):
             return Need(None)
         row = int(at_us.argmax())
         return Need(int(at_us[row]), row)
-    covers: dict[str, OffsetVector] = {}
-    for each in asked:
+    offset_vectors: dict[str, OffsetVector] = {}
+    for each in requested:
         for token in tokens_of(each.unit, tokens):
-            for cover in (token.base, *token.ahead.values()):
-                covers[each.unit.source] = covers.get(each.unit.source, OffsetVector()).join(cover)
-    return Need(None, 0, covers)
+            for offset_vector in (token.base, *token.compacted_beyond.values()):
+                offset_vectors[each.unit.source] = offset_vectors.get(each.unit.source, OffsetVector()).join(offset_vector)
+    return Need(None, 0, offset_vectors)
 
 
 def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
@@ -64,20 +64,20 @@ def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
         return "nothing of it is archived yet"
     if need.latest_us is not None and need.latest_us > reached.until_us:
         return f"it is archived until {text_of(reached.until_us)}, and `at` goes to {text_of(need.latest_us)}"
-    if not reached.cover.dominates(need.covers.get(name, OffsetVector())):
+    if not reached.offset_vector.dominates(need.offset_vectors.get(name, OffsetVector())):
         return "tokens contain events that are not archived yet"
     return None
 
 
 def pending(
-    deployment: Deployment, archive: Archive, log: Log, asked: Sequence[Asked], need: Need, now_us: int
+    deployment: Deployment, archive: Archive, log: Log, requested: Sequence[UnitRequest], need: Need, now_us: int
 ) -> list[Pending]:
     """The sources that must be archived first, with what is left to do of each.
 
     Raises BadRequest for instants that lie in the future, and NothingArchived where there is nothing to archive.
     """
-    found = []
-    for name in sorted({each.unit.source for each in asked}):
+    needed = []
+    for name in sorted({each.unit.source for each in requested}):
         source = deployment.source(name)
         reached = _reached(archive, source, need.latest_us)
         why = lacking(name, reached, need)
@@ -91,8 +91,8 @@ def pending(
                 next_step="leave the row out; what is predicted now is asked of the serving API, or with sw.Client",
             )
         if offsets := _offsets(log, source, reached):  # else another run was faster, or a token is of no log of ours
-            found.append(Pending(source, offsets, why))
-    return found
+            needed.append(Pending(source, offsets, why))
+    return needed
 
 
 def _reached(archive: Archive, source: Source, latest_us: int | None) -> Archived | None:
@@ -136,4 +136,4 @@ def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
 
 def plan_text(some: Sequence[Pending]) -> list[str]:
     """Lines on what is about to be done, and why, one per source."""
-    return [f"archiving {each.source.name} first: {each.why}; {each.offsets:,} offsets to go" for each in some]
+    return [f"archiving {needed.source.name} first: {needed.why}; {needed.offsets:,} offsets to go" for needed in some]

@@ -12,7 +12,7 @@ import pyarrow.csv
 from slicewise.codec.plain import converter, json_safe
 
 _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
-"""Of a timestamp in microseconds Arrow's %S has six decimals."""
+"""Form of a timestamp: in microseconds Arrow's %S has six decimals."""
 
 
 def csv_bytes(table: pa.Table) -> bytes:
@@ -36,7 +36,7 @@ def _flat(column: pa.Array) -> pa.Array:
     if not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
         return column
     values = converter(kind)(column)
-    return pa.array([None if each is None else _text(each) for each in values], pa.string())
+    return pa.array([None if value is None else _text(value) for value in values], pa.string())
 
 
 def _text(value: object) -> str:

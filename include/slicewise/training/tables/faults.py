@@ -16,7 +16,7 @@ CANNOT_CONVERT = (
     OverflowError,
     UnicodeEncodeError,
 )
-"""What building or casting a column raises, for values that are not of its type."""
+"""Errors of building or casting a column, for values that are not of its type."""
 _MOST_SHOWN = 60
 _FAULTS: Sequence[tuple[str, Callable[[re.Match[str]], str]]] = (
     (r"Empty (CSV|JSON) file|file size is 0 bytes", lambda _: "it is empty"),
@@ -44,8 +44,8 @@ def of_file(error: Exception) -> str:
     if isinstance(error, IsADirectoryError):
         return "it is a folder"
     text = str(error).partition("\n")[0]
-    found = ((re.search(pattern, text), told) for pattern, told in _FAULTS)
-    return next((told(match) for match, told in found if match), "its content is not of that kind")
+    found = ((re.search(pattern, text), message) for pattern, message in _FAULTS)
+    return next((message(match) for match, message in found if match), "its content is not of that kind")
 
 
 def of_values(values: Sequence[Any]) -> tuple[str, int | None]:

@@ -20,7 +20,7 @@ from slicewise.features.schema.types import DATE, KAFKA_TIME, STRING, TIMESTAMP,
 from slicewise.training.tables import faults
 
 PLACES = ("partition", "offset", "kafka_time")
-"""What a file may hold beside the source's columns: where its events stood in the log."""
+"""Columns that a file may hold beside the source's: where its events stood in the log."""
 
 _LOST_BY_INT = "^[+-]?0[0-9]"
 _LOST_BY_DOUBLE = "^[+-]?(0[0-9]|[0-9]{16,}$)"
@@ -116,10 +116,10 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
         else:
             guess.schema[column.name] = kind
     if timestamp not in guess.schema or column_type(guess.schema[timestamp or ""]) != TIMESTAMP:
-        said = f"the query's time is {timestamp!r}" if timestamp else "the query names no event time"
-        known = [each.name for each in table.schema if pa.types.is_timestamp(each.type) and each.name not in unnamed]
+        reason = f"the query's time is {timestamp!r}" if timestamp else "the query names no event time"
+        known = [column.name for column in table.schema if pa.types.is_timestamp(column.type) and column.name not in unnamed]
         raise DefinitionError(
-            f"source {name!r} is declared nowhere, and {said}, which is no column of instants in the file",
+            f"source {name!r} is declared nowhere, and {reason}, which is no column of instants in the file",
             where=str(path),
             expected="one of " + (", ".join(known) or "none in this file"),
             next_step="declare it: CREATE SOURCE …, which says how the time is written",
@@ -134,8 +134,8 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
 def _with_codes(path: Path, table: pa.Table) -> tuple[pa.Table, list[str]]:
     """With columns as text whose digits a number would lose: zeros that they begin with, and what is beyond a double.
     The names of these."""
-    forms = {each.name: _LOST_BY_INT for each in table.schema if pa.types.is_integer(each.type)}
-    forms |= {each.name: _LOST_BY_DOUBLE for each in table.schema if pa.types.is_floating(each.type)}
+    forms = {column.name: _LOST_BY_INT for column in table.schema if pa.types.is_integer(column.type)}
+    forms |= {column.name: _LOST_BY_DOUBLE for column in table.schema if pa.types.is_floating(column.type)}
     if not forms:
         return table, []
     options = pyarrow.csv.ConvertOptions(

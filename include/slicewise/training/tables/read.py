@@ -70,7 +70,7 @@ def as_table(given: object, where: str) -> pa.Table:
     if isinstance(given, Sequence) and all(isinstance(row, Mapping) for row in given):
         return _listed(given, where)
     if isinstance(given, Sequence) and not isinstance(given, bytes):
-        row = next(i for i, each in enumerate(given) if not isinstance(each, Mapping))
+        row = next(i for i, item in enumerate(given) if not isinstance(item, Mapping))
         raise BadRequest(
             f"{faults.shown(given[row])} is no row",
             where=f"{where}, row {row}",

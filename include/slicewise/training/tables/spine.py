@@ -126,8 +126,8 @@ def read_spine(
     which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a
     value that is not of its column's type, and an instant without zone.
     """
-    found = given if isinstance(given, Given) else given_spine(given, (*entity, *questions), where)
-    table = found.table
+    table_given = given if isinstance(given, Given) else given_spine(given, (*entity, *questions), where)
+    table = table_given.table
     missing = [name for name in (*entity, *questions) if name not in table.column_names]
     if missing:
         raise BadRequest(
@@ -136,16 +136,16 @@ def read_spine(
             expected=f"the columns {', '.join(dict.fromkeys((*entity, *questions, AT)))}",
             next_step=f"add {'it' if len(missing) == 1 else 'them'}; it has {', '.join(table.column_names) or 'none'}",
         )
-    if found.is_text:
+    if table_given.is_text:
         table = typed_texts(table, {**questions, **entity}, (AT, TOKEN))
     for name, kind in entity.items():
         table = _put(table, name, typed(table[name], name, kind, where))
     for name, kind in questions.items():
         if name not in entity:
-            table = _put(table, name, _asked(table[name], name, kind, where))
-    table = _put(table, AT, pa.chunked_array([as_timestamps(found.at_us)]))
+            table = _put(table, name, _question_values(table[name], name, kind, where))
+    table = _put(table, AT, pa.chunked_array([as_timestamps(table_given.at_us)]))
     # What pandas writes beside a schema differs from version to version, and says nothing here.
-    return Spine(table.replace_schema_metadata(None).combine_chunks(), found.at_us)
+    return Spine(table.replace_schema_metadata(None).combine_chunks(), table_given.at_us)
 
 
 def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
@@ -171,7 +171,7 @@ def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chunk
         raise _mistyped(column, name, kind, where) from error
 
 
-def _asked(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
+def _question_values(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
     """A column of questions: values of the declared type, nulls, or lists of these."""
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         if pa.types.is_null(column.type):
@@ -180,7 +180,7 @@ def _asked(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.Chun
         at = np.cumsum(column.is_valid().to_numpy()) - 1
         return known.take(pa.array(at, mask=np.asarray(column.is_null())))
     lists = column.combine_chunks()
-    values = _asked(pa.chunked_array([lists.flatten()]), name, kind, where).combine_chunks()
+    values = _question_values(pa.chunked_array([lists.flatten()]), name, kind, where).combine_chunks()
     ends = np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy())).astype(np.int32)
     bounds = pa.array(ends, mask=np.append(np.asarray(lists.is_null()), False))
     return pa.chunked_array([pa.ListArray.from_arrays(bounds, values)])

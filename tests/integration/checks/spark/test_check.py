@@ -39,7 +39,7 @@ from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.records import append, records
 from slicewise.stores.lake.schemas import CHECKS
-from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, covered, inside, session
+from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, inside, session
 from tests.support.stores.archived import archive
 from tests.unit.training.world import AGGREGATES, PLAYS, START, TOPIC, expected, oracle_events, random_events, view
 
@@ -71,11 +71,11 @@ def sketches(window: str) -> sw.FeatureView:
 
 SKETCH = sketches("3h")
 WIDE = sketches("4h")
-"""Its window holds every one of SKETCH that ends where it does, also one with a slice begun at either end."""
+"""Features whose window holds every one of SKETCH that ends where it does, also one with a slice begun at either end."""
 EVER = ("n", "mean_minutes", "best", "first_song", "songs_by_stars", "doubled")
 """Aggregates over lifetimes, of which the check makes nothing but longer windows."""
 _ALL = view(["user"], ["lifetime", sw.lifetime(offset="90m")], name="ever")
-LIVED = replace(_ALL, features=[each for each in _ALL.features if each.name in EVER])
+LIVED = replace(_ALL, features=[feature for feature in _ALL.features if feature.name in EVER])
 DEPLOYMENT = plan(
     Project.of(
         "test",
@@ -90,7 +90,7 @@ Falsify = Callable[[str, Mapping[str, Any], str], Any]
 
 
 class OracleReader:
-    """Answers as the online store should: by brute force, under a random cover per answer.
+    """Answers as the online store should: by brute force, under a random offset vector per answer.
 
     falsify(ref, entity, mode) may give another value; None keeps the right one.
     """
@@ -104,19 +104,19 @@ class OracleReader:
         self.falsify: dict[tuple[str, str], Callable[[list[OracleEvent], int, int], Any]] = {}
         self.move_bounds = 0
         self.whole_searches = False  # all that a session was looked for in, instead of the session
-        self.asked: list[tuple[tuple[str, ...], int | None]] = []
+        self.requests: list[tuple[tuple[str, ...], int | None]] = []
 
     def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
-        self.asked.append((tuple(refs), at_us))
+        self.requests.append((tuple(refs), at_us))
         return [self._one(refs, entity, at_us) for entity in entities]
 
     def _one(self, refs: Sequence[str], entity: Mapping[str, Any], at_us: int | None) -> Predicted:
         unit, _ = self.deployment.resolve(refs[0])
         mode, t = ("live", NOW) if at_us is None else ("at", at_us)
-        base, ahead = self._covers()
+        base, compacted_beyond = self._offset_vectors()
         raw = self.all if unit.view == "sketch" else self.raw
         own = [e for e in raw if all(e.columns[name] == entity[name] for name, _ in unit.entity)]
-        known = covered(own, base, ahead)
+        known = contained(own, base, compacted_beyond)
         values, intervals = {}, {}
         for ref in refs:
             _, feature = self.deployment.resolve(ref)
@@ -129,23 +129,23 @@ class OracleReader:
                 start = min((e.time for e in chosen), default=end) // unit.slice_us * unit.slice_us
             intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))
-            asked = entity.get("song")
+            song = entity.get("song")
             aged = t - feature.window.offset_us if feature.window.by_events else end  # the instant that is asked for
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, aged, asked)
+            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, aged, song)
             values[ref] = _as_served(value)
-        covers = {hour: OffsetVector(offsets) for hour, offsets in ahead.items()}
+        offset_vectors = {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()}
         text = tokens.encode(
-            unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), covers, mode, intervals
+            unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), offset_vectors, mode, intervals
         )
         return Predicted(values, (tokens.decode(text),), text)
 
-    def _covers(self) -> tuple[dict[Any, int], dict[int, dict[Any, int]]]:
+    def _offset_vectors(self) -> tuple[dict[Any, int], dict[int, dict[Any, int]]]:
         ends = {(TOPIC, p): max(e.offset for e in self.all if e.partition == p) + 1 for p in range(3)}
-        base = {place: int(self.rng.integers(end // 2, end + 1)) for place, end in ends.items()}
+        base = {topic_partition: int(self.rng.integers(end // 2, end + 1)) for topic_partition, end in ends.items()}
         hours = START // HOUR + self.rng.choice(6, 2, replace=False)
         return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
 
-    def _value(self, name: str, feature: str, events: list[OracleEvent], end: int, asked: Any) -> Any:
+    def _value(self, name: str, feature: str, events: list[OracleEvent], end: int, song: Any) -> Any:
         if name != "sketch":
             return expected(feature, events, end)
         whole = [
@@ -153,7 +153,7 @@ class OracleReader:
              "partition": e.partition, "offset": e.offset}
             for e in events
         ]  # fmt: skip
-        answered = sw.evaluate(WIDE, whole, [{"user": "x", "at": end, "song": asked}])
+        answered = sw.evaluate(WIDE, whole, [{"user": "x", "at": end, "song": song}])
         return answered[f"{feature}_4h"].to_pylist()[0]
 
 
@@ -209,7 +209,7 @@ def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     assert any(row.start_us == row.end_us for row in sessions)
     assert judge(agreed).green
     assert agreed.plain_sums
-    assert all(each.agrees for each in agreed.plain_sums)
+    assert all(plain_sum.agrees for plain_sum in agreed.plain_sums)
     empty = sum(row.online in (b"\xc0", b"\x00") for row in agreed.compared)
     assert empty < len(agreed.compared) / 2  # else little was compared
 
@@ -238,14 +238,14 @@ def test_an_empty_sample_is_red(spark: SparkSession, settings: Settings) -> None
     gate = judge(outcome)
     assert not outcome.compared
     assert not gate.green
-    assert "something was compared" in {each.about for each in gate.expectations if not each.met}
+    assert "something was compared" in {expectation.about for expectation in gate.expectations if not expectation.met}
 
 
 def test_a_view_that_was_not_compared_is_red(agreed: Outcome) -> None:
     partly = replace(agreed, compared=tuple(row for row in agreed.compared if row.view != "devices"))
     gate = judge(partly)
     assert not gate.green
-    assert [each.observed for each in gate.expectations if not each.met] == ["missing: devices"]
+    assert [expectation.observed for expectation in gate.expectations if not expectation.met] == ["missing: devices"]
 
 
 @dataclass
@@ -266,31 +266,31 @@ def test_an_entity_that_has_no_answer_is_named_and_all_others_are_checked(
     spark: SparkSession, settings: Settings, agreed: Outcome
 ) -> None:
     first, second = sorted({json.loads(row.entity)["user"] for row in agreed.compared if row.view == "users"})[:2]
-    users = {first: UnknownArchive("nothing says what archive seq 7 stands for"), second: CodecError("3 bytes")}
+    users = {first: UnknownArchive("nothing says what archive version 7 stands for"), second: CodecError("3 bytes")}
     outcome = _run(spark, settings, Damaged(OracleReader(DEPLOYMENT, EVENTS, 1), users)).execute()
-    told = {(json.loads(row.entity)["user"], row.mode): row for row in outcome.wrong()}
-    assert len(told) == len(outcome.wrong())
-    assert {key: row.cause for key, row in told.items()} == {
+    wrong_rows = {(json.loads(row.entity)["user"], row.mode): row for row in outcome.wrong()}
+    assert len(wrong_rows) == len(outcome.wrong())
+    assert {key: row.cause for key, row in wrong_rows.items()} == {
         (user, mode): cause for user, cause in ((first, Cause.STALE), (second, Cause.LOGIC)) for mode in MODES
     }
-    assert {(row.view, row.feature, row.verdict) for row in told.values()} == {("users", NO_ANSWER, Verdict.MISSING)}
-    assert "archive seq 7" in shown(told[first, "live"].online)
-    named = {row.entity for row in told.values()}
+    assert {(row.view, row.feature, row.verdict) for row in wrong_rows.values()} == {("users", NO_ANSWER, Verdict.MISSING)}
+    assert "archive version 7" in shown(wrong_rows[first, "live"].online)
+    named = {row.entity for row in wrong_rows.values()}
     others = [row for row in agreed.compared if row.view != "users" or row.entity not in named]
-    assert len(outcome.compared) == len(others) + len(told)
+    assert len(outcome.compared) == len(others) + len(wrong_rows)
     assert not judge(outcome).green
     kept = [row["online"] for row in rows_of(outcome, judge(outcome)) if row.get("kind") == "stale"]
     assert len(kept) == len(MODES)
-    assert all("archive seq 7" in each for each in kept)
+    assert all("archive version 7" in line for line in kept)
 
 
 def test_an_error_of_what_is_stored_is_known_by_its_name() -> None:
-    def said(kind: str) -> type[Exception]:
+    def error_of(kind: str) -> type[Exception]:
         return type(_error(500, {"error": {"kind": kind, "what": "x"}}, "http://there"))
 
     kinds = [UnknownArchive, DataLoss, CodecError]
-    assert [said(each.__name__) for each in kinds] == kinds
-    assert said("Defect") is StoreUnavailable
+    assert [error_of(kind.__name__) for kind in kinds] == kinds
+    assert error_of("Defect") is StoreUnavailable
 
 
 def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, settings: Settings) -> None:
@@ -320,13 +320,13 @@ def _moved(own: list[OracleEvent], start: int, end: int) -> Any:
     """The value with one of the bounds a slice further, where that changes it."""
     right = expected("mean_stars", inside(own, start, end), end)
     moved = [(start - MINUTE, end), (start + MINUTE, end), (start, end - MINUTE)]
-    return next(v for v in (expected("mean_stars", inside(own, *each), each[1]) for each in moved) if v != right)
+    return next(v for v in (expected("mean_stars", inside(own, *span), span[1]) for span in moved) if v != right)
 
 
 def test_differences_are_found_and_their_causes_named(spark: SparkSession, settings: Settings) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 2)
     whole = {(TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)}
-    reader._covers = lambda: (whole, {})  # type: ignore[method-assign]
+    reader._offset_vectors = lambda: (whole, {})  # type: ignore[method-assign]
     cut = (START // HOUR + 4) * HOUR
     reader.falsify = {
         ("everyone:n_3h", "live"): _expected("n", _late),
@@ -339,8 +339,8 @@ def test_differences_are_found_and_their_causes_named(spark: SparkSession, setti
         ("everyone:songs_3h", "at"): lambda *_: 12345,
     }
     outcome = _run(spark, settings, reader).execute(["everyone"])
-    found = {(row.feature, row.mode): (row.verdict, row.cause) for row in outcome.wrong()}
-    assert found == {
+    results = {(row.feature, row.mode): (row.verdict, row.cause) for row in outcome.wrong()}
+    assert results == {
         ("n_3h", "live"): (Verdict.MISMATCH, Cause.LATE),
         ("mean_stars_3h", "live"): (Verdict.MISMATCH, Cause.EXPIRY),
         ("mean_stars_3h", "at"): (Verdict.MISMATCH, Cause.BOUNDARY),
@@ -352,7 +352,7 @@ def test_differences_are_found_and_their_causes_named(spark: SparkSession, setti
     }
     gate = judge(outcome)
     assert not gate.green
-    unmet = {each.about for each in gate.expectations if not each.met}
+    unmet = {expectation.about for expectation in gate.expectations if not expectation.met}
     assert unmet == {
         "both sides are the same bytes",
         "mismatches per million are 0",
@@ -363,12 +363,12 @@ def test_differences_are_found_and_their_causes_named(spark: SparkSession, setti
     append(catalog, CHECKS, rows_of(outcome, gate))
     kept = records(catalog, CHECKS)
     differences = [row for row in kept if row["result"] in ("mismatch", "missing")]
-    assert {row["feature"] for row in differences} == {feature for feature, _ in found}
+    assert {row["feature"] for row in differences} == {feature for feature, _ in results}
     assert [row["result"] for row in kept if row["result"] in ("green", "red")] == ["red"]
     assert "41.5" in rendered(outcome, gate)
 
 
-def test_an_answer_under_another_cover_than_its_token_says_is_lag(spark: SparkSession, settings: Settings) -> None:
+def test_an_answer_under_another_offset_vector_than_its_token_says_is_lag(spark: SparkSession, settings: Settings) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 3)
     reader.falsify = {("everyone:n_3h", "live"): _expected("n")}  # everything, whatever the token says
     outcome = _run(spark, settings, reader).execute(["everyone"])
@@ -377,7 +377,7 @@ def test_an_answer_under_another_cover_than_its_token_says_is_lag(spark: SparkSe
 
 def test_a_value_where_there_are_no_events_is_extra(spark: SparkSession, settings: Settings) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 4)
-    reader._covers = lambda: ({(TOPIC, 0): 1}, {})  # type: ignore[method-assign]
+    reader._offset_vectors = lambda: ({(TOPIC, 0): 1}, {})  # type: ignore[method-assign]
     reader.falsify = {("users:n_10m", "live"): lambda *_: 3}
     outcome = _run(spark, settings, reader).execute(["users"])
     assert {row.verdict for row in outcome.wrong()} == {Verdict.EXTRA}
@@ -397,10 +397,10 @@ def test_a_session_that_is_not_where_its_events_have_it_is_a_difference(
     reader = OracleReader(DEPLOYMENT, EVENTS, 6)
     reader.whole_searches = True
     outcome = _run(spark, settings, reader).execute(["visitors"])
-    told = Counter((row.verdict, row.cause) for row in outcome.wrong())
+    verdicts = Counter((row.verdict, row.cause) for row in outcome.wrong())
     searched = min(len(outcome.compared), MOST_CLASSIFIED)
-    assert told.pop((Verdict.MISMATCH, Cause.BOUNDARY)) == searched
-    assert told[Verdict.MISMATCH, Cause.UNCLASSIFIED] == len(outcome.compared) - searched
+    assert verdicts.pop((Verdict.MISMATCH, Cause.BOUNDARY)) == searched
+    assert verdicts[Verdict.MISMATCH, Cause.UNCLASSIFIED] == len(outcome.compared) - searched
     assert len(outcome.wrong()) == len(outcome.compared)
 
 
@@ -416,9 +416,9 @@ def test_nothing_of_the_recomputation_comes_from_the_algebra() -> None:
         names = set()
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
-                names |= {node.module or "", *(f"{node.module}.{each.name}" for each in node.names)}
+                names |= {node.module or "", *(f"{node.module}.{name.name}" for name in node.names)}
             elif isinstance(node, ast.Import):
-                names |= {each.name for each in node.names}
+                names |= {name.name for name in node.names}
         algebra = {
             name for name in names if name.startswith(("slicewise.aggregates", "slicewise.reading", "slicewise.codec"))
         }

@@ -1,6 +1,6 @@
 """The check checks itself: what is wrong in a real store is found, under its own cause, and nothing else is.
 
-So it is at once, and when more has come to what was harmed: to the slices, to the hours that are compacted, to a tail.
+So it is at once, and when more has come to what was harmed: to the slices, to the hours that are compacted, to the real-time lane.
 
 A store of real bytes, a serving process, an archive in Iceberg, the check as its job runs it; then one kind of damage
 for each user (tests/support/stores/planted.py).
@@ -40,7 +40,7 @@ from slicewise.spark.runtime.session import job_session
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.support.platform.servers import RedisServer, running
-from tests.support.stores.archived import archive, cover_of
+from tests.support.stores.archived import archive, offset_vector_of
 from tests.support.stores.planted import RECENT_US, Planter, plants
 from tests.support.stores.served import TOPIC, Event, Served
 
@@ -74,10 +74,10 @@ VIEW = sw.FeatureView(
 )
 SOUND = ("sound_a", "sound_b")
 AT_EDGE = ("shifted", "shifted_last")
-"""Whose slice at the start of a past window is moved."""
+"""Users whose slice at the start of a past window is moved."""
 PAST_US = range(10 * MINUTE_US, 15 * MINUTE_US)
-"""How long ago the past instant lies: the slice that is harmed for most users is in the middle of its windows."""
-TELLING = ("total", "typical")
+"""Ages of the past instant: the slice that is harmed for most users is in the middle of its windows."""
+DECISIVE = ("total", "typical")
 """Sums of random doubles: no two changes of a question give the same. A count may be given by one even where nothing
 explains what its entity has."""
 
@@ -137,20 +137,20 @@ class World:
     def _fill(self) -> None:
         """Hours before the last three are compacted, one of them twice; both times the archive went ahead."""
         first, second = self._events()
-        self.served.fold(first)
+        self.served.apply(first)
         early = OffsetVector({(TOPIC, p): sum(e.partition == p for e in first) for p in (0, 1)})
         for hour in range(self.hour - 8, self.hour - 2):
             self.served.compact(hour, early)
         self.planter.before = {user: self._day(user) for user in self.users}
-        self.served.fold(second)
+        self.served.apply(second)
         whole = OffsetVector({(TOPIC, p): sum(e.partition == p for e in self.served.log) for p in (0, 1)})
         for hour in (self.twice, self.late):
             self.served.compact(hour, whole)
         catalog, source = open_catalog(self.settings), self.source
-        rows = [[_row(each) for each in some] for some in (first, second)]
+        rows = [[_row(event) for event in some] for some in (first, second)]
         archive(catalog, source, TOPIC, 1, rows[0], [], self.now_us)
-        self.cover = archive(catalog, source, TOPIC, 2, rows[1], rows[0], self.now_us)
-        assert self.cover == cover_of([*rows[0], *rows[1]], TOPIC)
+        self.offset_vector = archive(catalog, source, TOPIC, 2, rows[1], rows[0], self.now_us)
+        assert self.offset_vector == offset_vector_of([*rows[0], *rows[1]], TOPIC)
 
     def _day(self, user: str) -> dict[Any, Any]:
         return self.planter.fields(self.planter.day(user, self.twice))
@@ -203,8 +203,8 @@ class World:
 
     def grow(self) -> None:
         """Adds to every slice that was planted, and late events to the hours that are compacted too. They are of both
-        partitions, small and large; the newest of them a tail has, and an archive goes on."""
-        before = [_row(each) for each in self.served.log]
+        partitions, small and large; the newest of them the real-time lane has, and an archive goes on."""
+        before = [_row(record) for record in self.served.log]
         slices = (self.now_us - RECENT_US, self.now_us - RECENT_US + MINUTE_US, self.edge_us + 1)
         hours = (self.twice, self.late, self.hour - 3)
         more: list[Event] = []
@@ -215,23 +215,23 @@ class World:
                 for hour in hours:
                     (at,) = self._instants(user, hour, 1, 2 + partition)
                     more.append(self._event(partition, user, at, 10.0 ** self.chance.randint(-200, 2), late=True))
-        self.served.fold(more)
-        self.served.begin_tail()
+        self.served.apply(more)
+        self.served.begin_realtime()
         newest = [
             self._event(n % 2, user, self.now_us - RECENT_US, self.chance.uniform(1, 300), late=False)
             for n, user in enumerate(self.users * 2)
         ]
-        self.served.tail(newest)
+        self.served.write_pending(newest)
         self.served.log.extend(newest)
-        rows = [_row(each) for each in (*more, *newest)]
-        self.cover = archive(open_catalog(self.settings), self.source, TOPIC, 3, rows, before, self.now_us)
+        rows = [_row(event) for event in (*more, *newest)]
+        self.offset_vector = archive(open_catalog(self.settings), self.source, TOPIC, 3, rows, before, self.now_us)
 
     def _run(self, name: str) -> CheckRun:
         return CheckRun(
             self.spark,
             self.deployment,
             HttpReader(self.url),
-            lambda source: self.cover,  # noqa: ARG005
+            lambda source: self.offset_vector,  # noqa: ARG005
             lambda source: f"{self.settings.catalog_name}.log.`{source}`",
             ManualClock(self.now_us),
             name,
@@ -267,12 +267,12 @@ def test_nothing_is_found_where_nothing_is_wrong_and_every_plant_is_found_by_its
     assert len(sound.compared) == len(world.users) * len(world.unit.features) * 2
     for user, (plant, _) in world.plants.items():
         plant(world.planter, user)
-    found(world, "quiet")
+    check_causes(world, "quiet")
     world.grow()
-    found(world, "grown")
+    check_causes(world, "grown")
 
 
-def found(world: World, when: str) -> None:
+def check_causes(world: World, when: str) -> None:
     """Finds every plant by its cause, and nobody else."""
     outcome = world.check()
     gate = judge(outcome)
@@ -287,9 +287,9 @@ def found(world: World, when: str) -> None:
         wrong.setdefault(user, []).append((f"{row.feature} {row.mode}", row.cause))
     for user, some in sorted(wrong.items()):
         print(f"{when}: {user}: {len(some)} values, {dict(Counter(cause for _, cause in some))}")
-        print("   ", [each for each in some if each[1] is not world.plants[user][1]])
+        print("   ", [told_cause for told_cause in some if told_cause[1] is not world.plants[user][1]])
     assert set(wrong) == set(world.plants)
     for user, (_, cause) in world.plants.items():
-        telling = {each for feature, each in wrong[user] if cause is not Cause.LOGIC or feature.startswith(TELLING)}
-        told = telling - {Cause.UNCLASSIFIED}
-        assert told == {cause}, (when, user, wrong[user])
+        decisive = {told_cause for feature, told_cause in wrong[user] if cause is not Cause.LOGIC or feature.startswith(DECISIVE)}
+        named = decisive - {Cause.UNCLASSIFIED}
+        assert named == {cause}, (when, user, wrong[user])

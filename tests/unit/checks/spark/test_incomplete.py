@@ -12,7 +12,7 @@ import slicewise as sw
 from slicewise.checks import run
 from slicewise.checks.compare import run as compare
 from slicewise.checks.model import Cause, Compared, Outcome, PlainSum, Predicted, Verdict
-from slicewise.checks.recompute.questions import Asked
+from slicewise.checks.recompute.questions import OnlineAnswer
 from slicewise.checks.report.gate import judge
 from slicewise.checks.report.page import summary
 from slicewise.checks.report.record import kept
@@ -127,7 +127,7 @@ def test_a_difference_stands_where_the_search_for_its_cause_fails(monkeypatch: p
 
     unit, reader = DEPLOYMENT.units[0], Reader(set())
     [answer] = reader.read([SHORT, LONG], [{}], None)
-    read = compare.Read(Asked(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text)
+    read = compare.Read(OnlineAnswer(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text)
     values = [*compare._values(unit, [read])]
     monkeypatch.setattr(compare, "causes_of", searched)
     rows = compare._with_causes(cast("Any", None), values, [_row(Verdict.MISMATCH), _row(Verdict.EQUAL)], {})

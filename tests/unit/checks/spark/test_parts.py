@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 
 from slicewise.checks.compare.hypotheses import Hypothesis, is_rounded
-from slicewise.checks.compare.parts import MOST_PARTS, Tried, tried
+from slicewise.checks.compare.parts import MOST_PARTS, Candidate, candidates
 from slicewise.checks.model import Cause
-from slicewise.checks.recompute.questions import TOKEN, Held, Part, WindowOf
+from slicewise.checks.recompute.questions import TOKEN, StoredSlice, Part, WindowOf
 from slicewise.checks.values import canonical
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 
@@ -21,77 +21,77 @@ START, END = 10 * HOUR_US, 12 * HOUR_US
 WINDOW = WindowOf(0, 0, TOKEN, START, END)
 
 
-def held(number: int, offsets: list[int], partition: int = 0, seq: int = 1, *, late: bool = False) -> Held:
-    return Held(number, TOPIC, partition, seq, late, offsets, len(offsets))
+def stored(number: int, offsets: list[int], partition: int = 0, archive_version: int = 1, *, late: bool = False) -> StoredSlice:
+    return StoredSlice(number, TOPIC, partition, archive_version, late, offsets, len(offsets))
 
 
-def of(cause: Cause, found: list[Tried]) -> list[Part]:
-    return [each.part for each in found if each.cause is cause]
+def of(cause: Cause, actual: list[Candidate]) -> list[Part]:
+    return [source_freshness.part for source_freshness in actual if source_freshness.cause is cause]
 
 
-def slices(found: list[Tried]) -> list[tuple[Cause, int | None, int | None, int]]:
-    return [(each.cause, each.part.first, each.part.last, each.times) for each in found if each.part.first is not None]
+def slices(actual: list[Candidate]) -> list[tuple[Cause, int | None, int | None, int]]:
+    return [(each.cause, each.part.first, each.part.last, each.times) for each in actual if each.part.first is not None]
 
 
 def test_what_stood_twice_before_more_came_is_a_slice_up_to_some_event() -> None:
     """Slice 650 holds offsets 3, 5, 8 and 9; the first three stand twice."""
-    found = list(tried(WINDOW, [held(650, [3, 5, 8, 9])], 3, MINUTE_US))
-    assert slices(found) == [(Cause.DOUBLED, 3, 8, 2)]
+    result = list(candidates(WINDOW, [stored(650, [3, 5, 8, 9])], 3, MINUTE_US))
+    assert slices(result) == [(Cause.DOUBLED, 3, 8, 2)]
 
 
 def test_a_running_partial_begins_where_an_archive_ended() -> None:
     """Archive 1 had 3 and 5, which were compacted; of what came since, 8 and 9, only 8 was there."""
-    found = list(tried(WINDOW, [held(650, [3, 5]), held(650, [8, 9], seq=2)], -1, MINUTE_US))
-    firsts = [(first, last) for cause, first, last, _ in slices(found) if cause is Cause.DROPPED]
+    result = list(candidates(WINDOW, [stored(650, [3, 5]), stored(650, [8, 9], archive_version=2)], -1, MINUTE_US))
+    firsts = [(first, last) for cause, first, last, _ in slices(result) if cause is Cause.DROPPED]
     assert firsts == [(3, 3), (8, 8)]
 
 
 def test_only_parts_as_large_as_the_count_says_are_tried_and_none_where_it_agrees() -> None:
-    all_of_it = [held(650, [3, 5]), held(651, [6, 7, 8]), held(652, [1, 2], partition=1)]
+    all_of_it = [stored(650, [3, 5]), stored(651, [6, 7, 8]), stored(652, [1, 2], partition=1)]
     for added in (1, 2, 3, -1, -2, -3):
-        sizes = {each.times for each in tried(WINDOW, all_of_it, added, MINUTE_US)}
+        sizes = {candidate.times for candidate in candidates(WINDOW, all_of_it, added, MINUTE_US)}
         assert sizes == ({2} if added > 0 else {0})
-    assert not list(tried(WINDOW, all_of_it, 0, MINUTE_US))
-    assert not list(tried(WINDOW, all_of_it, 8, MINUTE_US))
+    assert not list(candidates(WINDOW, all_of_it, 0, MINUTE_US))
+    assert not list(candidates(WINDOW, all_of_it, 8, MINUTE_US))
 
 
 def test_a_part_of_a_slice_outside_was_moved_or_stands_twice() -> None:
     number = START // MINUTE_US - 7
-    found = list(tried(WINDOW, [held(number, [3, 5])], 2, MINUTE_US))
-    assert slices(found) == [(Cause.BOUNDARY, 3, 5, 2), (Cause.DOUBLED, 3, 5, 2)]
-    assert all(each.edge for each in found if each.cause is Cause.BOUNDARY)
-    assert not list(tried(WINDOW, [held(START // MINUTE_US - 61, [3, 5])], 2, MINUTE_US)), "too far away"
+    result = list(candidates(WINDOW, [stored(number, [3, 5])], 2, MINUTE_US))
+    assert slices(result) == [(Cause.BOUNDARY, 3, 5, 2), (Cause.DOUBLED, 3, 5, 2)]
+    assert all(candidate.edge for candidate in result if candidate.cause is Cause.BOUNDARY)
+    assert not list(candidates(WINDOW, [stored(START // MINUTE_US - 61, [3, 5])], 2, MINUTE_US)), "too far away"
 
 
 @pytest.mark.parametrize(("number", "edge"), [(600, True), (650, False), (719, True)])
 def test_what_a_window_lacks_at_its_edge_may_have_been_moved(number: int, edge: bool) -> None:
-    found = [each for each in tried(WINDOW, [held(number, [3])], -1, MINUTE_US) if each.part.first is not None]
-    assert [(each.cause, each.edge) for each in found] == [(Cause.DROPPED, edge), (Cause.BOUNDARY, edge)]
+    results = [candidate for candidate in candidates(WINDOW, [stored(number, [3])], -1, MINUTE_US) if candidate.part.first is not None]
+    assert [(candidate.cause, candidate.edge) for candidate in results] == [(Cause.DROPPED, edge), (Cause.BOUNDARY, edge)]
 
 
 def test_what_expired_or_came_late_leaves_what_came_after_the_archive() -> None:
     """Hour 10: 4 events of archive 1, two of them late; one more of archive 2 stands beside what was compacted."""
-    mine = [held(610, [1, 2]), held(611, [3, 4], late=True), held(612, [9], seq=2, late=True)]
-    lost = list(tried(WINDOW, mine, -4, MINUTE_US))
-    assert of(Cause.EXPIRY, lost) == [Part(0, 11 * HOUR_US, to_seq=1)]
-    late = of(Cause.LATE, list(tried(WINDOW, mine, -2, MINUTE_US)))
-    assert {(part.to_seq, part.late) for part in late} == {(1, True)}
+    own = [stored(610, [1, 2]), stored(611, [3, 4], late=True), stored(612, [9], archive_version=2, late=True)]
+    lost = list(candidates(WINDOW, own, -4, MINUTE_US))
+    assert of(Cause.EXPIRY, lost) == [Part(0, 11 * HOUR_US, to_version=1)]
+    late = of(Cause.LATE, list(candidates(WINDOW, own, -2, MINUTE_US)))
+    assert {(part.to_version, part.late) for part in late} == {(1, True)}
 
 
 def test_a_stale_hour_lacks_what_archives_brought_up_to_the_one_that_it_was_compacted_with() -> None:
     """Archives 1, 2 and 3 brought 1, 2 and 3 events; compacted with 2, and put back as with 1."""
-    mine = [held(610, [1]), held(611, [2, 3], seq=2), held(612, [4, 5, 6], seq=3)]
-    found = of(Cause.STALE, list(tried(WINDOW, mine, -2, MINUTE_US)))
-    assert found == [Part(10 * HOUR_US, 11 * HOUR_US, after_seq=1, to_seq=2)]
+    own = [stored(610, [1]), stored(611, [2, 3], archive_version=2), stored(612, [4, 5, 6], archive_version=3)]
+    result = of(Cause.STALE, list(candidates(WINDOW, own, -2, MINUTE_US)))
+    assert result == [Part(10 * HOUR_US, 11 * HOUR_US, after_version=1, to_version=2)]
 
 
 def test_without_a_count_the_newest_parts_are_tried_and_no_more() -> None:
-    mine = [held(number, [10 * number + n for n in range(10)]) for number in range(719, 600, -1)]
-    found = list(tried(WINDOW, mine, None, MINUTE_US))
-    by_cause: Mapping[Cause, int] = {cause: len(of(cause, found)) for cause in Cause}
+    own = [stored(number, [10 * number + n for n in range(10)]) for number in range(719, 600, -1)]
+    result = list(candidates(WINDOW, own, None, MINUTE_US))
+    by_cause: Mapping[Cause, int] = {cause: len(of(cause, result)) for cause in Cause}
     assert by_cause[Cause.DROPPED] <= 2 * MOST_PARTS
-    whole = [part for part in of(Cause.DROPPED, found) if part.first is not None][: len(mine)]
-    assert [(part.first, part.last) for part in whole] == [(each.offsets[0], each.offsets[-1]) for each in mine]
+    whole = [part for part in of(Cause.DROPPED, result) if part.first is not None][: len(own)]
+    assert [(part.first, part.last) for part in whole] == [(each.offsets[0], each.offsets[-1]) for each in own]
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_without_a_count_the_newest_parts_are_tried_and_no_more() -> None:
 )
 def test_what_is_far_from_what_is_infinite_was_not_rounded(offline: float, greatest: float, rounded: bool) -> None:
     row = SimpleNamespace(online=canonical(5.0), offline=canonical(offline))
-    doubt = cast(Hypothesis, SimpleNamespace(row=row, each=SimpleNamespace(kind="sum")))
-    assert is_rounded(doubt, [1.0, greatest, 3]) is rounded
+    hypothesis = cast(Hypothesis, SimpleNamespace(row=row, aggregate=SimpleNamespace(kind="sum")))
+    assert is_rounded(hypothesis, [1.0, greatest, 3]) is rounded

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from slicewise.checks.compare.causes import _Change, _Tried, _votes
+from slicewise.checks.compare.causes import _Change, _Candidate, _votes
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.questions import TOKEN, Part, WindowOf
 from slicewise.windows.durations import HOUR_US, MINUTE_US
@@ -22,12 +22,12 @@ def winner(explained: Sequence[tuple[_Change, int]], *, edge: bool = True) -> Ca
     """The cause of the first difference. explained: the changes in the order they were tried, and how many
     differences, from the first, each of them explains."""
     window = WindowOf(0, 0, TOKEN, EDGE_US, EDGE_US + HOUR_US)
-    found = {
-        i: [_Tried(i, change, window, edge) for change, n in explained if i < n]
+    candidates = {
+        i: [_Candidate(i, change, window, edge) for change, n in explained if i < n]
         for i in range(max(n for _, n in explained))
     }
-    votes = _votes(list(found), found)
-    return max(found[0], key=lambda each: votes[each.change]).change.cause
+    votes = _votes(list(candidates), candidates)
+    return max(candidates[0], key=lambda candidate: votes[candidate.change]).change.cause
 
 
 @pytest.mark.parametrize("in_turn", [1, -1])

@@ -421,9 +421,9 @@ def test_definitions_cannot_be_changed_afterwards() -> None:
 
 def test_importing_slicewise_loads_nothing_heavy() -> None:
     code = "import slicewise, sys; print(sorted(m for m in sys.modules if '.' not in m))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in ("pyarrow", "numpy", "sqlglot", "duckdb", "msgpack"):
-        assert f"'{heavy}'" not in found
+        assert f"'{heavy}'" not in printed
 
 
 def test_every_public_name_is_there() -> None:

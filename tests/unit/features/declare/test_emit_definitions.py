@@ -29,9 +29,9 @@ def deployed(declared: sw.FeatureView, *more: object) -> Deployment:
 
 def test_a_topic_is_enough() -> None:
     deployment = deployed(view(emit="windows"))
-    [found] = emitted_views(deployment, "plays")
-    assert (found.topic, found.wait_us, found.corrections_us) == ("windows", 0, 3_600_000_000)
-    assert found.columns == {"n_1h", "n_tumbling_10s"}
+    [emitted_view] = emitted_views(deployment, "plays")
+    assert (emitted_view.topic, emitted_view.wait_us, emitted_view.corrections_us) == ("windows", 0, 3_600_000_000)
+    assert emitted_view.columns == {"n_1h", "n_tumbling_10s"}
     assert deployment.publishes
     assert Deployment.from_json(deployment.to_json()) == deployment
 
@@ -56,29 +56,29 @@ def test_open_and_shifted_windows_sessions_and_filters_are_left_out() -> None:
         sw.Feature("heard", sw.bloom("song", capacity=100, error=0.01), ["1h"]),
         emit="windows",
     )
-    [found] = emitted_views(deployed(declared), "plays")
-    assert found.columns == {"n_tumbling_10s"}
+    [emitted_view] = emitted_views(deployed(declared), "plays")
+    assert emitted_view.columns == {"n_tumbling_10s"}
 
 
-def test_a_board_has_ticks_of_its_own_feature_alone() -> None:
-    board = sw.Leaderboard("top", view="v", by="n_tumbling_10s", k=10, every="10s")
-    deployment = deployed(view(), board)
-    [found] = emitted_views(deployment, "plays")
-    assert found.topic is None
-    assert found.columns == {"n_tumbling_10s"}
+def test_a_leaderboard_has_ticks_of_its_own_feature_alone() -> None:
+    leaderboard = sw.Leaderboard("top", view="v", by="n_tumbling_10s", k=10, every="10s")
+    deployment = deployed(view(), leaderboard)
+    [emitted_view] = emitted_views(deployment, "plays")
+    assert emitted_view.topic is None
+    assert emitted_view.columns == {"n_tumbling_10s"}
     assert deployment.publishes
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"emit": "no topic"}, "is no topic name"),
         ({"emit": "plays"}, "the topic that the view reads"),
         ({"emit": sw.Emit("windows", wait="soon")}, "is no duration"),
     ],
 )
-def test_what_cannot_be_published_to_is_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_what_cannot_be_published_to_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         view(**given)
 
 

@@ -13,7 +13,7 @@ from slicewise.cli import main
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import board_changes
+from slicewise.features.plan.explain import leaderboard_changes
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 
@@ -40,13 +40,13 @@ USERS = sw.FeatureView(
 
 
 def planned(**changes: Any) -> Deployment:
-    board = sw.Leaderboard(**{"name": "top_songs", "view": SONGS, "by": "plays_10s", **changes})
-    return plan(Project.of("songs", [SONGS, EVERYWHERE, board]))
+    leaderboard = sw.Leaderboard(**{"name": "top_songs", "view": SONGS, "by": "plays_10s", **changes})
+    return plan(Project.of("songs", [SONGS, EVERYWHERE, leaderboard]))
 
 
-def test_a_board_is_planned_with_its_defaults() -> None:
-    board = planned().leaderboard("top_songs")
-    assert (board.ref, board.k, board.every_us, board.topic) == ("songs:plays_10s", 10, 1_000_000, None)
+def test_a_leaderboard_is_planned_with_its_defaults() -> None:
+    leaderboard = planned().leaderboard("top_songs")
+    assert (leaderboard.ref, leaderboard.k, leaderboard.every_us, leaderboard.topic) == ("songs:plays_10s", 10, 1_000_000, None)
     assert planned(late="correct").leaderboard("top_songs").topic == "top_songs.corrections"
     assert planned(view="songs") == planned()
 
@@ -84,20 +84,20 @@ def test_bad_parameters_are_refused_where_they_are_written(changes: dict[str, An
         sw.Leaderboard(**{"name": "top_songs", "view": SONGS, "by": "plays_10s", **changes})
 
 
-def test_one_name_is_one_board() -> None:
-    boards = [sw.Leaderboard("top", view=SONGS, by="plays_10s", k=k) for k in (1, 2)]
+def test_one_name_is_one_leaderboard() -> None:
+    leaderboards = [sw.Leaderboard("top", view=SONGS, by="plays_10s", k=k) for k in (1, 2)]
     with pytest.raises(DefinitionError, match="leaderboard 'top' is defined twice"):
-        plan(Project.of("songs", [SONGS, *boards]))
+        plan(Project.of("songs", [SONGS, *leaderboards]))
 
 
-def test_a_deployment_with_boards_goes_through_its_json() -> None:
+def test_a_deployment_with_leaderboards_goes_through_its_json() -> None:
     deployment = planned(late="correct", owner="music")
     assert Deployment.from_json(deployment.to_json()) == deployment
     with pytest.raises(UnknownName, match="unknown leaderboard 'top_song'"):
         deployment.leaderboard("top_song")
 
 
-def test_a_deployment_without_boards_keeps_the_digest_that_it_had() -> None:
+def test_a_deployment_without_leaderboards_keeps_the_digest_that_it_had() -> None:
     assert "leaderboards" not in json.loads(plan(Project.of("songs", [SONGS])).to_json())
 
 
@@ -117,37 +117,37 @@ def test_the_fingerprint_is_of_what_the_rows_mean() -> None:
     assert len({fingerprint(), *changed}) == 4
 
 
-def test_what_a_change_of_a_board_does_is_said_before() -> None:
+def test_what_a_change_of_a_leaderboard_does_is_said_before() -> None:
     def kinds(new: Deployment, old: Deployment | None) -> list[tuple[str, str]]:
-        return [(change.view, change.kind) for change in board_changes(new, old)]
+        return [(change.view, change.kind) for change in leaderboard_changes(new, old)]
 
     bare = plan(Project.of("songs", [SONGS, EVERYWHERE]))
     assert kinds(planned(), None) == kinds(planned(), bare) == [("top_songs", "new")]
     assert kinds(planned(), planned()) == [("top_songs", "unchanged")]
     assert kinds(bare, planned()) == [("top_songs", "removed")]
-    (changed,) = board_changes(planned(k=9), planned())
+    (changed,) = leaderboard_changes(planned(k=9), planned())
     assert (changed.kind, changed.reason) == (
         "definition", "the 9 with the highest songs:plays_10s: its rows begin anew",
     )  # fmt: skip
-    (renamed,) = board_changes(planned(owner="music"), planned())
+    (renamed,) = leaderboard_changes(planned(owner="music"), planned())
     assert renamed.reason == "the 10 with the highest songs:plays_10s"
 
 
-def test_the_shipped_songs_project_is_checked_with_its_board(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_songs_project_is_checked_with_its_leaderboard(capsys: pytest.CaptureFixture[str]) -> None:
     project = Path(__file__).parents[4] / "examples" / "songs"
     assert main(["check", str(project)]) == 0
-    said = capsys.readouterr().out
-    assert "leaderboard top_songs: the 10 with the highest songs:plays_10s" in said
-    assert "1 views, 0 feature sets, 1 leaderboards, 1 tests passed" in said
+    output = capsys.readouterr().out
+    assert "leaderboard top_songs: the 10 with the highest songs:plays_10s" in output
+    assert "1 views, 0 feature sets, 1 leaderboards, 1 tests passed" in output
     assert main(["plan", str(project), "--offline"]) == 0
     assert "leaderboard top_songs: new; the 10 with the highest" in capsys.readouterr().out
 
 
-def test_boards_of_several_projects_stand_side_by_side() -> None:
-    mine = planned()
+def test_leaderboards_of_several_projects_stand_side_by_side() -> None:
+    own = planned()
     other = plan(Project.of("others", [USERS, sw.Leaderboard("top_users", view=USERS, by="plays_10s")]))
-    both = joined(mine, other)
-    assert [each.name for each in both.leaderboards] == ["top_users", "top_songs"]
+    both = joined(own, other)
+    assert [leaderboard.name for leaderboard in both.leaderboards] == ["top_users", "top_songs"]
     assert Deployment.from_json(both.to_json()) == both
     with pytest.raises(DefinitionError, match="leaderboard 'top_songs' is deployed by project 'songs'"):
-        joined(plan(Project.of("others", [USERS, sw.Leaderboard("top_songs", view=USERS, by="plays_10s")])), mine)
+        joined(plan(Project.of("others", [USERS, sw.Leaderboard("top_songs", view=USERS, by="plays_10s")])), own)

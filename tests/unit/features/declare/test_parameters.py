@@ -32,11 +32,11 @@ def case(**changes: object) -> object:
 
 
 def refused(make: Callable[[], object], what: str, hint: str) -> None:
-    with pytest.raises(DefinitionError) as told:
+    with pytest.raises(DefinitionError) as raised:
         make()
-    assert what in told.value.what
-    assert "test_parameters" in str(told.value.where)
-    assert hint in f"{told.value.expected} {told.value.next_step}"
+    assert what in raised.value.what
+    assert "test_parameters" in str(raised.value.where)
+    assert hint in f"{raised.value.expected} {raised.value.next_step}"
 
 
 # parameter, what is given, what is said of it, what is expected
@@ -84,8 +84,8 @@ OPTIONS: list[tuple[str, Callable[..., object], str, object, str, str]] = [
     ),
     ("a feature set", partial(sw.FeatureSet, "s", ["v:f_1h"]), "owner", 5, "owner is 5", "a text"),
     ("a feature set", partial(sw.FeatureSet, "s", ["v:f_1h"]), "defaults", {5: 1}, "defaults is {5: 1}", "a dict"),
-    ("a board", partial(sw.Leaderboard, "b", "v", "f_1h"), "owner", 5, "owner is 5", "a text"),
-    ("a board", partial(sw.Leaderboard, "b", "v", "f_1h", late="correct"), "topic", 5, "5 is no topic name", "letters"),
+    ("a leaderboard", partial(sw.Leaderboard, "b", "v", "f_1h"), "owner", 5, "owner is 5", "a text"),
+    ("a leaderboard", partial(sw.Leaderboard, "b", "v", "f_1h", late="correct"), "topic", 5, "5 is no topic name", "letters"),
     ("SQL", partial(sw.sql, ""), "sources", "plays", "sources is 'plays'", "sources=[sw.KafkaSource"),
     ("SQL", partial(sw.sql, ""), "sources", 5, "sources is 5", "sources=[sw.KafkaSource"),
     ("SQL", partial(sw.sql, ""), "tests", 5, "tests is 5", "tests=[sw.case"),

@@ -32,15 +32,15 @@ def needed(unit: StorageUnit) -> tuple[set[int], set[int]]:
     """(hours whose total is kept, hours whose slices some read needs that is answered now)."""
     kept_us = kept_from_us(NOW, unit.retention_us, unit.slice_us)
     hours = range(-(-kept_us // HOUR_US), NOW // HOUR_US)
-    found: set[int] = set()
+    result: set[int] = set()
     at = kept_us
     while at <= NOW:
         for feature in unit.features:
             read = plan_read(unit, [feature], "at", at)
             if read.start_us >= kept_us:
-                found.update(int(n[2:]) for day in read.days for n in day.names if n.startswith(b"s:"))
+                result.update(int(n[2:]) for day in read.days for n in day.names if n.startswith(b"s:"))
         at += HOUR_US // 2
-    return set(hours), found & set(hours)
+    return set(hours), result & set(hours)
 
 
 KEPT_IN_SLICES = [unit for unit in plan(load_project(FLIGHTS)).units if isinstance(unit, SliceUnit)]
@@ -48,16 +48,16 @@ KEPT_IN_SLICES = [unit for unit in plan(load_project(FLIGHTS)).units if isinstan
 
 @pytest.mark.parametrize("unit", KEPT_IN_SLICES, ids=lambda unit: unit.view)
 def test_every_kept_hour_of_the_example_has_slices_that_some_read_needs(unit: StorageUnit) -> None:
-    hours, found = needed(unit)
+    hours, result = needed(unit)
     assert hours
-    assert found == hours
+    assert result == hours
 
 
 def test_one_short_window_needs_the_slices_of_every_hour_that_the_longest_keeps() -> None:
     (unit,) = units("10m", "1h", "7d")
-    hours, found = needed(unit)
+    hours, result = needed(unit)
     assert len(hours) >= 14 * 24
-    assert found == hours
+    assert result == hours
 
 
 def test_a_unit_of_long_windows_alone_has_slices_of_an_hour_each() -> None:
@@ -68,5 +68,5 @@ def test_a_unit_of_long_windows_alone_has_slices_of_an_hour_each() -> None:
 
 def test_only_a_declared_finer_slice_under_long_windows_alone_would_leave_something_to_trim() -> None:
     (unit,) = units("7d", slice_="5m")
-    hours, found = needed(unit)
-    assert min(found) - min(hours) == 7 * 24, "older than lateness, no window of seven days may end"
+    hours, result = needed(unit)
+    assert min(result) - min(hours) == 7 * 24, "older than lateness, no window of seven days may end"

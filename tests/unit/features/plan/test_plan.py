@@ -62,8 +62,8 @@ def planned(*definitions: sw.FeatureView | sw.FeatureSet) -> Deployment:
 
 
 def unit(*features: sw.Feature, **changes: Unpack[ViewOptions]) -> StorageUnit:
-    (found,) = planned(view(*features, **changes)).units
-    return found
+    (storage_unit,) = planned(view(*features, **changes)).units
+    return storage_unit
 
 
 # ------------------------------------------------------------ units, levels, retention
@@ -72,10 +72,10 @@ def test_windows_whose_slices_differ_sixtyfold_stay_in_one_unit() -> None:
 
 
 def test_windows_whose_slices_differ_more_are_two_units() -> None:
-    found = planned(view(plays("5m", "1d"))).units  # own slices 30s and 1h: 120
-    assert [each.slice_us for each in found] == [30_000_000, HOUR_US]
-    assert [[f.column for f in each.features] for each in found] == [["plays_5m"], ["plays_1d"]]
-    assert len({each.storage_fingerprint for each in found}) == 2
+    units = planned(view(plays("5m", "1d"))).units  # own slices 30s and 1h: 120
+    assert [storage_unit.slice_us for storage_unit in units] == [30_000_000, HOUR_US]
+    assert [[f.column for f in storage_unit.features] for storage_unit in units] == [["plays_5m"], ["plays_1d"]]
+    assert len({storage_unit.storage_fingerprint for storage_unit in units}) == 2
 
 
 def test_a_declared_slice_keeps_one_unit() -> None:
@@ -132,7 +132,7 @@ def test_a_view_without_a_session_keeps_no_spans() -> None:
 
 
 @pytest.mark.parametrize(
-    ("windows", "slice_", "says"),
+    ("windows", "slice_", "message"),
     [
         ([sw.session("5m", max_length="1h")], "10m", "the gap of session_5m is shorter than the slice 10m"),
         ([sw.session("30m", max_length="30d")], None, "43200 slices of 1m; a read looks at each"),
@@ -141,9 +141,9 @@ def test_a_view_without_a_session_keeps_no_spans() -> None:
     ],
 )
 def test_a_session_that_cannot_be_walked_is_refused(
-    windows: list[sw.Window | str], slice_: str | None, says: str
+    windows: list[sw.Window | str], slice_: str | None, message: str
 ) -> None:
-    with pytest.raises(DefinitionError, match=says) as refused:
+    with pytest.raises(DefinitionError, match=message) as refused:
         planned(view(plays(*windows), slice=slice_))
     assert refused.value.next_step
     assert "listening" in str(refused.value)
@@ -156,10 +156,10 @@ def test_a_session_added_to_a_deployed_view_that_tells_no_spans_is_refused() -> 
     assert "span" in change.reason
 
 
-def test_a_global_view_is_spread() -> None:
-    assert unit(plays(), entity=[]).spread
-    assert not unit(plays()).spread
-    assert unit(plays(), spread=True).spread
+def test_a_global_view_is_per_partition() -> None:
+    assert unit(plays(), entity=[]).per_partition
+    assert not unit(plays()).per_partition
+    assert unit(plays(), spread=True).per_partition
 
 
 def test_entity_columns_are_sorted_by_name() -> None:
@@ -167,27 +167,27 @@ def test_entity_columns_are_sorted_by_name() -> None:
 
 
 def test_aggregates_that_store_the_same_share_a_partial() -> None:
-    found = unit(
+    storage_unit = unit(
         sw.Feature("total", sw.sum("seconds"), windows=["1h"]),
         sw.Feature("average", sw.mean("seconds"), windows=["1h", "6h"]),
         plays("1h"),
     )
-    assert len(found.layout.partials) == 2
-    by_column = {f.column: f.partial for f in found.features}
+    assert len(storage_unit.layout.partials) == 2
+    by_column = {f.column: f.partial for f in storage_unit.features}
     assert by_column["total_1h"] == by_column["average_1h"] == by_column["average_6h"] != by_column["plays_1h"]
-    ids = [partial.partial_id() for partial in found.layout.partials]
+    ids = [partial.partial_id() for partial in storage_unit.layout.partials]
     assert ids == sorted(ids)
 
 
 def test_a_unit_names_what_it_reads() -> None:
-    found = unit(
+    storage_unit = unit(
         sw.Feature("m", sw.sum("minutes"), windows=["1h"]),
         where="liked",
         columns={"minutes": "seconds / 60", "unused": "stars + 1"},
     )
-    assert found.reads == ("liked", "played_at", "seconds", "user_id")
-    assert found.input_types == (("minutes", "double"),)
-    assert [name for name, _ in found.columns] == ["minutes"]
+    assert storage_unit.reads == ("liked", "played_at", "seconds", "user_id")
+    assert storage_unit.input_types == (("minutes", "double"),)
+    assert [name for name, _ in storage_unit.columns] == ["minutes"]
 
 
 # ------------------------------------------------------------ deployments
@@ -227,16 +227,16 @@ def test_a_deployment_survives_json_and_pickle() -> None:
 
 def test_a_deployment_is_found_by_its_names() -> None:
     made = planned(*EVERYTHING)
-    found, feature = made.resolve("everywhere:plays_1d")
-    assert (found.view, feature.column) == ("everywhere", "plays_1d")
-    assert made.unit(found.storage_fingerprint) is found
+    result, feature = made.resolve("everywhere:plays_1d")
+    assert (result.view, feature.column) == ("everywhere", "plays_1d")
+    assert made.unit(result.storage_fingerprint) is result
     assert len(made.view("everywhere")) == 2
     assert made.views == ("listening", "everywhere")
     assert made.feature_set("churn").defaults == (("listening:plays_10m", 0),)
 
 
 @pytest.mark.parametrize(
-    ("ask", "hint"),
+    ("call", "hint"),
     [
         (lambda d: d.resolve("listening:plays_10"), "plays_10m"),
         (lambda d: d.resolve("listing:plays_10m"), "listening"),
@@ -247,9 +247,9 @@ def test_a_deployment_is_found_by_its_names() -> None:
         (lambda d: d.unit("0000"), "one of"),
     ],
 )
-def test_an_unknown_name_is_answered_with_those_that_exist(ask: Callable[[Deployment], object], hint: str) -> None:
+def test_an_unknown_name_is_answered_with_those_that_exist(call: Callable[[Deployment], object], hint: str) -> None:
     with pytest.raises(UnknownName) as refused:
-        ask(planned(*EVERYTHING))
+        call(planned(*EVERYTHING))
     assert hint in f"{refused.value.expected} {refused.value.next_step}"
 
 
@@ -279,15 +279,15 @@ def golden() -> Deployment:
 def test_golden_storage_fingerprint() -> None:
     # docs/format.md, "Fingerprints". A change here is a migration of all that is stored.
     made = golden()
-    (found,) = made.units
-    assert canonical_json(storage_payload(found, made.source("plays"))) == GOLDEN_STORAGE
-    assert found.storage_fingerprint == GOLDEN_STORAGE_FINGERPRINT
+    (storage_unit,) = made.units
+    assert canonical_json(storage_payload(storage_unit, made.source("plays"))) == GOLDEN_STORAGE
+    assert storage_unit.storage_fingerprint == GOLDEN_STORAGE_FINGERPRINT
 
 
 def test_golden_definition_fingerprint() -> None:
-    (found,) = golden().units
-    assert canonical_json(definition_payload(found)) == GOLDEN_DEFINITION
-    assert found.definition_fingerprint == GOLDEN_DEFINITION_FINGERPRINT
+    (storage_unit,) = golden().units
+    assert canonical_json(definition_payload(storage_unit)) == GOLDEN_DEFINITION
+    assert storage_unit.definition_fingerprint == GOLDEN_DEFINITION_FINGERPRINT
 
 
 class Computed(TypedDict):
@@ -384,9 +384,9 @@ def test_an_offset_is_another_definition_over_what_is_stored_within_what_redis_k
     within = planned(view(plays("10m", "1d", sw.sliding("1h", offset="23h")), slice="1m"))
     assert kinds(within, now) == {("listening", "definition")}
     other = planned(view(plays("10m", "1d", sw.sliding("1h", offset="22h")), slice="1m"))
-    fingerprints = {each.units[0].definition_fingerprint for each in (now, within, other)}
+    fingerprints = {deployment.units[0].definition_fingerprint for deployment in (now, within, other)}
     assert len(fingerprints) == 3
-    assert len({each.units[0].storage_fingerprint for each in (now, within, other)}) == 1
+    assert len({deployment.units[0].storage_fingerprint for deployment in (now, within, other)}) == 1
     assert Deployment.from_json(within.to_json()) == within
     (change,) = changes(planned(view(plays("10m", "1d", sw.sliding("1h", offset="1d")), slice="1m")), now)
     assert (change.kind, "a longer window" in change.reason) == ("refused", True)
@@ -446,17 +446,17 @@ def test_explain_counts_for_each_window_the_fields_that_its_read_fetches() -> No
     (row,) = explain(planned(view(plays(*windows), slice="1m", **BASE)))
     # other times than those that the plan is made of: of 15 days, by a step that meets every minute of an hour
     times = range(20_001 * DAY_US, 20_016 * DAY_US, 53 * MINUTE_US)
-    for feature, told in zip(unit.features, row.reads, strict=True):
+    for feature, counted in zip(unit.features, row.reads, strict=True):
         fetched = []
         for t in times:
             read = plan_read(unit, [feature], "live", t)
             fetched.append(Counter(name[:1].decode() for day in read.days for name in day.names))
         most = max(map(Counter.total, fetched))
-        counts = (told.pentads, told.days, told.hours, told.minutes, told.slices, told.lists)
+        counts = (counted.pentads, counted.days, counted.hours, counted.minutes, counted.slices, counted.lists)
         assert counts in {tuple(f[letter] for letter in "pdhmsc") for f in fetched if f.total() == most}, feature.column
     together = [plan_read(unit, unit.features, "live", t) for t in times]
     assert row.reads_per_request == max(sum(len(day.names) for day in read.days) for read in together)
-    month = next(each for each in row.reads if each.window == "30d")
+    month = next(window_read for window_read in row.reads if window_read.window == "30d")
     assert (month.pentads, month.days) == (5, 4)
     assert row.pentads
 
@@ -499,22 +499,22 @@ def test_explain_bounds_a_lifetime_by_a_total_of_any_number_of_events_and_the_da
 )
 def test_every_window_is_in_one_unit_whose_slice_divides_it(windows: list[str]) -> None:
     units = planned(view(plays(*windows))).units
-    columns = [f.column for each in units for f in each.features]
+    columns = [f.column for storage_unit in units for f in storage_unit.features]
     assert sorted(columns) == sorted(f"plays_{w}" for w in windows)
-    slices = [each.slice_us for each in units]
+    slices = [storage_unit.slice_us for storage_unit in units]
     assert slices == sorted(set(slices))
-    for each in units:
-        for f in each.features:
-            assert f.window.length_us % each.slice_us == 0
-            assert f.window.length_us >= 10 * each.slice_us
-            assert each.retention_us > f.window.length_us + parse_duration("7d")
-        assert HOUR_US % each.slice_us == 0
+    for storage_unit in units:
+        for f in storage_unit.features:
+            assert f.window.length_us % storage_unit.slice_us == 0
+            assert f.window.length_us >= 10 * storage_unit.slice_us
+            assert storage_unit.retention_us > f.window.length_us + parse_duration("7d")
+        assert HOUR_US % storage_unit.slice_us == 0
 
 
 def test_units_are_values() -> None:
-    (found,) = golden().units
-    assert dataclasses.replace(found) == found
-    assert hash(found.where) == hash(golden().units[0].where)
+    (storage_unit,) = golden().units
+    assert dataclasses.replace(storage_unit) == storage_unit
+    assert hash(storage_unit.where) == hash(golden().units[0].where)
 
 
 GOLDEN_STORAGE = (

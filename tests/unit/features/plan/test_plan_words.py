@@ -93,8 +93,8 @@ IN_WORDS: dict[str, tuple[Callable[[], Deployment], Callable[[], Deployment], st
 @pytest.mark.parametrize("name", IN_WORDS)
 def test_a_refused_change_is_told_in_words(name: str) -> None:
     before, after, words = IN_WORDS[name]
-    found = [each for each in changes(after(), before()) if each.kind == "refused"]
-    assert [each.reason for each in found if words in each.reason], changes(after(), before())
+    results = [change for change in changes(after(), before()) if change.kind == "refused"]
+    assert [change.reason for change in results if words in change.reason], changes(after(), before())
     with pytest.raises(DefinitionError) as caught:
         refuse_changed_units(after(), before())
     assert words in caught.value.what
@@ -104,9 +104,9 @@ def test_a_refused_change_is_told_in_words(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(OTHER_STORAGE.keys() - {"view"}))
 def test_whatever_the_storage_fingerprint_covers_is_told_in_words(name: str) -> None:
     (base,), (now,) = planned(view(minutes(), **BASE)).units, (OTHER_STORAGE[name](),)
-    told = differences(now, source_of(name), base, plan_source(source()))
-    assert told
-    assert "it stores other bytes" not in told
+    reasons = differences(now, source_of(name), base, plan_source(source()))
+    assert reasons
+    assert "it stores other bytes" not in reasons
 
 
 def test_equal_units_differ_in_nothing() -> None:
@@ -139,13 +139,13 @@ def test_two_units_of_a_view_are_one_row_and_one_line(
     assert "1m + events" in rows[0]
     assert len(re.findall(r"^listening: new; ", rest, re.MULTILINE)) == 1
     assert main(["plan", "--offline", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert [each["view"] for each in told["units"]] == ["listening", "listening", "other"]
-    assert [each["view"] for each in told["changes"]] == ["listening", "listening", "other"]
-    listed = {row["slice"]: row for row in told["units"]}
+    plan_json = json.loads(capsys.readouterr().out)
+    assert [unit["view"] for unit in plan_json["units"]] == ["listening", "listening", "other"]
+    assert [change["view"] for change in plan_json["changes"]] == ["listening", "listening", "other"]
+    listed = {row["slice"]: row for row in plan_json["units"]}
     cells = re.split(r"  +", rows[0])
     assert cells[5:7] == ["2", "1"], "features and partials are those of both; a list of events has no partial"
-    assert cells[-2] == str(sum(row["reads_per_request"] for row in told["units"][:2]))
+    assert cells[-2] == str(sum(row["reads_per_request"] for row in plan_json["units"][:2]))
     assert set(listed) == {"1m", "events"}
 
 
@@ -158,8 +158,8 @@ def test_the_gravest_change_stands_for_a_view_and_every_reason_is_told_once() ->
         Change("c", "unchanged", "nothing to do", "5"),
         Change("c", "unchanged", "nothing to do", "6"),
     ]
-    told = [(each.view, each.kind, each.reason) for each in view_changes(given)]
-    assert told == [("a", "refused", "why"), ("b", "definition", "x"), ("c", "unchanged", "nothing to do")]
+    changes_given = [(view_change.view, view_change.kind, view_change.reason) for view_change in view_changes(given)]
+    assert changes_given == [("a", "refused", "why"), ("b", "definition", "x"), ("c", "unchanged", "nothing to do")]
 
 
 def test_every_refused_view_is_told() -> None:

@@ -1,4 +1,4 @@
-"""A source's rule of event ids is checked as it is written, and changes what is stored of its views alone."""
+"""A source's rule of event ids is checked as it is written, and changes stored bytes of its views alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import entity_bytes
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import no_tail
+from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.windows.durations import HOUR_US
 
@@ -35,12 +35,12 @@ def deployed(of: sw.KafkaSource, **given: Any) -> Deployment:
 
 
 def test_a_column_is_enough() -> None:
-    found = deployed(source(dedupe=sw.dedupe("event_id")))
+    result = deployed(source(dedupe=sw.dedupe("event_id")))
     rule = EventIds("event_id", HOUR_US, 1_000)
-    assert found.source("plays").dedupe == rule
-    assert found.units[0].dedupe == rule
-    assert found.units[0].reads == ("event_id", "t", "user")
-    assert Deployment.from_json(found.to_json()) == found
+    assert result.source("plays").dedupe == rule
+    assert result.units[0].dedupe == rule
+    assert result.units[0].reads == ("event_id", "t", "user")
+    assert Deployment.from_json(result.to_json()) == result
 
 
 def test_a_plan_says_what_remembering_costs() -> None:
@@ -51,9 +51,9 @@ def test_a_plan_says_what_remembering_costs() -> None:
 
 
 def test_a_source_without_keeps_its_deployment() -> None:
-    found = deployed(source())
-    assert "dedupe" not in found.to_json()
-    assert found.units[0].dedupe is None
+    result = deployed(source())
+    assert "dedupe" not in result.to_json()
+    assert result.units[0].dedupe is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_another_rule_is_another_unit(other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (sw.dedupe("nothing"), "'nothing', which is no column"),
         (sw.dedupe("seconds"), "which is double"),
@@ -85,10 +85,10 @@ def test_another_rule_is_another_unit(other: Any) -> None:
         ("event_id", "dedupe is 'event_id'"),
     ],
 )
-def test_what_cannot_tell_events_is_refused(given: Any, said: str) -> None:
+def test_what_cannot_tell_events_is_refused(given: Any, message: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         source(dedupe=given)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "source 'plays'" in str(refused.value)
 
 
@@ -105,18 +105,18 @@ def test_an_emission_is_refused() -> None:
 
 def test_a_leaderboard_is_refused() -> None:
     declared = view(source(dedupe=sw.dedupe("event_id")), sw.tumbling("1h"))
-    board = sw.Leaderboard("best", view=declared, by="n_tumbling_1h", k=3, every="1h")
+    leaderboard = sw.Leaderboard("best", view=declared, by="n_tumbling_1h", k=3, every="1h")
     with pytest.raises(DefinitionError, match="count once by their id"):
-        plan(Project.of("p", [declared, board]))
+        plan(Project.of("p", [declared, leaderboard]))
     ranked = view(source(), sw.tumbling("1h"))
     assert plan(Project.of("p", [ranked, sw.Leaderboard("best", view=ranked, by="n_tumbling_1h", k=3, every="1h")]))
 
 
-def test_its_views_stay_on_the_fold_and_say_why() -> None:
-    said = no_tail(deployed(source(dedupe=sw.dedupe("event_id"))).units[0])
-    assert said is not None
-    assert said.startswith("event_id: ")
-    assert no_tail(deployed(source()).units[0]) is None
+def test_its_views_stay_on_the_micro_batch_lane_and_say_why() -> None:
+    reason = no_realtime(deployed(source(dedupe=sw.dedupe("event_id"))).units[0])
+    assert reason is not None
+    assert reason.startswith("event_id: ")
+    assert no_realtime(deployed(source()).units[0]) is None
 
 
 def test_sql_says_it_too() -> None:
@@ -127,25 +127,25 @@ def test_sql_says_it_too() -> None:
         OVER (PARTITION BY user ORDER BY SLICE(t) RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW) AS n_1h
         FROM plays
     """
-    (found,) = sw.sql_views(text)
-    told = source(dedupe=sw.dedupe("event_id", within="2h", most=50))
-    ours, theirs = plan(Project.of("p", [found])), deployed(told)
+    (sql_view,) = sw.sql_views(text)
+    in_python = source(dedupe=sw.dedupe("event_id", within="2h", most=50))
+    ours, theirs = plan(Project.of("p", [sql_view])), deployed(in_python)
     assert ours.units[0].storage_fingerprint == theirs.units[0].storage_fingerprint
-    assert 'dedupe=sw.dedupe("event_id", within="2h", most=50),' in python_form(found)
+    assert 'dedupe=sw.dedupe("event_id", within="2h", most=50),' in python_form(sql_view)
     assert 'dedupe=sw.dedupe("event_id"),' in python_form(view(source(dedupe=sw.dedupe("event_id"))))
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ("dedupe = 'nothing'", "no column"),
         ("dedupe = 'event_id', dedupe_most = 'many'", "'many' is no number"),
         ("dedupe_within = '1h'", "by which column"),
     ],
 )
-def test_sql_refuses_what_python_refuses(options: str, said: str) -> None:
+def test_sql_refuses_what_python_refuses(options: str, message: str) -> None:
     text = f"CREATE SOURCE s (event_id STRING, t TIMESTAMP_US) WITH (timestamp = 't', {options})"
-    with pytest.raises(DefinitionError, match=said):
+    with pytest.raises(DefinitionError, match=message):
         sw.sql_views(text)
 
 

@@ -30,7 +30,7 @@ def history(rng: random.Random, count: int, groups: int, *, steps_back: bool = T
     return sent
 
 
-def told(sent: list[Sent], rule: EventIds) -> list[bool]:
+def duplicates_of(sent: list[Sent], rule: EventIds) -> list[bool]:
     group = np.array([each.group for each in sent], np.int64)
     kafka_us = np.array([each.kafka_us for each in sent], np.int64)
     ids = pa.array([each.event_id for each in sent], pa.string())
@@ -39,14 +39,14 @@ def told(sent: list[Sent], rule: EventIds) -> list[bool]:
 
 def test_whole_columns_say_what_the_rule_says_event_by_event() -> None:
     rng = random.Random(SEED)
-    found = 0
+    result = 0
     for _ in range(300):
         rule = EventIds("event_id", rng.choice((1, 10, 60, 600)) * MINUTE_US, rng.choice((1, 2, 5, 100)))
         sent = history(rng, rng.randrange(60), rng.choice((1, 3)))
         want = duplicates(sent, rule.within_us, rule.most)
-        assert told(sent, rule) == want
-        found += sum(want)
-    assert found > 500
+        assert duplicates_of(sent, rule) == want
+        result += sum(want)
+    assert result > 500
 
 
 def test_in_any_order_of_rows_the_offsets_decide() -> None:
@@ -56,9 +56,9 @@ def test_in_any_order_of_rows_the_offsets_decide() -> None:
     order = list(range(80))
     rng.shuffle(order)
     mixed = [sent[i] for i in order]
-    group = np.array([each.group for each in mixed], np.int64)
-    kafka_us = np.array([each.kafka_us for each in mixed], np.int64)
-    ids = pa.array([each.event_id for each in mixed])
+    group = np.array([event.group for event in mixed], np.int64)
+    kafka_us = np.array([event.kafka_us for event in mixed], np.int64)
+    ids = pa.array([event.event_id for event in mixed])
     got = duplicates_among(group, np.array(order), ids, kafka_us, rule)
     want = duplicates(sent, rule.within_us, rule.most)
     assert [bool(got[order.index(i)]) for i in range(80)] == want
@@ -69,19 +69,19 @@ def test_who_remembers_and_goes_on_says_what_one_says_who_saw_all() -> None:
     rng = random.Random(SEED)
     for _ in range(100):
         rule = EventIds("event_id", rng.choice((10, 60, 600)) * MINUTE_US, rng.choice((1, 3, 50)))
-        sent = [each for each in history(rng, 60, 1) if each.event_id is not None]
-        ids = hashed(pa.array([each.event_id for each in sent], pa.string()))[0]
-        times = np.array([each.kafka_us for each in sent], np.int64)
+        sent = [record for record in history(rng, 60, 1) if record.event_id is not None]
+        ids = hashed(pa.array([event.event_id for event in sent], pa.string()))[0]
+        times = np.array([event.kafka_us for event in sent], np.int64)
         got: list[bool] = []
-        known_ids, clocks = np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        stored_ids, clocks = np.zeros(0, np.uint64), np.zeros(0, np.int64)
         while len(got) < len(sent):
             end = min(len(sent), len(got) + rng.randrange(1, 9))
-            some_ids = np.concatenate([known_ids, ids[len(got) : end]])
+            some_ids = np.concatenate([stored_ids, ids[len(got) : end]])
             some_times = np.concatenate([clocks, times[len(got) : end]])
             judged = judge(np.zeros(len(some_ids), np.int64), some_ids, some_times, rule)
-            got += judged.duplicate[len(known_ids) :].tolist()
-            known_ids, clocks = some_ids[judged.remembered], judged.clock[judged.remembered]
-            assert len(known_ids) <= rule.most
+            got += judged.duplicate[len(stored_ids) :].tolist()
+            stored_ids, clocks = some_ids[judged.remembered], judged.clock[judged.remembered]
+            assert len(stored_ids) <= rule.most
         assert got == duplicates(sent, rule.within_us, rule.most)
 
 
@@ -93,12 +93,12 @@ def test_events_older_than_the_look_back_decide_nothing() -> None:
         rule = EventIds("event_id", rng.choice((10, 60, 600)) * MINUTE_US, rng.choice((1, 3, 50)))
         sent = history(rng, 60, 2)
         first = rng.randrange(60)
-        asked = range(first, 60)
-        since = min(sent[i].kafka_us for i in asked) - rule.look_back_us
+        requested = range(first, 60)
+        since = min(sent[i].kafka_us for i in requested) - rule.look_back_us
         read = [i for i in range(60) if sent[i].kafka_us >= since]
-        some = told([sent[i] for i in read], rule)
+        some = duplicates_of([sent[i] for i in read], rule)
         want = duplicates(sent, rule.within_us, rule.most)
-        assert [some[read.index(i)] for i in asked] == want[first:]
+        assert [some[read.index(i)] for i in requested] == want[first:]
 
 
 def test_without_the_step_back_in_it_the_look_back_is_too_short() -> None:
@@ -107,18 +107,18 @@ def test_without_the_step_back_in_it_the_look_back_is_too_short() -> None:
     hour = STEP_BACK_US
     rule = EventIds("event_id", hour, 10)
     sent = [Sent(0, "a", 5 * hour), Sent(0, "b", 3 * hour), Sent(0, "b", 3 * hour)]
-    assert duplicates(sent, hour, 10) == told(sent, rule) == [False, False, False]
-    assert told(sent[1:], rule) == [False, True]
+    assert duplicates(sent, hour, 10) == duplicates_of(sent, rule) == [False, False, False]
+    assert duplicates_of(sent[1:], rule) == [False, True]
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int32()])
 def test_ids_that_are_numbers_are_told_by_their_value(kind: pa.DataType) -> None:
-    numbers, known = hashed(pa.array([1, 2, None, 1], kind))
-    assert known.tolist() == [True, True, False, True]
+    numbers, present = hashed(pa.array([1, 2, None, 1], kind))
+    assert present.tolist() == [True, True, False, True]
     assert numbers[0] == numbers[3] != numbers[1]
 
 
 def test_ids_that_are_texts_are_told_by_their_bytes() -> None:
-    numbers, known = hashed(pa.chunked_array([["\u00e9", "e\u0301"], [None, "\u00e9"]]))  # composed, and not
-    assert known.tolist() == [True, True, False, True]
+    numbers, present = hashed(pa.chunked_array([["\u00e9", "e\u0301"], [None, "\u00e9"]]))  # composed, and not
+    assert present.tolist() == [True, True, False, True]
     assert numbers[0] == numbers[3] != numbers[1]

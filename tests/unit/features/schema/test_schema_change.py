@@ -7,7 +7,7 @@ from typing import Unpack
 import pytest
 
 import slicewise as sw
-from slicewise.errors import DefinitionError, EpochSuperseded
+from slicewise.errors import DefinitionError, DeploymentSuperseded
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import changes, refuse_changed_units
@@ -42,15 +42,15 @@ def deployed(*more: sw.FeatureView, price: str = "price", **changed: Unpack[Sour
     return plan(Project.of("p", [reading, paying, *more]))
 
 
-def said(new: Deployment) -> dict[str, tuple[str, str]]:
+def changes_of(new: Deployment) -> dict[str, tuple[str, str]]:
     """View -> kind of its change, and the reason."""
     return {change.view: (change.kind, change.reason) for change in changes(new, deployed())}
 
 
 def absorbed(new: Deployment, what: str) -> None:
     """No unit is new, and the plan says what is read otherwise."""
-    assert {each.storage_fingerprint for each in new.units} == {each.storage_fingerprint for each in deployed().units}
-    for kind, reason in said(new).values():
+    assert {unit.storage_fingerprint for unit in new.units} == {unit.storage_fingerprint for unit in deployed().units}
+    for kind, reason in changes_of(new).values():
         assert (kind, reason.partition("from where the log ends then: ")[2]) == ("definition", what)
     refuse_changed_units(new, deployed())
 
@@ -71,7 +71,7 @@ def test_a_removed_column_that_a_view_reads_is_refused_by_its_name() -> None:
 
 def test_a_new_value_of_a_text_is_no_change_of_a_schema() -> None:
     # which values a column has is declared nowhere: nothing is deployed for a new one
-    assert {kind for kind, _ in said(deployed()).values()} == {"unchanged"}
+    assert {kind for kind, _ in changes_of(deployed()).values()} == {"unchanged"}
 
 
 def test_a_column_that_is_wider_on_the_wire_alone_is_absorbed() -> None:
@@ -88,24 +88,24 @@ def test_a_column_that_is_wider_on_the_wire_alone_is_absorbed() -> None:
     ],
 )
 def test_what_else_a_record_is_judged_by_is_told(changed: SourceFields, what: str) -> None:
-    for kind, reason in said(deployed(**changed)).values():
+    for kind, reason in changes_of(deployed(**changed)).values():
         assert kind == "definition"
         assert what in reason
 
 
 def test_a_wider_decimal_is_a_new_unit_for_what_reads_it_alone_and_the_plan_says_so() -> None:
     wider = deployed(schema={**SCHEMA, "price": "decimal(12,2)"})
-    found = said(wider)
-    assert found["reading"][0] == "definition"
-    assert found["paying"][0] == "new"
-    assert "the source's price changed: built again from the archive, 503 until then" in found["paying"][1]
+    result = changes_of(wider)
+    assert result["reading"][0] == "definition"
+    assert result["paying"][0] == "new"
+    assert "the source's price changed: built again from the archive, 503 until then" in result["paying"][1]
     refuse_changed_units(wider, deployed())
 
 
 @pytest.mark.parametrize("price", ["decimal(5,2)", "decimal(12,3)", "double"])
 def test_a_column_of_another_type_is_refused_where_its_archive_could_not_go_on(price: str) -> None:
     other = deployed(schema={**SCHEMA, "price": price})
-    for kind, reason in said(other).values():
+    for kind, reason in changes_of(other).values():
         assert kind == "refused"
         assert "and what is archived of it is" in reason
     with pytest.raises(DefinitionError, match="what is archived of it is") as refused:
@@ -134,13 +134,13 @@ def test_a_widened_type_under_its_own_name_is_a_new_unit_for_what_reads_it_alone
     rest = {name: kind for name, kind in SCHEMA.items() if name != "price"}
     wider = {**rest, "price_wide": "decimal(12,2)"}
     new = deployed(schema=wider, paths={"price_wide": "$.price"}, price="price_wide")
-    found = said(new)
-    assert {view: kind for view, (kind, _) in found.items()} == {
+    result = changes_of(new)
+    assert {view: kind for view, (kind, _) in result.items()} == {
         "reading": "definition",
         "paying_v2": "new",
         "paying": "removed",
     }
-    assert "column 'price_wide' (decimal(12,2)) is added; column 'price' is removed" in found["reading"][1]
+    assert "column 'price_wide' (decimal(12,2)) is added; column 'price' is removed" in result["reading"][1]
     refuse_changed_units(new, deployed())
 
 
@@ -148,66 +148,66 @@ TOPIC, OTHER = "0" * 31 + "1", "0" * 31 + "2"
 ADDED = {**SCHEMA, "agent": "string"}
 
 
-def standing(found: Deployment) -> Source:
-    return found.source("plays")
+def source_of(deployment: Deployment) -> Source:
+    return deployment.source("plays")
 
 
-def test_a_changed_schema_stands_beside_the_one_before_and_has_no_place_at_first() -> None:
+def test_a_changed_schema_stands_beside_the_one_before_and_has_no_offsets_at_first() -> None:
     after = joined(deployed(schema=ADDED), deployed())
     assert after.opening == ("plays",)
-    assert [each.source.schema_fingerprint for each in standing(after).earlier] == [
-        standing(deployed()).schema_fingerprint
+    assert [version.source.schema_fingerprint for version in source_of(after).earlier] == [
+        source_of(deployed()).schema_fingerprint
     ]
-    assert standing(after).schema_fingerprint == standing(deployed(schema=ADDED)).schema_fingerprint
+    assert source_of(after).schema_fingerprint == source_of(deployed(schema=ADDED)).schema_fingerprint
     assert Deployment.from_json(after.to_json()) == after
-    with pytest.raises(EpochSuperseded, match="has no place yet"):
-        judged_by(standing(after), TOPIC)
+    with pytest.raises(DeploymentSuperseded, match="has no recorded offsets yet"):
+        judged_by(source_of(after), TOPIC)
 
 
-def test_its_place_is_kept_by_whatever_is_applied_next() -> None:
+def test_its_offsets_are_kept_by_whatever_is_applied_next() -> None:
     until = OffsetVector({(TOPIC, 0): 7, (OTHER, 0): 9})
-    once = joined(deployed(schema=ADDED), deployed()).placed({"plays": until})
+    once = joined(deployed(schema=ADDED), deployed()).with_until({"plays": until})
     assert once.opening == ()
     assert Deployment.from_json(once.to_json()) == once
     assert joined(deployed(schema=ADDED), once).digest == once.digest, "applied again, nothing changes"
-    (before, ends), (now, rest) = judged_by(standing(once), TOPIC)
+    (before, ends), (now, rest) = judged_by(source_of(once), TOPIC)
     assert (dict(before.columns).keys(), dict(ends), dict(rest)) == (SCHEMA.keys(), {0: 7}, {})
-    assert now == standing(once)
+    assert now == source_of(once)
 
     back = joined(deployed(), once)  # and a third is a version of its own, also where it says what the first did
-    assert [each.until for each in standing(back).earlier] == [until, None]
-    assert [took.changes for took in schema_history(standing(back))] == [
+    assert [version.until for version in source_of(back).earlier] == [until, None]
+    assert [took.changes for took in schema_history(source_of(back))] == [
         ("column 'agent' (string) is added",),
         ("column 'agent' is removed",),
     ]
 
 
 def test_a_topic_that_was_made_anew_is_judged_by_the_newest_alone() -> None:
-    once = joined(deployed(schema=ADDED), deployed()).placed({"plays": OffsetVector({(TOPIC, 0): 7})})
-    assert [dict(ends) for _, ends in judged_by(standing(once), OTHER)] == [{}, {}]
+    once = joined(deployed(schema=ADDED), deployed()).with_until({"plays": OffsetVector({(TOPIC, 0): 7})})
+    assert [dict(ends) for _, ends in judged_by(source_of(once), OTHER)] == [{}, {}]
 
 
 def test_a_required_column_goes_once_it_is_no_longer_required() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
     required, free, gone = deployed(required=["note"]), deployed(), deployed(schema=rest)
-    assert refusals(standing(gone), standing(required)) == ("column 'note' of source 'plays' is removed, and required",)
-    assert refusals(standing(free), standing(required)) == refusals(standing(gone), standing(free)) == ()
+    assert refusals(source_of(gone), source_of(required)) == ("column 'note' of source 'plays' is removed, and required",)
+    assert refusals(source_of(free), source_of(required)) == refusals(source_of(gone), source_of(free)) == ()
 
 
 def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name not in ("note", "price")}
-    place = {"plays": OffsetVector({(TOPIC, 0): 7})}
-    wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).placed(place)
-    assert removed_columns(standing(wider)) == ()
-    gone = joined(deployed(schema=rest, price="stars"), wider).placed(place)
-    assert removed_columns(standing(gone)) == (("price", "decimal(12,2)"), ("note", "string"))
+    recorded = {"plays": OffsetVector({(TOPIC, 0): 7})}
+    wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).with_until(recorded)
+    assert removed_columns(source_of(wider)) == ()
+    gone = joined(deployed(schema=rest, price="stars"), wider).with_until(recorded)
+    assert removed_columns(source_of(gone)) == (("price", "decimal(12,2)"), ("note", "string"))
     back = joined(deployed(schema={**rest, "note": "string"}, price="stars"), gone)
-    assert removed_columns(standing(back)) == (("price", "decimal(12,2)"),)
+    assert removed_columns(source_of(back)) == (("price", "decimal(12,2)"),)
 
 
 def test_a_column_that_comes_back_has_the_type_that_it_was_archived_by() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
-    without = joined(deployed(schema=rest), deployed()).placed({"plays": OffsetVector({(TOPIC, 0): 7})})
-    (reason,) = refusals(standing(deployed(schema={**SCHEMA, "note": "long"})), standing(without))
+    without = joined(deployed(schema=rest), deployed()).with_until({"plays": OffsetVector({(TOPIC, 0): 7})})
+    (reason,) = refusals(source_of(deployed(schema={**SCHEMA, "note": "long"})), source_of(without))
     assert reason == "column 'note' of source 'plays' is long, and what is archived of it is string"
-    assert refusals(standing(deployed()), standing(without)) == ()
+    assert refusals(source_of(deployed()), source_of(without)) == ()

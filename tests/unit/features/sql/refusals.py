@@ -94,8 +94,8 @@ REFUSALS: dict[str, tuple[str, str]] = {
     ),
     # ---- windows that nobody uses
     **{
-        f"an unused window {what}": (says, f"{COUNTED} WINDOW w AS ({inside})")
-        for what, says, inside in (
+        f"an unused window {what}": (message, f"{COUNTED} WINDOW w AS ({inside})")
+        for what, message, inside in (
             ("of an unknown column", "unknown column 'nope'", "PARTITION BY ›nope ORDER BY ts ROWS 3 PRECEDING"),
             (
                 "over another time",

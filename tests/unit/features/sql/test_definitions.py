@@ -303,7 +303,7 @@ TYPES = {
     "ARRAY<DECIMAL(10, 2)>": "array<decimal(10,2)>", "ARRAY < NUMERIC(3, 1) >": "array<decimal(3,1)>",
     "ARRAY<DOUBLE PRECISION>": "array<double>", "ARRAY<DATE>": "array<date>", "TINYINT[]": "array<int8>",
 }  # fmt: skip
-"""What SQL calls the types of columns, and what Python does."""
+"""Names of column types in SQL, and in Python."""
 
 
 def test_every_type_of_a_column_at_any_place_of_a_record_is_the_one_of_python() -> None:

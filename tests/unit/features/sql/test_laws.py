@@ -84,9 +84,9 @@ def views(draw: st.DrawFn) -> tuple[str, sw.FeatureView]:
     kind = draw(st.sampled_from(["sliding", "sliding", "tumbling", "hopping"]))
     wanted = draw(st.lists(both(), min_size=1, max_size=4))
     if kind == "sliding":
-        items, features, tail = draw(_sliding(wanted, entity))
+        items, features, rest = draw(_sliding(wanted, entity))
     else:
-        items, features, tail = draw(_grouped(wanted, entity, kind))
+        items, features, rest = draw(_grouped(wanted, entity, kind))
     options: dict[str, Any] = {}
     if draw(st.booleans()):
         options["owner"] = draw(st.sampled_from(["music", "it''s".replace("''", "")]))
@@ -96,7 +96,7 @@ def views(draw: st.DrawFn) -> tuple[str, sw.FeatureView]:
     text = (
         f"CREATE FEATURE VIEW v {f'WITH ({given_}) ' if given_ else ''}AS\n"
         f"SELECT {', '.join([*entity, *items])}\nFROM events\n"
-        f"{f'WHERE {where} ' if where else ''}{tail}"
+        f"{f'WHERE {where} ' if where else ''}{rest}"
     )
     python = sw.FeatureView("v", source=SOURCE, entity=entity, where=where, features=features, **options)
     return text, python
@@ -104,16 +104,16 @@ def views(draw: st.DrawFn) -> tuple[str, sw.FeatureView]:
 
 @st.composite
 def _sliding(draw: st.DrawFn, wanted: list[Both], entity: list[str]) -> tuple[list[str], list[sw.Feature], str]:
-    chosen = draw(st.lists(lengths(), min_size=1, max_size=3, unique_by=lambda each: each[0]))
+    chosen = draw(st.lists(lengths(), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))
     named = draw(st.booleans())
     base = f"PARTITION BY {', '.join(draw(st.permutations(entity)))} ORDER BY SLICE(ts)"
     items = [
-        f"{each.sql} OVER ({f'w {_frame(sql)}' if named else f'{base} {_frame(sql)}'}) AS f{i}_{format_duration(us)}"
-        for i, each in enumerate(wanted)
+        f"{item.sql} OVER ({f'w {_frame(sql)}' if named else f'{base} {_frame(sql)}'}) AS f{i}_{format_duration(us)}"
+        for i, item in enumerate(wanted)
         for us, sql in chosen
     ]
     windows = [format_duration(us) for us, _ in chosen]
-    features = [sw.Feature(f"f{i}", each.python, windows) for i, each in enumerate(wanted)]
+    features = [sw.Feature(f"f{i}", item.python, windows) for i, item in enumerate(wanted)]
     return draw(st.permutations(items)), features, f"WINDOW w AS ({base})" if named else ""
 
 
@@ -135,8 +135,8 @@ def _grouped(
         window = sw.hopping(format_duration(us * times), every=format_duration(us), open=opened)
         call = f"HOP(ts, {sql}, {long}"
     call += ", open => TRUE)" if opened else ")"
-    items = [f"{each.sql} AS f{i}_{window.column_suffix()}" for i, each in enumerate(wanted)]
-    features = [sw.Feature(f"f{i}", each.python, [window]) for i, each in enumerate(wanted)]
+    items = [f"{item.sql} AS f{i}_{window.column_suffix()}" for i, item in enumerate(wanted)]
+    features = [sw.Feature(f"f{i}", item.python, [window]) for i, item in enumerate(wanted)]
     return items, features, f"GROUP BY {', '.join(draw(st.permutations([*entity, call])))}"
 
 
@@ -151,10 +151,10 @@ def test_sql_and_python_are_one_definition(pair: tuple[str, sw.FeatureView]) -> 
     text, python = pair
     made = sw.sql(text, sources=[SOURCE])
     assert fingerprints(made) == fingerprints(python), text
-    for mine, theirs in zip(
+    for own, theirs in zip(
         sorted(made.features, key=lambda f: f.name), sorted(python.features, key=lambda f: f.name), strict=True
     ):
-        assert {as_window(w) for w in mine.windows} == {as_window(w) for w in theirs.windows}
+        assert {as_window(w) for w in own.windows} == {as_window(w) for w in theirs.windows}
     scope: dict[str, Any] = {"sw": sw}
     exec(python_form(made), scope)
     (again,) = (value for value in scope.values() if isinstance(value, sw.FeatureView))

@@ -32,10 +32,10 @@ def test_the_page_is_current(index: int, capsys: pytest.CaptureFixture[str], mon
     monkeypatch.chdir(ROOT)
     kind, command, text = SHOWN[index]
     assert main(shlex.split(command)[1:]) == (kind == "error")
-    said = capsys.readouterr()
-    found = render().scrubbed(said.err if kind == "error" else said.out)
+    captured = capsys.readouterr()
+    scrubbed = render().scrubbed(captured.err if kind == "error" else captured.out)
     if "--definition" not in command:  # sizes are the planner's, and no page's business
-        assert found == text, f"make it anew: python docs/render.py docs/reference/sql.md  ({command})"
+        assert scrubbed == text, f"make it anew: python docs/render.py docs/reference/sql.md  ({command})"
 
 
 def test_the_page_has_what_it_should() -> None:

@@ -1,4 +1,4 @@
-"""Text that cannot be served as it is written is refused with its reason, its line and column, and a caret under it."""
+"""Text that cannot be served as written is refused with its reason, line and column, and a caret."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def refused(text: str) -> SqlRefused:
 
 @pytest.mark.parametrize("name", sorted(REFUSALS))
 def test_it_is_refused_at_its_place(name: str) -> None:
-    says, marked = REFUSALS[name]
+    message, marked = REFUSALS[name]
     whole = SOURCE + marked
     assert whole.count("›") == 1
     at = whole.index("›")
     text = whole.replace("›", "")
     error = refused(text)
     line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
-    assert says in str(error)
+    assert message in str(error)
     assert (error.line, error.column) == (line, column)
     assert f"views.sql, line {line}, column {column}" in str(error)
     *_, shown, carets = str(error.where).splitlines()

@@ -10,9 +10,9 @@ from slicewise.lifecycle.health.alerts import alert, matter_alert
 from slicewise.lifecycle.health.findings import ALLOWED_S, EVERY_S, Finding, findings
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import job_record
-from slicewise.offsets import gaps as holes
+from slicewise.offsets import gaps as accepted_gaps
 from slicewise.offsets.gaps import AcceptedGap
-from slicewise.stores.online.model.phases import OVER, changed, said
+from slicewise.stores.online.model.phases import OVER, changed, phases_of
 from slicewise.stores.online.redis.status import StoreStatus
 
 NOW = 1_700_000_000_000_000
@@ -32,7 +32,7 @@ WELL = StoreStatus(
 )
 
 
-def told(status: StoreStatus) -> tuple[Finding, ...]:
+def findings_of(status: StoreStatus) -> tuple[Finding, ...]:
     return findings(status, Limits())
 
 
@@ -40,129 +40,129 @@ def having(**parts: str) -> StoreStatus:
     return replace(WELL, parts={**WELL.parts, **parts})
 
 
-def building(said: str | None, done: bytes = b"0/24") -> StoreStatus:
-    parts = WELL.parts if said is None else {**WELL.parts, "building": said}
-    return replace(WELL, marks={f"y:{UNIT}": b"1", f"b:{NEW}": done}, parts=parts)
+def building(text: str | None, done: bytes = b"0/24") -> StoreStatus:
+    parts = WELL.parts if text is None else {**WELL.parts, "building": text}
+    return replace(WELL, metadata={f"y:{UNIT}": b"1", f"b:{NEW}": done}, parts=parts)
 
 
 def test_nothing_is_found_where_all_is_well() -> None:
-    assert told(WELL) == ()
+    assert findings_of(WELL) == ()
 
 
 def test_a_view_that_is_not_ready_says_that_it_answers_503_and_what_it_waits_for() -> None:
-    (found,) = told(building(changed(None, {NEW: "Spark computes hours 1 to 24 of 24"}, NOW - 90_000_000)))
-    assert (found.part, found.look, found.now) == ("view by_route", "docs/runbook.md#a-view-stays-in-building", True)
-    assert found.text == "answers 503: building, 0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"
+    (finding,) = findings_of(building(changed(None, {NEW: "Spark computes hours 1 to 24 of 24"}, NOW - 90_000_000)))
+    assert (finding.part, finding.look, finding.now) == ("view by_route", "docs/runbook.md#a-view-stays-in-building", True)
+    assert finding.text == "answers 503: building, 0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"
 
 
 def test_a_view_that_nobody_builds_says_so_and_a_job_that_fell_silent_too() -> None:
-    (found,) = told(building(None, done=b""))
-    assert "not begun; no job is at work" in found.text
-    (found,) = told(building(changed(None, {NEW: "Spark computes"}, NOW - HOUR_US)))
-    assert "for 60 min; is its job still at work?" in found.text
-    (found,) = told(building("torn"))
-    assert "no job is at work" in found.text
+    (finding,) = findings_of(building(None, done=b""))
+    assert "not begun; no job is at work" in finding.text
+    (finding,) = findings_of(building(changed(None, {NEW: "Spark computes"}, NOW - HOUR_US)))
+    assert "for 60 min; is its job still at work?" in finding.text
+    (finding,) = findings_of(building("torn"))
+    assert "no job is at work" in finding.text
     before = changed(None, {NEW: "Spark computes", UNIT: "its turn"}, NOW)
     over = changed(before, {NEW: OVER}, NOW)
-    (found,) = told(building(over))
-    assert "no job is at work" in found.text, "what was said of a build that is over is not said of the next"
-    assert set(said(over)) == {UNIT}
-    assert said(changed(over, {}, NOW + 24 * HOUR_US)) == {}, "nothing is left of what nobody builds any more"
+    (finding,) = findings_of(building(over))
+    assert "no job is at work" in finding.text, "what was said of a build that is over is not said of the next"
+    assert set(phases_of(over)) == {UNIT}
+    assert phases_of(changed(over, {}, NOW + 24 * HOUR_US)) == {}, "nothing is left of what nobody builds any more"
 
 
 def test_a_stream_that_is_not_well_is_found_with_its_reason() -> None:
     old = json.dumps({"state": "running", "heartbeat_us": NOW - 300_000_000, "lag": 0})
-    (found,) = told(having(**{"stream:flights": old}))
-    assert found == Finding(
+    (finding,) = findings_of(having(**{"stream:flights": old}))
+    assert finding == Finding(
         "stream", "flights: no heartbeat for 300 s", "docs/runbook.md#the-stream-is-not-well", now=True
     )
     stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
-    (found,) = told(having(**{"stream:flights": stopped}))
-    assert not found.now
+    (finding,) = findings_of(having(**{"stream:flights": stopped}))
+    assert not finding.now
 
 
 def test_a_stream_that_is_stopped_on_purpose_hides_nothing_of_the_store() -> None:
     stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
-    lost = {**WELL.marks, "w:aa:0": b"30", "g:aa:0": b"10"}
-    status = replace(having(**{"stream:flights": stopped}), marks=lost, wanting=("node 2 does not answer",))
-    found = told(status)
-    assert [(each.part, each.now) for each in found] == [("stream", False), ("store", True), ("store", True)]
-    assert "node 2 does not answer" in found[1].text
-    assert "20 events to go" in found[2].text, "each answer is a 503, and nobody applies them again"
+    lost = {**WELL.metadata, "w:aa:0": b"30", "g:aa:0": b"10"}
+    status = replace(having(**{"stream:flights": stopped}), metadata=lost, wanting=("node 2 does not answer",))
+    result = findings_of(status)
+    assert [(finding.part, finding.now) for finding in result] == [("stream", False), ("store", True), ("store", True)]
+    assert "node 2 does not answer" in result[1].text
+    assert "20 events to go" in result[2].text, "each answer is a 503, and nobody applies them again"
 
 
 def test_a_build_that_failed_is_no_fault_any_more_once_nothing_is_left_to_build() -> None:
     failed = job_record({}, ok=False, at_us=NOW - 60_000_000)
-    (found,) = told(having(**{"job:backfill": failed}))
-    assert not found.now, "its view was built since, or is gone; no run comes that would report another end"
+    (finding,) = findings_of(having(**{"job:backfill": failed}))
+    assert not finding.now, "its view was built since, or is gone; no run comes that would report another end"
     status = building(changed(None, {NEW: "Spark computes"}, NOW))
-    found = told(replace(status, parts={**status.parts, "job:backfill": failed}))[-1]
-    assert (found.part, found.now) == ("job backfill", True)
+    finding = findings_of(replace(status, parts={**status.parts, "job:backfill": failed}))[-1]
+    assert (finding.part, finding.now) == ("job backfill", True)
     day_ago = job_record({}, ok=False, at_us=NOW - 25 * HOUR_US)
-    assert told(having(**{"job:backfill": day_ago})) == ()
+    assert findings_of(having(**{"job:backfill": day_ago})) == ()
 
 
 def test_thresholds_of_lag_and_freshness_are_found() -> None:
     slow = {"state": "running", "heartbeat_us": NOW, "lag": 9, "events_per_s": 0, "freshness_p99_ms": 60_000}
-    found = findings(having(**{"stream:flights": json.dumps(slow)}), Limits(lag_events=5, freshness_p99_ms=1_000))
-    assert [each.text for each in found] == [
+    result = findings(having(**{"stream:flights": json.dumps(slow)}), Limits(lag_events=5, freshness_p99_ms=1_000))
+    assert [finding.text for finding in result] == [
         "flights: 9 events behind, and none are being applied",
         "flights: freshness p99 60000 ms",
     ]
 
 
 def test_lost_events_are_found_with_their_own_page() -> None:
-    (found,) = told(replace(WELL, marks={**WELL.marks, "w:aa:0": b"30", "g:aa:0": b"10"}))
-    assert "20 events to go" in found.text
-    assert (found.part, found.look) == ("store", "docs/runbook.md#the-store-is-not-well")
+    (finding,) = findings_of(replace(WELL, metadata={**WELL.metadata, "w:aa:0": b"30", "g:aa:0": b"10"}))
+    assert "20 events to go" in finding.text
+    assert (finding.part, finding.look) == ("store", "docs/runbook.md#the-store-is-not-well")
 
 
 def test_a_job_whose_last_run_failed_is_found() -> None:
     text = job_record({"mismatches": 1}, ok=False, at_us=NOW - 60_000_000)
-    (found,) = told(having(**{"job:check": text}))
-    assert found == Finding("job check", "its last run failed, 1 min ago", "docs/runbook.md#the-check-is-red")
+    (finding,) = findings_of(having(**{"job:check": text}))
+    assert finding == Finding("job check", "its last run failed, 1 min ago", "docs/runbook.md#the-check-is-red")
 
 
 def test_a_job_is_overdue_once_its_schedule_and_its_time_are_over() -> None:
     for job, every_s in EVERY_S.items():
         due_us = int((every_s + ALLOWED_S) * 1e6)
         at = job_record({}, ok=True, at_us=NOW - due_us)
-        assert told(having(**{f"job:{job}": at})) == ()
+        assert findings_of(having(**{f"job:{job}": at})) == ()
         late = job_record({}, ok=True, at_us=NOW - due_us - 1)
-        (found,) = told(having(**{f"job:{job}": late}))
-        assert found.text.startswith("overdue: it runs every ")
-        assert found.now
+        (finding,) = findings_of(having(**{f"job:{job}": late}))
+        assert finding.text.startswith("overdue: it runs every ")
+        assert finding.now
     once = job_record({}, ok=True, at_us=NOW - 100 * HOUR_US)
-    assert told(having(**{"job:backfill": once})) == (), "it runs when there is something to build"
+    assert findings_of(having(**{"job:backfill": once})) == (), "it runs when there is something to build"
 
 
 def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> None:
-    hole = AcceptedGap("flights", "aa", 0, 10, 130, 0, 9, "ann", "retention", NOW)
-    (found,) = told(having(**{"holes:flights": holes.to_json([hole])}))
-    assert (found.text, found.look, found.now) == (
+    accepted_gap = AcceptedGap("flights", "aa", 0, 10, 130, 0, 9, "ann", "retention", NOW)
+    (finding,) = findings_of(having(**{"holes:flights": accepted_gaps.to_json([accepted_gap])}))
+    assert (finding.text, finding.look, finding.now) == (
         "120 offsets are lost for good, accepted by ann",
         "slicewise hole",
         False,
     )
-    assert told(having(**{"holes:flights": holes.to_json([])})) == ()
-    (found,) = told(having(**{"holes:flights": "torn"}))
-    assert found.now
+    assert findings_of(having(**{"holes:flights": accepted_gaps.to_json([])})) == ()
+    (finding,) = findings_of(having(**{"holes:flights": "torn"}))
+    assert finding.now
 
 
 def test_alerts_of_the_last_day_are_told_and_older_ones_are_forgotten() -> None:
     fields = matter_alert("check_red", "check_consistency", "check", "run", ["3 values differ"]).fields()
     text = alerted.remembered(None, fields, NOW - 23 * HOUR_US)
     text = alerted.remembered(text, fields, NOW - 2 * HOUR_US)
-    (found,) = told(having(alerts=text))
-    assert found == Finding(
+    (finding,) = findings_of(having(alerts=text))
+    assert finding == Finding(
         "alert check_red",
         "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: the check is red: 3 values differ",
         "docs/runbook.md#the-check-is-red",
         now=False,
     )
-    later = told(replace(having(alerts=text), now_us=NOW + 23 * HOUR_US))
+    later = findings_of(replace(having(alerts=text), now_us=NOW + 23 * HOUR_US))
     assert not [each for each in later if each.part.startswith("alert")]
-    assert told(having(alerts="torn")) == ()
+    assert findings_of(having(alerts="torn")) == ()
 
 
 def test_alerts_that_are_remembered_stay_few() -> None:
@@ -173,28 +173,28 @@ def test_alerts_that_are_remembered_stay_few() -> None:
 
 
 def test_a_check_that_could_not_be_made_is_no_red_one() -> None:
-    (found,) = told(having(**{"job:check": job_record({}, ok=False, at_us=NOW)}))
-    assert found.look == "docs/runbook.md#the-check-could-not-be-made"
+    (finding,) = findings_of(having(**{"job:check": job_record({}, ok=False, at_us=NOW)}))
+    assert finding.look == "docs/runbook.md#the-check-could-not-be-made"
 
 
 def test_jobs_that_never_reported_are_overdue_once_the_deployment_has_stood_for_long() -> None:
     young = having(deployed=str(NOW - int((EVERY_S["compact"] + ALLOWED_S) * 1e6)))
-    assert told(young) == ()
+    assert findings_of(young) == ()
     old = having(deployed=str(NOW - 8 * HOUR_US), **{"job:check": job_record({}, ok=True, at_us=NOW)})
-    found = told(old)
-    assert [each.part for each in found] == ["job compact", "job sweep"]
-    assert all("has never reported" in each.text for each in found)
+    result = findings_of(old)
+    assert [finding.part for finding in result] == ["job compact", "job sweep"]
+    assert all("has never reported" in finding.text for finding in result)
 
 
 def test_what_starts_beside_right_answers_is_told_and_not_wrong() -> None:
     stream = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0, "tail": "on"})
     status = having(**{"stream:flights": stream, "deployed": str(NOW - 5_000_000), "ensured:tail": str(NOW)})
-    (found,) = told(status)
-    assert (found.part, found.now) == ("starting", False)
-    (found,) = told(replace(status, parts={"deployed": str(NOW), "ensured:stream": str(NOW)}))
-    assert (found.part, found.now) == ("stream", True)
+    (finding,) = findings_of(status)
+    assert (finding.part, finding.now) == ("starting", False)
+    (finding,) = findings_of(replace(status, parts={"deployed": str(NOW), "ensured:stream": str(NOW)}))
+    assert (finding.part, finding.now) == ("stream", True)
 
 
 def test_nothing_deployed_is_no_fault() -> None:
-    (found,) = told(StoreStatus(NOW))
-    assert (found.text, found.now) == ("nothing is deployed", False)
+    (finding,) = findings_of(StoreStatus(NOW))
+    assert (finding.text, finding.now) == ("nothing is deployed", False)

@@ -17,8 +17,8 @@ WELL, ILL, STOPPED = Health(()), Health(("silent",)), Health((), stopped=True)
 
 
 def status(source: str = "flights", *, age_s: int = 1, state: str = "running", lag: int = 0) -> StreamStatus:
-    said = {"state": state, "heartbeat_us": NOW - age_s * SECOND, "lag": {"0": lag, "1": 0}, "events_per_s": 0}
-    return StreamStatus.parse(source, json.dumps(said))
+    reported = {"state": state, "heartbeat_us": NOW - age_s * SECOND, "lag": {"0": lag, "1": 0}, "events_per_s": 0}
+    return StreamStatus.parse(source, json.dumps(reported))
 
 
 def test_a_fresh_heartbeat_is_well() -> None:
@@ -33,8 +33,8 @@ def test_a_heartbeat_at_the_limit_is_well_and_one_beyond_is_not() -> None:
 
 def stalled(for_s: int, lag: int = 5, age_s: int = 1) -> StreamStatus:
     heartbeat = NOW - age_s * SECOND
-    said = {"state": "running", "heartbeat_us": heartbeat, "lag": {"0": lag}, "progress_us": heartbeat - for_s * SECOND}
-    return StreamStatus.parse("flights", json.dumps(said))
+    reported = {"state": "running", "heartbeat_us": heartbeat, "lag": {"0": lag}, "progress_us": heartbeat - for_s * SECOND}
+    return StreamStatus.parse("flights", json.dumps(reported))
 
 
 def test_a_batch_that_does_not_end_while_events_wait_is_not_well() -> None:
@@ -77,8 +77,8 @@ def test_a_stopped_driver_of_a_source_that_is_no_more_deployed_says_nothing() ->
 
 @pytest.mark.parametrize(("state", "words"), [("refused", "refuses to go on"), ("failed", "gave up")])
 def test_a_driver_that_ended_by_itself_tells_why(state: str, words: str) -> None:
-    said = {"state": state, "heartbeat_us": NOW, "last_error": "records are gone"}
-    judged = judge([StreamStatus.parse("flights", json.dumps(said))], ["flights"], NOW, LIMITS)
+    reported = {"state": state, "heartbeat_us": NOW, "last_error": "records are gone"}
+    judged = judge([StreamStatus.parse("flights", json.dumps(reported))], ["flights"], NOW, LIMITS)
     assert judged.reasons == (f"flights: the driver {words}: records are gone",)
     assert not judged.stopped
 

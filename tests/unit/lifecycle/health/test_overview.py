@@ -20,9 +20,9 @@ MANIFEST = {
 
 
 def stored(**parts: str) -> StoreStatus:
-    marks = {"generation": b"3", "epoch": b"2", f"y:{UNIT}": b"1", f"b:{NEW}": b"3/12"}
+    metadata = {"generation": b"3", "epoch": b"2", f"y:{UNIT}": b"1", f"b:{NEW}": b"3/12"}
     hour = NOW // HOUR_US
-    return StoreStatus(NOW, marks, MANIFEST, parts, {UNIT: {hour - 1: 4, hour - 2: 4}, NEW: {}})
+    return StoreStatus(NOW, metadata, MANIFEST, parts, {UNIT: {hour - 1: 4, hour - 2: 4}, NEW: {}})
 
 
 def test_views_show_what_is_built_and_compacted() -> None:
@@ -33,22 +33,22 @@ def test_views_show_what_is_built_and_compacted() -> None:
 
 def test_a_view_that_is_stored_in_two_units_is_one_line_until_both_are_built() -> None:
     hour, other = NOW // HOUR_US, "c" * 16
-    units = [{"view": "by_carrier", "storage_fingerprint": each} for each in (UNIT, NEW)]
+    units = [{"view": "by_carrier", "storage_fingerprint": fingerprint} for fingerprint in (UNIT, NEW)]
     units.insert(1, {"view": "by_route", "storage_fingerprint": other})
-    marks = {f"y:{UNIT}": b"1", f"y:{other}": b"1", f"b:{NEW}": b"3/12"}
-    status = StoreStatus(NOW, marks, {**MANIFEST, "units": units}, {}, {UNIT: {hour - 1: 4}, NEW: {hour - 3: 2}})
+    metadata = {f"y:{UNIT}": b"1", f"y:{other}": b"1", f"b:{NEW}": b"3/12"}
+    status = StoreStatus(NOW, metadata, {**MANIFEST, "units": units}, {}, {UNIT: {hour - 1: 4}, NEW: {hour - 3: 2}})
     carrier, route = overview(status, Limits()).views
     assert (carrier.view, carrier.units, route.view, route.units) == ("by_carrier", (UNIT, NEW), "by_route", (other,))
     assert (carrier.ready, carrier.built, carrier.hours, carrier.newest_hour) == (False, 0.25, 1, "2023-11-14T21Z")
     assert carrier.waits.startswith("3 of 12 hours; ")
     assert (route.ready, route.waits) == (True, "")
-    (finding,) = [each for each in findings(status, Limits()) if each.part.startswith("view ")]
+    (finding,) = [item for item in findings(status, Limits()) if item.part.startswith("view ")]
     assert "3 of 12 hours" in finding.text
-    neither = replace(status, marks={f"b:{UNIT}": b"1/12", f"b:{NEW}": b"3/12"})
-    (found, _) = overview(neither, Limits()).views
-    assert found.built == 1 / 12
-    assert "1 of 12 hours" in found.waits
-    assert "3 of 12 hours" in found.waits
+    neither = replace(status, metadata={f"b:{UNIT}": b"1/12", f"b:{NEW}": b"3/12"})
+    (result, _) = overview(neither, Limits()).views
+    assert result.built == 1 / 12
+    assert "1 of 12 hours" in result.waits
+    assert "3 of 12 hours" in result.waits
 
 
 def test_an_unread_status_is_a_reason_and_not_an_exception() -> None:
@@ -64,16 +64,16 @@ def test_a_job_leaves_its_plain_figures_and_its_age() -> None:
 
 
 def test_an_empty_store_is_shown_as_empty() -> None:
-    found = overview(StoreStatus(NOW), Limits())
-    assert (found.views, found.streams, found.jobs, found.epoch) == ((), (), (), None)
-    assert not found.health.well
+    result = overview(StoreStatus(NOW), Limits())
+    assert (result.views, result.streams, result.jobs, result.deployment_version) == ((), (), (), None)
+    assert not result.health.well
 
 
 def test_the_picture_is_plain_json() -> None:
-    said = json.dumps({"state": "running", "heartbeat_us": NOW - 2_000_000, "lag": 0})
-    found = json.loads(json.dumps(overview(stored(**{"stream:flights": said}), Limits()).to_json()))
-    assert found["health"]["well"]
-    assert found["streams"][0]["heartbeat_age_s"] == 2.0
+    status = json.dumps({"state": "running", "heartbeat_us": NOW - 2_000_000, "lag": 0})
+    document = json.loads(json.dumps(overview(stored(**{"stream:flights": status}), Limits()).to_json()))
+    assert document["health"]["well"]
+    assert document["streams"][0]["heartbeat_age_s"] == 2.0
 
 
 def test_what_publishes_beside_the_stream_is_part_of_its_health() -> None:
@@ -81,21 +81,21 @@ def test_what_publishes_beside_the_stream_is_part_of_its_health() -> None:
     well = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0})
     stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
 
-    def told(**parts: str) -> tuple[str, ...]:
+    def reasons(**parts: str) -> tuple[str, ...]:
         return health_of(StoreStatus(NOW, {}, manifest, parts), Limits()).reasons
 
-    assert told(**{"stream:flights": well, "emit:flights": well}) == ()
-    assert told(**{"stream:flights": well}) == ("emission: flights: no driver has written a status",)
-    assert told(**{"stream:flights": well, "emit:flights": stopped}) == ("emission: stopped while the stream runs",)
+    assert reasons(**{"stream:flights": well, "emit:flights": well}) == ()
+    assert reasons(**{"stream:flights": well}) == ("emission: flights: no driver has written a status",)
+    assert reasons(**{"stream:flights": well, "emit:flights": stopped}) == ("emission: stopped while the stream runs",)
     assert health_of(StoreStatus(NOW, {}, manifest, {"stream:flights": stopped}), Limits()).stopped
-    [board] = [{**MANIFEST, "units": [{"view": "v", "source": "flights"}], "leaderboards": [{"view": "v"}]}]
-    assert StoreStatus(NOW, {}, board).emitted == ("flights",)
+    [leaderboard] = [{**MANIFEST, "units": [{"view": "v", "source": "flights"}], "leaderboards": [{"view": "v"}]}]
+    assert StoreStatus(NOW, {}, leaderboard).emitted == ("flights",)
 
 
 def test_a_store_that_lost_what_it_had_applied_is_not_well_until_it_has_it_again() -> None:
     well = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0})
     status = stored(**{"stream:flights": well})
-    lost = {**status.marks, "w:aa:0": b"30", "w:aa:1": b"7", "g:aa:0": b"10"}
+    lost = {**status.metadata, "w:aa:0": b"30", "w:aa:1": b"7", "g:aa:0": b"10"}
     (reason,) = health_of(StoreStatus(NOW, lost, MANIFEST, status.parts), Limits()).reasons
     assert "27 events to go" in reason
     again = {**lost, "g:aa:0": b"30", "g:aa:1": b"7"}

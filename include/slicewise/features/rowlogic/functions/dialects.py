@@ -17,7 +17,7 @@ from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING,
 INTEGER_TEXT = "-?[0-9]{1,19}"
 DATE_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 NUMBER_TEXT = "-?[0-9]{1,30}([.][0-9]{1,30})?([eE][+-]?[0-9]{1,2})?"
-"""What casts from text read; bounded, so that no double overflows or underflows."""
+"""Texts that casts read; bounded, so that no double overflows or underflows."""
 
 MAX_DOUBLE = "1.7976931348623157E308"
 _BELOW_2_63 = "9.2233720368547748E18"  # the largest double that a long can hold, exactly
@@ -85,7 +85,7 @@ class _Dialect(ABC):
         if op in TEXTS:
             return TEXTS[op][0 if self.spark else 1].format(*args)
         if decimal_parts(kind):
-            return self.decimal(op, kind, [self.widened(kind, *each) for each in zip(node.args, args, strict=True)])
+            return self.decimal(op, kind, [self.widened(kind, *pair) for pair in zip(node.args, args, strict=True)])
         if kind == DOUBLE:
             return self.double(op, args)
         return self.long(op, args)

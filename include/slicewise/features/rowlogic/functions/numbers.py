@@ -82,7 +82,7 @@ def square_root(typer: Typer, node: exp.Expr) -> Node:
     return Call("sqrt", (coerced(value, DOUBLE),), DOUBLE)
 
 
-def tried(op: str) -> Handler:
+def try_arithmetic(op: str) -> Handler:
     def handler(typer: Typer, node: exp.Expr) -> Node:
         left, right = two_arguments(typer, node)
         return typer.arithmetic(op, exp.Add(this=left, expression=right))

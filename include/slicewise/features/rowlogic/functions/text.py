@@ -71,8 +71,8 @@ def like(typer: Typer, node: exp.Expr) -> Node:
     pattern = typer.typed(node.expression)
     if not isinstance(pattern, Literal) or pattern.kind != STRING or "\\" in str(pattern.value):
         raise typer.refused("LIKE takes a pattern that is written out, without a backslash", node, "such as 'a%'")
-    found = Call("like", (text_of(typer, node.this, node, "LIKE"), pattern), BOOLEAN)
-    return Call("not", (found,), BOOLEAN) if node.args.get("negate") else found
+    call = Call("like", (text_of(typer, node.this, node, "LIKE"), pattern), BOOLEAN)
+    return Call("not", (call,), BOOLEAN) if node.args.get("negate") else call
 
 
 def one_text(op: str, kind: str = STRING) -> Handler:

@@ -16,7 +16,7 @@ STALE, DEFAULT = "stale", "default"
 OVERFLOW, INCOMPLETE, CLOCK_OFF = "overflow", "incomplete", "clock_off"
 _KEY = msgspec.msgpack.Encoder(order="sorted")
 Meaning = tuple[object, ...]
-"""What the values of a selection mean; equal for answers that may stand for each other."""
+"""Meaning of the values of a selection; equal for answers that may stand for each other."""
 Lacking = Callable[[Selection, Mapping[str, Interval]], Sequence[str]]
 """The refs of a selection that are known to lack events within these bounds."""
 
@@ -46,7 +46,7 @@ class LastKnown:
         """The last known values of all entities asked for. None where one of them has none that is young
         enough and of these definitions. `t_us` and the bounds are those of the oldest; flags and incomplete features
         are those of any, and what has been heard of lost events since."""
-        found, meaning = [], _meaning(selection)
+        answers, meaning = [], _meaning(selection)
         for entity in request.entities:
             meant, known = self._answers.get((selection.feature_set or "", _key(entity)), (None, None))
             if known is None or meant != meaning:
@@ -54,11 +54,11 @@ class LastKnown:
             limit = selection.max_staleness_us
             if limit is not None and now_us - known.t_us > limit:
                 return None
-            found.append(known)
-        oldest = min(found, key=lambda known: known.t_us)
-        results = tuple(known.results[0] for known in found)
-        lost = {ref for known in found for ref in (*known.incomplete, *lacking(selection, known.bounds))}
-        flags = dict.fromkeys(flag for known in found for flag in known.flags)
+            answers.append(known)
+        oldest = min(answers, key=lambda known: known.t_us)
+        results = tuple(known.results[0] for known in answers)
+        lost = {ref for known in answers for ref in (*known.incomplete, *lacking(selection, known.bounds))}
+        flags = dict.fromkeys(flag for known in answers for flag in known.flags)
         if lost:
             flags[INCOMPLETE] = None
         incomplete = tuple(ref for ref in selection.refs if ref in lost)

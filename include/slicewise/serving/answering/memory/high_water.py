@@ -1,6 +1,6 @@
 """An answer is refused while the store holds less than answers held before: right by its token, and older.
 
-Known is what the marks say of a loss (copies kept elsewhere told it), and what this process saw itself: ledgers, and
+The high water is what the metadata says of a loss (copies kept elsewhere told it), and what this process saw itself: committed offsets, and
 how far its answers reached beyond them, pending events included. The first reply after a loss is judged by it, before
 anybody has told (docs/adr/0069).
 """
@@ -25,7 +25,7 @@ class Lost:
     """Events of a source that are to be applied again."""
 
     events: int
-    """Offsets between the ledger and where it had come."""
+    """Offsets between the committed offsets and where they had come."""
     progress: float
     """The part of what was applied that is held."""
 
@@ -41,23 +41,23 @@ class Sourced(Protocol):
 
 @dataclass
 class HighWater:
-    """High water of one node: how far its replies, and answers made of them, had come in earlier lives of the store; remembered
+    """High water of one node: how far its replies, and answers made of them, had come in earlier server runs; remembered
     by this process.
 
-    Within one life a smaller ledger, or base, is an older reply, and no loss.
+    Within one server run smaller committed offsets, or a smaller base, are an older reply, and no loss.
     """
 
     lost: Mapping[str, Lost] = field(default_factory=dict)
     """Source -> what the newest reply lacks; sources that lack nothing are left out."""
-    _life: tuple[ServerRun, int] | None = None
+    _run: tuple[ServerRun, int] | None = None
     _before: OffsetVector = field(default_factory=OffsetVector)
-    """The largest ledgers that were seen before this life."""
+    """The largest committed offsets that were seen before this server run."""
     _top: OffsetVector = field(default_factory=OffsetVector)
-    """And in it."""
+    """The largest ledgers that were seen in it."""
     _pending: Pending = field(default_factory=Pending)
-    _marks: StoreMetadata | None = None
+    _metadata: StoreMetadata | None = None
     _others: dict[int, HighWater] = field(default_factory=dict)
-    """Of the store's nodes but the first."""
+    """High waters of the store's nodes but the first."""
 
     def of_node(self, number: int) -> HighWater:
         """The high water of one node's replies."""
@@ -66,50 +66,50 @@ class HighWater:
     @property
     def anywhere(self) -> Mapping[str, Lost]:
         """Source -> what the newest reply of the node lacks that lacks most."""
-        found = dict(self.lost)
-        for each in self._others.values():
-            found |= {s: lost for s, lost in each.lost.items() if s not in found or lost.events > found[s].events}
-        return found
+        losses = dict(self.lost)
+        for other in self._others.values():
+            losses |= {s: lost for s, lost in other.lost.items() if s not in losses or lost.events > losses[s].events}
+        return losses
 
-    def after(self, sources: Iterable[Sourced], marks: StoreMetadata, incarnation: ServerRun) -> Mapping[str, Lost]:
-        """Source -> what a reply with these marks lacks. sources: those that are deployed."""
-        if marks is self._marks:
+    def after(self, sources: Iterable[Sourced], metadata: StoreMetadata, server_run: ServerRun) -> Mapping[str, Lost]:
+        """Source -> what a reply with this metadata lacks. sources: those that are deployed."""
+        if metadata is self._metadata:
             return self.lost
-        life = (incarnation, marks.generation)
-        if life != self._life:
-            self._life = life
+        run = (server_run, metadata.store_id)
+        if run != self._run:
+            self._run = run
             self._restarted()
             self._pending.restarted()
-        self._top = self._top.join(marks.ledger)
-        self._pending.reached(marks.ledger, marks.topics.values())
-        known = self._before.join(marks.known)
-        found = {}
-        for source in sources if known else ():
-            topic_id = marks.topics.get(source.topic)
-            if topic_id is not None and (wanted := still_lost(marks.ledger, known, [topic_id])):
-                found[source.name] = _lost(marks.ledger, wanted)
-        self._marks, self.lost = marks, found
-        return found
+        self._top = self._top.join(metadata.committed)
+        self._pending.reached(metadata.committed, metadata.topics.values())
+        high_water = self._before.join(metadata.lost_offsets)
+        losses = {}
+        for source in sources if high_water else ():
+            topic_id = metadata.topics.get(source.topic)
+            if topic_id is not None and (wanted := still_lost(metadata.committed, high_water, [topic_id])):
+                losses[source.name] = _lost(metadata.committed, wanted)
+        self._metadata, self.lost = metadata, losses
+        return losses
 
     def _restarted(self) -> None:
-        """Begins a life: whatever was seen in the one before is to be reached in it, and in all later ones."""
+        """Begins a server run: whatever was seen in the one before is to be reached in it, and in all later ones."""
         self._before, self._top = self._before.join(self._top), OffsetVector()
 
     def answering(
-        self, unit: str, answers: Iterable[tuple[bytes, OffsetVector]], ledger: OffsetVector, said: NodeReply
+        self, unit: str, answers: Iterable[tuple[bytes, OffsetVector]], committed: OffsetVector, node_reply: NodeReply
     ) -> Lost | None:
-        """Remembers what answers of a unit hold beyond the ledger of the reply that they are made of. What one of them
-        lacks that an answer held in an earlier life: then none is given.
+        """Remembers what answers of a unit hold beyond the committed offsets of the reply that they are made of. What one of them
+        lacks that an answer held in an earlier server run: then none is given.
 
-        answers: the entity's tag, and the base: this very ledger where it is not ahead of it.
+        answers: the entity's tag, and the base: these very committed offsets where it is not ahead of them.
         """
         pending, recalls = self._pending, self._pending.recalls
         for tag, base in answers:
-            if recalls and (wanted := pending.lacking(unit, tag, base, said.marks.topics.values())):
+            if recalls and (wanted := pending.lacking(unit, tag, base, node_reply.metadata.topics.values())):
                 return _lost(base, wanted)
-            if base is not ledger:
-                pending.saw(unit, tag, base, ledger)
-        if (said.incarnation, said.marks.generation) != self._life:  # another began while this was merged
+            if base is not committed:
+                pending.saw(unit, tag, base, committed)
+        if (node_reply.server_run, node_reply.metadata.store_id) != self._run:  # another began while this was merged
             pending.restarted()
         return None
 
@@ -117,10 +117,10 @@ class HighWater:
 def check_recovered(selection: Selection, lost: Mapping[str, Lost]) -> None:
     """Refuses what a loss has made older than answers were: Recovering with its progress."""
     for part in selection.parts:
-        if (found := lost.get(part.unit.source)) is not None:
+        if (loss := lost.get(part.unit.source)) is not None:
             raise Recovering(
-                f"the store lost events of source {part.unit.source!r} that it had applied: {found.events} to go",
-                progress=found.progress,
+                f"the store lost events of source {part.unit.source!r} that it had applied: {loss.events} to go",
+                progress=loss.progress,
                 where=f"view {part.unit.view!r}",
                 next_step="ask again: they are being applied",
             )
@@ -138,6 +138,6 @@ def check_pending(part: Part, lost: Lost | None) -> None:
         )
 
 
-def _lost(ledger: OffsetVector, wanted: OffsetVector) -> Lost:
-    events = sum(offset - ledger.get(place) for place, offset in wanted.offsets.items())
+def _lost(committed: OffsetVector, wanted: OffsetVector) -> Lost:
+    events = sum(offset - committed.get(topic_partition) for topic_partition, offset in wanted.offsets.items())
     return Lost(events, 1 - events / sum(wanted.offsets.values()))

@@ -18,12 +18,12 @@ def views_without_data(
 ) -> Mapping[int, tuple[str, ...]]:
     """Entity -> the views of which the read found nothing, in no partition and no unit; most reads: of none.
 
-    It takes no further read: a guard stands in an entity's hot hash for as long as the store keeps any of its events
-    that came by the stream. targets: (group, entity, partition) of each reply; a spread group has none of a topic
+    It takes no further read: an applied offset stands in an entity's hot hash for as long as the store keeps any of its events
+    that came by the stream. targets: (group, entity, partition) of each reply; a per-partition group has none of a topic
     without an applied event.
     """
-    spread = any(each[1] for each in selection.groups)
-    if not spread and _all_hot(replies):
+    per_partition = any(group[1] for group in selection.groups)
+    if not per_partition and _all_hot(replies):
         return _NONE  # of almost every read
     empty = [
         (group, entity, position)
@@ -31,23 +31,23 @@ def views_without_data(
         for position, unit in enumerate(units)
         if not unit.hot and not _has_any(unit)
     ]
-    groups = {group for group, _, _ in targets} if spread else set()
-    bare = [part for part in selection.parts if part.group not in groups] if spread else []
+    groups = {group for group, _, _ in targets} if per_partition else set()
+    bare = [part for part in selection.parts if part.group not in groups] if per_partition else []
     if not empty and not bare:
         return _NONE
     names = {(part.group, part.position): part.unit.view for part in selection.parts}
     nothing = {(entity, names[group, position]): None for group, entity, position in empty}
     nothing |= {(entity, part.unit.view): None for part in bare for entity in range(entities)}
-    asked = {entity for entity, _ in nothing}
+    absent = {entity for entity, _ in nothing}
     for (group, entity, _), units in zip(targets, replies, strict=True):
-        if entity in asked:
+        if entity in absent:
             for position, unit in enumerate(units):
                 if unit.hot or _has_any(unit):
                     nothing.pop((entity, names[group, position]), None)
-    found: dict[int, tuple[str, ...]] = {}
+    unseen: dict[int, tuple[str, ...]] = {}
     for entity, view in sorted(nothing):
-        found[entity] = (*found.get(entity, ()), view)
-    return found
+        unseen[entity] = (*unseen.get(entity, ()), view)
+    return unseen
 
 
 def _all_hot(replies: Sequence[Sequence[UnitReply]]) -> bool:

@@ -1,8 +1,8 @@
 """A store in memory keeps every promise of a real node, and fails as one does, on command.
 
-For unit tests and the simulator. A server has incarnations; its connections die with theirs. It
+For unit tests and the simulator. A server has server runs; its connections die with theirs. It
 can lose its last writes (a prefix is left, as after a crash with an append-only file) and it can
-be emptied, which keeps the incarnation.
+be emptied, which keeps the server run.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from slicewise.clock import Clock
 from slicewise.codec import IDENTITY_BYTES, pack_skip
 from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.stores.online.control_record import ServerRun
-from slicewise.stores.online.keys import LOW, TAIL_COUNT
-from slicewise.stores.online.memory import pending as memory_tail
+from slicewise.stores.online.keys import LOW, PENDING_COUNT
+from slicewise.stores.online.memory import pending as memory_pending
 from slicewise.stores.online.routing import Nodes
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
@@ -36,7 +36,7 @@ from slicewise.stores.online.steps import (
     Text,
     Time,
     Together,
-    stands,
+    passes,
 )
 from slicewise.stores.online.store import Store
 
@@ -51,7 +51,7 @@ class Hash:
     fields: dict[bytes, bytes] = field(default_factory=dict)
     expiry: int = 0
     expiry_us: int = 0
-    """Of a board, which may live for less than a second."""
+    """Expiry of a leaderboard, which may live for less than a second."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ Undo = Callable[[], None]
 
 
 class MemoryServer:
-    """A node: keys, a clock of its own, and one life after another."""
+    """A node: keys, a clock of its own, and one server run after another."""
 
     def __init__(self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction", name: str = "memory") -> None:
         decisions.check_server(version, policy, "master")
@@ -74,28 +74,28 @@ class MemoryServer:
         self.hashes: dict[bytes, Hash] = {}
         self.lists: dict[bytes, Sorted] = {}
         self.texts: dict[bytes, bytes] = {}
-        self.life = 0
+        self.runs = 0
         self.name = name
         self._undo: list[Undo] = []
 
     @property
-    def incarnation(self) -> ServerRun:
-        return ServerRun(f"{self.name}-{self.life}", f"{self.name}-{self.life}")
+    def server_run(self) -> ServerRun:
+        return ServerRun(f"{self.name}-{self.runs}", f"{self.name}-{self.runs}")
 
     def connect(self) -> MemoryNode:
         return MemoryNode(self)
 
     def restart(self, lost_writes: int = 0) -> int:
-        """Another life, without the last writes; how many were lost."""
+        """Another server run, without the last writes; how many were lost."""
         lost = min(lost_writes, len(self._undo))
         for _ in range(lost):
             self._undo.pop()()
         self._undo.clear()
-        self.life += 1
+        self.runs += 1
         return lost
 
     def flush(self) -> None:
-        """Empties the store within the same life: connections stay up."""
+        """Empties the store within the same server run: connections stay up."""
         self.hashes.clear()
         self.lists.clear()
         self.texts.clear()
@@ -107,16 +107,16 @@ class MemoryServer:
         if isinstance(command, Time):
             return self.clock.now_us()
         if isinstance(command, Fields):
-            found = self._hash(command.key)
-            return [None if found is None else found.fields.get(name) for name in command.fields]
+            stored = self._hash(command.key)
+            return [None if stored is None else stored.fields.get(name) for name in command.fields]
         if isinstance(command, Change):
             return self._change(command)
         if isinstance(command, ListChange):
             return self._list_change(command)
         if isinstance(command, PendingChange):
-            return self._tail_change(command)
+            return self._pending_change(command)
         if isinstance(command, PendingListChange):
-            return self._tail_list_change(command)
+            return self._pending_list_change(command)
         if isinstance(command, Members):
             return self._members(command)
         if isinstance(command, Text):
@@ -127,28 +127,28 @@ class MemoryServer:
             self.texts[command.key] = command.value
             return None
         if isinstance(command, PutLeaderboard):
-            return self._put_board(command)
+            return self._put_leaderboard(command)
         if isinstance(command, Together):
             return [self.execute(inner) for inner in command.commands]
         if isinstance(command, Tagged):
             return [self.execute(inner) for inner in command.commands()]
-        found = self._hash(command.key)
-        return [part for pair in found.fields.items() for part in pair] if found else []
+        stored = self._hash(command.key)
+        return [part for pair in stored.fields.items() for part in pair] if stored else []
 
     def _hash(self, key: bytes) -> Hash | None:
-        found = self.hashes.get(key)
-        until_us = 0 if found is None else found.expiry_us or found.expiry * 1_000_000
+        stored = self.hashes.get(key)
+        until_us = 0 if stored is None else stored.expiry_us or stored.expiry * 1_000_000
         if until_us and until_us <= self.clock.now_us():
             del self.hashes[key]
             return None
-        return found
+        return stored
 
     def _change(self, change: Change) -> int:
         """Does what scripts/compare_and_set.lua does."""
         for key in change.keys:
-            found = self._hash(key.key)
-            fields = {} if found is None else found.fields
-            if not all(stands(want, fields.get(name)) for name, want in key.checks):
+            stored = self._hash(key.key)
+            fields = {} if stored is None else stored.fields
+            if not all(passes(want, fields.get(name)) for name, want in key.checks):
                 return MISSED
         before = [(key.key, self._copy(key.key)) for key in change.keys]
         try:
@@ -162,25 +162,25 @@ class MemoryServer:
     def _write(self, change: KeyChange) -> int:
         now = self.clock.now_us() // 1_000_000
         sets = [entry for entry in change.sets if entry[2] == 0 or entry[2] > now]
-        found = self._hash(change.key)
+        stored = self._hash(change.key)
         if sets:
-            stood = found is not None
-            found = self.hashes.setdefault(change.key, Hash())
+            existed = stored is not None
+            stored = self.hashes.setdefault(change.key, Hash())
             for name, value, expiry in sets:
-                found.fields[name] = value
-                if expiry and (not stood or expiry > found.expiry):
-                    found.expiry = max(found.expiry, expiry)
-        if found is not None:
+                stored.fields[name] = value
+                if expiry and (not existed or expiry > stored.expiry):
+                    stored.expiry = max(stored.expiry, expiry)
+        if stored is not None:
             for name in change.deletes:
-                found.fields.pop(name, None)
+                stored.fields.pop(name, None)
             if change.passed is not None and (sets or not change.sets):
-                memory_tail.take(found.fields, change.passed)
-            if not found.fields:
+                memory_pending.take(stored.fields, change.passed)
+            if not stored.fields:
                 del self.hashes[change.key]
         return len(change.sets) - len(sets)
 
-    def _put_board(self, command: PutLeaderboard) -> int:
-        """Does what scripts/board.lua does."""
+    def _put_leaderboard(self, command: PutLeaderboard) -> int:
+        """Does what scripts/leaderboard.lua does."""
         found, now = self._hash(command.key), self.clock.now_us()
         if found is not None and found.fields.get(b"o", b"") >= command.order:
             return 0
@@ -191,22 +191,22 @@ class MemoryServer:
         return 1
 
     def _sorted(self, key: bytes) -> Sorted | None:
-        found = self.lists.get(key)
-        if found is not None and found.expiry and found.expiry * 1_000_000 <= self.clock.now_us():
+        stored = self.lists.get(key)
+        if stored is not None and stored.expiry and stored.expiry * 1_000_000 <= self.clock.now_us():
             del self.lists[key]
             return None
-        return found
+        return stored
 
     def _members(self, wanted: Members) -> list[bytes]:
-        found = self._sorted(wanted.key)
-        inside = [] if found is None else [m for score, m in found.members if wanted.first <= score <= wanted.last]
+        stored = self._sorted(wanted.key)
+        inside = [] if stored is None else [m for score, m in stored.members if wanted.first <= score <= wanted.last]
         return inside[: -wanted.newest - 1 : -1] if wanted.newest else inside
 
     def _list_change(self, change: ListChange) -> int:
         """Does what scripts/event_list.lua does."""
         hashed, now = self._hash(change.key), self.clock.now_us()
         fields = {} if hashed is None else hashed.fields
-        if not all(stands(want, fields.get(name)) for name, want in change.checks):
+        if not all(passes(want, fields.get(name)) for name, want in change.checks):
             return MISSED
         if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
             return EXPIRED
@@ -222,11 +222,11 @@ class MemoryServer:
         sets: dict[bytes, bytes],
         adds: Sequence[tuple[int, bytes]],
     ) -> int:
-        """Adds, trims, sets guard, mark and expiries; how many were cut."""
+        """Adds, trims, sets applied offset, mark and expiries; how many were cut."""
         hashed, now = self._hash(change.key), self.clock.now_us()
         until = 0 if not change.expiry else max(change.expiry, 0 if hashed is None else hashed.expiry)
-        found = self._sorted(change.list_key)
-        ordered = sorted(set(adds).union(() if found is None else found.members))
+        stored = self._sorted(change.list_key)
+        ordered = sorted(set(adds).union(() if stored is None else stored.members))
         keeps = change.keeps
         older = sum(score < now - keeps.range_us for score, _ in ordered)
         past = sum(score <= now - keeps.late_us for score, _ in ordered)
@@ -240,61 +240,61 @@ class MemoryServer:
             self.lists[change.list_key] = Sorted(ordered[drop:], until)
         return cut
 
-    # ------------------------------------------------------------ the tail
-    def _tail_change(self, change: PendingChange) -> list[int]:
-        """Does what scripts/tail.lua does."""
+    # ------------------------------------------------------------ the pending events
+    def _pending_change(self, change: PendingChange) -> list[int]:
+        """Does what scripts/pending.lua does."""
         found, now = self._hash(change.key), self.clock.now_us() // 1_000_000
         fields = {} if found is None else found.fields
-        guard = int(fields.get(change.guard, b"-1"))
-        new = [event for event in change.events if event[0] > guard]
+        applied_offset = int(fields.get(change.applied_field, b"-1"))
+        new = [event for event in change.events if event[0] > applied_offset]
         kept = [event for event in new if event[2] == 0 or event[2] > now]
-        known, expired = len(change.events) - len(new), len(new) - len(kept)
+        already_applied, expired = len(change.events) - len(new), len(new) - len(kept)
         if not kept:
-            return [0, known, expired, 0]
+            return [0, already_applied, expired, 0]
         before = [(change.key, self._copy(change.key))]
         self._remember(lambda: self._restore(before))
-        stood = found is not None
+        existed = found is not None
         found = self.hashes.setdefault(change.key, Hash())
-        last, stands = memory_tail.last_of(found.fields, change.place), found.fields.get(change.skip)
+        last, skip = memory_pending.last_of(found.fields, change.topic_partition), found.fields.get(change.skip)
         # what came before stands, or was skipped
-        again = sum(decisions.is_skipped(stands, guard, offset) for offset, *_ in kept if offset <= last)
+        again = sum(decisions.is_skipped(skip, applied_offset, offset) for offset, *_ in kept if offset <= last)
         beyond = [event for event in kept if event[0] > last]
-        room = max(0, change.bound - int(found.fields.get(TAIL_COUNT, b"0")))
+        room = max(0, change.bound - int(found.fields.get(PENDING_COUNT, b"0")))
         if beyond[:room]:
             some = [member for _, member, _ in beyond[:room]]
-            memory_tail.append(found.fields, change.place, some, change.room)
+            memory_pending.append(found.fields, change.topic_partition, some, change.room)
         skipped = [offset for offset, *_ in beyond[room:]]
         if skipped:
-            found.fields[change.skip] = pack_skip(*decisions.skipped(stands, guard, skipped[0], skipped[-1]))
+            found.fields[change.skip] = pack_skip(*decisions.skipped(skip, applied_offset, skipped[0], skipped[-1]))
         latest = max(expiry for *_, expiry in kept)
-        if latest and (not stood or latest > found.expiry):
+        if latest and (not existed or latest > found.expiry):
             found.expiry = latest
         left_out = again + len(skipped)
-        return [len(kept) - left_out, known, expired, left_out]
+        return [len(kept) - left_out, already_applied, expired, left_out]
 
-    def _tail_list_change(self, change: PendingListChange) -> list[int]:
-        """Does what scripts/tail_list.lua does."""
+    def _pending_list_change(self, change: PendingListChange) -> list[int]:
+        """Does what scripts/pending_list.lua does."""
         hashed, now = self._hash(change.key), self.clock.now_us()
         fields = {} if hashed is None else hashed.fields
-        guard = int(fields.get(change.guard, b"-1"))
-        new = [event for event in change.events if event[0] > guard]
-        known = len(change.events) - len(new)
+        applied_offset = int(fields.get(change.applied_field, b"-1"))
+        new = [event for event in change.events if event[0] > applied_offset]
+        already_applied = len(change.events) - len(new)
         if not new:
-            return [0, known, 0, 0]
-        standing = set(decisions.above_low_water([member for *_, member in new], fields.get(LOW)))
-        adds = [(score, member) for _, score, member in new if member in standing]
+            return [0, already_applied, 0, 0]
+        above = set(decisions.above_low_water([member for *_, member in new], fields.get(LOW)))
+        adds = [(score, member) for _, score, member in new if member in above]
         if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
-            return [0, known, len(new), 0]
+            return [0, already_applied, len(new), 0]
         before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
         self._remember(lambda: self._restore(before))
         self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
-        cut = self._put_members(change, fields, {change.guard: b"%d" % new[-1][0]}, adds)
-        return [len(adds), known, len(new) - len(adds), cut]
+        cut = self._put_members(change, fields, {change.applied_field: b"%d" % new[-1][0]}, adds)
+        return [len(adds), already_applied, len(new) - len(adds), cut]
 
     # ------------------------------------------------------------ losing writes
     def _copy_list(self, key: bytes) -> Sorted | None:
-        found = self.lists.get(key)
-        return None if found is None else Sorted(list(found.members), found.expiry)
+        stored = self.lists.get(key)
+        return None if stored is None else Sorted(list(stored.members), stored.expiry)
 
     def _restore_list(self, key: bytes, before: Sorted | None) -> None:
         if before is None:
@@ -303,8 +303,8 @@ class MemoryServer:
             self.lists[key] = before
 
     def _copy(self, key: bytes) -> Hash | None:
-        found = self.hashes.get(key)
-        return None if found is None else Hash(dict(found.fields), found.expiry)
+        stored = self.hashes.get(key)
+        return None if stored is None else Hash(dict(stored.fields), stored.expiry)
 
     def _restore(self, before: list[tuple[bytes, Hash | None]]) -> None:
         for key, value in before:
@@ -335,18 +335,18 @@ class MemoryServer:
 
 
 class MemoryNode:
-    """One connection: dead when its server's life is over."""
+    """One connection: dead when its server's server run is over."""
 
     def __init__(self, server: MemoryServer) -> None:
         self.server = server
-        self.incarnation = server.incarnation
+        self.server_run = server.server_run
         self._open = True
 
     def run(self, commands: Sequence[Command]) -> list[Any]:
         return [self.run_one(command) for command in commands]
 
     def run_one(self, command: Command) -> Any:
-        if not self._open or self.server.incarnation != self.incarnation:
+        if not self._open or self.server.server_run != self.server_run:
             self._open = False
             raise StoreUnavailable("the store closed the connection", next_step="open a new connection")
         return self.server.execute(command)

@@ -11,17 +11,17 @@ NONE = to_json(())
 
 
 PART = "holes:"
-"""And a source: where its accepted holes are told."""
+"""Prefix of a source: where its accepted gaps are told."""
 
 
 def of_nodes(part: str, texts: Sequence[str | None]) -> str | None:
-    """The text of several nodes about a part together: of holes all that any of them was told, since one that lost its last
+    """The text of several nodes about a part together: of accepted gaps all that any of them was told, since one that lost its last
     commands knows fewer; else the first text there is. One that cannot be read stands for all."""
-    said = list(dict.fromkeys(text for text in texts if text is not None))
-    if len(said) < 2 or not part.startswith(PART):
-        return next(iter(said), None)
+    distinct = list(dict.fromkeys(text for text in texts if text is not None))
+    if len(distinct) < 2 or not part.startswith(PART):
+        return next(iter(distinct), None)
     known: tuple[AcceptedGap, ...] = ()
-    for text in said:
+    for text in distinct:
         try:
             known = joined(known, from_json(text, f"status {part}"))
         except CodecError:

@@ -1,6 +1,6 @@
 """Claims about a node live on the node, are written after its data, and fall with it.
 
-Every change of the marks is one compare-and-set under the generation that this connection is
+Every change of the metadata is one compare-and-set under the store id that this connection is
 bound to: a store that was emptied, deployed to or advanced in between refuses it.
 """
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from slicewise.codec.store_fields import METADATA_BY_LETTER, Field
 from slicewise.codec.store_fields import metadata as m
-from slicewise.errors import EpochSuperseded, GapRefused, IncarnationChanged
+from slicewise.errors import DeploymentSuperseded, GapRefused, ServerRunChanged
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
-from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Term, TotalUntil
+from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Build, TotalUntil
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
     ABSENT,
@@ -34,19 +34,19 @@ from slicewise.stores.online.stored_unit import StoredUnit
 
 Checks = list[tuple[bytes, bytes]]
 Sets = list[tuple[bytes, bytes, int]]
-PLACES = m.PARTITIONS.form
+TOPIC_PARTITIONS = m.PARTITIONS.form
 R = TypeVar("R")
 Attempt = Generator[Sequence[Command], list[Any], R | Missed[None]]
 """One read, decision and change; Missed where another writer came between."""
 AGAIN = Missed(None)
 
 
-def ledger_field(place: TopicPartition) -> bytes:
-    return m.COMMITTED.form % (place[0].encode(), place[1])
+def committed_field(topic_partition: TopicPartition) -> bytes:
+    return m.COMMITTED.form % (topic_partition[0].encode(), topic_partition[1])
 
 
 def parse(flat: Sequence[bytes]) -> StoreMetadata | None:
-    """The marks in a reply to HGETALL; None where they are missing."""
+    """The metadata in a reply to HGETALL; None where they are missing."""
     raw = dict(zip(flat[::2], flat[1::2], strict=True))
     if m.STORE_ID.form not in raw:
         return None
@@ -63,22 +63,22 @@ def parse(flat: Sequence[bytes]) -> StoreMetadata | None:
 
     committed, lost = _offsets(parsed[m.COMMITTED]), _offsets(parsed[m.LOST])
     return StoreMetadata(
-        generation=int(raw[m.STORE_ID.form]),
-        epoch=int(raw[m.DEPLOYMENT_VERSION.form]),
+        store_id=int(raw[m.STORE_ID.form]),
+        deployment_version=int(raw[m.DEPLOYMENT_VERSION.form]),
         units=raw[m.DEPLOYMENT.form].decode(),
-        places=frozenset(committed),
-        ledger=OffsetVector(committed),
+        topic_partitions=frozenset(committed),
+        committed=OffsetVector(committed),
         starts=parsed[m.START],
         ready=frozenset(parsed[m.READY]),
         building=parsed[m.BUILDING],
         aliases=parsed[m.ALIAS],
         topics=parsed[m.TOPIC],
-        terms=parsed[m.BUILD],
+        builds=parsed[m.BUILD],
         retired=single(m.RETIRED, b"0"),
         keeps={unit: EventList.parse(text) for unit, text in parsed[m.KEPT].items()},
-        horizons={unit: TotalUntil(*until) for unit, until in parsed[m.TOTAL_UNTIL].items()},
-        tails={source: _start(*parts) for source, parts in parsed[m.REALTIME_START].items()},
-        known=OffsetVector(lost),
+        totals_until={unit: TotalUntil(*until) for unit, until in parsed[m.TOTAL_UNTIL].items()},
+        realtime_starts={source: _start(*parts) for source, parts in parsed[m.REALTIME_START].items()},
+        lost_offsets=OffsetVector(lost),
         node=single(m.NODE, b""),
         set_id=single(m.NODE_SET, b"0"),
     )
@@ -94,254 +94,254 @@ def _start(run_id: str, replication_id: str, start: OffsetVector) -> RealtimeSta
     return RealtimeStart(ServerRun(run_id, replication_id), start)
 
 
-def bound(marks: StoreMetadata | None, generation: int) -> StoreMetadata:
-    """The marks, if they are of this generation; IncarnationChanged otherwise."""
-    if marks is None or marks.generation != generation:
-        found = "no marks" if marks is None else f"generation {marks.generation}"
-        raise IncarnationChanged(
-            f"the store was emptied: it has {found}, this connection is of {generation}",
-            next_step="open a new connection, initialise, deploy, and start at the ledger",
+def bound(metadata: StoreMetadata | None, store_id: int) -> StoreMetadata:
+    """The metadata, if they are of this store id; ServerRunChanged otherwise."""
+    if metadata is None or metadata.store_id != store_id:
+        found = "no metadata" if metadata is None else f"store id {metadata.store_id}"
+        raise ServerRunChanged(
+            f"the store was emptied: it has {found}, this connection is of {store_id}",
+            next_step="open a new connection, initialise, deploy, and start at the committed offsets",
         )
-    return marks
+    return metadata
 
 
-def read(generation: int) -> Steps[StoreMetadata]:
-    (flat,) = yield [Whole(keys.MARKS)]
-    return bound(parse(flat), generation)
+def read(store_id: int) -> Steps[StoreMetadata]:
+    (flat,) = yield [Whole(keys.METADATA)]
+    return bound(parse(flat), store_id)
 
 
 def change(
-    generation: int,
+    store_id: int,
     checks: Iterable[tuple[bytes, bytes]],
     sets: Sets,
     deletes: Sequence[bytes] = (),
     *others: KeyChange,
 ) -> Change:
-    """A change of the marks (and of keys in their slot) within one generation."""
-    stands = (m.STORE_ID.form, exact(b"%d" % generation))
-    return Change((KeyChange(keys.MARKS, [stands, *checks], sets, deletes), *others))
+    """A change of the metadata (and of keys in their slot) within one store id."""
+    same_store = (m.STORE_ID.form, exact(b"%d" % store_id))
+    return Change((KeyChange(keys.METADATA, [same_store, *checks], sets, deletes), *others))
 
 
 def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -> Steps[StoreMetadata]:
-    """A store without marks gets the store's own time as its generation: it never repeats.
+    """A store without metadata gets the store's own time as its store id: it never repeats.
 
-    node, set_id: of a store of several nodes, as in `StoreMetadata` (set_id 0: this generation names a new set).
-    after: the generation is later than this one; same: it is this one, which a node of the same new set got.
+    node, set_id: of a store of several nodes, as in `StoreMetadata` (set_id 0: this store id names a new set).
+    after: the store id is later than this one; same: it is this one, which a node of the same new set got.
     """
 
     def attempt(_: None) -> Attempt[StoreMetadata]:
-        flat, now = yield [Whole(keys.MARKS), Time()]
-        marks = parse(flat)
-        if marks is not None:
-            return marks
-        generation = same or max(now, after + 1)
+        flat, now = yield [Whole(keys.METADATA), Time()]
+        metadata = parse(flat)
+        if metadata is not None:
+            return metadata
+        store_id = same or max(now, after + 1)
         first = [
-            (m.STORE_ID.form, b"%d" % generation, 0),
+            (m.STORE_ID.form, b"%d" % store_id, 0),
             (m.DEPLOYMENT_VERSION.form, b"0", 0),
             (m.DEPLOYMENT.form, b"", 0),
-            (PLACES, b"0", 0),
+            (TOPIC_PARTITIONS, b"0", 0),
         ]
         if node:
-            first += [(m.NODE.form, node.encode(), 0), (m.NODE_SET.form, b"%d" % (set_id or generation), 0)]
-        yield [Change((KeyChange(keys.MARKS, [(m.STORE_ID.form, ABSENT)], first),))]
+            first += [(m.NODE.form, node.encode(), 0), (m.NODE_SET.form, b"%d" % (set_id or store_id), 0)]
+        yield [Change((KeyChange(keys.METADATA, [(m.STORE_ID.form, ABSENT)], first),))]
         return AGAIN  # who wrote them, and which, the next attempt reads
 
-    return (yield from change_while(attempt, None, "marks"))
+    return (yield from change_while(attempt, None, "metadata"))
 
 
-def advance_ledger(
-    generation: int, start: OffsetVector, end: OffsetVector, epoch: int, units: str
+def advance_committed(
+    store_id: int, start: OffsetVector, end: OffsetVector, deployment_version: int, units: str
 ) -> Steps[OffsetVector]:
-    """The ledger after a batch from `start` to `end`: no gap, the newest epoch, its units."""
+    """The committed offsets after a batch from `start` to `end`: no gap, the newest deployment version, its units."""
 
     def attempt(_: None) -> Attempt[OffsetVector]:
-        marks = yield from read(generation)
-        decisions.check_batch(marks.ledger, (marks.epoch, marks.units), start, epoch, units)
-        reached = decisions.advanced(marks.ledger, end)
+        metadata = yield from read(store_id)
+        decisions.check_batch(metadata.committed, (metadata.deployment_version, metadata.units), start, deployment_version, units)
+        reached = decisions.advanced(metadata.committed, end)
         if not reached:
-            return marks.ledger
-        sets: Sets = [(ledger_field(p), b"%d" % o, 0) for p, o in reached.items()]
-        new = set(reached) - marks.places
+            return metadata.committed
+        sets: Sets = [(committed_field(p), b"%d" % o, 0) for p, o in reached.items()]
+        new = set(reached) - metadata.topic_partitions
         if new:
-            sets.append((PLACES, b"%d" % (len(marks.places) + len(new)), 0))
+            sets.append((TOPIC_PARTITIONS, b"%d" % (len(metadata.topic_partitions) + len(new)), 0))
         checks = [
-            (m.DEPLOYMENT_VERSION.form, exact(b"%d" % epoch)),
+            (m.DEPLOYMENT_VERSION.form, exact(b"%d" % deployment_version)),
             (m.DEPLOYMENT.form, exact(units.encode())),
-            *standing(marks, {*reached, *start, *end}),
-            *places(marks),
+            *unmoved_checks(metadata, {*reached, *start, *end}),
+            *topic_partitions(metadata),
         ]
-        (reply,) = yield [change(generation, checks, sets)]
-        return AGAIN if reply == MISSED else marks.ledger.join(OffsetVector(reached))
+        (reply,) = yield [change(store_id, checks, sets)]
+        return AGAIN if reply == MISSED else metadata.committed.join(OffsetVector(reached))
 
-    return (yield from change_while(attempt, None, "ledger"))
+    return (yield from change_while(attempt, None, "committed offsets"))
 
 
-def standing(marks: StoreMetadata, places: Iterable[TopicPartition]) -> Checks:
+def unmoved_checks(metadata: StoreMetadata, topic_partitions: Iterable[TopicPartition]) -> Checks:
     return [
         (
-            ledger_field(place),
-            exact(b"%d" % marks.ledger.get(place)) if place in marks.places else ABSENT,
+            committed_field(topic_partition),
+            exact(b"%d" % metadata.committed.get(topic_partition)) if topic_partition in metadata.topic_partitions else ABSENT,
         )
-        for place in sorted(places)
+        for topic_partition in sorted(topic_partitions)
     ]
 
 
-def places(marks: StoreMetadata) -> Checks:
-    """No place was added: a start cover would lack it."""
-    return [(PLACES, exact(b"%d" % len(marks.places)))]
+def topic_partitions(metadata: StoreMetadata) -> Checks:
+    """No partition was added: start offsets would lack it."""
+    return [(TOPIC_PARTITIONS, exact(b"%d" % len(metadata.topic_partitions)))]
 
 
-def tail_field(source: str) -> bytes:
+def realtime_field(source: str) -> bytes:
     return m.REALTIME_START.name(source)
 
 
-def pack_tail(tail: RealtimeStart) -> bytes:
-    """The value of a mark that a tail began."""
-    return m.REALTIME_START.value.pack(tail.incarnation.run_id, tail.incarnation.replication_id, tail.start)
+def pack_realtime_start(begun: RealtimeStart) -> bytes:
+    """The value of an entry that the real-time lane began."""
+    return m.REALTIME_START.value.pack(begun.server_run.run_id, begun.server_run.replication_id, begun.start)
 
 
-def unpack_tail(raw: bytes) -> RealtimeStart:
+def unpack_realtime_start(raw: bytes) -> RealtimeStart:
     return _start(*m.REALTIME_START.value.parse(raw))
 
 
-def begin_tail(generation: int, source: str, tail: RealtimeStart, epoch: int, units: str) -> Steps[StoreMetadata]:
-    """Marks a tail that began at or before the ledger, which only grows in the tail's life."""
+def begin_realtime(store_id: int, source: str, begun: RealtimeStart, deployment_version: int, units: str) -> Steps[StoreMetadata]:
+    """Marks a real-time lane that began at or before the committed offsets, which only grow among the pending events's life."""
 
     def attempt(_: None) -> Attempt[StoreMetadata]:
-        marks = yield from read(generation)
-        decisions.check_tail(marks.ledger, (marks.epoch, marks.units), tail.start, epoch, units)
-        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % epoch)), (m.DEPLOYMENT.form, exact(units.encode()))]
-        (reply,) = yield [change(generation, checks, [(tail_field(source), pack_tail(tail), 0)])]
-        return AGAIN if reply == MISSED else (yield from read(generation))
+        metadata = yield from read(store_id)
+        decisions.check_realtime(metadata.committed, (metadata.deployment_version, metadata.units), begun.start, deployment_version, units)
+        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % deployment_version)), (m.DEPLOYMENT.form, exact(units.encode()))]
+        (reply,) = yield [change(store_id, checks, [(realtime_field(source), pack_realtime_start(begun), 0)])]
+        return AGAIN if reply == MISSED else (yield from read(store_id))
 
-    return (yield from change_while(attempt, None, "tail start"))
+    return (yield from change_while(attempt, None, "real-time lane start"))
 
 
-def end_tail(generation: int, source: str, incarnation: ServerRun) -> Steps[bool]:
-    """Removes a mark that names a life of the store before this one. That of this life stands, whatever is folded: a
+def end_realtime(store_id: int, source: str, server_run: ServerRun) -> Steps[bool]:
+    """Removes an entry that names a server run before this one. That of this server run stands, whatever is applied: a
     zombie may write on, and what was served of it would be taken back (docs/adr/0054)."""
-    found = yield from read(generation)
-    stands = found.tails.get(source)
-    if stands is None or not decisions.tail_over(stands, incarnation):
+    found = yield from read(store_id)
+    begun = found.realtime_starts.get(source)
+    if begun is None or not decisions.realtime_over(begun, server_run):
         return False
-    checks = [(tail_field(source), exact(pack_tail(stands)))]
-    (reply,) = yield [change(generation, checks, [], [tail_field(source)])]
+    checks = [(realtime_field(source), exact(pack_realtime_start(begun)))]
+    (reply,) = yield [change(store_id, checks, [], [realtime_field(source)])]
     if reply == MISSED:
-        yield from read(generation)  # says whether the store was emptied
+        yield from read(store_id)  # says whether the store was emptied
     return bool(reply != MISSED)
 
 
-def _term(unit: StoredUnit, term: Term) -> Checks:
-    """Checks by which a claim about a term is made only while the term stands."""
+def _build(unit: StoredUnit, build: Build) -> Checks:
+    """Checks by which a claim about a build is made only while the build stands."""
     name = unit.storage_fingerprint
-    number = exact(b"%d" % term.number) if term.number else ABSENT
-    return [(m.START.name(name), exact(term.start.pack())), (m.BUILD.name(name), number)]
+    number = exact(b"%d" % build.number) if build.number else ABSENT
+    return [(m.START.name(name), exact(build.start.pack())), (m.BUILD.name(name), number)]
 
 
-def _check_term(marks: StoreMetadata, unit: StoredUnit, term: Term) -> None:
-    """Says why a check of the term did not hold; EpochSuperseded."""
-    if decisions.term_of(marks, unit.storage_fingerprint) != term:
-        raise EpochSuperseded(
-            f"term {term.number} of unit {unit.storage_fingerprint} is over",
+def _check_build(metadata: StoreMetadata, unit: StoredUnit, build: Build) -> None:
+    """Says why a check of the build did not hold; DeploymentSuperseded."""
+    if decisions.build_of(metadata, unit.storage_fingerprint) != build:
+        raise DeploymentSuperseded(
+            f"build {build.number} of unit {unit.storage_fingerprint} is over",
             next_step="read the deployment again",
         )
 
 
 def mark_ready(
-    generation: int, unit: StoredUnit, term: Term, start: OffsetVector, views: Mapping[str, Sequence[str]]
+    store_id: int, unit: StoredUnit, build: Build, start: OffsetVector, views: Mapping[str, Sequence[str]]
 ) -> Steps[None]:
-    """All that lies below the unit's start cover stands; names take their aliases."""
+    """All that lies below the unit's start offsets stands; names take their aliases."""
     name = unit.storage_fingerprint
 
     def attempt(_: None) -> Attempt[None]:
-        marks = yield from read(generation)
-        _check_term(marks, unit, term)
-        if term.start != start:
+        metadata = yield from read(store_id)
+        _check_build(metadata, unit, build)
+        if build.start != start:
             raise GapRefused(
-                f"unit {name} has another start cover than the backfill that was made",
+                f"unit {name} has other start offsets than the backfill that was made",
                 next_step="run the backfill again",
             )
-        aliases = decisions.aliases_to_set(views, marks.aliases, marks.ready | {name})
+        aliases = decisions.aliases_to_set(views, metadata.aliases, metadata.ready | {name})
         sets: Sets = [
             (m.READY.name(name), m.READY.value.pack(), 0),
             *[(m.ALIAS.name(v), m.ALIAS.value.pack(f), 0) for v, f in aliases.items()],
         ]
-        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % marks.epoch)), *_term(unit, term)]
-        (reply,) = yield [change(generation, checks, sets, [m.BUILDING.name(name)])]
+        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % metadata.deployment_version)), *_build(unit, build)]
+        (reply,) = yield [change(store_id, checks, sets, [m.BUILDING.name(name)])]
         return AGAIN if reply == MISSED else None
 
-    yield from change_while(attempt, None, "ready mark")
+    yield from change_while(attempt, None, "ready entry")
 
 
-def mark_building(generation: int, unit: StoredUnit, term: Term, done: int, total: int) -> Steps[None]:
+def mark_building(store_id: int, unit: StoredUnit, build: Build, done: int, total: int) -> Steps[None]:
     state = (m.BUILDING.name(unit.storage_fingerprint), m.BUILDING.value.pack(done, total), 0)
-    (reply,) = yield [change(generation, _term(unit, term), [state])]
+    (reply,) = yield [change(store_id, _build(unit, build), [state])]
     if reply == MISSED:
-        _check_term((yield from read(generation)), unit, term)
+        _check_build((yield from read(store_id)), unit, build)
 
 
-def mark_swapped(generation: int, unit: StoredUnit, term: Term, hour: int, seq: int) -> Steps[bool]:
-    """False where a newer seq stands."""
-    key, field = keys.swapped_key(generation, term.name), b"%d" % hour
+def mark_published(store_id: int, unit: StoredUnit, build: Build, hour: int, archive_version: int) -> Steps[bool]:
+    """False where a newer archive version stands."""
+    key, field = keys.published_key(store_id, build.name), b"%d" % hour
 
     def attempt(_: None) -> Attempt[bool]:
         ((found,),) = yield [Fields(key, [field])]
-        if found is not None and int(found) > seq:
+        if found is not None and int(found) > archive_version:
             return False
-        other = KeyChange(key, [(field, exact(found))], [(field, b"%d" % seq, 0)])
-        (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
+        other = KeyChange(key, [(field, exact(found))], [(field, b"%d" % archive_version, 0)])
+        (reply,) = yield [change(store_id, _build(unit, build), [], (), other)]
         if reply != MISSED:
             return True
-        _check_term((yield from read(generation)), unit, term)
+        _check_build((yield from read(store_id)), unit, build)
         return AGAIN
 
-    return (yield from change_while(attempt, None, "swapped mark"))
+    return (yield from change_while(attempt, None, "published entry"))
 
 
-def swapped(generation: int, term: Term) -> Steps[dict[int, int]]:
-    (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
-    return keys.swapped_hours(zip(flat[::2], flat[1::2], strict=True))
+def published(store_id: int, build: Build) -> Steps[dict[int, int]]:
+    (flat,) = yield [Whole(keys.published_key(store_id, build.name))]
+    return keys.published_hours(zip(flat[::2], flat[1::2], strict=True))
 
 
-def announce_lifetime(generation: int, unit: StoredUnit, term: Term, horizon: int, seq: int) -> Steps[None]:
-    """A seq that totals will name."""
+def announce_lifetime(store_id: int, unit: StoredUnit, build: Build, total_until: int, archive_version: int) -> Steps[None]:
+    """An archive version that totals will name."""
     other = KeyChange(
-        keys.swapped_key(generation, term.name), [(b"-", ABSENT)], [(keys.TOTALS + b"%d" % seq, b"%d" % horizon, 0)]
+        keys.published_key(store_id, build.name), [(b"-", ABSENT)], [(keys.TOTALS + b"%d" % archive_version, b"%d" % total_until, 0)]
     )
-    (reply,) = yield [change(generation, _term(unit, term), [], (), other)]
+    (reply,) = yield [change(store_id, _build(unit, build), [], (), other)]
     if reply == MISSED:
-        _check_term((yield from read(generation)), unit, term)
+        _check_build((yield from read(store_id)), unit, build)
 
 
-def lifetime_seqs(generation: int, term: Term) -> Steps[tuple[int, ...]]:
-    """Seqs that totals may name."""
-    (flat,) = yield [Whole(keys.swapped_key(generation, term.name))]
+def lifetime_versions(store_id: int, build: Build) -> Steps[tuple[int, ...]]:
+    """Archive versions that totals may name."""
+    (flat,) = yield [Whole(keys.published_key(store_id, build.name))]
     return tuple(sorted(int(field[len(keys.TOTALS) :]) for field in flat[::2] if field.startswith(keys.TOTALS)))
 
 
-def mark_horizon(
-    generation: int, unit: StoredUnit, term: Term, horizon: TotalUntil, announced: tuple[bytes, int], whole: bool
+def mark_total_until(
+    store_id: int, unit: StoredUnit, build: Build, total_until: TotalUntil, announced: tuple[bytes, int], whole: bool
 ) -> Steps[bool]:
-    """All totals of the unit reach the horizon. announced: key of the source's covers, and the announcements there
+    """All totals of the unit reach the total-until hour. announced: key of the source's offset vectors, and the announcements there
     when the hours were read that the totals were made of: one that came later may have brought an entity an hour
-    that this claim would hide. False then, and where a newer horizon stands."""
+    that this claim would hide. False then, and where a newer total-until hour stands."""
     field = m.TOTAL_UNTIL.name(unit.storage_fingerprint)
-    marks = yield from read(generation)
-    _check_term(marks, unit, term)
-    stands = marks.horizons.get(unit.storage_fingerprint)
-    if stands is not None and (stands.hour > horizon.hour or stands.seq > horizon.seq):
+    metadata = yield from read(store_id)
+    _check_build(metadata, unit, build)
+    current = metadata.totals_until.get(unit.storage_fingerprint)
+    if current is not None and (current.hour > total_until.hour or current.archive_version > total_until.archive_version):
         return False
     key, count = announced
     known = exact(b"%d" % count) if count else ABSENT
     others = [KeyChange(key, [(decisions.ANNOUNCED, known)])]
     if whole:
-        older = [seq for seq in (yield from lifetime_seqs(generation, term)) if seq < horizon.seq]
-        fields = [keys.TOTALS + b"%d" % seq for seq in older]
-        others.append(KeyChange(keys.swapped_key(generation, term.name), [(b"-", ABSENT)], (), fields))
-    checks = [(field, exact(None if stands is None else horizon_text(stands))), *_term(unit, term)]
-    (reply,) = yield [change(generation, checks, [(field, horizon_text(horizon), 0)], (), *others)]
+        older = [archive_version for archive_version in (yield from lifetime_versions(store_id, build)) if archive_version < total_until.archive_version]
+        fields = [keys.TOTALS + b"%d" % archive_version for archive_version in older]
+        others.append(KeyChange(keys.published_key(store_id, build.name), [(b"-", ABSENT)], (), fields))
+    checks = [(field, exact(None if current is None else total_until_text(current))), *_build(unit, build)]
+    (reply,) = yield [change(store_id, checks, [(field, total_until_text(total_until), 0)], (), *others)]
     return bool(reply != MISSED)
 
 
-def horizon_text(horizon: TotalUntil) -> bytes:
-    return m.TOTAL_UNTIL.value.pack(*horizon)
+def total_until_text(total_until: TotalUntil) -> bytes:
+    return m.TOTAL_UNTIL.value.pack(*total_until)

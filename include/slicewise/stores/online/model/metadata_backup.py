@@ -1,6 +1,6 @@
 """A copy of the store's claims is kept beside it, so that a loss is known: a file of the stream's, and Iceberg's rows.
 
-A copy never decides what is read or applied: it says how far the ledger had come, and what was deployed.
+A copy never decides what is read or applied: it says how far the committed offsets had come, and what was deployed.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ FILE, MANIFEST = "witness.json", "manifest-{}.json"
 
 @dataclass(frozen=True)
 class MetadataBackup:
-    """Marks as they were once seen. ledger: of all marks seen, per place the largest."""
+    """Metadata as it was once seen. committed: of all metadata seen, per partition the largest."""
 
-    generation: int
-    """`StoreMetadata.life`."""
-    epoch: int
+    store_id: int
+    """`StoreMetadata.set_or_store_id`."""
+    deployment_version: int
     units: str
     """Digest of the deployment."""
-    ledger: OffsetVector
+    committed: OffsetVector
     topics: Mapping[str, str]
 
-    def after(self, marks: StoreMetadata) -> MetadataBackup:
-        """With newer marks. Of an older life of the store the deployment that stood last is kept."""
-        ledger = self.ledger.join(marks.ledger)
-        if self.is_ahead_of(marks) or not marks.units:
-            return self if ledger == self.ledger else replace(self, ledger=ledger)
-        seen = MetadataBackup(marks.life, marks.epoch, marks.units, ledger, marks.topics)
+    def after(self, metadata: StoreMetadata) -> MetadataBackup:
+        """With newer metadata. Of an older server run the deployment that stood last is kept."""
+        committed = self.committed.join(metadata.committed)
+        if self.is_beyond(metadata) or not metadata.units:
+            return self if committed == self.committed else replace(self, committed=committed)
+        seen = MetadataBackup(metadata.set_or_store_id, metadata.deployment_version, metadata.units, committed, metadata.topics)
         return self if seen == self else seen
 
-    def is_ahead_of(self, marks: StoreMetadata) -> bool:
-        """Tells whether the store lost a deployment: generations are times of the store, epochs count in one."""
-        return (self.generation, self.epoch) > (marks.life, marks.epoch)
+    def is_beyond(self, metadata: StoreMetadata) -> bool:
+        """Tells whether the store lost a deployment: store ids are times of the store, deployment versions count in one."""
+        return (self.store_id, self.deployment_version) > (metadata.set_or_store_id, metadata.deployment_version)
 
-    def lost(self, marks: StoreMetadata) -> OffsetVector:
-        """The earlier ledger of places where the store's stands before it."""
-        return still_lost(marks.ledger, self.ledger, (marks.topics or self.topics).values())
+    def lost(self, metadata: StoreMetadata) -> OffsetVector:
+        """The earlier committed offsets of partitions where the store's stand before it."""
+        return still_lost(metadata.committed, self.committed, (metadata.topics or self.topics).values())
 
-    def to_be_deployed(self, marks: StoreMetadata) -> bool:
+    def to_be_deployed(self, metadata: StoreMetadata) -> bool:
         """Tells whether the store lost the deployment that stood last."""
-        return bool(self.units) and self.units != marks.units and (not marks.units or self.is_ahead_of(marks))
+        return bool(self.units) and self.units != metadata.units and (not metadata.units or self.is_beyond(metadata))
 
     def to_json(self) -> str:
-        places: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in self.ledger.offsets.items():
-            places.setdefault(topic, {})[str(partition)] = offset
+        topic_partitions: dict[str, dict[str, int]] = {}
+        for (topic, partition), offset in self.committed.offsets.items():
+            topic_partitions.setdefault(topic, {})[str(partition)] = offset
         return json.dumps(
             {
-                "generation": self.generation,
-                "epoch": self.epoch,
+                "generation": self.store_id,
+                "epoch": self.deployment_version,
                 "units": self.units,
-                "ledger": places,
+                "ledger": topic_partitions,
                 "topics": dict(self.topics),
             }
         )
@@ -70,22 +70,22 @@ class MetadataBackup:
         """Raises CodecError where it is none."""
         try:
             raw = json.loads(text)
-            ledger: dict[TopicPartition, int] = {
+            committed: dict[TopicPartition, int] = {
                 (topic, int(partition)): int(offset)
-                for topic, places in raw["ledger"].items()
-                for partition, offset in places.items()
+                for topic, topic_partitions in raw["ledger"].items()
+                for partition, offset in topic_partitions.items()
             }
             topics = {str(name): str(topic_id) for name, topic_id in raw["topics"].items()}
             return MetadataBackup(
-                int(raw["generation"]), int(raw["epoch"]), str(raw["units"]), OffsetVector(ledger), topics
+                int(raw["generation"]), int(raw["epoch"]), str(raw["units"]), OffsetVector(committed), topics
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CodecError(f"a copy of the marks cannot be read: {error}", expected="what to_json wrote") from error
+            raise CodecError(f"a copy of the metadata cannot be read: {error}", expected="what to_json wrote") from error
 
 
-def of(marks: StoreMetadata) -> MetadataBackup:
+def of(metadata: StoreMetadata) -> MetadataBackup:
     """The first: what stands now."""
-    return MetadataBackup(marks.life, marks.epoch, marks.units, marks.ledger, marks.topics)
+    return MetadataBackup(metadata.set_or_store_id, metadata.deployment_version, metadata.units, metadata.committed, metadata.topics)
 
 
 class MetadataBackupFile:
@@ -108,15 +108,15 @@ class MetadataBackupFile:
         except OSError:
             return None
 
-    def write(self, witness: MetadataBackup, manifest: str | None) -> None:
+    def write(self, backup: MetadataBackup, manifest: str | None) -> None:
         """Replaces the copy in one step. manifest: of its deployment, where it is another than before."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if manifest is not None:
-            self._put(MANIFEST.format(witness.units), manifest)
-        self._put(FILE, witness.to_json())
+            self._put(MANIFEST.format(backup.units), manifest)
+        self._put(FILE, backup.to_json())
         if manifest is not None:
             for old in self._folder.glob(MANIFEST.format("*")):
-                if old.name != MANIFEST.format(witness.units):
+                if old.name != MANIFEST.format(backup.units):
                     old.unlink(missing_ok=True)
 
     def _put(self, name: str, text: str) -> None:

@@ -14,7 +14,7 @@ PART = "building"
 NOBODY = "no job is at work: Airflow's backfill_view looks every two minutes"
 STARTING = "its Spark application starts"
 OVER = ""
-"""Of a unit that is ready: what was said of its build is not said of its next."""
+"""Text of a unit that is ready: what was said of its build is not said of its next."""
 _SILENT_US = 600_000_000
 _KEPT_US = 86_400_000_000
 
@@ -28,7 +28,7 @@ class Phase:
     """By the clock of who said it."""
 
 
-def said(text: str | None) -> dict[str, Phase]:
+def phases_of(text: str | None) -> dict[str, Phase]:
     """Unit -> what was said of it; none where that cannot be read: it explains, and decides nothing."""
     try:
         return {str(unit): Phase(str(raw["text"]), int(raw["at_us"])) for unit, raw in json.loads(text or "{}").items()}
@@ -38,9 +38,9 @@ def said(text: str | None) -> dict[str, Phase]:
 
 def changed(text: str | None, units: Mapping[str, str], now_us: int) -> str:
     """The text with these said of units (fingerprint -> text); what is over, or a day old, is left out."""
-    found = said(text) | {unit: Phase(each, now_us) for unit, each in units.items()}
-    kept = {unit: each for unit, each in found.items() if each.text and now_us - _KEPT_US < each.at_us}
-    return json.dumps({unit: asdict(each) for unit, each in kept.items()}, sort_keys=True)
+    found = phases_of(text) | {unit: Phase(phase_text, now_us) for unit, phase_text in units.items()}
+    kept = {unit: phase for unit, phase in found.items() if phase.text and now_us - _KEPT_US < phase.at_us}
+    return json.dumps({unit: asdict(phase) for unit, phase in kept.items()}, sort_keys=True)
 
 
 def waits_for(phase: Phase | None, now_us: int) -> str:

@@ -1,6 +1,6 @@
 """Every entity's rows of a batch go in once and whole, or not at all, whoever else writes.
 
-Per entity: read its guard, the running partials that it touches and the covers of its hours; drop
+Per entity: read its applied offset, the running partials that it touches and the offset vectors of its hours; drop
 what stands already; combine in whole columns over all entities; write under a check that all that
 was read still stands. Entities whose read no longer stood are read and aggregated again.
 """
@@ -20,8 +20,8 @@ from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, brought_in, require_order
-from slicewise.stores.online.control_record import Term
+from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, applied_in_runs, require_order
+from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.operation import ByTag, NodeContext, Split
 from slicewise.stores.online.operations import ids as remembered_ids
 from slicewise.stores.online.operations.ids import Ids
@@ -55,10 +55,10 @@ layout. Asked for the rows that are kept; asked again for the entities whose rea
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows of one unit and one place, in offset order."""
+    """Rows of one unit and one partition, in offset order."""
 
     unit: StoredUnit
-    place: TopicPartition
+    topic_partition: TopicPartition
     tags: Sequence[bytes]
     """One per entity (`keys.entity_tags`)."""
     entity: npt.NDArray[np.int64]
@@ -68,11 +68,11 @@ class MicroBatch:
     number: npt.NDArray[np.int64]
     """Per row: its slice, counted since the epoch in units of the unit's slice."""
     accumulate: Accumulate
-    tail: bool = False
-    """Whether the source has a tail (`StoreMetadata.tails`): what it wrote of the rows is deleted unseen. Else it is
+    realtime: bool = False
+    """Tells whether the source has the real-time lane (`StoreMetadata.realtime_starts`): what it wrote of the rows is deleted unseen. Else it is
     only where one began meanwhile."""
     ids: Ids | None = None
-    """Where the source says how an event that comes again is known: it counts once."""
+    """Ids where the source says how an event that comes again is known: it counts once."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ApplyBatch(ByTag[MicroBatchOutcome]):
         build = yield from at.build_of(batch.unit)
         require_order(batch.offset)
         attempt, where = partial(_attempt, at, build, batch), f"unit {batch.unit.storage_fingerprint}"
-        return (yield from brought_in(runs(batch), batch.entity, attempt, where))
+        return (yield from applied_in_runs(runs(batch), batch.entity, attempt, where))
 
     def split(self, count: int) -> Split[MicroBatchOutcome]:
         parts = parts_of(self.batch.tags, self.batch.entity, count)
@@ -108,16 +108,16 @@ def _part(batch: MicroBatch, part: Part) -> MicroBatch:
 
     ids = batch.ids
     if ids is not None:
-        ids = replace(ids, ids=ids.ids[rows], known=ids.known[rows], kafka_us=ids.kafka_us[rows])
+        ids = replace(ids, ids=ids.ids[rows], present=ids.present[rows], kafka_us=ids.kafka_us[rows])
     offset, number = batch.offset[rows], batch.number[rows]
     return replace(batch, tags=tags, entity=entity, offset=offset, number=number, accumulate=accumulate, ids=ids)
 
 
 def _first(sorted_values: Int64) -> npt.NDArray[np.bool_]:
     """Marks where a value differs from the one before it."""
-    found = np.ones(len(sorted_values), np.bool_)
-    found[1:] = sorted_values[1:] != sorted_values[:-1]
-    return found
+    starts = np.ones(len(sorted_values), np.bool_)
+    starts[1:] = sorted_values[1:] != sorted_values[:-1]
+    return starts
 
 
 @dataclass(frozen=True)
@@ -188,12 +188,12 @@ def runs(batch: MicroBatch, chunk: int = CHUNK, max_slices: int = MAX_SLICES) ->
 
 
 def _attempt(
-    at: NodeContext, build: Term, batch: MicroBatch, rows: Int64
+    at: NodeContext, build: Build, batch: MicroBatch, rows: Int64
 ) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
-    unit, place, groups = batch.unit, batch.place, Groups.of(batch, rows)
-    guard = keys.guard_field(place)
-    names = keys.running_fields(groups.number.tolist(), place)
+    unit, topic_partition, groups = batch.unit, batch.topic_partition, Groups.of(batch, rows)
+    applied_field = keys.applied_field(topic_partition)
+    names = keys.running_fields(groups.number.tolist(), topic_partition)
     bounds = groups.bounds.tolist()
     entities = groups.entities.tolist()
     hot_keys = [keys.hot_key(at.store_id, batch.tags[e], build.name) for e in entities]
@@ -202,30 +202,30 @@ def _attempt(
 
     replies = yield [
         *[
-            Fields(hot_keys[i], [guard, keys.TAIL_COUNT, *names[bounds[i] : bounds[i + 1]]])
+            Fields(hot_keys[i], [applied_field, keys.PENDING_COUNT, *names[bounds[i] : bounds[i + 1]]])
             for i in range(len(entities))
         ],
         *[Fields(key, [keys.HOURS]) for _, _, key in days],
-        *remembered_ids.reads(place, ids_keys),
+        *remembered_ids.reads(topic_partition, ids_keys),
     ]
-    guards = [reply[0] for reply in replies[: len(entities)]]
-    tailed = [batch.tail or reply[1] is not None for reply in replies[: len(entities)]]
+    applied_offsets = [reply[0] for reply in replies[: len(entities)]]
+    had_pending = [batch.realtime or reply[1] is not None for reply in replies[: len(entities)]]
     running = [value for reply in replies[: len(entities)] for value in reply[2:]]
     hours = [reply[0] for reply in replies[len(entities) : len(entities) + len(days)]]
-    known_ids = remembered_ids.RememberedIds.of(
-        place, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]]
+    stored_ids = remembered_ids.RememberedIds.of(
+        topic_partition, ids_keys, [reply[0] for reply in replies[len(entities) + len(days) :]]
     )
 
     floors = yield from _floors(at, build.start, batch, groups, days, hours)
-    last = np.array([-1 if raw is None else int(raw) for raw in guards], np.int64)
+    last = np.array([-1 if raw is None else int(raw) for raw in applied_offsets], np.int64)
     if batch.ids is not None:
-        last = np.maximum(last, known_ids.last)
+        last = np.maximum(last, stored_ids.last)
     offset, owner = batch.offset[groups.rows], groups.owner[groups.group]
-    known = offset <= last[owner]
+    already_applied = offset <= last[owner]
     kept = decisions.rows_to_keep(offset, last[owner], floors[groups.group])
-    compacted = ~known & ~kept
+    compacted = ~already_applied & ~kept
     # what is compacted already is remembered all the same: what comes after it may be the same event
-    duplicate, remembered = _duplicates(batch, groups, known_ids, known, owner, offset)
+    duplicate, remembered = _duplicates(batch, groups, stored_ids, already_applied, owner, offset)
     kept &= ~duplicate
     new_last = np.maximum(last, np.maximum.reduceat(offset, np.searchsorted(groups.group, groups.bounds[:-1])))
     values = _combine(batch, groups, kept, floors, running)
@@ -239,23 +239,23 @@ def _attempt(
     day_checks: dict[int, list[KeyChange]] = {}
     for (i, _, key), raw in zip(days, hours, strict=True):
         day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
-    partition = keys.place_text(place)
+    partition = keys.topic_partition_text(topic_partition)
     for i, reached in enumerate(new_last.tolist()):
         low, high = bounds[i], bounds[i + 1]
-        checks = [(guard, exact(guards[i]))]
+        checks = [(applied_field, exact(applied_offsets[i]))]
         sets = []
         for g in range(low, high):
             value = values.get(g)
             if value is not None:
-                found = running[g]
-                checks.append((names[g], ABSENT if found is None else begins(found[:16])))
+                state = running[g]
+                checks.append((names[g], ABSENT if state is None else begins(state[:16])))
                 sets.append((names[g], value, expiries[g]))
         if not sets and reached == last[i]:
             continue
-        sets.append((guard, b"%d" % reached, expiries[high - 1]))
-        passed = Passed(partition, reached) if tailed[i] else None
+        sets.append((applied_field, b"%d" % reached, expiries[high - 1]))
+        passed = Passed(partition, reached) if had_pending[i] else None
         if passed is None:
-            checks.append((keys.TAIL_COUNT, ABSENT))
+            checks.append((keys.PENDING_COUNT, ABSENT))
         hot = KeyChange(hot_keys[i], checks, sets, (), passed)
         of_ids = (remembered[i],) if i in remembered else ()
         wanted.append(Change((hot, *day_checks[i], *of_ids)))
@@ -267,16 +267,16 @@ def _attempt(
     expired = sum(
         min(reply, len(change.keys[0].sets) - 1) for change, reply in zip(wanted, done, strict=True) if reply > 0
     )
-    stood = ~missed[owner]
+    applied = ~missed[owner]
     outcome = MicroBatchOutcome(
-        rows=int(stood.sum()),
-        applied=int((stood & kept).sum()),
-        known=int((stood & known).sum()),
-        compacted=int((stood & compacted).sum()),
+        rows=int(applied.sum()),
+        applied=int((applied & kept).sum()),
+        already_applied=int((applied & already_applied).sum()),
+        compacted=int((applied & compacted).sum()),
         expired=expired,
         entities=len(owners) - int(missed.sum()),
         misses=int(missed.sum()),
-        duplicates=int((stood & duplicate & ~compacted).sum()),
+        duplicates=int((applied & duplicate & ~compacted).sum()),
     )
     return outcome, groups.entities[missed]
 
@@ -285,17 +285,17 @@ def _duplicates(
     batch: MicroBatch,
     groups: Groups,
     remembered: remembered_ids.RememberedIds,
-    known: npt.NDArray[np.bool_],
+    already_applied: npt.NDArray[np.bool_],
     owner: Int64,
     offset: Int64,
 ) -> tuple[npt.NDArray[np.bool_], dict[int, KeyChange]]:
     """Per sorted row whether it is a duplicate; and what is remembered from now on, by position of the entity."""
-    found = np.zeros(len(offset), np.bool_)
+    duplicates = np.zeros(len(offset), np.bool_)
     if batch.ids is None:
-        return found, {}
-    new = np.flatnonzero(~known)
-    found[new], changes = remembered_ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
-    return found, changes
+        return duplicates, {}
+    new = np.flatnonzero(~already_applied)
+    duplicates[new], changes = remembered_ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
+    return duplicates, changes
 
 
 def _days(store_id: int, name: str, batch: MicroBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
@@ -324,34 +324,34 @@ def _floors(
     batch: MicroBatch,
     groups: Groups,
     days: list[tuple[int, int, bytes]],
-    found: list[bytes | None],
+    stored: list[bytes | None],
 ) -> Generator[Sequence[Command], list[Any], Int64]:
     """Per group: the first offset that may still come in."""
-    floors = np.full(len(groups.number), start.get(batch.place), np.int64)
-    if not any(found):
+    floors = np.full(len(groups.number), start.get(batch.topic_partition), np.int64)
+    if not any(stored):
         return floors
     by_entity: dict[int, dict[int, int]] = {}
-    for (i, _, _), raw in zip(days, found, strict=True):
+    for (i, _, _), raw in zip(days, stored, strict=True):
         if raw is not None:
             by_entity.setdefault(i, {}).update(_hours(raw))
-    read = {(i, day): (key, raw) for (i, day, key), raw in zip(days, found, strict=True)}
-    seqs = {seq for hours in by_entity.values() for seq in hours.values()}
-    covers = yield from at.archive_versions(batch.unit.source, seqs)
+    read = {(i, day): (key, raw) for (i, day, key), raw in zip(days, stored, strict=True)}
+    archive_versions = {archive_version for hours in by_entity.values() for archive_version in hours.values()}
+    offset_vectors = yield from at.archive_versions(batch.unit.source, archive_versions)
     slice_us, bounds = batch.unit.slice_us, groups.bounds
     for i, hours in by_entity.items():
         for g in range(bounds[i], bounds[i + 1]):
             hour = decisions.hour_of(int(groups.number[g]), slice_us)
-            if (seq := hours.get(hour)) and seq not in covers:
+            if (archive_version := hours.get(hour)) and archive_version not in offset_vectors:
                 # Forgotten because no read reaches the hour, and no write of it is kept; or because
-                # the hour stands at another seq by now, so that the write will miss.
+                # the hour stands at another archive version by now, so that the write will miss.
                 key, raw = read[i, hour // 24]
-                (stands,), now_us = yield [Fields(key, [keys.HOURS]), Time()]
-                if stands == raw and batch.unit.lifetime:  # nothing of it expires
-                    raise decisions.unknown_seq(seq, batch.unit.source)
-                if stands == raw:
-                    decisions.check_forgotten(seq, batch.unit.source, hour, batch.unit.retention_us, now_us)
+                (current,), now_us = yield [Fields(key, [keys.HOURS]), Time()]
+                if current == raw and batch.unit.lifetime:  # nothing of it expires
+                    raise decisions.unknown_version(archive_version, batch.unit.source)
+                if current == raw:
+                    decisions.check_forgotten(archive_version, batch.unit.source, hour, batch.unit.retention_us, now_us)
                 continue
-            floors[g] = decisions.hour_floor(batch.place, start, hours, covers, hour)
+            floors[g] = decisions.hour_floor(batch.topic_partition, start, hours, offset_vectors, hour)
     return floors
 
 
@@ -378,12 +378,12 @@ def _combine(
     olds: list[Any] = []
     at: list[int] = []
     for position, g in enumerate(present.tolist()):
-        found = running[g]
-        if found is None:
+        state = running[g]
+        if state is None:
             continue
-        old = codec.unpack_running(found)
+        old = codec.unpack_running(state)
         if old.last < floors[g]:
-            continue  # in the compacted hour already; the swap deletes such, this only makes sure
+            continue  # in the compacted hour already; the publish deletes such, this only makes sure
         olds.append(old.row)
         at.append(position)
         first[position] = min(first[position], old.first)

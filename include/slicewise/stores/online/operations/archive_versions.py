@@ -38,21 +38,21 @@ class PutArchiveVersion(Everywhere[None]):
     offsets: OffsetVector
 
     def steps(self, at: NodeContext) -> Steps[None]:
-        if self.version <= decisions.START_SEQ:
+        if self.version <= decisions.START_VERSION:
             raise GapRefused(
-                f"archive seq {self.version}",
-                expected="1 or more: 0 is the start cover",
+                f"archive version {self.version}",
+                expected="1 or more: 0 is the start offsets",
                 next_step="number archives from 1",
             )
-        yield from change_while(lambda _: self._change(at), None, f"covers of {self.source}")
+        yield from change_while(lambda _: self._change(at), None, f"offset vectors of {self.source}")
         at.cache.archive_versions.setdefault(self.source, {})[self.version] = self.offsets
 
     def _change(self, at: NodeContext) -> Generator[Sequence[Command], list[Any], Missed[None] | None]:
-        key, name = keys.covers_key(at.store_id, self.source), b"%d" % self.version
+        key, name = keys.offset_vectors_key(at.store_id, self.source), b"%d" % self.version
         (flat,) = yield [Whole(key)]
         known, count = _parsed(flat)
         near = {version: OffsetVector.unpack(raw) for version, raw in _around(known, self.version)}
-        decisions.check_cover(self.source, self.version, self.offsets, near)
+        decisions.check_offset_vector(self.source, self.version, self.offsets, near)
         checks = [(COUNT, exact(count)), (name, exact(known.get(self.version)))]
         sets = [(COUNT, b"%d" % (int(count or 0) + 1), 0)]
         if self.version not in known:
@@ -73,7 +73,7 @@ class ReadArchiveVersions(Everywhere[Mapping[int, OffsetVector]]):
     source: str
 
     def steps(self, at: NodeContext) -> Steps[Mapping[int, OffsetVector]]:
-        (flat,) = yield [Whole(keys.covers_key(at.store_id, self.source))]
+        (flat,) = yield [Whole(keys.offset_vectors_key(at.store_id, self.source))]
         versions = {version: OffsetVector.unpack(raw) for version, raw in _parsed(flat)[0].items()}
         at.cache.archive_versions[self.source] = dict(versions)
         return versions
@@ -97,7 +97,7 @@ class CountArchiveVersions(Everywhere[int]):
     source: str
 
     def steps(self, at: NodeContext) -> Steps[int]:
-        (flat,) = yield [Whole(keys.covers_key(at.store_id, self.source))]
+        (flat,) = yield [Whole(keys.offset_vectors_key(at.store_id, self.source))]
         return int(_parsed(flat)[1] or 0)
 
     def merge(self, replies: Mapping[int, int]) -> int:
@@ -130,10 +130,10 @@ class TrimArchiveVersions(Operation[int]):
     """Per kept hour of all the source's units the first and the last version that any entity's may be of."""
 
     def steps(self, at: NodeContext) -> Steps[int]:
-        key = keys.covers_key(at.store_id, self.source)
+        key = keys.offset_vectors_key(at.store_id, self.source)
         (flat,) = yield [Whole(key)]
         known, count = _parsed(flat)
-        drop = decisions.covers_to_drop(known, self.in_use)
+        drop = decisions.versions_to_drop(known, self.in_use)
         if not drop or int(count or 0) != self.count:
             return 0
         other = KeyChange(key, [(COUNT, exact(count))], (), [b"%d" % version for version in drop])
@@ -155,14 +155,14 @@ class TrimArchiveVersions(Operation[int]):
 
 def check_registered(at: NodeContext, source: str, version: int, offsets: OffsetVector) -> Steps[None]:
     """Raises UnknownArchive unless an archive version is registered, DataLoss where it contains other offsets."""
-    if version == decisions.START_SEQ:
+    if version == decisions.START_VERSION:
         return
     known = yield from at.archive_versions(source, [version])
     if version not in known:
-        raise decisions.unknown_seq(version, source)
+        raise decisions.unknown_version(version, source)
     if known[version] != offsets:
         raise DataLoss(
-            f"archive seq {version} of {source} is registered with another cover",
+            f"archive version {version} of {source} is registered with another offset vector",
             next_step="see which archive this store belongs to",
         )
 

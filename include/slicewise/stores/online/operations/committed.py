@@ -23,7 +23,7 @@ from slicewise.stores.online.steps import ABSENT, Command, Steps, exact
 
 @dataclass(frozen=True)
 class BeginBatch(Everywhere[StoreMetadata]):
-    """To be asked before the first write of a micro-batch: the metadata. EpochSuperseded, GapRefused."""
+    """To be asked before the first write of a micro-batch: the metadata. DeploymentSuperseded, GapRefused."""
 
     start: OffsetVector
     deployment_version: int
@@ -31,8 +31,8 @@ class BeginBatch(Everywhere[StoreMetadata]):
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         record = yield from at.metadata()
-        deployed = record.epoch, record.units
-        decisions.check_batch(record.ledger, deployed, self.start, self.deployment_version, self.digest)
+        deployed = record.deployment_version, record.units
+        decisions.check_batch(record.committed, deployed, self.start, self.deployment_version, self.digest)
         return record
 
     def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
@@ -41,7 +41,7 @@ class BeginBatch(Everywhere[StoreMetadata]):
 
 @dataclass(frozen=True)
 class AdvanceCommitted(InTurn[OffsetVector]):
-    """To be asked at the end of a micro-batch: the committed offsets after it. EpochSuperseded, GapRefused."""
+    """To be asked at the end of a micro-batch: the committed offsets after it. DeploymentSuperseded, GapRefused."""
 
     start: OffsetVector
     end: OffsetVector
@@ -49,7 +49,7 @@ class AdvanceCommitted(InTurn[OffsetVector]):
     digest: str
 
     def steps(self, at: NodeContext) -> Steps[OffsetVector]:
-        change = metadata.advance_ledger(at.store_id, self.start, self.end, self.deployment_version, self.digest)
+        change = metadata.advance_committed(at.store_id, self.start, self.end, self.deployment_version, self.digest)
         return (yield from change)
 
     def merge(self, replies: Mapping[int, OffsetVector]) -> OffsetVector:
@@ -59,32 +59,32 @@ class AdvanceCommitted(InTurn[OffsetVector]):
 
 @dataclass(frozen=True)
 class MarkLostOffsets(Everywhere[StoreMetadata]):
-    """Marks offsets that the committed ones are known to have reached and are not at any more. Takes back the marks of
+    """Metadata offsets that the committed ones are known to have reached and are not at any more. Takes back the entries of
     what they have reached again. Gives the metadata afterwards.
 
     The offsets reached are known from copies kept elsewhere; it is marked on the node, so that every reader sees it in the
     reply that brings the data. If it is lost with the data, the copies bring it again.
     """
 
-    reached: OffsetVector
+    high_water: OffsetVector
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         def decide(_: None) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
             record = yield from at.metadata()
-            both = record.known.join(self.reached)
+            both = record.lost_offsets.join(self.high_water)
             # before the first deployment nobody knows which topics count: then all may
             topics = record.topics.values() or {topic for topic, _ in both}
-            lost = decisions.still_lost(record.ledger, both, topics)
-            if lost == record.known:
+            lost = decisions.still_lost(record.committed, both, topics)
+            if lost == record.lost_offsets:
                 return record
-            marked = record.known.offsets
+            marked = record.lost_offsets.offsets
             differ = sorted(where for where in {*lost, *marked} if lost.get(where) != marked.get(where))
             changed = [(where, lost.offsets.get(where)) for where in differ]
             checks = [
-                (known_field(where), exact(b"%d" % marked[where]) if where in marked else ABSENT) for where in differ
+                (lost_field(where), exact(b"%d" % marked[where]) if where in marked else ABSENT) for where in differ
             ]
-            sets = [(known_field(where), b"%d" % offset, 0) for where, offset in changed if offset is not None]
-            gone = [known_field(where) for where, offset in changed if offset is None]
+            sets = [(lost_field(where), b"%d" % offset, 0) for where, offset in changed if offset is not None]
+            gone = [lost_field(where) for where, offset in changed if offset is None]
             yield [metadata.change(at.store_id, checks, sets, gone)]
             return Missed(None)  # written or not: the record is read again
 
@@ -94,5 +94,5 @@ class MarkLostOffsets(Everywhere[StoreMetadata]):
         return sharded_metadata.merged(list(replies.values()))
 
 
-def known_field(partition: TopicPartition) -> bytes:
+def lost_field(partition: TopicPartition) -> bytes:
     return b"w:%s:%d" % (partition[0].encode(), partition[1])

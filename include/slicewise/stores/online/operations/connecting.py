@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from slicewise.errors import EpochSuperseded
+from slicewise.errors import DeploymentSuperseded
 from slicewise.stores.online import keys
-from slicewise.stores.online.control_record import StoreMetadata, Term
+from slicewise.stores.online.control_record import StoreMetadata, Build
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Rebinding
 from slicewise.stores.online.routing import ShardedSteps, check_one_set, on_node, together
@@ -17,7 +17,7 @@ from slicewise.stores.online.steps import TIME, Steps, Whole
 
 StoreIds = tuple[int | None, ...]
 """Per node its store id; None where it has no metadata."""
-Builds = tuple[Mapping[str, Term], ...]
+Builds = tuple[Mapping[str, Build], ...]
 """Per node: unit -> its build there."""
 
 
@@ -27,11 +27,11 @@ class Bind(Rebinding[StoreIds]):
     than the connection takes it for."""
 
     def steps(self, at: NodeContext) -> Steps[StoreIds]:
-        (flat,) = yield [Whole(keys.MARKS)]
+        (flat,) = yield [Whole(keys.METADATA)]
         record = metadata.parse(flat)
         if record is not None:
             decisions.check_node(record, at.node)
-        return (None if record is None else record.generation,)
+        return (None if record is None else record.store_id,)
 
     def over(self, nodes: NodesContext) -> ShardedSteps[StoreIds]:
         replies = yield from nodes.everywhere(self)
@@ -63,7 +63,7 @@ class Initialise(Rebinding[StoreMetadata]):
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         record = yield from metadata.initialise(at.node, self.set_id, self.later_than, self.same)
         decisions.check_node(record, at.node)
-        return metadata.bound(record, record.generation if at.bound_to is None else at.bound_to)
+        return metadata.bound(record, record.store_id if at.bound_to is None else at.bound_to)
 
     def over(self, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
         """Nodes without metadata get a store id later than any other's, and the set that the others are of; those of a
@@ -71,18 +71,18 @@ class Initialise(Rebinding[StoreMetadata]):
         bound = {n: node for n, node in enumerate(nodes.contexts) if node.bound_to is not None}
         records = yield from together({n: node.metadata() for n, node in bound.items()})
         set_id = max((record.set_id for record in records.values()), default=self.set_id)
-        later_than = max((record.generation for record in records.values()), default=self.later_than)
+        later_than = max((record.store_id for record in records.values()), default=self.later_than)
         same = self.same
         for n, node in enumerate(nodes.contexts):
             if n not in records:
                 first = yield from on_node(n, Initialise(set_id, later_than, same).steps(node))
                 records[n], set_id = first, first.set_id
-                same = 0 if bound else first.generation
+                same = 0 if bound else first.store_id
         check_one_set(records)
         return sharded_metadata.merged([records[n] for n in range(nodes.count)])
 
     def after(self, at: NodeContext, result: StoreMetadata) -> NodeContext:
-        return replace(at, bound_to=result.generation)
+        return replace(at, bound_to=result.store_id)
 
     def after_over(self, nodes: NodesContext, result: StoreMetadata) -> NodesContext:
         pairs = zip(nodes.contexts, result.nodes, strict=True)
@@ -94,20 +94,20 @@ class HoldBuilds(Rebinding[Builds]):
     """From now on what this connection writes of these units is of these builds, whatever is deployed meanwhile: a
     job's writes and claims are of one build. Of other units nothing is written then.
 
-    EpochSuperseded where a build is over already, and from then on of a unit that is not held.
+    DeploymentSuperseded where a build is over already, and from then on of a unit that is not held.
     """
 
     builds: Mapping[str, int]
-    """Unit -> its build, as `StoreMetadata.terms` has it."""
+    """Unit -> its build, as `StoreMetadata.builds` has it."""
 
     def steps(self, at: NodeContext) -> Steps[Builds]:
         own = {unit: at.builds[unit] for unit in self.builds if unit in at.builds}
         if {unit: build.number for unit, build in own.items()} == dict(self.builds):
             return (own,)
         record = yield from at.metadata()
-        builds: dict[str, Term] = {}
+        builds: dict[str, Build] = {}
         for unit, number in self.builds.items():
-            builds[unit] = decisions.term_of(record, unit)
+            builds[unit] = decisions.build_of(record, unit)
             if builds[unit].number != number:
                 raise _over(unit, number, builds[unit].number)
         return (builds,)
@@ -117,13 +117,13 @@ class HoldBuilds(Rebinding[Builds]):
         if all(nodes.builds.get(unit) == number for unit, number in self.builds.items()):
             return tuple({unit: node.builds[unit] for unit in self.builds} for node in nodes.contexts)
         records = yield from nodes.metadata_of_each()
-        newest = sharded_metadata.merged(records).terms
+        newest = sharded_metadata.merged(records).builds
         for unit, number in self.builds.items():
             if newest.get(unit, 0) != number:
                 raise _over(unit, number, newest.get(unit, 0))
-        builds: list[Mapping[str, Term]] = []
+        builds: list[Mapping[str, Build]] = []
         for n, record in enumerate(records):
-            of_node = HoldBuilds({unit: record.terms.get(unit, 0) for unit in self.builds})
+            of_node = HoldBuilds({unit: record.builds.get(unit, 0) for unit in self.builds})
             builds += yield from on_node(n, of_node.steps(nodes.contexts[n]))
         return tuple(builds)
 
@@ -136,15 +136,15 @@ class HoldBuilds(Rebinding[Builds]):
         return replace(nodes, contexts=contexts, builds={**nodes.builds, **self.builds})
 
 
-def _over(unit: str, number: int, current: int) -> EpochSuperseded:
-    return EpochSuperseded(
-        f"term {number} of unit {unit} is over, {current} stands", next_step="read the deployment again"
+def _over(unit: str, number: int, current: int) -> DeploymentSuperseded:
+    return DeploymentSuperseded(
+        f"build {number} of unit {unit} is over, {current} stands", next_step="read the deployment again"
     )
 
 
 @dataclass(frozen=True)
 class ReadMetadata(Everywhere[StoreMetadata]):
-    """The control record of the store; IncarnationChanged where the store was emptied meanwhile."""
+    """The control record of the store; ServerRunChanged where the store was emptied meanwhile."""
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         return (yield from at.metadata())

@@ -15,10 +15,10 @@ from slicewise.errors import DataLoss
 from slicewise.stores.online import keys
 from slicewise.stores.online.operation import ByTag, NodeContext, Split
 from slicewise.stores.online.routing import by_node
-from slicewise.stores.online.rules.five_days import total_pentad
+from slicewise.stores.online.rules.five_days import total_five_days
 from slicewise.stores.online.steps import MISSED, Change, Fields, KeyChange, Steps, exact
 from slicewise.stores.online.stored_unit import StoredUnit
-from slicewise.windows.segments import PENTAD_DAYS
+from slicewise.windows.segments import FIVE_DAYS
 
 CHUNK = 1024
 
@@ -35,8 +35,8 @@ class WriteDayTotals(ByTag[int]):
     def steps(self, at: NodeContext) -> Steps[int]:
         build = yield from at.build_of(self.unit)
         written = yield from _total_day(at.store_id, build.name, self.unit, self.tags, self.day)
-        if self.unit.pentads:
-            yield from total_pentad(at.store_id, build.name, self.unit, self.tags, self.day // PENTAD_DAYS)
+        if self.unit.five_day_totals:
+            yield from total_five_days(at.store_id, build.name, self.unit, self.tags, self.day // FIVE_DAYS)
         return written
 
     def split(self, count: int) -> Split[int]:
@@ -47,45 +47,45 @@ class WriteDayTotals(ByTag[int]):
         return sum(replies.values())
 
 
-def _total_day(generation: int, name: str, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
+def _total_day(store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
     """Writes `d` of each entity that has compacted hours on this day; how many were written. One
-    whose hours change meanwhile keeps no valid total: the swap's own run writes it again."""
+    whose hours change meanwhile keeps no valid total: the publish's own run writes it again."""
     written = 0
     for begin in range(0, len(tags), CHUNK):
-        day_keys = [keys.day_key(generation, tag, name, day) for tag in tags[begin : begin + CHUNK]]
+        day_keys = [keys.day_key(store_id, tag, name, day) for tag in tags[begin : begin + CHUNK]]
         replies = yield [Fields(key, [keys.HOURS]) for key in day_keys]
-        found = [(key, raw) for key, (raw,) in zip(day_keys, replies, strict=True) if raw]
-        if not found:
+        stored = [(key, raw) for key, (raw,) in zip(day_keys, replies, strict=True) if raw]
+        if not stored:
             continue
-        names = [[keys.hour_fields(h)[0] for h in codec.unpack_hours(raw)] for _, raw in found]
-        totals = yield [Fields(key, [keys.HOURS, *fields]) for (key, _), fields in zip(found, names, strict=True)]
-        # Hours swapped between the two reads: theirs is the run that writes this total.
-        standing = [i for i, (_, raw) in enumerate(found) if totals[i][0] == raw]
+        names = [[keys.hour_fields(h)[0] for h in codec.unpack_hours(raw)] for _, raw in stored]
+        totals = yield [Fields(key, [keys.HOURS, *fields]) for (key, _), fields in zip(stored, names, strict=True)]
+        # Hours published between the two reads: theirs is the run that writes this total.
+        unchanged = [i for i, (_, raw) in enumerate(stored) if totals[i][0] == raw]
         rows, groups = [], []
-        for position, i in enumerate(standing):
+        for position, i in enumerate(unchanged):
             for field, value in zip(names[i], totals[i][1:], strict=True):
                 if value is None:
                     raise DataLoss(
                         f"{field.decode()} is gone though its hour counts as compacted",
-                        where=found[i][0].decode(),
+                        where=stored[i][0].decode(),
                         next_step="recompute the hour: compact_slices with from_raw",
                     )
                 rows.append(codec.unpack_total(value).row)
                 groups.append(position)
         if not rows:
             continue
-        combined = unit.layout.combine_rows(rows, np.array(groups, np.int64), len(standing))
+        combined = unit.layout.combine_rows(rows, np.array(groups, np.int64), len(unchanged))
         done = yield [
             Change(
                 (
                     KeyChange(
-                        found[i][0],
-                        [(keys.HOURS, exact(found[i][1]))],
-                        [(keys.TOTAL, codec.pack_day(codec.day_digest(found[i][1]), row), 0)],
+                        stored[i][0],
+                        [(keys.HOURS, exact(stored[i][1]))],
+                        [(keys.TOTAL, codec.pack_day(codec.day_digest(stored[i][1]), row), 0)],
                     ),
                 )
             )
-            for i, row in zip(standing, combined, strict=True)
+            for i, row in zip(unchanged, combined, strict=True)
         ]
         written += sum(reply != MISSED for reply in done)
     return written

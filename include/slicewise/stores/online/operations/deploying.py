@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slicewise.errors import DefinitionError, EpochSuperseded
+from slicewise.errors import DefinitionError, DeploymentSuperseded
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
@@ -18,7 +18,7 @@ from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.model.metadata import Sets
 from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Operation
-from slicewise.stores.online.operations.publish_total import first_horizon
+from slicewise.stores.online.operations.publish_total import first_total_until
 from slicewise.stores.online.routing import ShardedSteps, on_node
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
@@ -30,11 +30,11 @@ NOTHING = OffsetVector()
 
 @dataclass(frozen=True)
 class Renewal:
-    """Deployed units that are to be built again from the archive, each in a term of its own."""
+    """Deployed units that are to be built again from the archive, each in a build of its own."""
 
     units: frozenset[str] = frozenset()
-    ahead: OffsetVector = field(default_factory=OffsetVector)
-    """Where the ledger is to go on, beyond what was applied: of topics all of whose units are built again."""
+    resume_at: OffsetVector = field(default_factory=OffsetVector)
+    """Places from which the committed offsets are to go on, beyond what was applied: of topics all of whose units are built again."""
 
 
 NO_RENEWAL = Renewal()
@@ -52,16 +52,16 @@ class Deploy(Operation[StoreMetadata]):
 
     deployment: Deployable
     expected_version: int
-    """That it was planned on; EpochSuperseded where another stands."""
+    """Version that it was planned on; DeploymentSuperseded where another stands."""
     topics: Mapping[str, str] = field(default_factory=dict)
     """Topic name -> topic id."""
     earliest: OffsetVector = NOTHING
     """First offsets of the log, where topics are new: committed offsets and starts begin there."""
     renewal: Renewal = NO_RENEWAL
     reached_version: int = 0
-    """Of one of several nodes, the deployment version that all of them get; 0: the next."""
+    """Deployment version that all of several nodes get; 0: the next."""
     since: OffsetVector = NOTHING
-    """What another of several nodes has applied: units begin at or beyond it, so that one backfill is of all nodes."""
+    """Offsets that another of several nodes has applied: units begin at or beyond them, so that one backfill is of all nodes."""
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         if not {topic for topic, _ in self.earliest}.issubset(self.topics.values()):
@@ -80,47 +80,47 @@ class Deploy(Operation[StoreMetadata]):
         views: dict[str, list[str]] = {}
         for unit in self.deployment.units:
             views.setdefault(unit.view, []).append(unit.storage_fingerprint)
-        found = yield from at.metadata()
-        unknown = any(found.topics.get(name) != topic for name, topic in self.topics.items())
-        stands = found.units == self.deployment.digest and self.reached_version in (0, found.epoch)
-        if stands and not unknown and not self.renewal.units:
-            return found
-        if found.epoch != self.expected_version:
-            raise _superseded(found.epoch, self.expected_version)
-        begun = decisions.begun(found.places, found.topics.values(), self.earliest)
-        rebuilt = decisions.lists_to_rebuild(lists, found) | (self.renewal.units & set(found.starts) & set(units))
-        ledger, ids = found.ledger.join(begun), {**found.topics, **self.topics}
+        current = yield from at.metadata()
+        unknown = any(current.topics.get(name) != topic for name, topic in self.topics.items())
+        unchanged = current.units == self.deployment.digest and self.reached_version in (0, current.deployment_version)
+        if unchanged and not unknown and not self.renewal.units:
+            return current
+        if current.deployment_version != self.expected_version:
+            raise _superseded(current.deployment_version, self.expected_version)
+        begun = decisions.begun(current.topic_partitions, current.topics.values(), self.earliest)
+        rebuilt = decisions.lists_to_rebuild(lists, current) | (self.renewal.units & set(current.starts) & set(units))
+        committed, ids = current.committed.join(begun), {**current.topics, **self.topics}
         of_topic = {name: ids.get(self.deployment.topic_of(unit.source), "") for name, unit in units.items()}
-        standing = {topic for name, topic in of_topic.items() if name in found.starts and name not in rebuilt}
-        ahead = decisions.ahead(ledger, self.renewal.ahead, standing)
-        ledger = ledger.join(ahead)
+        kept_topics = {topic for name, topic in of_topic.items() if name in current.starts and name not in rebuilt}
+        resumed = decisions.resumed(committed, self.renewal.resume_at, kept_topics)
+        committed = committed.join(resumed)
         starts = {
-            name: decisions.start_cover(ledger.join(self.since), ids.get(self.deployment.topic_of(units[name].source)))
-            for name in sorted((set(units) - set(found.starts)) | rebuilt)
+            name: decisions.start_offsets(committed.join(self.since), ids.get(self.deployment.topic_of(units[name].source)))
+            for name in sorted((set(units) - set(current.starts)) | rebuilt)
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
-        horizons = {}
+        totals_until = {}
         if empty := [name for name in at_once if units[name].lifetime]:
             (now_us,) = yield [Time()]
-            horizons = {
-                name: TotalUntil(first_horizon(now_us, units[name].retention_us), decisions.START_SEQ) for name in empty
+            totals_until = {
+                name: TotalUntil(first_total_until(now_us, units[name].retention_us), decisions.START_VERSION) for name in empty
             }
-        ready = ((found.ready - rebuilt) | set(at_once)) & set(units)
-        term = decisions.new_term(found, reached)
+        ready = ((current.ready - rebuilt) | set(at_once)) & set(units)
+        build = decisions.new_build(current, reached)
         # a list that is built again leaves what it kept so far under the name that it had
-        terms = {name: reached if name in rebuilt else term for name in starts}
-        gone = sorted(set(found.starts) - set(units))
-        aliases = decisions.aliases_to_set(views, {v: a for v, a in found.aliases.items() if v in views}, ready)
+        builds = {name: reached if name in rebuilt else build for name in starts}
+        gone = sorted(set(current.starts) - set(units))
+        aliases = decisions.aliases_to_set(views, {v: a for v, a in current.aliases.items() if v in views}, ready)
         sets: Sets = [
             (b"epoch", b"%d" % reached, 0),
             (b"units", self.deployment.digest.encode(), 0),
-            (metadata.PLACES, b"%d" % (len(found.places | set(begun.join(ahead)))), 0),
-            *[(metadata.ledger_field(p), b"%d" % o, 0) for p, o in begun.join(ahead).offsets.items()],
+            (metadata.TOPIC_PARTITIONS, b"%d" % (len(current.topic_partitions | set(begun.join(resumed)))), 0),
+            *[(metadata.committed_field(p), b"%d" % o, 0) for p, o in begun.join(resumed).offsets.items()],
             *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
-            *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in terms.items() if number],
+            *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in builds.items() if number],
             *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
-            *[(b"h:%s" % u.encode(), metadata.horizon_text(each), 0) for u, each in horizons.items()],
+            *[(b"h:%s" % u.encode(), metadata.total_until_text(each), 0) for u, each in totals_until.items()],
             *([(b"retired", b"%d" % reached, 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in self.topics.items()],
@@ -128,16 +128,16 @@ class Deploy(Operation[StoreMetadata]):
         deletes = [
             *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k", b"h")],
             *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b", b"h")],
-            *[b"a:%s" % v.encode() for v in set(found.aliases) - set(views)],
+            *[b"a:%s" % v.encode() for v in set(current.aliases) - set(views)],
             *[
-                metadata.tail_field(source)
-                for source in set(found.tails) - {unit.source for unit in self.deployment.units}
+                metadata.realtime_field(source)
+                for source in set(current.realtime_starts) - {unit.source for unit in self.deployment.units}
             ],
         ]
         checks = [
             (b"epoch", exact(b"%d" % self.expected_version)),
-            *metadata.standing(found, {*found.places, *begun, *ahead}),
-            *metadata.places(found),
+            *metadata.unmoved_checks(current, {*current.topic_partitions, *begun, *resumed}),
+            *metadata.topic_partitions(current),
         ]
         (reply,) = yield [metadata.change(at.store_id, checks, sets, deletes)]
         return Missed(None) if reply == MISSED else (yield from at.metadata())
@@ -149,38 +149,38 @@ class Deploy(Operation[StoreMetadata]):
         version = self.reached_version
         unknown = any(newest.topics.get(name) != topic for name, topic in self.topics.items())
         if newest.units == self.deployment.digest and not unknown and not self.renewal.units:
-            others = [record for record in records if (record.epoch, record.units) != (newest.epoch, newest.units)]
+            others = [record for record in records if (record.deployment_version, record.units) != (newest.deployment_version, newest.units)]
             if not others:
                 return sharded_metadata.merged(records)
-            if all(record.epoch < newest.epoch for record in others):
-                version = newest.epoch
-        if newest.epoch != self.expected_version:
-            raise _superseded(newest.epoch, self.expected_version)
+            if all(record.deployment_version < newest.deployment_version for record in others):
+                version = newest.deployment_version
+        if newest.deployment_version != self.expected_version:
+            raise _superseded(newest.deployment_version, self.expected_version)
         anew = not version
-        version = version or newest.epoch + 1
-        since = sharded_metadata.joined([self.since, *(record.ledger for record in records)])
+        version = version or newest.deployment_version + 1
+        since = sharded_metadata.joined([self.since, *(record.committed for record in records)])
         for n, (node, record) in enumerate(zip(nodes.contexts, records, strict=True)):
             of_node = replace(
                 self,
-                expected_version=record.epoch,
+                expected_version=record.deployment_version,
                 renewal=self._renewal_of(record),
                 reached_version=version,
                 # a node that was emptied is brought everything again: what the log has needs no backfill
-                since=since if anew and record.places else NOTHING,
+                since=since if anew and record.topic_partitions else NOTHING,
             )
-            since = since.join((yield from on_node(n, of_node.steps(node))).ledger)
+            since = since.join((yield from on_node(n, of_node.steps(node))).committed)
         return sharded_metadata.merged((yield from nodes.metadata_of_each()))
 
     def _renewal_of(self, record: StoreMetadata) -> Renewal:
         """The part of the renewal for one of several nodes: where it holds all that the others lost, its units go on."""
-        if not self.renewal.ahead or not record.ledger.dominates(self.renewal.ahead):
+        if not self.renewal.resume_at or not record.committed.dominates(self.renewal.resume_at):
             return self.renewal
         return NO_RENEWAL
 
 
-def _superseded(version: int, expected: int) -> EpochSuperseded:
-    return EpochSuperseded(
-        f"epoch {version} stands, the deployment was planned on {expected}", next_step="plan again and apply"
+def _superseded(version: int, expected: int) -> DeploymentSuperseded:
+    return DeploymentSuperseded(
+        f"deployment version {version} stands, the deployment was planned on {expected}", next_step="plan again and apply"
     )
 
 

@@ -1,7 +1,7 @@
 """Every event of an entity stands in its list once, or below the low-water mark that refuses its readers.
 
-A member is a function of its event, so that what is added twice is there once; guards say up to where every event of
-a place was brought, whoever did. A fold brings what lies at or beyond the unit's start cover, the backfill what lies
+A member is a function of its event, so that what is added twice is there once; applied offsets say up to where every event of
+a partition was brought, whoever did. A micro-batch brings what lies at or beyond the unit's start offsets, the backfill what lies
 below it. Both trim in the script that adds: the mark is the newest identity that was ever trimmed, and nothing at or
 below it is added again.
 """
@@ -20,8 +20,8 @@ import numpy.typing as npt
 from slicewise import codec
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, brought_in, require_order
-from slicewise.stores.online.control_record import Term
+from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, applied_in_runs, require_order
+from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.operation import ByTag, NodeContext, NodesContext, Split
 from slicewise.stores.online.routing import ShardedSteps
 from slicewise.stores.online.rules import decisions
@@ -37,11 +37,11 @@ MAX_MEMBERS = 512
 
 @dataclass(frozen=True)
 class ListBatch:
-    """Events for one event list: of one place in offset order (a fold), or of any (place None: the backfill's, all
-    below the unit's start cover)."""
+    """Events for one event list: of one partition in offset order (a micro-batch), or of any (partition None: the backfill's, all
+    below the unit's start offsets)."""
 
     unit: StoredUnit
-    place: TopicPartition | None
+    topic_partition: TopicPartition | None
     tags: Sequence[bytes]
     """One per entity (`keys.entity_tags`)."""
     entity: npt.NDArray[np.int64]
@@ -52,7 +52,7 @@ class ListBatch:
     members: Sequence[bytes]
     """Per row: `codec.Members`."""
     start: OffsetVector = field(default_factory=OffsetVector)
-    """Of the backfill's, the start cover that it was made for."""
+    """Start cover that the backfill's start offsets that it was made for."""
 
 
 @dataclass(frozen=True)
@@ -66,31 +66,31 @@ class AddToList(ByTag[MicroBatchOutcome]):
 
     def steps(self, at: NodeContext) -> Steps[MicroBatchOutcome]:
         build = yield from at.build_of(self.batch.unit)
-        if self.batch.place is None:
+        if self.batch.topic_partition is None:
             decisions.check_start(self.batch.start, build.start)
-        return (yield from self.bring_in(at, build))
+        return (yield from self.apply(at, build))
 
-    def bring_in(self, at: NodeContext, build: Term) -> Steps[MicroBatchOutcome]:
+    def apply(self, at: NodeContext, build: Build) -> Steps[MicroBatchOutcome]:
         """Brings the batch in for this build."""
         batch = self.batch
-        if batch.place is not None:
+        if batch.topic_partition is not None:
             require_order(batch.offset)
         attempt = partial(_attempt, at.store_id, build, batch)
         where = f"event list {batch.unit.storage_fingerprint}"
-        return (yield from brought_in(runs(batch), batch.entity, attempt, where))
+        return (yield from applied_in_runs(runs(batch), batch.entity, attempt, where))
 
     def split(self, count: int) -> Split[MicroBatchOutcome]:
         return Split({node: AddToList(part) for node, part in event_parts(self.batch, count).items()})
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
         """A backfill's batch is for the nodes that it was made for: others may have applied less than it holds."""
-        if self.batch.place is not None:
+        if self.batch.topic_partition is not None:
             return range(nodes.count)
         return (yield from nodes.built_for(self.batch.unit, self.batch.start))
 
     def join(self, replies: Mapping[int, MicroBatchOutcome], split: Split[MicroBatchOutcome]) -> MicroBatchOutcome:  # noqa: ARG002
         left_out = len(self.batch.offset) - sum(outcome.rows for outcome in replies.values())
-        return added([MicroBatchOutcome(rows=left_out, known=left_out), *replies.values()], MicroBatchOutcome())
+        return added([MicroBatchOutcome(rows=left_out, already_applied=left_out), *replies.values()], MicroBatchOutcome())
 
 
 def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Iterator[Int64]:
@@ -114,12 +114,12 @@ def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Itera
 
 
 def _attempt(
-    store_id: int, build: Term, batch: ListBatch, rows: Int64
+    store_id: int, build: Build, batch: ListBatch, rows: Int64
 ) -> Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]:
     """One read and one write of all entities of these rows; the entities to take again."""
     keeps = kept_by(batch.unit)
-    place = batch.place
-    names = [keys.LOW] if place is None else [keys.LOW, keys.guard_field(place)]
+    topic_partition = batch.topic_partition
+    names = [keys.LOW] if topic_partition is None else [keys.LOW, keys.applied_field(topic_partition)]
     starts = np.flatnonzero(np.diff(batch.entity[rows], prepend=-1)).tolist()
     entities = batch.entity[rows[starts]].tolist()
     hashes = [keys.list_key(store_id, batch.tags[e], build.name) for e in entities]
@@ -128,36 +128,36 @@ def _attempt(
     wanted: list[ListChange] = []
     owners: list[int] = []
     outcomes: list[MicroBatchOutcome] = []
-    floor = 0 if place is None else build.start.get(place)
+    floor = 0 if topic_partition is None else build.start.get(topic_partition)
     for i, (begin, end) in enumerate(pairwise([*starts, len(rows)])):
-        low, guard = replies[i][0], None if place is None else replies[i][1]
+        low, applied_offset = replies[i][0], None if topic_partition is None else replies[i][1]
         some = rows[begin:end]
         offset = batch.offset[some]
-        last = -1 if guard is None else int(guard)
-        if place is None:
+        last = -1 if applied_offset is None else int(applied_offset)
+        if topic_partition is None:
             new = np.ones(len(some), np.bool_)
         else:
             new = decisions.rows_to_keep(offset, np.full(len(some), last), np.full(len(some), floor))
         members = [batch.members[row] for row in some[new].tolist()]
-        standing = decisions.above_low_water(members, low)
-        known = int((offset <= last).sum()) if place is not None else 0
+        above = decisions.above_low_water(members, low)
+        already_applied = int((offset <= last).sum()) if topic_partition is not None else 0
         outcome = MicroBatchOutcome(
             rows=len(some),
-            applied=len(standing),
-            known=known,
-            compacted=len(some) - known - len(members),
-            expired=len(members) - len(standing),
+            applied=len(above),
+            already_applied=already_applied,
+            compacted=len(some) - already_applied - len(members),
+            expired=len(members) - len(above),
             entities=1,
         )
         sets = []
-        if place is not None and int(offset[-1]) > last:
-            sets.append((keys.guard_field(place), b"%d" % int(offset[-1])))
-        if not standing and not sets:
+        if topic_partition is not None and int(offset[-1]) > last:
+            sets.append((keys.applied_field(topic_partition), b"%d" % int(offset[-1])))
+        if not above and not sets:
             outcomes.append(replace(outcome, entities=0))
             continue
-        checks = [(name, exact(found)) for name, found in zip(names, replies[i], strict=True)]
+        checks = [(name, exact(stored)) for name, stored in zip(names, replies[i], strict=True)]
         expiry = decisions.list_expiry_s(keeps, int(batch.time[some].max()))
-        adds = [(codec.score_of(codec.identity_time(each)), each) for each in standing]
+        adds = [(codec.score_of(codec.identity_time(each)), each) for each in above]
         members_key = keys.members_key(store_id, batch.tags[entities[i]], build.name)
         wanted.append(ListChange(hashes[i], members_key, checks, sets, adds, keeps, expiry))
         owners.append(i)

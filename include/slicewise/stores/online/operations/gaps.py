@@ -12,20 +12,20 @@ from slicewise.stores.online.operations.status import PutStatus, ReadStatuses
 from slicewise.stores.online.port import OnlineStore
 
 
-def tell(store: OnlineStore, source: str, holes: Sequence[AcceptedGap]) -> None:
-    """Tells readers of a source's accepted holes, beside those that they were told of before.
+def publish_gaps(store: OnlineStore, source: str, accepted_gaps: Sequence[AcceptedGap]) -> None:
+    """Tells readers of a source's accepted gaps, beside those that they were told of before.
 
-    holes: as the archive has them. What cannot be read is replaced: the archive is where holes are kept.
+    accepted_gaps: as the archive has them. What cannot be read is replaced: the archive is where accepted gaps are kept.
     """
     part = f"{PART}{source}"
     texts = store.run(ReadStatuses(part))
-    told: tuple[AcceptedGap, ...] = ()
+    published: tuple[AcceptedGap, ...] = ()
     for text in texts:
         try:
-            told = told if text is None else joined(told, from_json(text, f"status {part}"))
+            published = published if text is None else joined(published, from_json(text, f"status {part}"))
         except CodecError as error:
-            warning("holes_replaced", source=source, what=error.what)
-    whole = to_json(joined(told, holes))
+            warning("gaps_replaced", source=source, what=error.what)
+    whole = to_json(joined(published, accepted_gaps))
     # each node is asked: one that was emptied may be the only one that answers
     if any(whole != (NONE if text is None else text) for text in texts):
         store.run(PutStatus(part, whole))

@@ -11,26 +11,26 @@ from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import ByTag, NodeContext, Owner, Split
 from slicewise.stores.online.routing import by_node
-from slicewise.stores.online.steps import TIME, WHOLE_MARKS, Fields, PutLeaderboard, Steps
+from slicewise.stores.online.steps import TIME, WHOLE_METADATA, Fields, PutLeaderboard, Steps
 
 FIELDS = (b"b", b"t")
-"""Of a board: its bytes, and the store's time at which they were written; beside them `o`, its order."""
+"""Fields of a leaderboard: its bytes, and the store's time at which they were written; beside them `o`, its order."""
 PERIODS = 2
-"""A board expires so many of its periods after it was written."""
+"""A leaderboard expires so many of its periods after it was written."""
 
 
-def order(epoch: int, board: StoredLeaderboard) -> bytes:
-    """Newer boards have greater orders, byte by byte: epoch of the deployment, window end, cover."""
-    return b"%010d:%020d:%020d" % (epoch, board.end_us, board.version)
+def order(deployment_version: int, leaderboard: StoredLeaderboard) -> bytes:
+    """Newer leaderboards have greater orders, byte by byte: deployment version, window end, offset vector."""
+    return b"%010d:%020d:%020d" % (deployment_version, leaderboard.end_us, leaderboard.version)
 
 
 @dataclass(frozen=True)
 class LeaderboardReply:
-    """A leaderboard as it stands, with time and marks of the same connection, read before it."""
+    """A leaderboard as it stands, with time and metadata of the same connection, read before it."""
 
     time_us: int
-    marks: StoreMetadata
-    board: bytes | None
+    metadata: StoreMetadata
+    leaderboard: bytes | None
     """None: none was made yet, or nobody made it anew for two of its periods."""
     written_us: int | None
     """By the store's clock."""
@@ -38,20 +38,20 @@ class LeaderboardReply:
 
 @dataclass(frozen=True)
 class PublishLeaderboard(Owner[bool]):
-    """Writes a leaderboard's rows, to expire after two periods and held_us. False where a leaderboard of a newer
-    deployment, a later window end or the same end and no smaller cover stands."""
+    """Writes a leaderboard's rows, to expire after two periods and extra_us. False where a leaderboard of a newer
+    deployment, a later window end or the same end and no smaller offset vector stands."""
 
     name: str
     deployment_version: int
     every_us: int
-    board: StoredLeaderboard
-    held_us: int = 0
-    """How much longer than others it stands."""
+    leaderboard: StoredLeaderboard
+    extra_us: int = 0
+    """Time that it stands beyond others."""
 
     def steps(self, at: NodeContext) -> Steps[bool]:
-        key, lives_us = keys.board_key(at.store_id, self.name), PERIODS * self.every_us + self.held_us
-        newest = order(self.deployment_version, self.board)
-        (reply,) = yield [PutLeaderboard(key, newest, self.board.pack(), -(-lives_us // 1_000))]
+        key, kept_us = keys.leaderboard_key(at.store_id, self.name), PERIODS * self.every_us + self.extra_us
+        newest = order(self.deployment_version, self.leaderboard)
+        (reply,) = yield [PutLeaderboard(key, newest, self.leaderboard.pack(), -(-kept_us // 1_000))]
         return bool(reply)
 
 
@@ -62,8 +62,8 @@ class ReadLeaderboard(Owner[LeaderboardReply]):
     name: str
 
     def steps(self, at: NodeContext) -> Steps[LeaderboardReply]:
-        wanted = Fields(keys.board_key(at.store_id, self.name), FIELDS)
-        now_us, flat, (raw, written) = yield [TIME, WHOLE_MARKS, wanted]
+        wanted = Fields(keys.leaderboard_key(at.store_id, self.name), FIELDS)
+        now_us, flat, (raw, written) = yield [TIME, WHOLE_METADATA, wanted]
         record = metadata.bound(metadata.parse(flat), at.store_id)
         return LeaderboardReply(now_us, record, raw, None if written is None else int(written))
 
@@ -79,12 +79,12 @@ class RememberLeaderboards(ByTag[None]):
     def steps(self, at: NodeContext) -> Steps[None]:
         yield [
             PutLeaderboard(
-                keys.board_key(at.store_id, name, board.end_us),
-                order(self.deployment_version, board),
-                board.pack(),
-                -(-lives_us // 1_000),
+                keys.leaderboard_key(at.store_id, name, leaderboard.end_us),
+                order(self.deployment_version, leaderboard),
+                leaderboard.pack(),
+                -(-kept_us // 1_000),
             )
-            for name, lives_us, board in self.past
+            for name, kept_us, leaderboard in self.past
         ]
 
     def split(self, count: int) -> Split[None]:
@@ -103,5 +103,5 @@ class ReadRememberedLeaderboard(Owner[StoredLeaderboard | None]):
     end_us: int
 
     def steps(self, at: NodeContext) -> Steps[StoredLeaderboard | None]:
-        ((raw,),) = yield [Fields(keys.board_key(at.store_id, self.name, self.end_us), FIELDS[:1])]
+        ((raw,),) = yield [Fields(keys.leaderboard_key(at.store_id, self.name, self.end_us), FIELDS[:1])]
         return None if raw is None else StoredLeaderboard.unpack(raw)

@@ -1,5 +1,5 @@
 """Beyond an entity's applied offset stand all its events of a partition up to the newest written. Otherwise a skip
-mark says where not.
+entry says where not.
 
 The operations do what the real-time lane's writer in the JVM does: for the contract suite, the simulator, and the test
 that both write the same. One call per entity, its events in offset order, decided by the script that runs it
@@ -20,7 +20,7 @@ from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, require_order
-from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, Term
+from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, Build
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, Split
 from slicewise.stores.online.rules import decisions
@@ -30,15 +30,15 @@ from slicewise.stores.online.steps import Command, PendingChange, PendingListCha
 from slicewise.stores.online.stored_unit import StoredUnit
 
 MAX_EVENTS = 512
-"""Of one call: bounds the arguments and the time of a script."""
+"""Most events of one call: bounds the arguments and the time of a script."""
 
 
 @dataclass(frozen=True)
 class PendingBatch:
-    """Events of one unit and one place, in offset order: all that the unit keeps since those written before."""
+    """Events of one unit and one partition, in offset order: all that the unit keeps since those written before."""
 
     unit: StoredUnit
-    place: TopicPartition
+    topic_partition: TopicPartition
     tags: Sequence[bytes]
     """One per entity (`keys.entity_tags`)."""
     entity: npt.NDArray[np.int64]
@@ -52,12 +52,12 @@ class PendingBatch:
 
 @dataclass(frozen=True)
 class PendingOutcome:
-    """rows: all; written (or standing), known (at or below the guard), below (the unit's start cover), expired (of a
+    """rows: all; written (or standing), already applied (at or below the applied offset), below (the unit's start offsets), expired (of a
     list: too old for it), skipped at the bound: parts of them. cut: events that a list's capacity left out."""
 
     rows: int = 0
     written: int = 0
-    known: int = 0
+    already_applied: int = 0
     below: int = 0
     expired: int = 0
     skipped: int = 0
@@ -67,7 +67,7 @@ class PendingOutcome:
 @dataclass(frozen=True)
 class BeginRealtime(Everywhere[StoreMetadata]):
     """To be asked before the first real-time write of all events of a source from `start` on: the metadata, with its
-    own mark. EpochSuperseded; GapRefused where the start lies beyond the committed offsets."""
+    own entry. DeploymentSuperseded; GapRefused where the start lies beyond the committed offsets."""
 
     source: str
     start: OffsetVector
@@ -76,7 +76,7 @@ class BeginRealtime(Everywhere[StoreMetadata]):
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         begun = RealtimeStart(at.server_run, self.start)
-        change = metadata.begin_tail(at.store_id, self.source, begun, self.deployment_version, self.digest)
+        change = metadata.begin_realtime(at.store_id, self.source, begun, self.deployment_version, self.digest)
         return (yield from change)
 
     def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
@@ -85,13 +85,13 @@ class BeginRealtime(Everywhere[StoreMetadata]):
 
 @dataclass(frozen=True)
 class EndRealtime(Everywhere[bool]):
-    """Removes the mark of a source's real-time lane where it names a server run that is over; whether it did. A mark of
+    """Removes the entry of a source's real-time lane where it names a server run that is over; whether it did. An entry of
     this run stands: a writer that nobody knows of may write on, and no answer may lose what one had."""
 
     source: str
 
     def steps(self, at: NodeContext) -> Steps[bool]:
-        return (yield from metadata.end_tail(at.store_id, self.source, at.server_run))
+        return (yield from metadata.end_realtime(at.store_id, self.source, at.server_run))
 
     def merge(self, replies: Mapping[int, bool]) -> bool:
         return any(replies.values())
@@ -110,12 +110,12 @@ class WritePending(ByTag[PendingOutcome]):
     bound: int
     """Pending events of an entity, beyond which the rest is skipped."""
     room: codec.Room = codec.ROOM
-    """Of a pending field."""
+    """Room of a pending field."""
 
     def steps(self, at: NodeContext) -> Steps[PendingOutcome]:
         build = yield from at.build_of(self.batch.unit)
         require_order(self.batch.offset)
-        below = decisions.below_start(self.batch.offset, build.start.get(self.batch.place))
+        below = decisions.below_start(self.batch.offset, build.start.get(self.batch.topic_partition))
         calls = list(_calls(self.batch, np.flatnonzero(~below)))
         match self.batch.unit.event_list:
             case None:
@@ -127,8 +127,8 @@ class WritePending(ByTag[PendingOutcome]):
                 replies = yield [_members(at.store_id, build, self.batch, rows, keeps) for rows in calls]
                 rests = [(0, rest) for *_, rest in replies]
         total = PendingOutcome(rows=len(self.batch.offset), below=int(below.sum()))
-        for (written, known, expired, _), (skipped, cut) in zip(replies, rests, strict=True):
-            one = PendingOutcome(0, written, known, 0, expired, skipped, cut)
+        for (written, already_applied, expired, _), (skipped, cut) in zip(replies, rests, strict=True):
+            one = PendingOutcome(0, written, already_applied, 0, expired, skipped, cut)
             total = PendingOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
         return total
 
@@ -148,8 +148,8 @@ def _calls(batch: PendingBatch, rows: Int64) -> Iterator[Int64]:
             yield order[at : min(at + MAX_EVENTS, end)]
 
 
-def _fields(store_id: int, build: Term, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
-    unit, place = batch.unit, batch.place
+def _fields(store_id: int, build: Build, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
+    unit, topic_partition = batch.unit, batch.topic_partition
     offsets = batch.offset[rows].tolist()
     numbers = (batch.time[rows] // unit.slice_us).tolist()
     expiries = [
@@ -159,22 +159,22 @@ def _fields(store_id: int, build: Term, batch: PendingBatch, rows: Int64, bound:
     members = [batch.members[row] for row in rows.tolist()]
     return PendingChange(
         keys.hot_key(store_id, _tag(batch, rows), build.name),
-        keys.guard_field(place),
-        keys.skip_field(place),
-        keys.place_text(place),
+        keys.applied_field(topic_partition),
+        keys.skip_field(topic_partition),
+        keys.topic_partition_text(topic_partition),
         bound,
         room,
         list(zip(offsets, members, expiries, strict=True)),
     )
 
 
-def _members(store_id: int, build: Term, batch: PendingBatch, rows: Int64, keeps: EventList) -> Command:
+def _members(store_id: int, build: Build, batch: PendingBatch, rows: Int64, keeps: EventList) -> Command:
     times = batch.time[rows]
     members = [batch.members[row] for row in rows.tolist()]
     return PendingListChange(
         keys.list_key(store_id, _tag(batch, rows), build.name),
         keys.members_key(store_id, _tag(batch, rows), build.name),
-        keys.guard_field(batch.place),
+        keys.applied_field(batch.topic_partition),
         keeps,
         decisions.list_expiry_s(keeps, int(times.max())),
         list(zip(batch.offset[rows].tolist(), map(codec.score_of, times.tolist()), members, strict=True)),

@@ -18,7 +18,7 @@ from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
-from slicewise.stores.online.control_record import Term
+from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, NodesContext, Operation, Split
 from slicewise.stores.online.operations.archive_versions import check_registered
@@ -43,12 +43,12 @@ from slicewise.windows.durations import DAY_US, HOUR_US
 CHUNK = 1024
 """Entities of one pipeline."""
 _HEADER = struct.Struct("<qq")
-_SEQ = struct.Struct("<Q")
+_VERSION = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
 class HourEntry:
-    """One entity's compacted hour, as codec envelopes of one seq."""
+    """One entity's compacted hour, as codec envelopes of one archive version."""
 
     tag: bytes
     total: bytes
@@ -60,7 +60,7 @@ class HourEntry:
 class PublishOutcome:
     """Entities by what became of them; left_over: indices into the entries."""
 
-    swapped: int
+    published: int
     stale: int
     expired: int
     left_over: tuple[int, ...]
@@ -70,7 +70,7 @@ def in_all(outcomes: Mapping[int, PublishOutcome], split: Split[PublishOutcome])
     """Outcomes of nodes as one of all entries: those of nodes that were not asked are stale."""
     left_over = sorted(split.positions[n][i] for n, outcome in outcomes.items() for i in outcome.left_over)
     return PublishOutcome(
-        sum(outcome.swapped for outcome in outcomes.values()),
+        sum(outcome.published for outcome in outcomes.values()),
         sum(len(own) for n, own in split.positions.items() if n not in outcomes)
         + sum(outcome.stale for outcome in outcomes.values()),
         sum(outcome.expired for outcome in outcomes.values()),
@@ -83,7 +83,7 @@ class Progress:
     """Rest of a chunk of entries, and the outcome of all entries so far."""
 
     todo: list[int]
-    swapped: int = 0
+    published: int = 0
     stale: int = 0
     expired: int = 0
     left_over: list[int] = field(default_factory=list)
@@ -101,12 +101,12 @@ class PublishHour(ByTag[PublishOutcome]):
     hour: int
     archive_version: int
     offsets: OffsetVector
-    """What the archive version contains."""
+    """Content of the archive version."""
     entries: Sequence[HourEntry]
 
     def steps(self, at: NodeContext) -> Steps[PublishOutcome]:
         build = yield from at.build_of(self.unit)
-        decisions.check_swap(self.archive_version, self.offsets, build.start)
+        decisions.check_publish(self.archive_version, self.offsets, build.start)
         yield from check_registered(at, self.unit.source, self.archive_version, self.offsets)
         if self.unit.lifetime and (yield from self._is_in_totals(at)):
             return PublishOutcome(0, len(self.entries), 0, ())
@@ -115,7 +115,7 @@ class PublishHour(ByTag[PublishOutcome]):
             progress.todo = list(range(begin, min(begin + CHUNK, len(self.entries))))
             where = f"unit {self.unit.storage_fingerprint} hour {self.hour}"
             progress = yield from change_while(partial(self._publish, at, build), progress, where)
-        return PublishOutcome(progress.swapped, progress.stale, progress.expired, tuple(sorted(progress.left_over)))
+        return PublishOutcome(progress.published, progress.stale, progress.expired, tuple(sorted(progress.left_over)))
 
     def split(self, count: int) -> Split[PublishOutcome]:
         positions = by_node([entry.tag for entry in self.entries], count)
@@ -131,10 +131,10 @@ class PublishHour(ByTag[PublishOutcome]):
     def _is_in_totals(self, at: NodeContext) -> Steps[bool]:
         """Tells whether no reader looks for the hour in its day any more. Read after the hour was announced: a total that is
         marked later is one whose run saw the hour."""
-        reached = (yield from at.metadata()).horizons.get(self.unit.storage_fingerprint)
+        reached = (yield from at.metadata()).totals_until.get(self.unit.storage_fingerprint)
         return reached is not None and self.hour < reached.hour
 
-    def _publish(self, at: NodeContext, build: Term, progress: Progress) -> Published:
+    def _publish(self, at: NodeContext, build: Build, progress: Progress) -> Published:
         reads: list[Command] = []
         for i in progress.todo:
             hot, day = _keys(at.store_id, build.name, self.hour, self.entries[i])
@@ -154,28 +154,28 @@ class PublishHour(ByTag[PublishOutcome]):
                 progress.left_over.append(i)
         done = (yield wanted) if wanted else []
         progress.todo = [i for i, reply in zip(owners, done, strict=True) if reply == MISSED]
-        progress.swapped += sum(reply == 0 for reply in done)
+        progress.published += sum(reply == 0 for reply in done)
         progress.expired += sum(reply not in (0, MISSED) for reply in done)
         return Missed(progress) if progress.todo else progress
 
     def _entity(
-        self, at: NodeContext, build: Term, entry: HourEntry, flat: Sequence[bytes], raw_hours: bytes | None
+        self, at: NodeContext, build: Build, entry: HourEntry, flat: Sequence[bytes], raw_hours: bytes | None
     ) -> tuple[PublishDecision, Change | None]:
         """Decides about one entity, by its hot hash and the compacted hours of the day."""
         hour = self.hour
         named = [value for value in (entry.total, entry.slices, entry.minutes) if value is not None]
-        if any(_SEQ.unpack_from(value)[0] != self.archive_version for value in named):
-            raise CodecError(f"a value of another seq than {self.archive_version}", where=f"hour {self.hour}")
+        if any(_VERSION.unpack_from(value)[0] != self.archive_version for value in named):
+            raise CodecError(f"a value of another archive version than {self.archive_version}", where=f"hour {self.hour}")
         hours = codec.unpack_hours(raw_hours)
-        running, guards, total = hot_fields(flat, self.unit.slice_us, range(hour, hour + 1))
-        if total is not None and hour < codec.unpack_lifetime(total).horizon:
+        running, applied_offsets, total = hot_fields(flat, self.unit.slice_us, range(hour, hour + 1))
+        if total is not None and hour < codec.unpack_lifetime(total).total_until:
             return PublishDecision.STALE, None  # it is in the total
-        action, deletes = decisions.swap_decision(self.archive_version, self.offsets, hours.get(hour), running)
-        if action is not PublishDecision.SWAP:
+        action, deletes = decisions.publish_decision(self.archive_version, self.offsets, hours.get(hour), running)
+        if action is not PublishDecision.PUBLISH:
             return action, None
-        # A fold that brings anything in moves its place's guard: while the guards stand, so do the
-        # running partials. Places beyond the cover cannot matter.
-        checks = standing(guards, self.offsets)
+        # A micro-batch that brings anything in moves its partition's applied offset: while the applied offsets stand, so do the
+        # running partials. Partitions beyond the offset vector cannot matter.
+        checks = unmoved_checks(applied_offsets, self.offsets)
         if self.unit.lifetime:
             checks.append((keys.LIFETIME, ABSENT if total is None else begins(total[: codec.LIFETIME_HEAD])))
         total, slices, minutes = keys.hour_fields(hour)
@@ -205,19 +205,19 @@ class PublishHour(ByTag[PublishOutcome]):
 class MarkHour(Operation[bool]):
     """To be asked after every entity of the hour was published; False if a newer archive version stands.
 
-    EpochSuperseded when the unit's build is over.
+    DeploymentSuperseded when the unit's build is over.
     """
 
     unit: StoredUnit
     hour: int
     archive_version: int
     start: OffsetVector | None = None
-    """That a backfill published the hour under; GapRefused where the unit has another."""
+    """Start cover under which a backfill published the hour; GapRefused where the unit has another."""
 
     def steps(self, at: NodeContext) -> Steps[bool]:
         build = yield from at.build_of(self.unit)
         decisions.check_start(self.start, build.start)
-        return (yield from metadata.mark_swapped(at.store_id, self.unit, build, self.hour, self.archive_version))
+        return (yield from metadata.mark_published(at.store_id, self.unit, build, self.hour, self.archive_version))
 
     def over(self, nodes: NodesContext) -> ShardedSteps[bool]:
         """On the nodes that it was published on."""
@@ -229,8 +229,8 @@ class MarkHour(Operation[bool]):
 
     def _published_on(self, nodes: NodesContext) -> ShardedSteps[list[int]]:
         version = self.archive_version
-        asked = {n: node.archive_versions(self.unit.source, [version]) for n, node in enumerate(nodes.contexts)}
-        versions = yield from together(asked)
+        by_node = {n: node.archive_versions(self.unit.source, [version]) for n, node in enumerate(nodes.contexts)}
+        versions = yield from together(by_node)
         registered = [known[version] for known in versions.values() if version in known]
         return (yield from nodes.reached_by(self.unit, version, registered[0])) if registered else list(versions)
 
@@ -242,7 +242,7 @@ class ReadHours(Everywhere[Mapping[int, int]]):
     unit: StoredUnit
 
     def steps(self, at: NodeContext) -> Steps[Mapping[int, int]]:
-        return (yield from metadata.swapped(at.store_id, (yield from at.build_of(self.unit))))
+        return (yield from metadata.published(at.store_id, (yield from at.build_of(self.unit))))
 
     def merge(self, replies: Mapping[int, Mapping[int, int]]) -> Mapping[int, int]:
         first, *others = replies.values()
@@ -258,25 +258,25 @@ def _keys(store_id: int, build: str, hour: int, entry: HourEntry) -> tuple[bytes
     return keys.hot_key(store_id, entry.tag, build), keys.day_key(store_id, entry.tag, build, day)
 
 
-def standing(guards: dict[bytes, bytes], cover: OffsetVector) -> list[tuple[bytes, bytes]]:
-    """Checks that no guard moved, of no place that a cover names or the entity knows."""
-    return [(name, exact(guards.get(name))) for name in sorted({*guards, *map(keys.guard_field, cover)})]
+def unmoved_checks(applied_offsets: dict[bytes, bytes], offset_vector: OffsetVector) -> list[tuple[bytes, bytes]]:
+    """Checks that no applied offset moved, of no partition that an offset vector names or the entity knows."""
+    return [(name, exact(applied_offsets.get(name))) for name in sorted({*applied_offsets, *map(keys.applied_field, offset_vector)})]
 
 
 def hot_fields(
     flat: Sequence[bytes], slice_us: int, hours: range
 ) -> tuple[list[Running], dict[bytes, bytes], bytes | None]:
-    """Running partials of these hours, all guards, and the total."""
-    running, guards, total = [], {}, None
+    """Running partials of these hours, all applied offsets, and the total."""
+    running, applied_offsets, total = [], {}, None
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         kind = name[:2]
         if kind == b"l:":
-            guards[name] = value
+            applied_offsets[name] = value
         elif kind == b"r:":
             _, number, topic, partition = name.split(b":")
             if decisions.hour_of(int(number), slice_us) in hours:
                 first, last = _HEADER.unpack_from(value)
-                running.append(Running(name, keys.parse_place(topic, partition), first, last))
+                running.append(Running(name, keys.parse_topic_partition(topic, partition), first, last))
         elif name == keys.LIFETIME:
             total = value
-    return running, guards, total
+    return running, applied_offsets, total

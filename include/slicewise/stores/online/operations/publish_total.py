@@ -17,7 +17,7 @@ from slicewise import codec
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
-from slicewise.stores.online.control_record import Term, TotalUntil
+from slicewise.stores.online.control_record import Build, TotalUntil
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, NodesContext, Operation, Split
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion, check_registered, counts_of_each
@@ -28,7 +28,7 @@ from slicewise.stores.online.operations.publish_hour import (
     PublishOutcome,
     hot_fields,
     in_all,
-    standing,
+    unmoved_checks,
 )
 from slicewise.stores.online.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.rules import decisions
@@ -43,7 +43,7 @@ _FIRST_HOUR = -(1 << 40)
 
 @dataclass(frozen=True)
 class LifetimeEntry:
-    """One entity's total of hours before a horizon, as an encoded row: of all of them, or of those from `since` on,
+    """One entity's total of hours before a total-until hour, as an encoded row: of all of them, or of those from `since` on,
     which is added to what its total holds."""
 
     tag: bytes
@@ -60,11 +60,11 @@ class AnnounceTotal(Everywhere[None]):
     """Hour before which the totals will reach."""
     archive_version: int
     offsets: OffsetVector
-    """What the archive version contains."""
+    """Content of the archive version."""
 
     def steps(self, at: NodeContext) -> Steps[None]:
         build = yield from at.build_of(self.unit)
-        if self.archive_version != decisions.START_SEQ:
+        if self.archive_version != decisions.START_VERSION:
             # named before it is announced: a trim that counted this announcement has seen the name
             yield from metadata.announce_lifetime(at.store_id, self.unit, build, self.until, self.archive_version)
             yield from PutArchiveVersion(self.unit.source, self.archive_version, self.offsets).steps(at)
@@ -85,24 +85,24 @@ class PublishTotal(ByTag[PublishOutcome]):
     until: int
     archive_version: int
     offsets: OffsetVector
-    """What the archive version contains."""
+    """Content of the archive version."""
     entries: Sequence[LifetimeEntry]
     days: Sequence[int] = ()
-    """Whose hashes may hold some of the hours."""
+    """Days whose hashes may hold some of the hours."""
 
     def steps(self, at: NodeContext) -> Steps[PublishOutcome]:
         build = yield from at.build_of(self.unit)
         record = yield from at.metadata()
-        decisions.check_lifetime(self.archive_version, self.offsets, build.start, record.ledger)
+        decisions.check_lifetime(self.archive_version, self.offsets, build.start, record.committed)
         yield from check_registered(at, self.unit.source, self.archive_version, self.offsets)
-        decisions.check_horizon(self.until)
+        decisions.check_total_until(self.until)
         days = [day for day in self.days if day * decisions.HOURS_PER_DAY < self.until]
         progress = Progress([])
         for begin in range(0, len(self.entries), CHUNK):
             progress.todo = list(range(begin, min(begin + CHUNK, len(self.entries))))
             where = f"totals of unit {self.unit.storage_fingerprint}"
             progress = yield from change_while(partial(self._publish, at, build, days), progress, where)
-        return PublishOutcome(progress.swapped, progress.stale, 0, tuple(sorted(progress.left_over)))
+        return PublishOutcome(progress.published, progress.stale, 0, tuple(sorted(progress.left_over)))
 
     def split(self, count: int) -> Split[PublishOutcome]:
         positions = by_node([entry.tag for entry in self.entries], count)
@@ -110,14 +110,14 @@ class PublishTotal(ByTag[PublishOutcome]):
         return Split(parts, positions)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
-        if self.archive_version != decisions.START_SEQ:
+        if self.archive_version != decisions.START_VERSION:
             return range(nodes.count)
         return (yield from nodes.built_for(self.unit, self.offsets))
 
     def join(self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]) -> PublishOutcome:
         return in_all(replies, split)
 
-    def _publish(self, at: NodeContext, build: Term, days: Sequence[int], progress: Progress) -> Published:
+    def _publish(self, at: NodeContext, build: Build, days: Sequence[int], progress: Progress) -> Published:
         unit, name, entries = self.unit, build.name, self.entries
         reads: list[Command] = []
         for i in progress.todo:
@@ -128,20 +128,20 @@ class PublishTotal(ByTag[PublishOutcome]):
         fit: list[tuple[int, list[tuple[bytes, bytes]], tuple[bytes, ...], bytes | None, list[bytes | None]]] = []
         for position, i in enumerate(progress.todo):
             flat, *hours = replies[position * width : (position + 1) * width]
-            running, guards, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, self.until))
-            stands = None if total is None else codec.unpack_lifetime(total)[:2]
+            running, applied_offsets, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, self.until))
+            current = None if total is None else codec.unpack_lifetime(total)[:2]
             compacted = [codec.unpack_hours(raw).values() for (raw,) in hours]
             action, deletes = decisions.lifetime_decision(
                 self.until,
                 self.archive_version,
                 self.offsets,
                 entries[i].since,
-                stands,
+                current,
                 chain.from_iterable(compacted),
                 running,
             )
-            if action is PublishDecision.SWAP:
-                fit.append((i, standing(guards, self.offsets), deletes, total, [raw for (raw,) in hours]))
+            if action is PublishDecision.PUBLISH:
+                fit.append((i, unmoved_checks(applied_offsets, self.offsets), deletes, total, [raw for (raw,) in hours]))
             elif action is PublishDecision.STALE:
                 progress.stale += 1
             else:
@@ -160,7 +160,7 @@ class PublishTotal(ByTag[PublishOutcome]):
             changes.append(Change((hot, *(_emptied(key, raw) for key, raw in of_days))))
         done = (yield changes) if changes else []
         progress.todo = [i for (i, *_), reply in zip(fit, done, strict=True) if reply == MISSED]
-        progress.swapped += len(fit) - len(progress.todo)
+        progress.published += len(fit) - len(progress.todo)
         return Missed(progress) if progress.todo else progress
 
 
@@ -175,17 +175,17 @@ class MarkTotal(Operation[bool]):
     announced: int
     """`CountArchiveVersions`, read before the hours that the totals were made of."""
     whole: bool = False
-    """Whether every total was written anew, so that no older archive version is named any more."""
+    """Tells whether every total was written anew, so that no older archive version is named any more."""
     start: OffsetVector | None = None
-    """As of `MarkHour`."""
+    """Start cover as of `MarkHour`."""
 
     def steps(self, at: NodeContext) -> Steps[bool]:
         build = yield from at.build_of(self.unit)
-        decisions.check_horizon(self.until)
+        decisions.check_total_until(self.until)
         decisions.check_start(self.start, build.start)
-        counted = keys.covers_key(at.store_id, self.unit.source), self.announced
+        counted = keys.offset_vectors_key(at.store_id, self.unit.source), self.announced
         until = TotalUntil(self.until, self.archive_version)
-        return (yield from metadata.mark_horizon(at.store_id, self.unit, build, until, counted, self.whole))
+        return (yield from metadata.mark_total_until(at.store_id, self.unit, build, until, counted, self.whole))
 
     def over(self, nodes: NodesContext) -> ShardedSteps[bool]:
         """True where it stands on all that the totals were brought to; a node that has a newer one keeps it."""
@@ -204,7 +204,7 @@ class ReadTotalVersions(Everywhere[tuple[int, ...]]):
     unit: StoredUnit
 
     def steps(self, at: NodeContext) -> Steps[tuple[int, ...]]:
-        return (yield from metadata.lifetime_seqs(at.store_id, (yield from at.build_of(self.unit))))
+        return (yield from metadata.lifetime_versions(at.store_id, (yield from at.build_of(self.unit))))
 
     def merge(self, replies: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
         return tuple(sorted({version for versions in replies.values() for version in versions}))
@@ -212,7 +212,7 @@ class ReadTotalVersions(Everywhere[tuple[int, ...]]):
 
 def _emptied(day: bytes, raw: bytes) -> KeyChange:
     fields = chain.from_iterable(keys.hour_fields(hour) for hour in codec.unpack_hours(raw))
-    return KeyChange(day, [(keys.HOURS, exact(raw))], (), [*fields, keys.HOURS, keys.TOTAL, keys.PENTAD])
+    return KeyChange(day, [(keys.HOURS, exact(raw))], (), [*fields, keys.HOURS, keys.TOTAL, keys.FIVE_DAY_TOTAL])
 
 
 def _rows(unit: StoredUnit, wanted: Sequence[tuple[LifetimeEntry, bytes | None]]) -> list[bytes]:
@@ -229,7 +229,7 @@ def _rows(unit: StoredUnit, wanted: Sequence[tuple[LifetimeEntry, bytes | None]]
     return rows
 
 
-def first_horizon(now_us: int, retention_us: int) -> int:
+def first_total_until(now_us: int, retention_us: int) -> int:
     """The hour before which totals may reach: the first of a day that lies wholly before what a read may cut."""
     day_us = decisions.HOURS_PER_DAY * HOUR_US
     return (now_us - retention_us) // day_us * decisions.HOURS_PER_DAY

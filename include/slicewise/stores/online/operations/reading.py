@@ -12,7 +12,7 @@ from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import NodeContext, Route, Routed
 from slicewise.stores.online.routing import by_node
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.steps import STANDING, TIME, WHOLE_MARKS, Command, Fields, Steps, Tagged, Together, Whole
+from slicewise.stores.online.steps import STORE_VERSION, TIME, WHOLE_METADATA, Command, Fields, Steps, Tagged, Together, Whole
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,18 @@ class UnitReply(NamedTuple):
 
 
 class NodeReply(NamedTuple):
-    """Claims of a node about itself with its data: time and marks were read on the same connection, before it."""
+    """Claims of a node about itself with its data: time and metadata was read on the same connection, before it."""
 
     time_us: int
-    marks: StoreMetadata
-    incarnation: ServerRun
+    metadata: StoreMetadata
+    server_run: ServerRun
 
 
 @dataclass(frozen=True)
 class ReadReply:
     """Data that was read, and the claims of the node that gave it: another's say nothing of it."""
 
-    said: Mapping[int, NodeReply]
+    node_replies: Mapping[int, NodeReply]
     """Node, by its number in the store -> what it said; of those that were asked."""
     entities: list[list[UnitReply]]
     nodes: Sequence[int] = ()
@@ -60,8 +60,8 @@ class ReadReply:
     @property
     def only(self) -> NodeReply:
         """The reply of the only node that was asked. ValueError where there are several."""
-        (said,) = self.said.values()
-        return said
+        (node_reply,) = self.node_replies.values()
+        return node_reply
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Read(Routed[ReadReply]):
         if at.cache.parsed is None or at.cache.parsed[0] != flat:
             at.cache.parsed = flat, metadata.bound(metadata.parse(flat), at.store_id)
         record = at.cache.parsed[1]
-        decisions.check_standing(replies[-1], at.store_id, record.epoch)
+        decisions.check_unchanged(replies[-1], at.store_id, record.deployment_version)
         entities = []
         for read, fields in zip(self.reads, replies[2:-1], strict=True):
             position = 0
@@ -116,7 +116,7 @@ class Read(Routed[ReadReply]):
 def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:
     """Time and control record first, then one transaction per tag; last, whether store id and deployment version are
     still these."""
-    commands: list[Command] = [TIME, WHOLE_MARKS]
+    commands: list[Command] = [TIME, WHOLE_METADATA]
     for read in reads:
         if type(read) is TagRead:
             commands.append(Tagged(read.shape, read.tag))
@@ -128,7 +128,7 @@ def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:
                 inside.append(Whole(unit.hot))
             inside += [Fields(key, fields) for key, fields in unit.days]
         commands.append(Together(inside))
-    commands.append(STANDING)
+    commands.append(STORE_VERSION)
     return commands
 
 
@@ -145,9 +145,9 @@ def joined(
     replies: Mapping[int, ReadReply], positions: Mapping[int, Sequence[int]], entities: int, count: int
 ) -> ReadReply:
     """One reply of those of single nodes; positions: where each one's entities stand."""
-    found: list[list[UnitReply]] = [[]] * entities
+    units_of: list[list[UnitReply]] = [[]] * entities
     nodes = [0] * entities
     for number, reply in replies.items():
         for position, units in zip(positions.get(number, ()), reply.entities, strict=True):
-            found[position], nodes[position] = units, number
-    return ReadReply({number: reply.only for number, reply in replies.items()}, found, nodes, count)
+            units_of[position], nodes[position] = units, number
+    return ReadReply({number: reply.only for number, reply in replies.items()}, units_of, nodes, count)

@@ -1,4 +1,4 @@
-"""A store on Redis is bound to the incarnation that answered when its connection opened."""
+"""A store on Redis is bound to the server run that answered when its connection opened."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_store(url: str, timeout_s: float = 30.0) -> Store:
 
 def addresses_of(url: str) -> list[Address]:
     """The addresses of the store's nodes, in their order."""
-    return [Address.parse(each) for each in urls_of(url)]
+    return [Address.parse(node_url) for node_url in urls_of(url)]
 
 
 def open_node(url: str, number: int, count: int, timeout_s: float = 30.0) -> Store:
@@ -88,7 +88,7 @@ class RedisNode:
     def __init__(self, address: Address, timeout_s: float) -> None:
         self._connection = Connection(address, timeout_s)
         try:
-            self.incarnation = check_hello(self._connection.exchange(_HELLO, len(_HELLO)), address)
+            self.server_run = check_hello(self._connection.exchange(_HELLO, len(_HELLO)), address)
         except BaseException:
             self._connection.close()
             raise
@@ -124,7 +124,7 @@ class AsyncReader:
 
     @classmethod
     async def open(cls, url: str, timeout_s: float = 5.0, node: str = "") -> AsyncReader:
-        """node: of one of several, as in `Marks`."""
+        """node: of one of several, as in `StoreMetadata`."""
         self = cls(Address.parse(url), timeout_s)
         loop = asyncio.get_running_loop()
         address = self.address
@@ -165,11 +165,11 @@ class AsyncReader:
         return self._context
 
     @property
-    def incarnation(self) -> ServerRun:
+    def server_run(self) -> ServerRun:
         return self.context.server_run
 
     @property
-    def generation(self) -> int:
+    def store_id(self) -> int:
         """The store id. NotReady where the store has none yet."""
         return self.context.store_id
 
@@ -206,7 +206,7 @@ class _Protocol(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[tuple[asyncio.Future[list[Any]], int, float]] = deque()
-        """Who waits, for how many replies, since when."""
+        """Calls that wait, for how many replies, since when."""
         self._replies: list[Any] = []
         self.dead: str | None = None
 

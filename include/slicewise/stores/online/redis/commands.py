@@ -10,12 +10,12 @@ from typing import Any
 from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
 from slicewise.reading.requests import ReadShape
-from slicewise.stores.online.keys import MARKS
+from slicewise.stores.online.keys import METADATA
 from slicewise.stores.online.redis.wire import ReplyError, pack
 from slicewise.stores.online.steps import (
-    STANDING,
+    STORE_VERSION,
     TIME,
-    WHOLE_MARKS,
+    WHOLE_METADATA,
     Change,
     Command,
     Fields,
@@ -41,19 +41,19 @@ def _script(*names: str) -> tuple[bytes, bytes]:
 
 SCRIPT, _SHA = _script("compare_and_set.lua")
 LIST_SCRIPT, _LIST_SHA = _script("put_events.lua", "event_list.lua")
-BOARD_SCRIPT, _BOARD_SHA = _script("board.lua")
-TAIL_SCRIPT, _TAIL_SHA = _script("tail.lua")
-TAIL_LIST_SCRIPT, _TAIL_LIST_SHA = _script("put_events.lua", "tail_list.lua")
-SCRIPTS = (SCRIPT, LIST_SCRIPT, BOARD_SCRIPT, TAIL_SCRIPT, TAIL_LIST_SCRIPT)
+LEADERBOARD_SCRIPT, _LEADERBOARD_SHA = _script("leaderboard.lua")
+PENDING_SCRIPT, _PENDING_SHA = _script("pending.lua")
+PENDING_LIST_SCRIPT, _PENDING_LIST_SHA = _script("put_events.lua", "pending_list.lua")
+SCRIPTS = (SCRIPT, LIST_SCRIPT, LEADERBOARD_SCRIPT, PENDING_SCRIPT, PENDING_LIST_SCRIPT)
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
 
 _TIME = pack((b"TIME",))
 _MULTI = pack((b"MULTI",))
 _EXEC = pack((b"EXEC",))
-_FIXED = {id(TIME): pack((b"TIME",)), id(WHOLE_MARKS): pack((b"HGETALL", MARKS))}
-_FIXED[id(STANDING)] = pack((b"HMGET", STANDING.key, *STANDING.fields))
-"""What every read asks, packed; by identity, since these are values that live for ever."""
+_FIXED = {id(TIME): pack((b"TIME",)), id(WHOLE_METADATA): pack((b"HGETALL", METADATA))}
+_FIXED[id(STORE_VERSION)] = pack((b"HMGET", STORE_VERSION.key, *STORE_VERSION.fields))
+"""Question of every read, packed; by identity, since these are values that live for ever."""
 TAG_LENGTHS = 256
 """Lengths of tags for which a shape's commands are kept."""
 
@@ -76,12 +76,12 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
         elif isinstance(command, ListChange):
             packed.append(_list_change(command))
         elif isinstance(command, PendingChange):
-            packed.append(_tail(command))
+            packed.append(_pending(command))
         elif isinstance(command, PendingListChange):
-            packed.append(_tail_list(command))
+            packed.append(_pending_list(command))
         elif isinstance(command, PutLeaderboard):
             parts = (command.order, command.value, b"%d" % command.expiry_ms)
-            packed.append(pack((b"EVALSHA", _BOARD_SHA, b"1", command.key, *parts)))
+            packed.append(pack((b"EVALSHA", _LEADERBOARD_SHA, b"1", command.key, *parts)))
         elif isinstance(command, Members):
             packed.append(_members(command))
         elif isinstance(command, Whole):
@@ -141,7 +141,7 @@ def _change(change: Change) -> bytes:
             words += (field, value, b"%d" % expiry)
         words.append(b"%d" % len(key.deletes))
         words += key.deletes
-        words += (b"", b"0") if key.passed is None else (key.passed.place, b"%d" % key.passed.offset)
+        words += (b"", b"0") if key.passed is None else (key.passed.topic_partition, b"%d" % key.passed.offset)
     return pack(tuple(words))
 
 
@@ -162,16 +162,16 @@ def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
     return [b"%d" % n for n in (keeps.range_us, keeps.rows, keeps.late_us, keeps.most, expiry)]
 
 
-def _tail(change: PendingChange) -> bytes:
-    words = [b"EVALSHA", _TAIL_SHA, b"1", change.key, change.guard, change.skip, change.place]
+def _pending(change: PendingChange) -> bytes:
+    words = [b"EVALSHA", _PENDING_SHA, b"1", change.key, change.applied_field, change.skip, change.topic_partition]
     words += [b"%d" % n for n in (change.bound, *change.room)]
     for offset, member, expiry in change.events:
         words += (b"%d" % offset, member, b"%d" % expiry)
     return pack(tuple(words))
 
 
-def _tail_list(change: PendingListChange) -> bytes:
-    words = [b"EVALSHA", _TAIL_LIST_SHA, b"2", change.key, change.list_key, change.guard]
+def _pending_list(change: PendingListChange) -> bytes:
+    words = [b"EVALSHA", _PENDING_LIST_SHA, b"2", change.key, change.list_key, change.applied_field]
     words += _keeps(change.keeps, change.expiry)
     for offset, score, member in change.events:
         words += (b"%d" % offset, b"%d" % score, member)
@@ -213,5 +213,5 @@ def _check(reply: Any) -> None:
     if isinstance(reply, ReplyError):
         raise StoreUnavailable(
             f"the store refuses a command: {reply}",
-            next_step="see the store's log; open a new connection and start again from its marks",
+            next_step="see the store's log; open a new connection and start again from its metadata",
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import redacted, urls_of
-from slicewise.stores.online.keys import MARKS, manifest_key, status_key, swapped_hours, swapped_key, unit_name
+from slicewise.stores.online.keys import METADATA, manifest_key, status_key, published_hours, published_key, unit_name
 
 DEPLOYED = "deployed"
 """Part: the instant of the last deployment."""
@@ -23,31 +23,31 @@ DRIVERS = ("stream", "tail", "emit", "probes")
 
 @dataclass(frozen=True)
 class StoreStatus:
-    """The marks of a node as text, the deployment that they name, and what running parts say."""
+    """The metadata of a node as text, the deployment that it names, and what running parts say."""
 
     now_us: int
     """By the store's clock."""
-    marks: Mapping[str, bytes] = field(default_factory=dict)
+    metadata: Mapping[str, bytes] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
     """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `holes:<source>`, `job:<name>`, `building`,
     `alerts`) -> what it said last. Of `deployed`, `ensured:<driver>` and `started:<driver>` the instant, in
     microseconds by the store's clock."""
-    swapped: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """Unit -> compacted hour, counted since the epoch -> archive seq."""
+    published: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """Unit -> compacted hour, counted since the epoch -> archive version."""
     wanting: tuple[str, ...] = ()
-    """Of a store of several nodes, which of them is away, or lacks the newest deployment, in words."""
+    """Nodes that are away, or lack the newest deployment, in words, of a store of several."""
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(str(each["name"]) for each in self.manifest.get("sources", ()))
+        return tuple(str(source["name"]) for source in self.manifest.get("sources", ()))
 
     @property
     def emitted(self) -> tuple[str, ...]:
         """Sources of which something is published: windows of a view, or a leaderboard."""
-        boards = {str(board["view"]) for board in self.manifest.get("leaderboards", ())}
-        found = {str(unit["source"]) for unit in self.units if "emission" in unit or unit["view"] in boards}
+        leaderboards = {str(leaderboard["view"]) for leaderboard in self.manifest.get("leaderboards", ())}
+        found = {str(unit["source"]) for unit in self.units if "emission" in unit or unit["view"] in leaderboards}
         return tuple(sorted(found))
 
     @property
@@ -61,61 +61,61 @@ def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -
     urls = urls_of(url)
     if len(urls) == 1:
         return _read_node(url, jobs, timeout_s)
-    found, failed = dict[int, StoreStatus](), dict[int, StoreUnavailable]()
-    for number, each in enumerate(urls):
+    statuses, failed = dict[int, StoreStatus](), dict[int, StoreUnavailable]()
+    for number, node_url in enumerate(urls):
         try:
-            found[number] = _read_node(each, jobs, timeout_s)
+            statuses[number] = _read_node(node_url, jobs, timeout_s)
         except StoreUnavailable as error:
             failed[number] = error
-    if not found:
+    if not statuses:
         raise failed[0]
-    return _together(found, [f"node {number + 1} of {len(urls)} is away" for number in failed], len(urls))
+    return _together(statuses, [f"node {number + 1} of {len(urls)} is away" for number in failed], len(urls))
 
 
-def _together(found: Mapping[int, StoreStatus], wanting: Sequence[str], count: int) -> StoreStatus:
+def _together(statuses: Mapping[int, StoreStatus], wanting: Sequence[str], count: int) -> StoreStatus:
     """The claims of nodes together, as `sharded.metadata.merged` has them, as far as a picture shows them."""
-    newest = max(found, key=lambda number: (_epoch(found[number]), -number))
-    first = found[newest]
-    said = (_epoch(first), first.marks.get("units"))
-    behind = [n for n, each in found.items() if (_epoch(each), each.marks.get("units")) != said]
-    all_marks = [each.marks for each in found.values()]
-    marks = dict(first.marks)
-    for name in [name for name in marks if name[:2] in ("g:", "y:")]:
-        if all(name in each for each in all_marks):
-            marks[name] = min((each[name] for each in all_marks), key=int)
+    newest = max(statuses, key=lambda number: (_deployment_version(statuses[number]), -number))
+    first = statuses[newest]
+    newest_version = (_deployment_version(first), first.metadata.get("units"))
+    behind = [n for n, status in statuses.items() if (_deployment_version(status), status.metadata.get("units")) != newest_version]
+    records = [status.metadata for status in statuses.values()]
+    metadata = dict(first.metadata)
+    for name in [name for name in metadata if name[:2] in ("g:", "y:")]:
+        if all(name in record for record in records):
+            metadata[name] = min((record[name] for record in records), key=int)
         else:
-            del marks[name]
-    for each in all_marks:
-        for name, value in each.items():
+            del metadata[name]
+    for record in records:
+        for name, value in record.items():
             if name[:2] == "w:":
-                marks[name] = max(value, marks.get(name, b"0"), key=int)
-            elif name[:2] == "b:" and f"y:{name[2:]}" not in each:
-                marks[name] = value
-    swapped = {
-        unit: {h: min(seq, *(o.swapped[unit][h] for o in found.values())) for h, seq in hours.items()}
-        for unit, mine in first.swapped.items()
-        for hours in [{h: s for h, s in mine.items() if all(h in o.swapped.get(unit, {}) for o in found.values())}]
+                metadata[name] = max(value, metadata.get(name, b"0"), key=int)
+            elif name[:2] == "b:" and f"y:{name[2:]}" not in record:
+                metadata[name] = value
+    published = {
+        unit: {h: min(archive_version, *(o.published[unit][h] for o in statuses.values())) for h, archive_version in hours.items()}
+        for unit, own in first.published.items()
+        for hours in [{h: s for h, s in own.items() if all(h in o.published.get(unit, {}) for o in statuses.values())}]
     }
     lacking = [f"node {number + 1} of {count} lacks the newest deployment" for number in behind]
     return replace(
         first,
-        now_us=max(each.now_us for each in found.values()),
-        marks=marks,
-        swapped=swapped,
-        parts={part: text for each in reversed(list(found.values())) for part, text in each.parts.items()},
+        now_us=max(status.now_us for status in statuses.values()),
+        metadata=metadata,
+        published=published,
+        parts={part: text for status in reversed(list(statuses.values())) for part, text in status.parts.items()},
         wanting=(*wanting, *lacking),
     )
 
 
-def _epoch(status: StoreStatus) -> int:
-    return int(status.marks.get("epoch", -1))
+def _deployment_version(status: StoreStatus) -> int:
+    return int(status.metadata.get("epoch", -1))
 
 
 def _read_node(url: str, jobs: Sequence[str], timeout_s: float) -> StoreStatus:
     with connected(url, timeout_s) as client:
-        time, marks = client.pipeline(transaction=False).time().hgetall(MARKS).execute()
+        time, metadata = client.pipeline(transaction=False).time().hgetall(METADATA).execute()
         now_us = time[0] * 1_000_000 + time[1]
-        named = {name.decode(): value for name, value in marks.items()}
+        named = {name.decode(): value for name, value in metadata.items()}
         if not named.get("units"):
             parts = _parts(client, [f"job:{job}" for job in jobs])
             return StoreStatus(now_us, named, parts=parts)
@@ -123,7 +123,7 @@ def _read_node(url: str, jobs: Sequence[str], timeout_s: float) -> StoreStatus:
         manifest = json.loads(text) if text else {}
         status = StoreStatus(now_us, named, manifest)
         parts = _parts(client, [*_drivers(status), *(f"job:{j}" for j in jobs)])
-        return StoreStatus(now_us, named, manifest, parts, _swapped(client, status))
+        return StoreStatus(now_us, named, manifest, parts, _published(client, status))
 
 
 def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> None:
@@ -134,9 +134,9 @@ def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> No
 def _on_every_node(url: str, timeout_s: float, change: Callable[[Any], object]) -> None:
     failed: list[StoreUnavailable] = []
     urls = urls_of(url)
-    for each in urls:
+    for node_url in urls:
         try:
-            with connected(each, timeout_s) as client:
+            with connected(node_url, timeout_s) as client:
                 change(client)
         except StoreUnavailable as error:
             failed.append(error)
@@ -163,14 +163,14 @@ def amend_part(url: str, part: str, change: Callable[[str | None], str], *, time
 
 
 def _amend(pipe: Any, key: bytes, change: Callable[[str | None], str]) -> None:
-    said = pipe.get(key)
+    stored = pipe.get(key)
     pipe.multi()
-    pipe.set(key, change(None if said is None else said.decode()))
+    pipe.set(key, change(None if stored is None else stored.decode()))
 
 
 def _drivers(status: StoreStatus) -> list[str]:
-    always = [f"{part}:{each}" for each in status.sources for part in ("stream", "tail", "holes")]
-    emitted = [f"emit:{each}" for each in status.emitted]
+    always = [f"{part}:{source}" for source in status.sources for part in ("stream", "tail", "holes")]
+    emitted = [f"emit:{view}" for view in status.emitted]
     beginnings = [f"{fact}:{driver}" for driver in DRIVERS for fact in ("ensured", "started")]
     return [*always, *emitted, "probes", "alerts", "building", DEPLOYED, *beginnings]
 
@@ -182,15 +182,15 @@ def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:
     return {name: value.decode() for name, value in zip(names, values, strict=True) if value is not None}
 
 
-def _swapped(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
-    generation = int(status.marks["generation"])
+def _published(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
+    store_id = int(status.metadata["generation"])
     units = [str(unit["storage_fingerprint"]) for unit in status.units]
     pipe = client.pipeline(transaction=False)
     for unit in units:
-        term = int(status.marks.get(f"n:{unit}", 0))
-        pipe.hgetall(swapped_key(generation, unit_name(unit, term)))
+        build = int(status.metadata.get(f"n:{unit}", 0))
+        pipe.hgetall(published_key(store_id, unit_name(unit, build)))
     found = pipe.execute() if units else []
-    return {unit: swapped_hours(fields.items()) for unit, fields in zip(units, found, strict=True)}
+    return {unit: published_hours(fields.items()) for unit, fields in zip(units, found, strict=True)}
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The sweep looks at every key once. It changes a key only under a condition that a newer write would break.
 
-An expiry is only ever shortened (EXPIREAT … LT), to a bound beyond all that a fold sets: one that
-extended it meanwhile loses nothing. Keys of an old generation, or of a unit's term that is over,
-are read by nobody. Terms were read in one life of the store: writes are of that life alone.
+An expiry is only ever shortened (EXPIREAT … LT), to a bound beyond all that a micro-batch sets: one that
+extended it meanwhile loses nothing. Keys of an old store id, or of a unit's build that is over,
+are read by nobody. Builds were read in one server run: writes are of that server run alone.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from slicewise.errors import IncarnationChanged, StoreUnavailable
+from slicewise.errors import ServerRunChanged, StoreUnavailable
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
-from slicewise.stores.online.keys import MARKS, manifest_key
-from slicewise.stores.online.model import metadata as marks
+from slicewise.stores.online.keys import METADATA, manifest_key
+from slicewise.stores.online.model import metadata
 from slicewise.stores.online.redis.adapter import RedisNode
 from slicewise.stores.online.redis.status import connected
 from slicewise.stores.online.redis.wire import Address, ReplyError
-from slicewise.stores.online.steps import WHOLE_MARKS, Text
+from slicewise.stores.online.steps import WHOLE_METADATA, Text
 
 BATCH = 1_000
 TIMEOUT_S = 30.0
 Progress = Callable[[int], None]
 
 
-class Found(Protocol):
+class Verdict(Protocol):
     """Decision about a key."""
 
     @property
@@ -41,44 +41,44 @@ class Found(Protocol):
     def needs_fields(self) -> bool: ...
 
 
-Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Found]
+Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Verdict]
 """(key, its expiry in seconds or None, the store's time in microseconds, names of its fields if
 they were asked for) -> what is found."""
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """Content of a life of the store."""
+    """Content of a server store."""
 
-    incarnation: ServerRun
-    marks: StoreMetadata
+    server_run: ServerRun
+    metadata: StoreMetadata
     manifest: Mapping[str, Any]
 
 
 def deployed(url: str) -> Deployed | None:
     """None before the first deployment."""
     with closing(RedisNode(Address.parse(url), TIMEOUT_S)) as node:
-        (flat,) = node.run([WHOLE_MARKS])
-        found = marks.parse(flat)
+        (flat,) = node.run([WHOLE_METADATA])
+        found = metadata.parse(flat)
         if found is None or not found.units:
             return None
         (text,) = node.run([Text(manifest_key(found.units))])
-        return None if text is None else Deployed(node.incarnation, found, json.loads(text))
+        return None if text is None else Deployed(node.server_run, found, json.loads(text))
 
 
 def sweep(
-    url: str, standing: Deployed, decide: Decide, *, dry_run: bool = False, progress: Progress = lambda _: None
+    url: str, deployed: Deployed, decide: Decide, *, dry_run: bool = False, progress: Progress = lambda _: None
 ) -> Counter[str]:
     """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed" too.
 
-    Stops when the store's generation is no more the one that the decision was made for: what
-    was read of it says nothing about the new one. Raises StoreUnavailable; IncarnationChanged where
-    the store is in another life: it may have forgotten the deployment that ended a term.
+    Stops when the store's store id is no more the one that the decision was made for: what
+    was read of it says nothing about the new one. Raises StoreUnavailable; ServerRunChanged where
+    the store is in another server run: it may have forgotten the deployment that ended a build.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with connected(url) as client, closing(RedisNode(Address.parse(url), TIMEOUT_S)) as node:
-        if node.incarnation != standing.incarnation:
-            raise IncarnationChanged("the store restarted since its marks were read", next_step="sweep again")
+        if node.server_run != deployed.server_run:
+            raise ServerRunChanged("the store restarted since its metadata was read", next_step="sweep again")
         for keys in _batches(client):
             seconds, _ = client.time()
             expiries = _expiries(client, keys)
@@ -87,20 +87,20 @@ def sweep(
                 for key, at in zip(keys, expiries, strict=True)
                 if at != _GONE
             ]
-            found.update(each.name for _, each in verdicts)
-            found["scanned"] += len(verdicts)
-            if not dry_run and int(client.hget(MARKS, "generation") or -1) != standing.marks.generation:
+            counts.update(verdict.name for _, verdict in verdicts)
+            counts["scanned"] += len(verdicts)
+            if not dry_run and int(client.hget(METADATA, "generation") or -1) != deployed.metadata.store_id:
                 break
             if not dry_run:
-                found["changed"] += _apply(node, verdicts)
-            progress(found["scanned"])
-    return found
+                counts["changed"] += _apply(node, verdicts)
+            progress(counts["scanned"])
+    return counts
 
 
 _GONE = -2
 
 
-def _decided(client: Any, decide: Decide, key: bytes, expires_at_s: int | None, now_us: int) -> Found:
+def _decided(client: Any, decide: Decide, key: bytes, expires_at_s: int | None, now_us: int) -> Verdict:
     first = decide(key, expires_at_s, now_us, None)
     return decide(key, expires_at_s, now_us, client.hkeys(key)) if first.needs_fields else first
 
@@ -123,14 +123,14 @@ def _expiries(client: Any, keys: Sequence[bytes]) -> list[int | None]:
     return [None if at == -1 else int(at) for at in pipe.execute()]
 
 
-def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Found]]) -> int:
+def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Verdict]]) -> int:
     commands: list[tuple[bytes, ...]] = []
-    for key, each in verdicts:
-        if each.delete:
+    for key, verdict in verdicts:
+        if verdict.delete:
             commands.append((b"UNLINK", key))
-        elif each.expire_at_s is not None:
+        elif verdict.expire_at_s is not None:
             # no expiry counts as the longest
-            commands.append((b"EXPIREAT", key, b"%d" % each.expire_at_s, b"LT"))
+            commands.append((b"EXPIREAT", key, b"%d" % verdict.expire_at_s, b"LT"))
     replies = node.plain(commands)
     for reply in replies:
         if isinstance(reply, ReplyError):

@@ -1,6 +1,6 @@
-"""A connection is one socket for one life: broken, it is dead, and never comes back by itself.
+"""A connection is one socket for one server run: broken, it is dead, and never comes back by itself.
 
-Redis clients that reconnect and send again would bring writes of an old life into a new one.
+Redis clients that reconnect and send again would bring writes of an old server run into a new one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def reader() -> Any:
 
 
 NOT_YET = object()
-"""What the parser gives while a reply is not complete."""
+"""Value of the parser while a reply is not complete."""
 ReplyError = hiredis.ReplyError
 
 

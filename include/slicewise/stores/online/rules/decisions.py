@@ -18,45 +18,45 @@ from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.errors import (
     ClockOff,
-    EpochSuperseded,
+    DeploymentSuperseded,
     GapRefused,
-    IncarnationChanged,
+    ServerRunChanged,
     SettingsError,
     StoreUnavailable,
     UnknownArchive,
 )
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Term
+from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Build
 from slicewise.windows.durations import HOUR_US
 
 hours_digest = day_digest
 """The eight bytes by which a day total `d` names the `c` that it is the total of."""
-START_SEQ = 0
-"""Stands for the start cover of a unit, older than every archive seq."""
+START_VERSION = 0
+"""Stands for the start offsets of a unit, older than every archive version."""
 LIST_SLACK_S = 60
 """Between the time that a read is told and the data that it then gets less than this passes."""
 HOURS_PER_DAY = 24
 ANNOUNCED = b"count"
-"""Field of the covers: announcements so far; the others are seqs."""
+"""Field of the offset vectors: announcements so far; the others are archive versions."""
 MAX_OFFSET = 2**53
 """Offsets stay below, so that a Lua number holds them exactly."""
 
 
-# ------------------------------------------------------------------ fold
+# ------------------------------------------------------------------ micro-batch lane
 def hour_floor(
-    place: TopicPartition, start: OffsetVector, hours: Mapping[int, int], covers: Mapping[int, OffsetVector], hour: int
+    topic_partition: TopicPartition, start: OffsetVector, hours: Mapping[int, int], offset_vectors: Mapping[int, OffsetVector], hour: int
 ) -> int:
-    """First offset of `place` that a fold of `hour` may still bring in.
+    """First offset of `topic_partition` that a micro-batch of `hour` may still bring in.
 
-    What lies below the unit's start cover belongs to its backfill, whether that has swapped its
-    hours yet or not: a fold may begin anywhere at or below the ledger, so it does see such events
+    What lies below the unit's start offsets belongs to its backfill, whether that has published its
+    hours yet or not: a micro-batch may begin anywhere at or below the committed offsets, so it does see such events
     (after a loss, in a replay, from a zombie), and would count them beside the backfill.
     """
-    seq = hours.get(hour)
-    if seq is None or seq == START_SEQ:
-        return start.get(place)
-    return max(start.get(place), covers[seq].get(place))
+    archive_version = hours.get(hour)
+    if archive_version is None or archive_version == START_VERSION:
+        return start.get(topic_partition)
+    return max(start.get(topic_partition), offset_vectors[archive_version].get(topic_partition))
 
 
 def rows_to_keep(
@@ -82,32 +82,32 @@ def hour_of(number: int, slice_us: int) -> int:
     return number * slice_us // HOUR_US
 
 
-# ------------------------------------------------------------------ tail
-def check_tail(ledger: OffsetVector, current: tuple[int, str], start: OffsetVector, epoch: int, units: str) -> None:
-    """Checks that a tail may begin at `start`: what lies before it must be folded. EpochSuperseded, GapRefused."""
-    check_batch(ledger, current, start, epoch, units)
+# ------------------------------------------------------------------ real-time lane
+def check_realtime(committed: OffsetVector, current: tuple[int, str], start: OffsetVector, deployment_version: int, units: str) -> None:
+    """Checks that a real-time lane may begin at `start`: what lies before it must be applied. DeploymentSuperseded, GapRefused."""
+    check_batch(committed, current, start, deployment_version, units)
 
 
 def below_start(offsets: npt.NDArray[np.int64], start: int) -> npt.NDArray[np.bool_]:
-    """Per event: the backfill's, which a tail leaves out."""
+    """Per event: the backfill's, which the real-time lane leaves out."""
     below: npt.NDArray[np.bool_] = offsets < start
     return below
 
 
-def skipped(stands: bytes | None, guard: int, first: int, last: int) -> tuple[int, int]:
-    """First and last offset of a skip mark, where these are skipped: those that stand are joined until the guard has
+def skipped(mark: bytes | None, applied_offset: int, first: int, last: int) -> tuple[int, int]:
+    """First and last offset of a skip mark, where these are skipped: those that stand are joined until the applied offset has
     passed them, since no reader knows which of the offsets between them stand."""
-    if stands is None or (had := unpack_skip(stands))[1] <= guard:
+    if mark is None or (had := unpack_skip(mark))[1] <= applied_offset:
         return first, last
     return min(first, had[0]), max(last, had[1])
 
 
-def is_skipped(stands: bytes | None, guard: int, offset: int) -> bool:
-    """Tells whether a tail's skip mark tells of an offset, or may: it says from where to where."""
-    if stands is None:
+def is_skipped(mark: bytes | None, applied_offset: int, offset: int) -> bool:
+    """Tells whether the real-time lane's skip mark tells of an offset, or may: it says from where to where."""
+    if mark is None:
         return False
-    first, last = unpack_skip(stands)
-    return last > guard and first <= offset <= last
+    first, last = unpack_skip(mark)
+    return last > applied_offset and first <= offset <= last
 
 
 # ------------------------------------------------------------------ event lists
@@ -121,7 +121,7 @@ def in_order(offsets: npt.NDArray[np.int64]) -> bool:
 def above_low_water(members: Sequence[bytes], low: bytes | None) -> Sequence[bytes]:
     """The members that may be added: what lies at or below the mark was trimmed, or would have been. A late event
     that came back there would stand in a list that says it lacks its neighbours."""
-    return members if low is None else [each for each in members if each[:IDENTITY_BYTES] > low]
+    return members if low is None else [member for member in members if member[:IDENTITY_BYTES] > low]
 
 
 def surplus(keeps: EventList, total: int, older: int, before: int) -> tuple[int, int]:
@@ -147,262 +147,262 @@ def list_expiry_s(keeps: EventList, newest_us: int) -> int:
     return expiry_s(newest_us + 1, keeps.range_us) + LIST_SLACK_S if keeps.expires else 0
 
 
-def lists_to_rebuild(units: Mapping[str, EventList | None], marks: StoreMetadata) -> set[str]:
+def lists_to_rebuild(units: Mapping[str, EventList | None], metadata: StoreMetadata) -> set[str]:
     """Deployed event lists that are to hold more than they kept so far: what they lack has been trimmed, or has
-    expired without a sign. They begin a new term, and are built again from the archive."""
+    expired without a sign. They begin a new build, and are built again from the archive."""
     return {
         name
         for name, wanted in units.items()
-        if wanted is not None and name in marks.starts and name in marks.keeps and wanted.needs_more(marks.keeps[name])
+        if wanted is not None and name in metadata.starts and name in metadata.keeps and wanted.needs_more(metadata.keeps[name])
     }
 
 
-# ------------------------------------------------------------------ ledger
-def check_batch(ledger: OffsetVector, current: tuple[int, str], start: OffsetVector, epoch: int, units: str) -> None:
-    """Checks that a batch that begins at `start` may be folded, or may advance the ledger.
+# ------------------------------------------------------------------ committed offsets
+def check_batch(committed: OffsetVector, current: tuple[int, str], start: OffsetVector, deployment_version: int, units: str) -> None:
+    """Checks that a batch that begins at `start` may be applied, or may advance the committed offsets.
 
-    current: (epoch, digest of the deployed units) in the marks. A place that has no ledger stands
-    at 0: a log that begins later is brought in by a deployment, with the start covers of its units.
-    (Were it the batch that says so, a loss of the ledger would skip what the log no longer has.)
-    Raises EpochSuperseded, GapRefused.
+    current: (deployment version, digest of the deployed units) in the metadata. A partition that has no committed offsets stands
+    at 0: a log that begins later is brought in by a deployment, with the start offsets of its units.
+    (Were it the batch that says so, a loss of the committed offsets would skip what the log no longer has.)
+    Raises DeploymentSuperseded, GapRefused.
     """
-    if current != (epoch, units):
-        raise EpochSuperseded(
-            f"the batch was planned in epoch {epoch}, the store is in epoch {current[0]}",
-            next_step="read the deployment again and start at the ledger",
+    if current != (deployment_version, units):
+        raise DeploymentSuperseded(
+            f"the batch was planned in deployment version {deployment_version}, the store is in deployment version {current[0]}",
+            next_step="read the deployment again and start at the committed offsets",
         )
-    for place, offset in start.offsets.items():
-        if offset > ledger.get(place):
+    for topic_partition, offset in start.offsets.items():
+        if offset > committed.get(topic_partition):
             raise GapRefused(
-                f"a batch begins at {offset}, the store holds events up to {ledger.get(place)} only",
-                where=f"topic {place[0]} partition {place[1]}",
-                expected="a batch that begins at or before the ledger",
-                next_step="start at the ledger",
+                f"a batch begins at {offset}, the store holds events up to {committed.get(topic_partition)} only",
+                where=f"topic {topic_partition[0]} partition {topic_partition[1]}",
+                expected="a batch that begins at or before the committed offsets",
+                next_step="start at the committed offsets",
             )
 
 
-def advanced(ledger: OffsetVector, end: OffsetVector) -> dict[TopicPartition, int]:
-    """The ledger's moves after a batch that may advance it: per place to the larger."""
-    return {place: offset for place, offset in end.offsets.items() if offset > ledger.get(place)}
+def advanced(committed: OffsetVector, end: OffsetVector) -> dict[TopicPartition, int]:
+    """The committed offsets' offsets move after a batch that may advance it: per partition to the larger."""
+    return {topic_partition: offset for topic_partition, offset in end.offsets.items() if offset > committed.get(topic_partition)}
 
 
-def still_lost(ledger: OffsetVector, known: OffsetVector, topics: Iterable[str]) -> OffsetVector:
-    """The places of what is known to have been applied where the ledger stands before that. topics: ids of those that
+def still_lost(committed: OffsetVector, high_water: OffsetVector, topics: Iterable[str]) -> OffsetVector:
+    """The partitions of what is known to have been applied where the committed offsets stand before that. topics: ids of those that
     stand; the log of another does not come again."""
-    stand = frozenset(topics)
+    current = frozenset(topics)
     return OffsetVector(
-        {at: offset for at, offset in known.offsets.items() if at[0] in stand and offset > ledger.get(at)}
+        {at: offset for at, offset in high_water.offsets.items() if at[0] in current and offset > committed.get(at)}
     )
 
 
-def begun(places: frozenset[TopicPartition], topics: Iterable[str], earliest: OffsetVector) -> OffsetVector:
-    """The first ledger of topics that no deployment has known: at the log's first offsets.
+def begun(topic_partitions: frozenset[TopicPartition], topics: Iterable[str], earliest: OffsetVector) -> OffsetVector:
+    """The first committed offsets of topics that no deployment has known: at the log's first offsets.
 
     topics: ids that are known already. A partition that is added to a known topic begins at 0.
     """
-    known = {topic for topic, _ in places} | set(topics)
-    return OffsetVector({place: offset for place, offset in earliest.offsets.items() if place[0] not in known})
+    known = {topic for topic, _ in topic_partitions} | set(topics)
+    return OffsetVector({topic_partition: offset for topic_partition, offset in earliest.offsets.items() if topic_partition[0] not in known})
 
 
-def ahead(ledger: OffsetVector, wanted: OffsetVector, kept: Container[str]) -> OffsetVector:
-    """The places at which a ledger may go on beyond what was applied: what lies between is left to the backfill, by every unit.
+def resumed(committed: OffsetVector, wanted: OffsetVector, kept: Container[str]) -> OffsetVector:
+    """The partitions at which committed offsets may go on beyond what was applied: what lies between is left to the backfill, by every unit.
 
     kept: ids of topics of which a unit stands on ("": of one that has no name yet); it would lack those events for
     ever. Raises GapRefused.
     """
-    found = OffsetVector({place: offset for place, offset in wanted.offsets.items() if offset > ledger.get(place)})
-    for place, offset in found.offsets.items():
-        if place[0] in kept or "" in kept:
+    vector = OffsetVector({topic_partition: offset for topic_partition, offset in wanted.offsets.items() if offset > committed.get(topic_partition)})
+    for topic_partition, offset in vector.offsets.items():
+        if topic_partition[0] in kept or "" in kept:
             raise GapRefused(
-                f"the ledger would go on at {offset}, it stands at {ledger.get(place)}",
-                where=f"topic {place[0]} partition {place[1]}",
+                f"the committed offsets would go on at {offset}, they stand at {committed.get(topic_partition)}",
+                where=f"topic {topic_partition[0]} partition {topic_partition[1]}",
                 expected="all units of the topic to be built again",
-                next_step="start the stream again: slicewise up; it goes on where the ledger stands",
+                next_step="start the stream again: slicewise up; it goes on where the committed offsets stand",
             )
-    return found
+    return vector
 
 
-# ------------------------------------------------------------------ swap
+# ------------------------------------------------------------------ publish
 class PublishDecision(Enum):
-    SWAP = "swap"
+    PUBLISH = "publish"
     LEAVE_OVER = "leave over"
     STALE = "stale"
 
 
 @dataclass(frozen=True)
 class Running:
-    """Header of a running partial: what it holds of one slice and place lies in [first, last]."""
+    """Header of a running partial: what it holds of one slice and partition lies in [first, last]."""
 
     field: bytes
-    place: TopicPartition
+    topic_partition: TopicPartition
     first: int
     last: int
 
 
-def swap_decision(
-    seq: int,
-    cover: OffsetVector,
+def publish_decision(
+    archive_version: int,
+    offset_vector: OffsetVector,
     current: int | None,
     running: Sequence[Running],
 ) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Decides whether an entity's compacted hour may replace what stands, and which fields go with it.
 
-    current: the seq that stands for this hour; running: the partials of this hour's slices. One that straddles the
-    cover can be neither kept nor deleted: the entity is left over. An older seq never replaces a newer.
+    current: the archive version that stands for this hour; running: the partials of this hour's slices. One that straddles the
+    offset vector can be neither kept nor deleted: the entity is left over. An older archive version never replaces a newer.
     """
-    if current is not None and seq < current:
+    if current is not None and archive_version < current:
         return PublishDecision.STALE, ()
-    if any(part.first < cover.get(part.place) <= part.last for part in running):
+    if any(part.first < offset_vector.get(part.topic_partition) <= part.last for part in running):
         return PublishDecision.LEAVE_OVER, ()
-    below = [part for part in running if part.last < cover.get(part.place)]
-    return PublishDecision.SWAP, tuple(part.field for part in below)
+    below = [part for part in running if part.last < offset_vector.get(part.topic_partition)]
+    return PublishDecision.PUBLISH, tuple(part.field for part in below)
 
 
-def check_swap(seq: int, cover: OffsetVector, start: OffsetVector) -> None:
+def check_publish(archive_version: int, offset_vector: OffsetVector, start: OffsetVector) -> None:
     """A result of the archive holds the backfill's events too, or must wait.
 
-    Below a unit's start cover nothing is folded. An hour compacted to a cover that lies behind it
+    Below a unit's start offsets nothing is applied. An hour compacted to an offset vector that lies behind it
     would claim the hour, keep the backfill from it, and lack what lies between.
     """
-    if seq == START_SEQ:
-        check_start(cover, start)
-    elif not cover.dominates(start):
+    if archive_version == START_VERSION:
+        check_start(offset_vector, start)
+    elif not offset_vector.dominates(start):
         raise GapRefused(
-            f"the cover of archive seq {seq} lies behind the unit's start cover",
-            next_step="archive up to the start cover, then compact again",
+            f"the offset vector of archive version {archive_version} lies behind the unit's start offsets",
+            next_step="archive up to the start offsets, then compact again",
         )
 
 
 def check_start(made_for: OffsetVector | None, start: OffsetVector) -> None:
-    """Checks that a backfill brought and marks is of the start cover that it was made for. made_for: of no backfill None."""
+    """Checks that a backfill brought and marks is of the start offsets that it was made for. made_for: of no backfill None."""
     if made_for is not None and made_for != start:
-        raise GapRefused("a backfill was made for another start cover", next_step="run the backfill again")
+        raise GapRefused("a backfill was made for other start offsets", next_step="run the backfill again")
 
 
 # ------------------------------------------------------------------ lifetime
-def check_horizon(horizon: int) -> None:
+def check_total_until(total_until: int) -> None:
     """A day is in the totals whole, or not at all: else the total of what is left of it could not be told."""
-    if horizon % HOURS_PER_DAY:
+    if total_until % HOURS_PER_DAY:
         raise GapRefused(
-            f"a horizon at hour {horizon}",
+            f"a total-until hour at hour {total_until}",
             expected="the first hour of a day",
-            next_step="move the horizon to the first hour of a day",
+            next_step="move the total-until hour to the first hour of a day",
         )
 
 
-def check_lifetime(seq: int, cover: OffsetVector, start: OffsetVector, ledger: OffsetVector) -> None:
-    """Totals never run ahead of the ledger: so no token must say which of all hours do, and a fold that brings in
+def check_lifetime(archive_version: int, offset_vector: OffsetVector, start: OffsetVector, committed: OffsetVector) -> None:
+    """Totals never run ahead of the committed offsets: so no token must say which of all hours do, and a micro-batch that brings in
     what lies beyond an entity's last, which no expiry forgets, brings nothing that a total holds.
 
-    The ledger only grows while this store lives, and falls back to a time after which totals did too.
+    The committed offsets only grow while this store lives, and fall back to a time after which totals did too.
     """
-    check_swap(seq, cover, start)
-    if not ledger.dominates(cover):
+    check_publish(archive_version, offset_vector, start)
+    if not committed.dominates(offset_vector):
         raise GapRefused(
-            f"the store holds less than archive seq {seq}: a total of it would be ahead of every token",
+            f"the store holds less than archive version {archive_version}: a total of it would be ahead of every token",
             expected="the stream to reach what is archived",
             next_step="let the stream go on, then run it again",
         )
 
 
 def lifetime_decision(
-    horizon: int,
-    seq: int,
-    cover: OffsetVector,
+    total_until: int,
+    archive_version: int,
+    offset_vector: OffsetVector,
     since: int | None,
-    stands: tuple[int, int] | None,
+    current: tuple[int, int] | None,
     compacted: Iterable[int],
     running: Sequence[Running],
 ) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Decides whether a total may take the place of what stands, and which running partials go with it.
 
-    since: the total is of hours from there on, and what stands is added to it. stands: horizon and seq of it.
-    compacted: seqs of the hours that would leave their days; running: partials of hours before the horizon.
-    An hour that another run swapped from a newer archive holds more than this total.
+    since: the total is of hours from there on, and what stands is added to it. current: total-until hour and archive version of it.
+    compacted: archive versions of the hours that would leave their days; running: partials of hours before the total-until hour.
+    An hour that another run published from a newer archive holds more than this total.
     """
-    if any(each > seq for each in compacted):
+    if any(seq_before > archive_version for seq_before in compacted):
         return PublishDecision.LEAVE_OVER, ()
-    if stands is not None:
-        if stands[0] >= horizon and stands[1] >= seq and (since is not None or stands != (horizon, seq)):
+    if current is not None:
+        if current[0] >= total_until and current[1] >= archive_version and (since is not None or current != (total_until, archive_version)):
             return (
                 PublishDecision.STALE,
                 (),
             )  # but a total that is written anew takes the place of its equal: it may mend it
         # what stands holds hours that are in this row too, or events that this one lacks
-        if stands[0] > horizon or stands[1] > seq or (since is not None and stands[0] > since):
+        if current[0] > total_until or current[1] > archive_version or (since is not None and current[0] > since):
             return PublishDecision.LEAVE_OVER, ()
-    return swap_decision(seq, cover, None, running)
+    return publish_decision(archive_version, offset_vector, None, running)
 
 
-# ------------------------------------------------------------------ covers of archive seqs
-def check_cover(source: str, seq: int, cover: OffsetVector, known: Mapping[int, OffsetVector]) -> None:
-    """Checks that an archive's known seqs are one history, in which covers only grow: also where
-    what a seq stood for was forgotten, no other archive can take its place. Raises GapRefused."""
-    for other, stands in known.items():
-        grown = cover.dominates(stands) if other < seq else stands.dominates(cover)
-        if not grown or (other == seq and stands != cover):
+# ------------------------------------------------------------------ offset vectors of archive versions
+def check_offset_vector(source: str, archive_version: int, offset_vector: OffsetVector, known: Mapping[int, OffsetVector]) -> None:
+    """Checks that an archive known archive versions are one history, in which offset vectors only grow: also where
+    what an archive version stood for was forgotten, no other archive can take its place. Raises GapRefused."""
+    for other, archived in known.items():
+        grown = offset_vector.dominates(archived) if other < archive_version else archived.dominates(offset_vector)
+        if not grown or (other == archive_version and archived != offset_vector):
             raise GapRefused(
-                f"archive seq {seq} of {source} stands for another cover already"
-                if other == seq
-                else f"the cover of archive seq {seq} of {source} contradicts that of seq {other}",
-                expected="the archive that this store belongs to: a seq names one cover for ever, and covers grow",
+                f"archive version {archive_version} of {source} stands for another offset vector already"
+                if other == archive_version
+                else f"the offset vector of archive version {archive_version} of {source} contradicts that of archive version {other}",
+                expected="the archive that this store belongs to: an archive version names one offset vector for ever, and they grow",
                 next_step="archive again, or see which archive this store belongs to",
             )
 
 
-def covers_to_drop(known: Iterable[int], live: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Seqs that no hour can name. live: per hour that is kept the first and the last seq that any
-    entity's may stand at. The newest seq is what the next hours will name."""
+def versions_to_drop(known: Iterable[int], live: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Archive versions that no hour can name. live: per hour that is kept the first and the last archive version that any
+    entity's may stand at. The newest archive version is what the next hours will name."""
     ordered = sorted(known)
-    return tuple(seq for seq in ordered[:-1] if not any(first <= seq <= last for first, last in live))
+    return tuple(archive_version for archive_version in ordered[:-1] if not any(first <= archive_version <= last for first, last in live))
 
 
-def unknown_seq(seq: int, source: str) -> UnknownArchive:
+def unknown_version(archive_version: int, source: str) -> UnknownArchive:
     return UnknownArchive(
-        f"nothing says what archive seq {seq} of {source} stands for",
+        f"nothing says what archive version {archive_version} of {source} stands for",
         next_step="compact the hours again that name it: compact_slices with from_raw",
     )
 
 
-def check_forgotten(seq: int, source: str, hour: int, retention_us: int, now_us: int) -> None:
-    """A seq that is not known may be that of an hour which has expired, and of no other. UnknownArchive."""
+def check_forgotten(archive_version: int, source: str, hour: int, retention_us: int, now_us: int) -> None:
+    """An archive version that is not known may be that of an hour which has expired, and of no other. UnknownArchive."""
     if expiry_s((hour + 1) * HOUR_US, retention_us) * 1_000_000 > now_us:
-        raise unknown_seq(seq, source)
+        raise unknown_version(archive_version, source)
 
 
 # ------------------------------------------------------------------ deployment and store
-def start_cover(ledger: OffsetVector, topic_id: str | None) -> OffsetVector:
-    """The start of a new unit: at the ledger of its source's topic, and of no other, since no
+def start_offsets(committed: OffsetVector, topic_id: str | None) -> OffsetVector:
+    """The start of a new unit: at the committed offsets of its source's topic, and of no other, since no
     archive of its source will ever contain another's events. topic_id: None where no topic has a
     name yet."""
     if topic_id is None:
-        return ledger
-    return OffsetVector({place: offset for place, offset in ledger.offsets.items() if place[0] == topic_id})
+        return committed
+    return OffsetVector({topic_partition: offset for topic_partition, offset in committed.offsets.items() if topic_partition[0] == topic_id})
 
 
-def term_of(marks: StoreMetadata, unit: str) -> Term:
-    """The term that stands of a unit (a fingerprint). EpochSuperseded where it is not deployed."""
-    if unit not in marks.starts:
-        raise EpochSuperseded(f"unit {unit} is not deployed on this store", next_step="read the deployment again")
-    return Term(marks.name(unit), marks.terms.get(unit, 0), marks.starts[unit])
+def build_of(metadata: StoreMetadata, unit: str) -> Build:
+    """The build that stands of a unit (a fingerprint). DeploymentSuperseded where it is not deployed."""
+    if unit not in metadata.starts:
+        raise DeploymentSuperseded(f"unit {unit} is not deployed on this store", next_step="read the deployment again")
+    return Build(metadata.name(unit), metadata.builds.get(unit, 0), metadata.starts[unit])
 
 
-def new_term(marks: StoreMetadata, epoch: int) -> int:
-    """The term of a unit that the deployment of this epoch brings. Once a unit was left out, no name
+def new_build(metadata: StoreMetadata, deployment_version: int) -> int:
+    """The build of a unit that the deployment of this deployment version brings. Once a unit was left out, no name
     without a number is given any more: it may be that unit's, whose keys may still be written."""
-    return epoch if marks.retired else 0
+    return deployment_version if metadata.retired else 0
 
 
-def check_standing(found: Sequence[bytes | None], generation: int, epoch: int) -> None:
-    """Checks that data that was read after the marks was read under them. found: generation and epoch
-    after it. Else what the marks claim may be gone: the store was emptied, or units were left out
+def check_unchanged(found: Sequence[bytes | None], store_id: int, deployment_version: int) -> None:
+    """Checks that data that was read after the metadata was read under them. found: store id and deployment version
+    after it. Else what the metadata claims may be gone: the store was emptied, or units were left out
     and their keys swept."""
-    if found[0] != b"%d" % generation:
-        raise IncarnationChanged(
+    if found[0] != b"%d" % store_id:
+        raise ServerRunChanged(
             "the store was emptied while it was read",
-            next_step="open a new connection, and read the marks again",
+            next_step="open a new connection, and read the metadata again",
         )
-    if found[1] != b"%d" % epoch:
+    if found[1] != b"%d" % deployment_version:
         raise StoreUnavailable("a deployment came while the store was read", next_step="read again")
 
 
@@ -415,30 +415,30 @@ def aliases_to_set(
     return {view: tuple(units) for view, units in views.items() if view not in current or done.issuperset(units)}
 
 
-def tail_counts(tail: RealtimeStart | None, incarnation: ServerRun, ledger: OffsetVector) -> bool:
-    """Tells whether the tail of a source counts, for a reader of this incarnation: in another life some of what the
-    tail wrote may be lost, and a tail that began beyond the ledger lacks what lies between."""
-    return tail is not None and tail.incarnation == incarnation and ledger.dominates(tail.start)
+def realtime_counts(begun: RealtimeStart | None, server_run: ServerRun, committed: OffsetVector) -> bool:
+    """Tells whether the real-time lane of a source counts, for a reader of this server run: in another server run some of what the
+    real-time lane wrote may be lost, and a real-time lane that began beyond the committed offsets lacks what lies between."""
+    return begun is not None and begun.server_run == server_run and committed.dominates(begun.start)
 
 
-def tail_over(tail: RealtimeStart, incarnation: ServerRun) -> bool:
-    """Tells whether the mark of a tail may go: its fields count in no answer of this life, and its writers, bound to theirs,
+def realtime_over(begun: RealtimeStart, server_run: ServerRun) -> bool:
+    """Tells whether the entry of a real-time lane may go: its fields count in no answer of this server run, and its writers, bound to theirs,
     write no more."""
-    return tail.incarnation != incarnation
+    return begun.server_run != server_run
 
 
-def tail_left(tail: RealtimeStart | None, incarnation: ServerRun) -> bool:
-    """Tells whether fields of a tail that stand in the store are of a life before this one. The tail of this life has its mark
-    for as long as the life lasts; without any, the mark of another life went before its fields did."""
-    return tail is None or tail_over(tail, incarnation)
+def pending_left(begun: RealtimeStart | None, server_run: ServerRun) -> bool:
+    """Tells whether fields of pending events that stand in the store are of a server run before this one. The real-time lane of this server run has its entry
+    for as long as the server run lasts; without any, the entry of another server run went before its fields did."""
+    return begun is None or realtime_over(begun, server_run)
 
 
-def check_node(found: StoreMetadata, node: str) -> None:
+def check_node(metadata: StoreMetadata, node: str) -> None:
     """Checks that a connection to this node found its metadata (`StoreMetadata.node`; "" if it is alone). SettingsError."""
-    if found.node != node:
-        says = f"node {found.node}" if found.node else "the only node of a store"
+    if metadata.node != node:
+        name = f"node {metadata.node}" if metadata.node else "the only node of a store"
         raise SettingsError(
-            f"the store's node says that it is {says}, it is named as {f'node {node}' if node else 'the only one'}",
+            f"the store's node says that it is {name}, it is named as {f'node {node}' if node else 'the only one'}",
             where="SLICEWISE_REDIS_URL",
             expected="the addresses of all nodes, in the order in which the store was first deployed to",
             next_step="set the addresses right; another number of nodes is another, empty store",

@@ -1,6 +1,6 @@
 """Several nodes claim together what each of them claims: no more than the one that claims least.
 
-A number that names one of many things (generation, term, epoch) is the largest of all nodes': new ones are larger than
+A number that names one of many things (store id, build, deployment version) is the largest of all nodes': new ones are larger than
 any node's, so that while it stands nothing was named anew on any node.
 """
 
@@ -11,104 +11,104 @@ from typing import TypeVar
 
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, TotalUntil
-from slicewise.stores.online.routing import joint_life
+from slicewise.stores.online.routing import sharded_server_run
 
 V = TypeVar("V")
 
 
 def newest(nodes: Sequence[StoreMetadata]) -> int:
     """The node with the newest deployment; of several the first."""
-    return max(range(len(nodes)), key=lambda number: (nodes[number].epoch, -number))
+    return max(range(len(nodes)), key=lambda number: (nodes[number].deployment_version, -number))
 
 
 def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
     """Merges the claims of all of these nodes. `behind` names those without the newest deployment: until they have it
     no batch is applied."""
     first = nodes[newest(nodes)]
-    behind = tuple(n for n, each in enumerate(nodes) if (each.epoch, each.units) != (first.epoch, first.units))
-    places = frozenset.intersection(*(each.places for each in nodes))
-    ready = frozenset.intersection(*(each.ready for each in nodes))
+    behind = tuple(n for n, node in enumerate(nodes) if (node.deployment_version, node.units) != (first.deployment_version, first.units))
+    topic_partitions = frozenset.intersection(*(node.topic_partitions for node in nodes))
+    ready = frozenset.intersection(*(node.ready for node in nodes))
     return StoreMetadata(
-        generation=max(each.generation for each in nodes),
-        epoch=first.epoch,
+        store_id=max(node.store_id for node in nodes),
+        deployment_version=first.deployment_version,
         units=first.units,
-        places=places,
-        ledger=least([each.ledger for each in nodes], places),
-        starts={unit: start_of([each for each in nodes if unit in each.starts], unit) for unit in first.starts},
+        topic_partitions=topic_partitions,
+        committed=least([node.committed for node in nodes], topic_partitions),
+        starts={unit: start_of([node for node in nodes if unit in node.starts], unit) for unit in first.starts},
         ready=ready,
         building=_building(nodes, ready),
-        aliases=_alike([each.aliases for each in nodes]),
+        aliases=_alike([node.aliases for node in nodes]),
         topics=first.topics,
-        terms=_largest([each.terms for each in nodes]),
-        retired=max(each.retired for each in nodes),
+        builds=_largest([node.builds for node in nodes]),
+        retired=max(node.retired for node in nodes),
         keeps=first.keeps,
-        horizons=_horizons(nodes),
-        tails=_tails(nodes),
-        known=joined([each.known for each in nodes]),
+        totals_until=_totals_until(nodes),
+        realtime_starts=_realtime_starts(nodes),
+        lost_offsets=joined([node.lost_offsets for node in nodes]),
         set_id=first.set_id,
         behind=behind,
         nodes=tuple(nodes),
     )
 
 
-def least(covers: Sequence[OffsetVector], places: frozenset[TopicPartition]) -> OffsetVector:
-    """The cover of what all of these contain."""
-    return OffsetVector({place: min(each.get(place) for each in covers) for place in places})
+def least(offset_vectors: Sequence[OffsetVector], topic_partitions: frozenset[TopicPartition]) -> OffsetVector:
+    """The offset vector of what all of these contain."""
+    return OffsetVector({topic_partition: min(offset_vector.get(topic_partition) for offset_vector in offset_vectors) for topic_partition in topic_partitions})
 
 
-def joined(covers: Sequence[OffsetVector]) -> OffsetVector:
-    """The cover of what any of these contains."""
-    found = OffsetVector()
-    for each in covers:
-        found = found.join(each)
-    return found
+def joined(offset_vectors: Sequence[OffsetVector]) -> OffsetVector:
+    """The offset vector of what any of these contains."""
+    vector = OffsetVector()
+    for offset_vector in offset_vectors:
+        vector = vector.join(offset_vector)
+    return vector
 
 
 def start_of(nodes: Sequence[StoreMetadata], unit: str) -> OffsetVector:
-    """The start cover that a backfill is to be made for: that of a node where the unit is not ready, if there is one;
+    """The start offsets that a backfill is to be made for: that of a node where the unit is not ready, if there is one;
     else the largest."""
-    for each in nodes:
-        if unit not in each.ready:
-            return each.starts[unit]
-    return joined([each.starts[unit] for each in nodes])
+    for node in nodes:
+        if unit not in node.ready:
+            return node.starts[unit]
+    return joined([node.starts[unit] for node in nodes])
 
 
 def _building(nodes: Sequence[StoreMetadata], ready: frozenset[str]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-    for each in nodes:
-        found |= {unit: done for unit, done in each.building.items() if unit not in found and unit not in ready}
-    return found
+    building: dict[str, tuple[int, int]] = {}
+    for node in nodes:
+        building |= {unit: done for unit, done in node.building.items() if unit not in building and unit not in ready}
+    return building
 
 
 def _alike(maps: Sequence[Mapping[str, V]]) -> dict[str, V]:
     """The entries that all of them have alike."""
     first, *others = maps
-    return {name: value for name, value in first.items() if all(each.get(name) == value for each in others)}
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
 def _largest(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for each in maps:
-        found |= {name: max(number, found.get(name, 0)) for name, number in each.items()}
-    return found
+    largest: dict[str, int] = {}
+    for mapping in maps:
+        largest |= {name: max(number, largest.get(name, 0)) for name, number in mapping.items()}
+    return largest
 
 
-def _horizons(nodes: Sequence[StoreMetadata]) -> dict[str, TotalUntil]:
-    units = frozenset.intersection(*(frozenset(each.horizons) for each in nodes))
+def _totals_until(nodes: Sequence[StoreMetadata]) -> dict[str, TotalUntil]:
+    units = frozenset.intersection(*(frozenset(node.totals_until) for node in nodes))
     return {
         unit: TotalUntil(
-            min(each.horizons[unit].hour for each in nodes), min(each.horizons[unit].seq for each in nodes)
+            min(node.totals_until[unit].hour for node in nodes), min(node.totals_until[unit].archive_version for node in nodes)
         )
         for unit in units
     }
 
 
-def _tails(nodes: Sequence[StoreMetadata]) -> dict[str, RealtimeStart]:
-    sources = frozenset.intersection(*(frozenset(each.tails) for each in nodes))
+def _realtime_starts(nodes: Sequence[StoreMetadata]) -> dict[str, RealtimeStart]:
+    sources = frozenset.intersection(*(frozenset(node.realtime_starts) for node in nodes))
     return {
         source: RealtimeStart(
-            joint_life([each.tails[source].incarnation for each in nodes]),
-            joined([each.tails[source].start for each in nodes]),
+            sharded_server_run([node.realtime_starts[source].server_run for node in nodes]),
+            joined([node.realtime_starts[source].start for node in nodes]),
         )
         for source in sources
     }

@@ -3,8 +3,8 @@
 --
 -- KEYS: hashes of one slot. ARGV, for each key: n, then n times (field, want), where want is ""
 -- (absent), "=" and the value, or "^" and how it begins; then for each key: n, then n times
--- (field, value, expiry second or 0), then m, then m fields to delete, then a place ("": none) and an offset: the tail's
--- events of the place up to there go, in whole fields, and of the field that holds the offset its beginning.
+-- (field, value, expiry second or 0), then m, then m fields to delete, then a partition ("": none) and an offset: the real-time lane's
+-- events of the partition up to there go, in whole fields, and of the field that holds the offset its beginning.
 -- Reply: -1 where a check failed, else how many sets were left out because they had expired.
 local at = 1
 local standing = {}
@@ -31,9 +31,9 @@ for k = 1, #KEYS do
   at = at + 1 + 2 * n
 end
 
--- Adds to sets and deletes what takes the tail's events of a place up to an offset; gives the field that is torn, if any.
-local function take(key, place, reached, sets, deletes)
-  local head = 'o:' .. place
+-- Adds to sets and deletes what takes the pending events of a partition up to an offset; gives the field that is torn, if any.
+local function take(key, partition, reached, sets, deletes)
+  local head = 'o:' .. partition
   local found = redis.call('HMGET', key, head, 'm')
   if not found[1] then return end
   local oldest, newest = string.match(found[1], '^(%d+):(%d+)$')
@@ -41,7 +41,7 @@ local function take(key, place, reached, sets, deletes)
   oldest, newest = tonumber(oldest), tonumber(newest)
   local at, gone = oldest, 0
   while at <= newest do
-    local name = 'q:' .. place .. ':' .. at
+    local name = 'q:' .. partition .. ':' .. at
     local value = redis.call('HGET', key, name)
     if not value or #value < 12 then return name end
     local last, n = struct.unpack('<I8I4', value)
@@ -99,13 +99,13 @@ for k = 1, #KEYS do
   local m = tonumber(ARGV[at])
   local deletes = {}
   for j = 1, m do deletes[j] = ARGV[at + j] end
-  local place, reached = ARGV[at + 1 + m], tonumber(ARGV[at + 2 + m])
+  local partition, reached = ARGV[at + 1 + m], tonumber(ARGV[at + 2 + m])
   if not reached then return redis.error_reply('ERR malformed change') end
   at = at + 3 + m
-  -- where all sets have expired the guard is not written either, and no guard may pass what is taken
-  if place ~= '' and (n == 0 or #sets > 0) then
-    local torn = take(KEYS[k], place, reached, sets, deletes)
-    if torn then return redis.error_reply('ERR a torn tail field: ' .. torn .. ' of ' .. KEYS[k]) end
+  -- where all sets have expired the applied offset is not written either, and no applied offset may pass what is taken
+  if partition ~= '' and (n == 0 or #sets > 0) then
+    local torn = take(KEYS[k], partition, reached, sets, deletes)
+    if torn then return redis.error_reply('ERR a torn pending field: ' .. torn .. ' of ' .. KEYS[k]) end
   end
   plans[k] = {sets, latest, deletes}
 end

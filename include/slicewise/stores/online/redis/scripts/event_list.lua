@@ -1,7 +1,7 @@
 -- Adds events to an entity's list and trims it, or does nothing: only if everything that was read still stands.
 -- All arguments are read, and all types met, before the first write.
 --
--- KEYS: the list's hash (guards, low-water mark), its sorted set. ARGV: n, then n times (field, want) as in
+-- KEYS: the list's hash (applied offsets, low-water mark), its sorted set. ARGV: n, then n times (field, want) as in
 -- compare_and_set.lua; n, then n times (field, value); range_us, rows, late_us, most (what the list keeps), expiry
 -- second (0: never); then (score, member) of each event.
 -- Reply: -1 where a check failed, -2 where all of it has expired, else how many events were cut by `most`.

@@ -1,4 +1,4 @@
--- Stands before event_list.lua and tail_list.lua, whose one write it is: fields of the hash and members of the list go in,
+-- Stands before event_list.lua and pending_list.lua, whose one write it is: fields of the hash and members of the list go in,
 -- the list is trimmed to what it keeps, the newest that was trimmed becomes the low-water mark, and both keys expire
 -- together. sets: field, value, ...; adds: score, member, ...; keeps: range_us, rows, late_us, most; expiry: second
 -- (0: never); time: the reply of TIME; stands: the hash's EXPIRETIME. Gives how many were cut by `most`.

@@ -25,36 +25,36 @@ abstract class Column {
 
   /** Bytes that grow. */
   static final class Bytes {
-    private byte[] held = new byte[1 << 12];
+    private byte[] buffer = new byte[1 << 12];
     private int size;
 
     private int room(int more) {
       int at = size;
       size = Math.addExact(size, more);
-      if (size > held.length) {
-        held = Arrays.copyOf(held, (int) Math.min(Integer.MAX_VALUE - 8L, Math.max(size, 2L * held.length)));
+      if (size > buffer.length) {
+        buffer = Arrays.copyOf(buffer, (int) Math.min(Integer.MAX_VALUE - 8L, Math.max(size, 2L * buffer.length)));
       }
       return at;
     }
 
     void putByte(int value) {
       int at = room(1);
-      held[at] = (byte) value;
+      buffer[at] = (byte) value;
     }
 
     void putInt(int value) {
       int at = room(Integer.BYTES);
-      INT.set(held, at, value);
+      INT.set(buffer, at, value);
     }
 
     void putLong(long value) {
       int at = room(Long.BYTES);
-      LONG.set(held, at, value);
+      LONG.set(buffer, at, value);
     }
 
     void put(byte[] value) {
       int at = room(value.length);
-      System.arraycopy(value, 0, held, at, value.length);
+      System.arraycopy(value, 0, buffer, at, value.length);
     }
 
     int size() {
@@ -67,7 +67,7 @@ abstract class Column {
 
     /** Padded to eight bytes, so that what follows is aligned. */
     void to(OutputStream out) throws IOException {
-      out.write(held, 0, size);
+      out.write(buffer, 0, size);
       out.write(new byte[padding()]);
     }
 

@@ -25,17 +25,17 @@ final class PendingCall {
 
   void to(Commands commands, RealtimeSpec spec) {
     if (entity.unit.list == null) {
-      tail(commands, spec);
+      pending(commands, spec);
     } else {
       list(commands, spec);
     }
   }
 
-  private void tail(Commands commands, RealtimeSpec spec) {
+  private void pending(Commands commands, RealtimeSpec spec) {
     RealtimeUnit unit = entity.unit;
-    commands.begin(10 + 3 * writes.size()).word("EVALSHA").word(spec.tail.sha()).word("1");
+    commands.begin(10 + 3 * writes.size()).word("EVALSHA").word(spec.pending.sha()).word("1");
     commands.word(unit.hotKey(entity.tag));
-    commands.word(unit.guard(entity.partition)).word(unit.skip(entity.partition)).word(unit.place(entity.partition));
+    commands.word(unit.appliedField(entity.partition)).word(unit.skip(entity.partition)).word(unit.topicPartition(entity.partition));
     commands.word(spec.bound).word(spec.fieldEvents).word(spec.fieldBytes);
     for (PendingWrite each : writes) {
       commands.word(each.offset).word(each.value).word(unit.expiry(each.timeUs));
@@ -49,7 +49,7 @@ final class PendingCall {
     commands.begin(11 + 3 * writes.size());
     commands.word("EVALSHA").word(spec.list.sha()).word("2");
     commands.word(unit.listKey(entity.tag)).word(unit.membersKey(entity.tag));
-    commands.word(unit.guard(entity.partition));
+    commands.word(unit.appliedField(entity.partition));
     commands.word(keeps.rangeUs()).word(keeps.rows()).word(keeps.lateUs()).word(keeps.most());
     commands.word(unit.listExpiry(newest));
     for (PendingWrite each : writes) {

@@ -14,20 +14,20 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * A connection to the one life of the store that the tail was planned for: another incarnation, generation or epoch is
+ * A connection to the one server run that the real-time lane was planned for: another server run, store id or deployment version is
  * refused where it is met.
  */
 final class RealtimeNode implements Closeable {
   private final RealtimeSpec spec;
   private final RedisConnection connection;
-  private Map<Integer, Long> ledgers;
+  private Map<Integer, Long> committedOffsets;
 
   private RealtimeNode(RealtimeSpec spec, RedisConnection connection) {
     this.spec = spec;
     this.connection = connection;
   }
 
-  /** IOException where nobody answers; Failure where another life does. */
+  /** IOException where nobody answers; Failure where another server run does. */
   static RealtimeNode open(RealtimeSpec spec) throws IOException {
     RealtimeNode node = new RealtimeNode(spec, RedisConnection.open(spec.address, spec.timeoutMs));
     try {
@@ -42,27 +42,27 @@ final class RealtimeNode implements Closeable {
   private void hello() throws IOException {
     Commands commands = new Commands().command("INFO");
     scripts(commands);
-    askMarks(commands, spec.partitions);
+    requestMarks(commands, spec.partitions);
     List<Object> replies = connection.exchange(commands);
     Map<String, String> info = info(checked(replies.get(0)));
     if (!spec.runId.equals(info.get("run_id")) || !spec.replicationId.equals(info.get("master_replid"))) {
       throw new Failure(
-          "the store is in another life than the tail was planned for",
+          "the store is in another server run than the real-time lane was planned for",
           spec.address + ": run id " + info.get("run_id"),
           "run id " + spec.runId,
-          "the tail starts again from the marks by itself");
+          "the real-time lane starts again from the metadata by itself");
     }
     replies.forEach(this::checked);
-    ledgers = ledgers(replies.get(3), spec.partitions);
+    committedOffsets = committedOffsets(replies.get(3), spec.partitions);
   }
 
-  /** Of the partitions that the tail was planned with, when the connection was opened. */
-  Map<Integer, Long> ledgers() {
-    return ledgers;
+  /** Of the partitions that the real-time lane was planned with, when the connection was opened. */
+  Map<Integer, Long> committedOffsets() {
+    return committedOffsets;
   }
 
   private void scripts(Commands commands) {
-    for (RealtimeSpec.Script each : List.of(spec.tail, spec.list)) {
+    for (RealtimeSpec.Script each : List.of(spec.pending, spec.list)) {
       commands.begin(3).word("SCRIPT").word("LOAD").word(each.text().getBytes(StandardCharsets.UTF_8));
     }
   }
@@ -89,38 +89,38 @@ final class RealtimeNode implements Closeable {
     connection.exchange(commands).forEach(this::checked);
   }
 
-  /** Asks the marks: the life, and the ledger of these partitions. */
-  void askMarks(Commands commands, Set<Integer> partitions) {
-    commands.begin(4 + partitions.size()).word("HMGET").word(spec.marksKey);
+  /** Asks the metadata: the server run, and the committed offsets of these partitions. */
+  void requestMarks(Commands commands, Set<Integer> partitions) {
+    commands.begin(4 + partitions.size()).word("HMGET").word(spec.metadataKey);
     commands.word(StoreFields.STORE_ID).word(StoreFields.DEPLOYMENT_VERSION);
-    partitions.forEach(each -> commands.word(spec.ledgerField(each)));
+    partitions.forEach(each -> commands.word(spec.committedField(each)));
   }
 
-  /** The reply to that: partition to ledger. Failure where the marks are of another life. */
-  Map<Integer, Long> ledgers(Object reply, Set<Integer> partitions) {
+  /** The reply to that: partition to committed offsets. Failure where the metadata is of another server run. */
+  Map<Integer, Long> committedOffsets(Object reply, Set<Integer> partitions) {
     List<?> found = (List<?>) checked(reply);
-    Long generation = number(found.get(0));
-    if (generation == null || generation != spec.generation) {
+    Long storeId = number(found.get(0));
+    if (storeId == null || storeId != spec.storeId) {
       throw new Failure(
-          "the store was emptied: it has " + (generation == null ? "no marks" : "generation " + generation),
+          "the store was emptied: it has " + (storeId == null ? "no metadata" : "store id " + storeId),
           spec.address.toString(),
-          "generation " + spec.generation,
-          "the tail starts again from the marks by itself");
+          "store id " + spec.storeId,
+          "the real-time lane starts again from the metadata by itself");
     }
-    if (spec.epoch != null && !spec.epoch.equals(number(found.get(1)))) {
+    if (spec.deploymentVersion != null && !spec.deploymentVersion.equals(number(found.get(1)))) {
       throw new Failure(
-          "another deployment stands: epoch " + number(found.get(1)),
+          "another deployment stands: version " + number(found.get(1)),
           spec.address.toString(),
-          "epoch " + spec.epoch,
-          "the tail starts again with what is deployed by itself");
+          "deployment version " + spec.deploymentVersion,
+          "the real-time lane starts again with what is deployed by itself");
     }
-    Map<Integer, Long> ledgers = new HashMap<>();
+    Map<Integer, Long> committedOffsets = new HashMap<>();
     int at = 2;
     for (Integer each : partitions) {
-      Long ledger = number(found.get(at++));
-      ledgers.put(each, ledger == null ? 0L : ledger);
+      Long committedOffset = number(found.get(at++));
+      committedOffsets.put(each, committedOffset == null ? 0L : committedOffset);
     }
-    return ledgers;
+    return committedOffsets;
   }
 
   private static Long number(Object raw) {
@@ -140,7 +140,7 @@ final class RealtimeNode implements Closeable {
         "the store refuses a command: " + refused.message(),
         where,
         "keys as slicewise writes them, and room for them",
-        "see the store's log; the tail starts again from the marks by itself");
+        "see the store's log; the real-time lane starts again from the metadata by itself");
   }
 
   @Override

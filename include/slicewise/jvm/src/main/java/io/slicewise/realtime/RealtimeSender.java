@@ -23,17 +23,17 @@ import java.util.concurrent.atomic.AtomicLong;
  *
  * <p>One thread takes whatever is there and sends it as one pipeline: the longer an answer takes, the more goes with the
  * next. So nothing waits for a batch to fill, and a burst costs few turns. A broken connection is opened again to the
- * same life of the store, and all that was not acknowledged goes again: written twice, it is the same field.
+ * same server run, and all that was not acknowledged goes again: written twice, it is the same field.
  */
 final class RealtimeSender implements Closeable {
   private static final int MOST_WRITES = 4096;
   private static final long MOST_BYTES = 32L << 20;
-  private static final long SAY_NS = TimeUnit.SECONDS.toNanos(1);
-  private static final long ASK_NS = TimeUnit.MILLISECONDS.toNanos(50);
+  private static final long STATUS_NS = TimeUnit.SECONDS.toNanos(1);
+  private static final long REQUEST_NS = TimeUnit.MILLISECONDS.toNanos(50);
 
   /**
-   * So long after the marks were asked last nothing is written before they are asked again: a sender that slept through
-   * a deployment writes no record that came after it. Less than `LEASE_S` of stores/recovery/schema_places.py (docs/adr/0057).
+   * So long after the metadata was asked last nothing is written before they are asked again: a sender that slept through
+   * a deployment writes no record that came after it. Less than `LEASE_S` of stores/recovery/schema_offsets.py (docs/adr/0057).
    */
   private static final long TRUST_NS = TimeUnit.SECONDS.toNanos(2);
 
@@ -50,18 +50,18 @@ final class RealtimeSender implements Closeable {
   private final Thread thread;
 
   /** Bytes of what was put in and not acknowledged yet. */
-  private final AtomicLong held = new AtomicLong();
+  private final AtomicLong unackedBytes = new AtomicLong();
 
   // of the sender's thread
   private final List<PendingWrite> unacked = new ArrayList<>();
   private final Commands commands = new Commands();
-  private Map<Integer, Long> ledgers;
+  private Map<Integer, Long> committedOffsets;
   private volatile RealtimeNode node;
-  private long saidNs = System.nanoTime() - SAY_NS;
-  private long askedNs = saidNs;
+  private long statusNs = System.nanoTime() - STATUS_NS;
+  private long requestedNs = statusNs;
 
-  /** When the marks were last asked whether what the tail was planned by still stands, and it did. */
-  private long toldNs = System.nanoTime();
+  /** When the metadata was last asked whether what the real-time lane was planned by still stands, and it did. */
+  private long confirmedNs = System.nanoTime();
 
   private boolean waits;
   private int vain;
@@ -71,13 +71,13 @@ final class RealtimeSender implements Closeable {
   private volatile boolean stopped;
   private volatile RuntimeException failure;
 
-  /** Connects; Failure where the store is in another life, or nobody answers for too long. */
+  /** Connects; Failure where the store is in another server run, or nobody answers for too long. */
   RealtimeSender(RealtimeSpec spec) {
     this.spec = spec;
     this.queue = new ArrayBlockingQueue<>(spec.queue);
     this.node = connected();
-    this.ledgers = node.ledgers();
-    this.thread = new Thread(this::run, "tail-" + spec.source);
+    this.committedOffsets = node.committedOffsets();
+    this.thread = new Thread(this::run, "realtime-" + spec.source);
     thread.setDaemon(true);
     thread.start();
   }
@@ -89,17 +89,17 @@ final class RealtimeSender implements Closeable {
   /** Waits where there is no room. Throws why the sender ended, if it has. */
   void put(PendingWrite write) {
     try {
-      while (held.get() > MOST_BYTES) {
+      while (unackedBytes.get() > MOST_BYTES) {
         check();
         Thread.sleep(1);
       }
-      held.addAndGet(write.size());
+      unackedBytes.addAndGet(write.size());
       while (!queue.offer(write, 100, TimeUnit.MILLISECONDS)) {
         check();
       }
     } catch (InterruptedException interrupted) {
       Thread.currentThread().interrupt();
-      throw new IllegalStateException("the tail is stopped", interrupted);
+      throw new IllegalStateException("the real-time lane is stopped", interrupted);
     }
     check();
   }
@@ -119,7 +119,7 @@ final class RealtimeSender implements Closeable {
     } catch (InterruptedException interrupted) {
       close();
       Thread.currentThread().interrupt();
-      throw new IllegalStateException("the tail is stopped", interrupted);
+      throw new IllegalStateException("the real-time lane is stopped", interrupted);
     }
     check();
   }
@@ -165,16 +165,16 @@ final class RealtimeSender implements Closeable {
 
   private Failure unexpected(Throwable why) {
     return new Failure(
-        "the tail's sender ended: " + why,
+        "the real-time lane's sender ended: " + why,
         "source " + spec.source,
         "a store and rows as planned",
-        "see the cause; the tail starts again from the marks by itself",
+        "see the cause; the real-time lane starts again from the metadata by itself",
         why);
   }
 
   private void take() throws InterruptedException {
     if (unacked.isEmpty()) {
-      long left = SAY_NS - (System.nanoTime() - saidNs);
+      long left = STATUS_NS - (System.nanoTime() - statusNs);
       PendingWrite first = queue.poll(Math.max(0, left), TimeUnit.NANOSECONDS);
       if (first == null) {
         return;
@@ -192,25 +192,25 @@ final class RealtimeSender implements Closeable {
   private void turn() throws InterruptedException {
     long now = System.nanoTime();
     Collection<PendingCall> runs = runs();
-    boolean say = now - saidNs >= SAY_NS;
-    if (!runs.isEmpty() && now - toldNs >= TRUST_NS) {
+    boolean putsStatus = now - statusNs >= STATUS_NS;
+    if (!runs.isEmpty() && now - confirmedNs >= TRUST_NS) {
       exchange(List.of(), true, false); // throws where another deployment stands
     }
-    boolean ask = say || partitions.size() > ledgers.size() || waits && now - askedNs >= ASK_NS;
-    if (!runs.isEmpty() || ask) {
-      exchange(runs, ask, say);
+    boolean requests = putsStatus || partitions.size() > committedOffsets.size() || waits && now - requestedNs >= REQUEST_NS;
+    if (!runs.isEmpty() || requests) {
+      exchange(runs, requests, putsStatus);
     } else if (waits) {
       Thread.sleep(WAIT_MS);
     }
   }
 
-  /** Of each entity its next run; of a partition nothing beyond what may be ahead of its ledger. */
+  /** Of each entity its next run; of a partition nothing beyond what may be ahead of its committed offsets. */
   private Collection<PendingCall> runs() {
     waits = false;
     Map<PendingWrite.Entity, PendingCall> runs = new LinkedHashMap<>();
     for (PendingWrite each : unacked) {
-      Long ledger = ledgers.get(each.entity.partition);
-      if (ledger != null && each.offset - ledger < spec.ahead) {
+      Long committedOffset = committedOffsets.get(each.entity.partition);
+      if (committedOffset != null && each.offset - committedOffset < spec.ahead) {
         runs.computeIfAbsent(each.entity, PendingCall::new).add(each);
       } else {
         waits = true;
@@ -222,34 +222,34 @@ final class RealtimeSender implements Closeable {
   /**
    * One pipeline, again until it is answered.
    *
-   * @param ask for the ledgers, and whether the life is still the same
-   * @param say what the tail has to say of itself; with `ask` only
+   * @param ask for the committed offsets, and whether the server run is still the same
+   * @param say what the real-time lane has to say of itself; with `ask` only
    */
-  private void exchange(Collection<PendingCall> runs, boolean ask, boolean say) throws InterruptedException {
-    Set<Integer> asked = Set.copyOf(partitions.keySet());
+  private void exchange(Collection<PendingCall> runs, boolean requests, boolean putsStatus) throws InterruptedException {
+    Set<Integer> requested = Set.copyOf(partitions.keySet());
     while (true) {
       if (stopped) {
         throw new InterruptedException();
       }
       commands.clear();
       runs.forEach(each -> each.to(commands, spec));
-      if (ask) {
-        node.askMarks(commands, asked);
+      if (requests) {
+        node.requestMarks(commands, requested);
       }
-      if (say) {
-        say();
+      if (putsStatus) {
+        putStatus();
       }
       try {
         long sent = System.nanoTime();
         List<Object> replies = node.exchange(commands);
-        if (ask) {
-          // first: what was written into another life is not acknowledged
-          ledgers = node.ledgers(replies.get(runs.size()), asked);
-          toldNs = sent;
-          askedNs = System.nanoTime();
+        if (requests) {
+          // first: what was written into another server run is not acknowledged
+          committedOffsets = node.committedOffsets(replies.get(runs.size()), requested);
+          confirmedNs = sent;
+          requestedNs = System.nanoTime();
         }
-        if (say) {
-          saidNs = System.nanoTime();
+        if (putsStatus) {
+          statusNs = System.nanoTime();
           replies.subList(runs.size() + 1, replies.size()).forEach(node::checked);
         }
         acknowledge(runs, replies);
@@ -269,7 +269,7 @@ final class RealtimeSender implements Closeable {
     node = connected();
   }
 
-  /** The life is checked with each connection; IOException is retried, as long as patience lasts. */
+  /** The server run is checked with each connection; IOException is retried, as long as patience lasts. */
   private RealtimeNode connected() {
     long begun = System.nanoTime();
     long wait = LEAST_BACK_OFF_MS;
@@ -289,7 +289,7 @@ final class RealtimeSender implements Closeable {
           Thread.sleep(wait);
         } catch (InterruptedException interrupted) {
           Thread.currentThread().interrupt();
-          throw new IllegalStateException("the tail is stopped", interrupted);
+          throw new IllegalStateException("the real-time lane is stopped", interrupted);
         }
         wait = Math.min(MOST_BACK_OFF_MS, 2 * wait);
       }
@@ -315,7 +315,7 @@ final class RealtimeSender implements Closeable {
       boolean visible = run.entity.unit.list != null || counts[3] == 0;
       for (PendingWrite each : run.writes) {
         each.done = true;
-        held.addAndGet(-each.size());
+        unackedBytes.addAndGet(-each.size());
         if (visible) {
           status.visible((now - each.kafkaTimeUs) / 1_000.0);
         }
@@ -332,7 +332,7 @@ final class RealtimeSender implements Closeable {
     }
   }
 
-  private void say() {
+  private void putStatus() {
     long now = nowUs();
     for (RealtimeStatus each : partitions.values()) {
       long seen = each.seen; // before the queue is looked at: what was seen until then was in it
@@ -349,7 +349,7 @@ final class RealtimeSender implements Closeable {
       if (each.relieved) {
         continue; // another speaks for the partition
       }
-      String text = each.text(now, reconnects, queue.size(), ledgers.get(each.partition), waits);
+      String text = each.text(now, reconnects, queue.size(), committedOffsets.get(each.partition), waits);
       commands.begin(3).word("SET").word(spec.statusKey + ":" + each.partition).word(text);
     }
   }

@@ -13,26 +13,26 @@ import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 
-/** What a tail is bound to, of the JSON that `tail_spec.py` makes. */
+/** What the real-time lane is bound to, of the JSON that `spec.py` makes. */
 final class RealtimeSpec {
   final RedisAddress address;
   final String runId;
   final String replicationId;
-  final long generation;
-  final Long epoch;
+  final long storeId;
+  final Long deploymentVersion;
   final String run;
 
-  /** The run that this one takes over from, of the same life of the store; null: none. */
+  /** The run that this one takes over from, of the same server run; null: none. */
   final String after;
 
   final String source;
   final String topicId;
-  final String marksKey;
+  final String metadataKey;
   final String statusKey;
-  final Script tail;
+  final Script pending;
   final Script list;
 
-  /** Events of an entity's tail. */
+  /** Most pending events of an entity. */
   final long bound;
 
   /** What one field of it takes. */
@@ -62,15 +62,15 @@ final class RealtimeSpec {
     address = RedisAddress.of(given.get("redis_url").asText());
     runId = given.get("run_id").asText();
     replicationId = given.get("replication_id").asText();
-    generation = given.get("generation").asLong();
-    epoch = given.get("epoch").isNull() ? null : (Long) given.get("epoch").asLong();
+    storeId = given.get("generation").asLong();
+    deploymentVersion = given.get("epoch").isNull() ? null : (Long) given.get("epoch").asLong();
     run = given.get("run").asText();
     after = given.get("after").asText(null);
     source = given.get("source").asText();
     topicId = given.get("topic_id").asText();
-    marksKey = given.get("marks_key").asText();
+    metadataKey = given.get("marks_key").asText();
     statusKey = given.get("status_key").asText();
-    tail = Script.of(given.get("tail_script").asText());
+    pending = Script.of(given.get("pending_script").asText());
     list = Script.of(given.get("list_script").asText());
     bound = given.get("bound").asLong();
     fieldEvents = given.get("field_events").asLong();
@@ -80,15 +80,15 @@ final class RealtimeSpec {
     timeoutMs = given.get("timeout_ms").asLong();
     patienceMs = given.get("patience_ms").asLong();
     given.get("partitions").forEach(each -> partitions.add(each.asInt()));
-    given.get("units").forEach(each -> units.add(RealtimeUnit.of(each, generation, topicId)));
+    given.get("units").forEach(each -> units.add(RealtimeUnit.of(each, storeId, topicId)));
   }
 
   static RealtimeSpec of(String json) {
     return new RealtimeSpec(Spec.parsed(json));
   }
 
-  /** The ledger's field in the marks. */
-  String ledgerField(int partition) {
+  /** The committed offsets' field in the metadata. */
+  String committedField(int partition) {
     return StoreFields.committed(topicId, partition);
   }
 }

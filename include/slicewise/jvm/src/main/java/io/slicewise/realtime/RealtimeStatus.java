@@ -4,7 +4,7 @@ import java.util.Locale;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * What the tail of one partition says about itself: counted since its query began, over all its batches in this JVM.
+ * What the real-time lane of one partition says about itself: counted since its query began, over all its batches in this JVM.
  *
  * <p>Counts are of writes, one per unit that takes a row; `rows` alone is of rows.
  */
@@ -22,7 +22,7 @@ final class RealtimeStatus {
   private final long[] counts = new long[BOUNDS_MS.length + 1];
   private double sumMs;
   private long written;
-  private long known;
+  private long alreadyApplied;
   private long expired;
   private long skipped;
   private long trimmed;
@@ -51,19 +51,19 @@ final class RealtimeStatus {
     RealtimeStatus latest =
         KNOWN.compute(
             spec.source + ":" + partition,
-            (name, stands) ->
-                stands != null && stands.known(spec.run) != null ? stands : after(stands, spec, partition, nowUs));
+            (name, current) ->
+                current != null && current.known(spec.run) != null ? current : after(current, spec, partition, nowUs));
     RealtimeStatus found = latest.known(spec.run);
     found.seen = -1; // what an attempt before this one saw may be to come again
     return found;
   }
 
-  private static RealtimeStatus after(RealtimeStatus stands, RealtimeSpec spec, int partition, long nowUs) {
+  private static RealtimeStatus after(RealtimeStatus current, RealtimeSpec spec, int partition, long nowUs) {
     RealtimeStatus found = begun(spec.run, partition, nowUs);
-    if (stands != null && stands.run.equals(spec.after)) {
-      found.before = stands;
-      stands.before = null;
-      stands.relieved = true;
+    if (current != null && current.run.equals(spec.after)) {
+      found.before = current;
+      current.before = null;
+      current.relieved = true;
     }
     return found;
   }
@@ -73,7 +73,7 @@ final class RealtimeStatus {
     return run.equals(name) ? this : earlier == null ? null : earlier.known(name);
   }
 
-  /** Whether the run before this one has brought the event, into the same life of the store. */
+  /** Whether the run before this one has brought the event, into the same server run. */
   boolean brought(long offset) {
     RealtimeStatus earlier = before;
     return earlier != null && offset <= earlier.acked;
@@ -86,7 +86,7 @@ final class RealtimeStatus {
 
   synchronized void replied(boolean list, long[] reply) {
     written += reply[0];
-    known += reply[1];
+    alreadyApplied += reply[1];
     if (list) {
       trimmed += reply[2];
       cut += reply[3];
@@ -110,8 +110,8 @@ final class RealtimeStatus {
     acked = Math.max(acked, offset);
   }
 
-  /** As JSON. waits: the ledger is too far behind. */
-  synchronized String text(long nowUs, long reconnects, int queue, Long ledger, boolean waits) {
+  /** As JSON. waits: the committed offsets are too far behind. */
+  synchronized String text(long nowUs, long reconnects, int queue, Long committedOffset, boolean waits) {
     StringBuilder bounds = new StringBuilder();
     StringBuilder cumulative = new StringBuilder();
     long sum = 0;
@@ -126,7 +126,7 @@ final class RealtimeStatus {
             + "\"expired\":%d,\"skipped\":%d,\"trimmed\":%d,\"cut\":%d,\"reconnects\":%d,\"queue\":%d,"
             + "\"ledger\":%s,\"waits\":%b,\"since\":%d,\"time\":%d,"
             + "\"ms\":{\"bounds\":[%s],\"counts\":[%s],\"sum\":%s}}",
-        run, partition, acked, rows, written, known, expired, skipped, trimmed, cut, reconnects, queue, ledger,
+        run, partition, acked, rows, written, alreadyApplied, expired, skipped, trimmed, cut, reconnects, queue, committedOffset,
         waits, sinceUs, nowUs, bounds, cumulative, Double.toString(sumMs));
   }
 }

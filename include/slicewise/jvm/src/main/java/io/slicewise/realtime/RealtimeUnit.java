@@ -24,7 +24,7 @@ final class RealtimeUnit {
   final List<String> entity;
   final List<String> inputs;
   final Keeps list;
-  private final long generation;
+  private final long storeId;
   private final String topicId;
   private final Map<Integer, Long> start;
   private final long sliceUs;
@@ -32,8 +32,8 @@ final class RealtimeUnit {
   private final EntityTag tag;
   private final Member member;
 
-  private RealtimeUnit(JsonNode given, long generation, String topicId) {
-    this.generation = generation;
+  private RealtimeUnit(JsonNode given, long storeId, String topicId) {
+    this.storeId = storeId;
     this.topicId = topicId;
     name = given.get("name").asText();
     keep = given.get("keep").asText();
@@ -58,8 +58,8 @@ final class RealtimeUnit {
                 kept.get("most").asLong());
   }
 
-  static RealtimeUnit of(JsonNode given, long generation, String topicId) {
-    return new RealtimeUnit(given, generation, topicId);
+  static RealtimeUnit of(JsonNode given, long storeId, String topicId) {
+    return new RealtimeUnit(given, storeId, topicId);
   }
 
   private static List<String> texts(JsonNode columns, String member) {
@@ -68,7 +68,7 @@ final class RealtimeUnit {
     return found;
   }
 
-  /** Whether the row is of the unit's backfill, which lies below its start cover. */
+  /** Whether the row is of the unit's backfill, which lies below its start offsets. */
   boolean starts(int partition, long offset) {
     return offset >= start.getOrDefault(partition, 0L);
   }
@@ -81,12 +81,12 @@ final class RealtimeUnit {
     return member.of(timeUs, partition, offset, values);
   }
 
-  /** The place as the names of fields end with it. */
-  byte[] place(int partition) {
+  /** The partition as the names of fields end with it. */
+  byte[] topicPartition(int partition) {
     return ascii(topicId + ":" + partition);
   }
 
-  byte[] guard(int partition) {
+  byte[] appliedField(int partition) {
     return ascii(StoreFields.applied(topicId, partition));
   }
 
@@ -113,15 +113,15 @@ final class RealtimeUnit {
   }
 
   byte[] hotKey(byte[] tag) {
-    return ascii(StoreFields.hotKey(generation, text(tag), name));
+    return ascii(StoreFields.hotKey(storeId, text(tag), name));
   }
 
   byte[] listKey(byte[] tag) {
-    return ascii(StoreFields.listKey(generation, text(tag), name));
+    return ascii(StoreFields.listKey(storeId, text(tag), name));
   }
 
   byte[] membersKey(byte[] tag) {
-    return ascii(StoreFields.membersKey(generation, text(tag), name));
+    return ascii(StoreFields.membersKey(storeId, text(tag), name));
   }
 
   private static String text(byte[] ascii) {

@@ -7,7 +7,7 @@ import org.apache.spark.sql.Row;
 
 /**
  * Writes each row of a source into the store as it comes, for each unit that keeps it, as `docs/adr/0050` says. It knows
- * keys, fields, expiry and the guard's script, and nothing of what is made of the rows.
+ * keys, fields, expiry and the applied offset's script, and nothing of what is made of the rows.
  *
  * <p>A row has the columns partition, offset, kafka_time and event_time, and those that the JSON names.
  */

@@ -12,10 +12,10 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF4;
 
 /**
- * A record is judged by the schema that holds at its place in the log.
+ * A record is judged by the schema that holds at its offset in the log.
  *
  * <p>Gives what {@link RecordReader} gives, with the kept columns of the newest schema and then those that only earlier
- * ones keep, as they come first: null where the schema of the place lacks one.
+ * ones keep, as they come first: null where the schema of the offset lacks one.
  */
 public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
   private static final long serialVersionUID = 1L;

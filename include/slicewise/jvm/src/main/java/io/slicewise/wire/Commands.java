@@ -9,7 +9,7 @@ import java.util.Arrays;
 public final class Commands {
   private static final int KEPT_BYTES = 4 << 20;
 
-  private byte[] held = new byte[1 << 14];
+  private byte[] buffer = new byte[1 << 14];
   private int size;
   private int count;
 
@@ -22,7 +22,7 @@ public final class Commands {
   public Commands word(byte[] raw) {
     head('$', raw.length);
     room(raw.length + 2);
-    System.arraycopy(raw, 0, held, size, raw.length);
+    System.arraycopy(raw, 0, buffer, size, raw.length);
     size += raw.length;
     return end();
   }
@@ -56,40 +56,40 @@ public final class Commands {
   public void clear() {
     size = 0;
     count = 0;
-    if (held.length > KEPT_BYTES) {
-      held = new byte[1 << 14];
+    if (buffer.length > KEPT_BYTES) {
+      buffer = new byte[1 << 14];
     }
   }
 
   void to(OutputStream out) throws IOException {
-    out.write(held, 0, size);
+    out.write(buffer, 0, size);
     out.flush();
   }
 
   private Commands head(char kind, int number) {
     room(14);
-    held[size++] = (byte) kind;
+    buffer[size++] = (byte) kind;
     int digits = 1;
     for (int rest = number; rest >= 10; rest /= 10) {
       digits++;
     }
     int rest = number;
     for (int at = size + digits - 1; at >= size; at--, rest /= 10) {
-      held[at] = (byte) ('0' + rest % 10);
+      buffer[at] = (byte) ('0' + rest % 10);
     }
     size += digits;
     return end();
   }
 
   private Commands end() {
-    held[size++] = '\r';
-    held[size++] = '\n';
+    buffer[size++] = '\r';
+    buffer[size++] = '\n';
     return this;
   }
 
   private void room(int more) {
-    if (size + more > held.length) {
-      held = Arrays.copyOf(held, Math.max(size + more, 2 * held.length));
+    if (size + more > buffer.length) {
+      buffer = Arrays.copyOf(buffer, Math.max(size + more, 2 * buffer.length));
     }
   }
 }

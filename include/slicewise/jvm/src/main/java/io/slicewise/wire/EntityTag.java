@@ -12,19 +12,19 @@ public final class EntityTag {
 
   private final String[] heads;
   private final String[] kinds;
-  private final boolean spread;
+  private final boolean perPartition;
 
   /**
    * @param names of the entity's columns, sorted
-   * @param spread whether the partition stands in the tag
+   * @param perPartition whether the partition stands in the tag
    */
-  public EntityTag(List<String> names, List<String> kinds, boolean spread) {
+  public EntityTag(List<String> names, List<String> kinds, boolean perPartition) {
     this.kinds = kinds.toArray(new String[0]);
     this.heads = new String[names.size()];
     for (int i = 0; i < heads.length; i++) {
       heads[i] = (i == 0 ? "" : ",") + encoded(names.get(i)) + ":" + encoded(this.kinds[i]) + ":";
     }
-    this.spread = spread;
+    this.perPartition = perPartition;
   }
 
   /** values: of the entity's columns, none of them null. */
@@ -33,7 +33,7 @@ public final class EntityTag {
     for (int i = 0; i < heads.length; i++) {
       tag.append(heads[i]).append(text(values[i], kinds[i]));
     }
-    if (spread) {
+    if (perPartition) {
       tag.append(";p=").append(partition);
     }
     return tag.toString().getBytes(StandardCharsets.ISO_8859_1); // all of it is ASCII

@@ -22,8 +22,8 @@ import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
- * A connection is one socket for one life: broken or late it is dead, and never comes back by itself. A client that
- * connects and sends again unasked would bring writes of an old life into a new one (docs/adr/0051).
+ * A connection is one socket for one server run: broken or late it is dead, and never comes back by itself. A client that
+ * connects and sends again unasked would bring writes of an old server run into a new one (docs/adr/0051).
  *
  * <p>For one thread at a time; another may close it.
  */
@@ -33,7 +33,7 @@ public final class RedisConnection implements Closeable {
   private static final ScheduledExecutorService WATCH =
       Executors.newSingleThreadScheduledExecutor(
           task -> {
-            Thread thread = new Thread(task, "tail-watch");
+            Thread thread = new Thread(task, "realtime-watch");
             thread.setDaemon(true);
             return thread;
           });

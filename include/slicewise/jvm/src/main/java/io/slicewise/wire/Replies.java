@@ -17,7 +17,7 @@ public final class Replies {
   }
 
   private final InputStream in;
-  private final byte[] held = new byte[1 << 16];
+  private final byte[] buffer = new byte[1 << 16];
   private int at;
   private int end;
 
@@ -56,7 +56,7 @@ public final class Replies {
         fill();
       }
       int some = Math.min(size - done, end - at);
-      System.arraycopy(held, at, found, done, some);
+      System.arraycopy(buffer, at, found, done, some);
       at += some;
       done += some;
     }
@@ -89,11 +89,11 @@ public final class Replies {
     if (at == end) {
       fill();
     }
-    return held[at++] & 0xff;
+    return buffer[at++] & 0xff;
   }
 
   private void fill() throws IOException {
-    int some = in.read(held, 0, held.length);
+    int some = in.read(buffer, 0, buffer.length);
     if (some <= 0) {
       throw new EOFException("the store closed the connection");
     }

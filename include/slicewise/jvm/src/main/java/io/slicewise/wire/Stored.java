@@ -47,7 +47,7 @@ abstract class Stored {
   /** The form of a type as definitions name it (`features/schema/types.py`). */
   static Stored of(String kind) {
     if (kind.startsWith("array<")) {
-      return new Listed(of(kind.substring("array<".length(), kind.length() - 1).strip()));
+      return new ArrayOf(of(kind.substring("array<".length(), kind.length() - 1).strip()));
     }
     if (kind.startsWith("decimal(")) {
       return new Decimal(scale(kind));
@@ -77,7 +77,7 @@ abstract class Stored {
     }
     throw new Failure(
         "a date as a " + date.getClass().getName(),
-        "a row of the tail",
+        "a row of the real-time lane",
         "a java.time.LocalDate",
         "set spark.sql.datetime.java8API.enabled for the session");
   }
@@ -176,13 +176,13 @@ abstract class Stored {
     }
   }
 
-  private static final class Listed extends Bytes {
+  private static final class ArrayOf extends Bytes {
     // an array of keys is short, and the usual buffer of 8 KiB costs more than it
     private static final MessagePack.PackerConfig PACKED = new MessagePack.PackerConfig().withBufferSize(256);
 
     private final Stored element;
 
-    Listed(Stored element) {
+    ArrayOf(Stored element) {
       this.element = element;
     }
 

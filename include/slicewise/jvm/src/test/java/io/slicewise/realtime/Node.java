@@ -20,11 +20,11 @@ final class Node implements AutoCloseable {
   private final ServerSocket server = new ServerSocket(0, 5, InetAddress.getLoopbackAddress());
   private final Function<List<String>, String> script;
 
-  /** As the marks have it; null: they have none. */
-  volatile String epoch;
+  /** As the metadata has it; null: they have none. */
+  volatile String deploymentVersion;
 
-  /** How often the marks were asked. */
-  volatile int asks;
+  /** How often the metadata was asked. */
+  volatile int requests;
 
   /** script: from the words of a call to its reply, as it stands on the wire. */
   Node(Function<List<String>, String> script) throws IOException {
@@ -34,13 +34,13 @@ final class Node implements AutoCloseable {
     thread.start();
   }
 
-  /** What a tail of one unit without columns is told, to be bound to this node. */
+  /** What a real-time lane of one unit without columns is told, to be bound to this node. */
   String spec() {
     return "{\"redis_url\":\"redis://127.0.0.1:"
         + server.getLocalPort()
         + "\",\"run_id\":\"r\",\"replication_id\":\"m\",\"generation\":7,\"epoch\":null,\"run\":\"a\",\"after\":null,\"source\":\"s\","
         + "\"topic_id\":\"0123456789abcdef0123456789abcdef\",\"partitions\":[0],\"marks_key\":\"marks\","
-        + "\"status_key\":\"status\",\"tail_script\":\"tail\",\"list_script\":\"list\",\"bound\":10,\"field_events\":64,\"field_bytes\":4096,\"ahead\":100000,"
+        + "\"status_key\":\"status\",\"pending_script\":\"pending\",\"list_script\":\"list\",\"bound\":10,\"field_events\":64,\"field_bytes\":4096,\"ahead\":100000,"
         + "\"queue\":4096,\"timeout_ms\":5000,\"patience_ms\":5000,\"units\":[{\"name\":\"u\",\"keep\":\"keep\","
         + "\"start\":{\"0\":3},\"slice_us\":1000,\"retention_us\":1,\"entity\":[{\"name\":\"e\",\"type\":\"string\","
         + "\"column\":\"e\"}],\"inputs\":[],\"spread\":false,\"list\":null}]}";
@@ -72,9 +72,9 @@ final class Node implements AutoCloseable {
         scripts++;
         return "+OK\r\n";
       case "HMGET":
-        asks++;
-        String stands = epoch == null ? "$-1\r\n" : "$" + epoch.length() + "\r\n" + epoch + "\r\n";
-        return "*" + (words.size() - 2) + "\r\n$1\r\n7\r\n" + stands + "$-1\r\n".repeat(words.size() - 4);
+        requests++;
+        String version = deploymentVersion == null ? "$-1\r\n" : "$" + deploymentVersion.length() + "\r\n" + deploymentVersion + "\r\n";
+        return "*" + (words.size() - 2) + "\r\n$1\r\n7\r\n" + version + "$-1\r\n".repeat(words.size() - 4);
       case "EVALSHA":
         calls.add(words);
         return script.apply(words);

@@ -72,9 +72,9 @@ class RealtimeSenderTest {
     try (Node node = new Node(call -> DONE)) {
       write(RealtimeWriter.of(node.spec()), 5, 6);
       List<String> call = node.calls.get(0);
-      String place = "0123456789abcdef0123456789abcdef:0";
+      String topicPartition = "0123456789abcdef0123456789abcdef:0";
       assertEquals(
-          List.of("1", "sw:7:{e:string:a}:u:hot", "l:" + place, "x:" + place, place, "10", "64", "4096", "5"),
+          List.of("1", "sw:7:{e:string:a}:u:hot", "l:" + topicPartition, "x:" + topicPartition, topicPartition, "10", "64", "4096", "5"),
           call.subList(2, 11));
       assertEquals("1", call.get(12)); // the second of expiry; before it the member
       assertEquals(13, call.size());
@@ -90,7 +90,7 @@ class RealtimeSenderTest {
       write(RealtimeWriter.of(next.replace("\"after\":null", "\"after\":\"a\"")), 50, 120);
       assertEquals(List.of(LongStream.range(3, 120).boxed().toList()), List.copyOf(offsets(node.calls).values()));
       node.calls.clear();
-      write(RealtimeWriter.of(next.replace("\"run\":\"b\"", "\"run\":\"c\"")), 50, 120); // of another life, it may be
+      write(RealtimeWriter.of(next.replace("\"run\":\"b\"", "\"run\":\"c\"")), 50, 120); // of another server run, it may be
       assertEquals(List.of(LongStream.range(50, 120).boxed().toList()), List.copyOf(offsets(node.calls).values()));
     }
   }
@@ -152,17 +152,17 @@ class RealtimeSenderTest {
     Node sleepy =
         new Node(
             call -> {
-              sleep(2_200); // longer than the tail trusts what it was told
-              self[0].epoch = "6";
+              sleep(2_200); // longer than the real-time lane trusts what it was told
+              self[0].deploymentVersion = "6";
               return DONE;
             });
     try (Node node = sleepy) {
       self[0] = node;
-      node.epoch = "5";
+      node.deploymentVersion = "5";
       RealtimeWriter writer = RealtimeWriter.of(node.spec().replace("\"epoch\":null", "\"epoch\":5"));
       writer.open(0, 0);
       writer.process(row(0, 1, "a")); // of no unit: the sender learns of the partition, and asks
-      while (node.asks < 2) {
+      while (node.requests < 2) {
         sleep(1);
       }
       writer.process(row(5, 0, "a"));
@@ -171,7 +171,7 @@ class RealtimeSenderTest {
       }
       writer.process(row(6, 0, "a"));
       Failure why = assertThrows(Failure.class, () -> writer.close(null));
-      assertTrue(why.getMessage().contains("epoch 6"), why.getMessage());
+      assertTrue(why.getMessage().contains("version 6"), why.getMessage());
       assertEquals(1, node.calls.size());
     }
   }
@@ -191,7 +191,7 @@ class RealtimeSenderTest {
       writer.open(0, 0);
       writer.process(row(5, 0, "a"));
       writer.close(new IllegalStateException("the task"));
-      assertTrue(Thread.getAllStackTraces().keySet().stream().noneMatch(each -> each.getName().equals("tail-s")));
+      assertTrue(Thread.getAllStackTraces().keySet().stream().noneMatch(each -> each.getName().equals("realtime-s")));
     }
   }
 }

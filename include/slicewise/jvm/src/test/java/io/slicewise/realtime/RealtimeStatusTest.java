@@ -11,7 +11,7 @@ import java.util.Locale;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** What a tail says is JSON whose histogram is cumulative, whatever the machine's language is. */
+/** What the real-time lane says is JSON whose histogram is cumulative, whatever the machine's language is. */
 class RealtimeStatusTest {
   @Test
   void aRunThatTakesOverSpeaksForThePartitionFromThenOn() throws IOException {
@@ -48,21 +48,21 @@ class RealtimeStatusTest {
       status.replied(true, new long[] {1, 1, 7, 8});
       status.acknowledged(9);
       status.acknowledged(8);
-      JsonNode said = Spec.parsed(status.text(2_000, 1, 2, null, true));
-      JsonNode counts = said.get("ms").get("counts");
+      JsonNode parsed = Spec.parsed(status.text(2_000, 1, 2, null, true));
+      JsonNode counts = parsed.get("ms").get("counts");
       assertEquals(RealtimeStatus.BOUNDS_MS.length + 1, counts.size());
       assertEquals(2, counts.get(0).asInt());
       assertEquals(3, counts.get(1).asInt());
       assertEquals(4, counts.get(counts.size() - 2).asInt());
       assertEquals(5, counts.get(counts.size() - 1).asInt());
-      assertEquals(0.5, said.get("ms").get("bounds").get(0).asDouble());
+      assertEquals(0.5, parsed.get("ms").get("bounds").get(0).asDouble());
       assertEquals(
           "6 5 3 2 7 8 9 1 2 null",
           String.join(
               " ",
               Stream.of(
                       "written", "known", "expired", "skipped", "trimmed", "cut", "acked", "reconnects", "queue", "ledger")
-                  .map(name -> said.get(name).asText())
+                  .map(name -> parsed.get(name).asText())
                   .toList()));
     } finally {
       Locale.setDefault(before);

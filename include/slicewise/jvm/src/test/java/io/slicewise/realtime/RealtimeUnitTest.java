@@ -20,18 +20,18 @@ class RealtimeUnitTest {
     assertEquals(golden.get("keys").get("events").asText(), text(unit.membersKey(tag)));
     RealtimeUnit later = unit("00000000000000aa.9", 1_000_000, 1, "null");
     assertEquals(golden.get("keys").get("hot of a term").asText(), text(later.hotKey(tag)));
-    assertEquals(golden.get("fields").get("guard").asText(), text(unit.guard(2)));
+    assertEquals(golden.get("fields").get("guard").asText(), text(unit.appliedField(2)));
   }
 
   @Test
   void expiriesAreTheGoldenOnes() {
-    Golden.cases("tail.json", "expiries")
+    Golden.cases("pending.json", "expiries")
         .forEach(
             each -> {
               RealtimeUnit unit = unit("u", each.get("slice_us").asLong(), each.get("retention_us").asLong(), "null");
               assertEquals(each.get("expiry").asLong(), unit.expiry(each.get("time").asLong()), each::toString);
             });
-    Golden.cases("tail.json", "list_expiries")
+    Golden.cases("pending.json", "list_expiries")
         .forEach(
             each -> {
               String kept = "{\"range_us\":" + each.get("range_us") + ",\"rows\":" + each.get("rows");

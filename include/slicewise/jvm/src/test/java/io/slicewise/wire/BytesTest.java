@@ -23,21 +23,21 @@ class BytesTest {
 
   @TestFactory
   Stream<DynamicTest> tagsAreTheGoldenOnes() {
-    return Stream.concat(Golden.cases("keys.json", "tags"), Golden.cases("tail.json", "tags"))
+    return Stream.concat(Golden.cases("keys.json", "tags"), Golden.cases("pending.json", "tags"))
         .map(each -> DynamicTest.dynamicTest(each.get("tag").asText(), () -> tag(each)));
   }
 
   private static void tag(JsonNode given) {
     List<String> kinds = Golden.texts(given.get("columns"), 1);
-    boolean spread = !given.get("partition").isNull();
-    EntityTag tag = new EntityTag(Golden.texts(given.get("columns"), 0), kinds, spread);
+    boolean perPartition = !given.get("partition").isNull();
+    EntityTag tag = new EntityTag(Golden.texts(given.get("columns"), 0), kinds, perPartition);
     byte[] made = tag.of(Golden.values(given.get("values"), kinds), given.get("partition").asInt());
     assertEquals(given.get("tag").asText(), new String(made, StandardCharsets.UTF_8));
   }
 
   @TestFactory
   Stream<DynamicTest> membersAreTheGoldenOnes() {
-    return Golden.cases("tail.json", "members")
+    return Golden.cases("pending.json", "members")
         .map(each -> DynamicTest.dynamicTest(each.get("columns") + ": " + each.get("values"), () -> member(each)));
   }
 

@@ -26,7 +26,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A connection speaks Redis's protocol for one life, and never comes back by itself. */
+/** A connection speaks Redis's protocol for one server run, and never comes back by itself. */
 class ConnectionTest {
   private static final String PONG = "+PONG\r\n";
 

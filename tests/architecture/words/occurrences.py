@@ -1,0 +1,158 @@
+"""Where names stand: in Python and Java, settings, metrics, log events, and in headings and code spans of the docs."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.architecture.words.retired import TABLE, Retired
+
+ROOT = Path(__file__).resolve().parents[3]
+TOPS = ("benchmarks", "dags", "docs", "examples", "include", "plugins", "requirements", "spark_jobs", "tests")
+SUFFIXES = frozenset({".py", ".java", ".md"})
+LEFT_OUT = frozenset({"__pycache__", "node_modules", "target"})
+PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+NAME = re.compile(r"[A-Za-z_]\w*")
+SETTING = re.compile(r"\bSLICEWISE_[A-Z0-9_]+")
+JAVA_ASIDE = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*[\s\S]*?\*/')
+FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+HEADING = re.compile(r"#{1,6} (.+)")
+METRICS = frozenset({"Counter", "Gauge", "Histogram", "Summary", "Info", "Enum"})
+LOGGED = frozenset({"debug", "info", "warning", "error", "exception", "event"})
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name where it stands. sentence: a test's name or a heading, in which ordinary English is allowed."""
+
+    name: str
+    path: str
+    line: int
+    kind: str
+    sentence: bool = False
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A retired word in a name."""
+
+    named: Named
+    word: str
+    row: Retired
+
+    def __str__(self) -> str:
+        where = f"{self.named.path}:{self.named.line}"
+        return f"{where}: {self.word!r} in {self.named.kind} {self.named.name!r}: {self.row.becomes}"
+
+
+def parts_of(name: str) -> list[str]:
+    """`hot_ledger`, `hotLedger` and `HotLedger` -> hot, ledger."""
+    return [part.lower() for part in PART.findall(name)]
+
+
+def names_of(path: str, text: str) -> Iterator[Named]:
+    """The names of a file, by its suffix."""
+    yield Named(Path(path).stem, path, 1, "file", sentence=path.startswith("docs/adr/"))
+    for match in SETTING.finditer(text):
+        yield Named(match[0], path, text.count("\n", 0, match.start()) + 1, "setting")
+    if path.endswith(".py"):
+        yield from _python(path, text)
+    elif path.endswith(".java"):
+        yield from _java(path, text)
+    else:
+        yield from _docs(path, text)
+
+
+def _python(path: str, text: str) -> Iterator[Named]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME:
+            yield Named(token.string, path, token.start[0], "name", sentence=token.string.startswith("test_"))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            kind = "metric" if called in METRICS else "log event" if called in LOGGED else ""
+            # a metric's labels follow its name; a log event's fields are keywords, and as such names
+            arguments = node.args if kind == "metric" else node.args[:1] if kind else []
+            for argument in arguments:
+                yield from (Named(name, path, argument.lineno, kind) for name in _literals(argument))
+
+
+def _literals(argument: ast.expr) -> Iterator[str]:
+    """Names in a literal; a text with blanks is prose."""
+    if isinstance(argument, ast.List | ast.Tuple | ast.JoinedStr):
+        for value in argument.values if isinstance(argument, ast.JoinedStr) else argument.elts:
+            yield from _literals(value)
+    elif (
+        isinstance(argument, ast.Constant) and isinstance(argument.value, str) and re.fullmatch(r"\w+", argument.value)
+    ):
+        yield argument.value
+
+
+def _java(path: str, text: str) -> Iterator[Named]:
+    bare = JAVA_ASIDE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    for number, line in enumerate(bare.splitlines(), 1):
+        yield from (Named(match[0], path, number, "name") for match in NAME.finditer(line))
+
+
+def _docs(path: str, text: str) -> Iterator[Named]:
+    bare = FENCE.sub(lambda match: re.sub(r"[^\n]", "", match[0]), text)
+    for number, line in enumerate(bare.splitlines(), 1):
+        if (heading := HEADING.fullmatch(line)) is not None:
+            words = NAME.findall(SPAN.sub("", heading[1]))
+            yield from (Named(word, path, number, "heading", sentence=True) for word in words)
+        for span in SPAN.finditer(line):
+            yield from (Named(match[0], path, number, "code span") for match in NAME.finditer(span[1]))
+
+
+def words_of(named: Named, rows: Mapping[str, Retired]) -> Iterator[tuple[str, Retired]]:
+    """Retired words of a name, each once. rows: by part and by class."""
+    candidates = {part: rows[part] for part in parts_of(named.name) if part in rows}
+    if named.name in rows and named.name not in candidates:
+        candidates[named.name] = rows[named.name]
+    for word, row in candidates.items():
+        if not (row.english and named.sentence):
+            yield word, row
+
+
+def occurrences(names: Iterable[Named], table: Iterable[Retired] = TABLE) -> list[Occurrence]:
+    """Every retired word in these names, those of kept names too."""
+    rows = {word: row for row in table for word in (*row.parts, *row.classes)}
+    return [Occurrence(named, word, row) for named in names for word, row in words_of(named, rows)]
+
+
+def files() -> list[Path]:
+    """All files of the repository that have names."""
+    paths = [path for path in ROOT.iterdir() if path.is_file()]
+    for top in TOPS:
+        paths += (ROOT / top).rglob("*")
+    return sorted(path for path in paths if path.suffix in SUFFIXES and not LEFT_OUT & set(path.parts))
+
+
+@cache
+def all_occurrences() -> tuple[Occurrence, ...]:
+    """Every retired word in the repository."""
+    names = (
+        named
+        for path in files()
+        for named in names_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    )
+    return tuple(occurrences(names))
+
+
+@cache
+def left() -> Mapping[str, list[Occurrence]]:
+    """Title of a row -> its words in names that are not kept."""
+    by_row: dict[str, list[Occurrence]] = defaultdict(list)
+    for occurrence in all_occurrences():
+        named = occurrence.named
+        if not any(kept.fits(named.name, named.path) for kept in occurrence.row.kept):
+            by_row[occurrence.row.title].append(occurrence)
+    return by_row
