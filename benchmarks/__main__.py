@@ -42,7 +42,9 @@ def main(arguments: Sequence[str]) -> int:
             options = replace(options, **{name: getattr(given, name)})
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(
+            f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too"
+        )
     figures: list[Figure] = []
     details: dict[str, Any] = {}
     begun = time.monotonic()
@@ -69,13 +71,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--seconds", type=float, help="of each timed measurement")
     parser.add_argument("--events", type=int, help="in the backlog")
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS))
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     return parser.parse_args(arguments)
 
 

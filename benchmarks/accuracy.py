@@ -1,4 +1,5 @@
-"""Measured against declared error of every approximate aggregate, at 100 to 1,000,000 distinct values or items.
+"""Measured against declared error of every approximate aggregate, at 100 to 1,000,000 distinct
+values or items.
 
   make bench-accuracy
   make bench-accuracy BENCH="--quick --json figures.json"
@@ -44,7 +45,8 @@ Measured = tuple[list[float], int]
 
 @dataclass(frozen=True)
 class Line:
-    """One aggregate at one size: the error that it declares, and what was measured over all trials."""
+    """One aggregate at one size: the error that it declares, and what was measured over all
+    trials."""
 
     aggregate: str
     error: str
@@ -58,7 +60,8 @@ class Line:
 
 
 def combined(aggregate: Aggregate, values: NDArray[Any], random: Random) -> tuple[Columns, int]:
-    """The partial of all values, dealt to PARTIALS and combined after their bytes were read back; and its bytes."""
+    """The partial of all values, dealt to PARTIALS and combined after their bytes were read back;
+    and its bytes."""
     n = len(values)
     one = np.ones(n, np.uint64)
     offset = np.arange(n)
@@ -107,16 +110,22 @@ def counts_of_frequent(n: int, random: Random) -> Measured:
 
 
 def missed_of_frequent(n: int, random: Random) -> Measured:
-    """Tells whether one of the ten most frequent is missing, though its count stands out by more than the error."""
+    """Tells whether one of the ten most frequent is missing, though its count stands out by more
+    than the error."""
     most_frequent, counts, size = _frequent(n, random)
     listed = {item["value"] for item in most_frequent["items"]}
     last = sorted(counts.values(), reverse=True)[: len(listed)][-1]
-    missed = [value for value, count in counts.items() if value not in listed and count > last + most_frequent["error"]]
+    missed = [
+        value
+        for value, count in counts.items()
+        if value not in listed and count > last + most_frequent["error"]
+    ]
     return [float(bool(missed))], size
 
 
 def members(make: Callable[..., Aggregate]) -> Callable[[int, Random], Measured]:
-    """The share of strangers that a filter at its capacity takes for members; a member denied ends the run."""
+    """The share of strangers that a filter at its capacity takes for members; a member denied ends
+    the run."""
 
     def measure(n: int, random: Random) -> Measured:
         values = np.unique(random.integers(0, 2**61, n))
@@ -125,7 +134,9 @@ def members(make: Callable[..., Aggregate]) -> Callable[[int, Random], Measured]
         filters = membership_of(aggregate)
         assert filters is not None
         questions = np.concatenate([values, random.integers(2**61, 2**62, STRANGERS)])
-        answers_of = filters.answered(aggregate.finish_columns(whole), pa.array([questions.tolist()]))
+        answers_of = filters.answered(
+            aggregate.finish_columns(whole), pa.array([questions.tolist()])
+        )
         (answers,) = answers_of.values.to_pylist()
         if not all(answers[: len(values)]):
             raise SystemExit(f"{aggregate.describe()} denies a member")
@@ -136,7 +147,8 @@ def members(make: Callable[..., Aggregate]) -> Callable[[int, Random], Measured]
 
 @dataclass(frozen=True)
 class Case:
-    """Measured case. sigmas: the error is a standard error, which one in so many trials may exceed that often."""
+    """Measured case. sigmas: the error is a standard error, which one in so many trials may exceed
+    that often."""
 
     name: str
     error: str
@@ -162,15 +174,17 @@ def line(case: Case, size: int, trials: int, seed: int) -> Line:
     errors: list[float] = []
     most = 0
     for trial in range(trials):
-        trial_errors, partial = case.measure(size, np.random.default_rng([seed, size, trial]))
-        errors += trial_errors
+        run_errors, partial = case.measure(size, np.random.default_rng([seed, size, trial]))
+        errors += run_errors
         most = max(most, partial)
     mean = float(np.mean(errors))
     measured = mean if case.mean else float(np.sqrt(np.mean(np.square(errors))))
     worst = max(errors)
     # a mean of rare events scatters too: four of its own standard errors
     room = 4 * math.sqrt(case.declared / (trials * STRANGERS)) if case.mean else 0.0
-    within = mean <= case.declared + room if case.mean else worst <= case.sigmas * case.declared + 1e-12
+    within = (
+        mean <= case.declared + room if case.mean else worst <= case.sigmas * case.declared + 1e-12
+    )
     return Line(case.name, case.error, size, trials, case.declared, measured, worst, within, most)
 
 
@@ -190,7 +204,9 @@ def table(lines: Sequence[Line]) -> str:
         last = head
         words = f"  {entry.size:>9,} ({entry.trials} trials)"
         verdict = "within" if entry.within else "NOT WITHIN"
-        out.append(f"{words:<62}{entry.measured:>10.5f}{entry.worst:>10.5f}{entry.partial_bytes:>16,}  {verdict}")
+        out.append(
+            f"{words:<62}{entry.measured:>10.5f}{entry.worst:>10.5f}{entry.partial_bytes:>16,}  {verdict}"
+        )
     return "\n".join(out).strip("\n")
 
 
@@ -200,7 +216,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="up to 10,000")
     parser.add_argument("--seed", type=int, default=20_130_101)
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     sizes = [size for size in SIZES if size <= 10_000 or not given.quick]
     facts = machine.facts(redis_server.binary(Settings.load()))

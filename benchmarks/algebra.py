@@ -1,6 +1,8 @@
-"""Speed of merging few partials and of the codec on this machine: one JSON object, then the same as a table.
+"""Speed of merging few partials and of the codec on this machine: one JSON object, then the same as
+a table.
 
-`.venvs/platform/bin/python -m benchmarks.algebra`. Each figure is the best of several runs, in processor time.
+`.venvs/platform/bin/python -m benchmarks.algebra`. Each figure is the best of several runs, in
+processor time.
 """
 
 from __future__ import annotations
@@ -56,8 +58,12 @@ def serving() -> dict[str, float]:
     decoded = layout.decode_blocks([one_block], [PARTIALS])
     return {
         "bytes_per_row": round(len(one_block) / PARTIALS, 1),
-        "decode_one_block_us": round(best(lambda: layout.decode_blocks([one_block], [PARTIALS]), SECONDS) * 1e6, 1),
-        "decode_100_rows_us": round(best(lambda: layout.decode_blocks(by_row, [1] * PARTIALS), SECONDS) * 1e6, 1),
+        "decode_one_block_us": round(
+            best(lambda: layout.decode_blocks([one_block], [PARTIALS]), SECONDS) * 1e6, 1
+        ),
+        "decode_100_rows_us": round(
+            best(lambda: layout.decode_blocks(by_row, [1] * PARTIALS), SECONDS) * 1e6, 1
+        ),
         "combine_finish_us": round(best(lambda: merge(decoded), SECONDS) * 1e6, 1),
     }
 
@@ -88,7 +94,11 @@ def main() -> None:
     lines = [json.dumps(sections)]
     for section, figures in sections.items():
         if isinstance(figures, dict):
-            lines += ["", section, *(f"  {name:<28}{figure:>12}" for name, figure in figures.items())]
+            lines += [
+                "",
+                section,
+                *(f"  {name:<28}{figure:>12}" for name, figure in figures.items()),
+            ]
     sys.stdout.write("\n".join(lines) + "\n")
 
 

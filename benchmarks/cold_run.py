@@ -1,10 +1,12 @@
-"""A newcomer's wait is measured: `make run` from a finished set-up and no state, step by step, and once more.
+"""A newcomer's wait is measured: `make run` from a finished set-up and no state, step by step, and
+once more.
 
   make bench-run
   make bench-run BENCH="--share 0.06 --json figures.json"     an hour and a half of the past: that it works
 
-In a state folder of its own, which is removed afterwards. Processor time is that of all processes that the run
-started, of those too that go on after it. Nothing else may run on the machine: two cores are the bound.
+In a state folder of its own, which is removed afterwards. Processor time is that of all processes
+that the run started, of those too that go on after it. Nothing else may run on the machine: two
+cores are the bound.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ def measure(share: str) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
     with TemporaryDirectory(prefix="slicewise-bench-") as folder:
         state = Path(folder) / "state"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SLICEWISE_")}
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith("SLICEWISE_")
+        }
         env = {**kept, "SLICEWISE_STATE": str(state), "SLICEWISE_REPLAY_SHARE": share}
         try:
             before = _spent()
@@ -48,7 +52,9 @@ def measure(share: str) -> tuple[list[Figure], dict[str, Any]]:
             spent_s = _spent() - before + _spent_of_services(state)
             again, again_s, again_spent_s = _again(env)
         finally:
-            subprocess.run([_program(), "clean"], env=env, check=False, stdout=sys.stderr, timeout=300)
+            subprocess.run(
+                [_program(), "clean"], env=env, check=False, stdout=sys.stderr, timeout=300
+            )
     if again["changed"]:
         raise AssertionError(f"a second run changed something: {again['changed']}")
     cold, warm = f"make run, {first['events_in']:,} events of the past", "make run, once more"
@@ -62,7 +68,10 @@ def measure(share: str) -> tuple[list[Figure], dict[str, Any]]:
         Figure(warm, "processor time", "s", round(again_spent_s, 2)),
     ]
     named = ("events_in", "hours_compacted", "values_checked", "mismatches", "changed")
-    details = {name: first[name] for name in named} | {"elapsed_s": round(first_s, 2), "again": again["seconds"]}
+    details = {name: first[name] for name in named} | {
+        "elapsed_s": round(first_s, 2),
+        "again": again["seconds"],
+    }
     return figures, details
 
 
@@ -77,7 +86,12 @@ def _run(env: Mapping[str, str]) -> tuple[dict[str, Any], float]:
     notify("slicewise run")
     begun = time.monotonic()
     done = subprocess.run(
-        [_program(), "run", "--json"], env=env, stdout=subprocess.PIPE, text=True, check=False, timeout=_PATIENCE_S
+        [_program(), "run", "--json"],
+        env=env,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=_PATIENCE_S,
     )
     seconds = time.monotonic() - begun
     *lines, last = done.stdout.splitlines() or [""]
@@ -113,17 +127,27 @@ def _program() -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0 also where an aim is missed: figures are no test."""
-    parser = argparse.ArgumentParser("bench-run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--share", default="0.8", help="of the example's year that lies before the start")
+    parser = argparse.ArgumentParser(
+        "bench-run", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--share", default="0.8", help="of the example's year that lies before the start"
+    )
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(
+            f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too"
+        )
     begun = time.monotonic()
     figures, details = measure(given.share)
-    publish("make bench-run", arguments, given, facts, round(time.monotonic() - begun), figures, details)
+    publish(
+        "make bench-run", arguments, given, facts, round(time.monotonic() - begun), figures, details
+    )
     return 0
 
 

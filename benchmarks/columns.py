@@ -3,9 +3,9 @@
   make bench-aggregates                          a million rows in 100 and in 10,000 groups
   make bench-aggregates BENCH="--rows 200000 --only sum mean --json figures.json"
 
-Million rows a second and core: processor time of all threads, the best of several runs; every side groups the rows by
-the same integer key. slicewise groups them once for all aggregates of a view, so `grouped` says what an aggregate
-takes by itself.
+Million rows a second and core: processor time of all threads, the best of several runs; every side
+groups the rows by the same integer key. slicewise groups them once for all aggregates of a view, so
+`grouped` says what an aggregate takes by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,8 @@ Frame = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Case:
-    """An aggregate, and what others compute for it: SQL, and what to call on the rows grouped by `key`."""
+    """An aggregate, and what others compute for it: SQL, and what to call on the rows grouped by
+    `key`."""
 
     name: str
     aggregate: agg.Aggregate
@@ -69,7 +71,9 @@ class Case:
 
 def column(name: str, method: str) -> tuple[Frame, Frame]:
     """The same method of a grouped pandas column and of a polars expression."""
-    return (lambda grouped: getattr(grouped[name], method)()), (lambda grouped: grouped.agg(_polars(name, method)))
+    return (lambda grouped: getattr(grouped[name], method)()), (
+        lambda grouped: grouped.agg(_polars(name, method))
+    )
 
 
 def _polars(name: str, method: str) -> Any:
@@ -125,9 +129,22 @@ CASES = (
     Case("last_k_distinct(5, string)", agg.last_k_distinct("s", k=5)),
     Case("decay_sum(double)", agg.decay_sum("x", half_life="1h")),
     Case("decay_count", agg.decay_count(half_life="1h")),
-    Case("ordered(double), kept alone", agg.ordered(nothing, last, kept, columns=["x"], output="double", cap=10_000)),
-    Case("distinct_count(string)", agg.distinct_count("s"), "approx_count_distinct(s)", *column("s", "nunique")),
-    Case("distinct_count(int64)", agg.distinct_count("i"), "approx_count_distinct(i)", *column("i", "nunique")),
+    Case(
+        "ordered(double), kept alone",
+        agg.ordered(nothing, last, kept, columns=["x"], output="double", cap=10_000),
+    ),
+    Case(
+        "distinct_count(string)",
+        agg.distinct_count("s"),
+        "approx_count_distinct(s)",
+        *column("s", "nunique"),
+    ),
+    Case(
+        "distinct_count(int64)",
+        agg.distinct_count("i"),
+        "approx_count_distinct(i)",
+        *column("i", "nunique"),
+    ),
     Case("quantiles(double)", agg.quantiles("x", q=[0.5, 0.99]), "approx_quantile(x, [0.5, 0.99])"),
     Case("top_k_frequent(5, string)", agg.top_k_frequent("s", k=5), "approx_top_k(s, 5)"),
     Case("top_k_frequent(5, int64)", agg.top_k_frequent("i", k=5), "approx_top_k(i, 5)"),
@@ -142,19 +159,40 @@ CASES = (
         None,
         lambda g: g.agg(pl.col("x").filter(pl.col("b")).sum()),
     ),
-    Case("count_by(100 int64)", agg.count_by("k"), "histogram(k)", None, lambda g: g.agg(pl.col("k").value_counts())),
+    Case(
+        "count_by(100 int64)",
+        agg.count_by("k"),
+        "histogram(k)",
+        None,
+        lambda g: g.agg(pl.col("k").value_counts()),
+    ),
     Case("sum(double) by 100 int64", agg.bucketed(agg.sum("x"), by="k")),
     Case("histogram(20 bins)", agg.histogram("x", edges=EDGES), f"histogram(x, {EDGES})"),
-    Case("skewness(double)", agg.skewness("x"), "skewness(x)", None, lambda g: g.agg(pl.col("x").skew())),
+    Case(
+        "skewness(double)",
+        agg.skewness("x"),
+        "skewness(x)",
+        None,
+        lambda g: g.agg(pl.col("x").skew()),
+    ),
     Case("bloom_fill(string)", agg.bloom_fill("s", capacity=10_000)),
     Case("span", agg.span(), "max(t) - min(t)"),
 )
-VIEW = ("count", "sum(double)", "mean(double)", "min(double)", "sum(int64)", "distinct_count(int64)", "bool_or")
+VIEW = (
+    "count",
+    "sum(double)",
+    "mean(double)",
+    "min(double)",
+    "sum(int64)",
+    "distinct_count(int64)",
+    "bool_or",
+)
 """Measured together, as a view would hold them."""
 
 
 def make_rows(n: int, groups: int, seed: int = 7) -> tuple[agg.Rows, pa.Table]:
-    """n events of one partition in offset order, a twentieth of their values null; also as a table with `key`, `t`."""
+    """n events of one partition in offset order, a twentieth of their values null; also as a table
+    with `key`, `t`."""
     random = np.random.default_rng(seed)
     null = random.random(n) < 0.05
     integers = random.integers(0, 50_000, n)
@@ -169,7 +207,14 @@ def make_rows(n: int, groups: int, seed: int = 7) -> tuple[agg.Rows, pa.Table]:
         "b": pa.array(integers % 2 == 0, mask=null),
         "k": pa.array(integers % 100),
     }
-    rows = agg.Rows(t, np.full(n, 1, np.uint64), np.full(n, 2, np.uint64), np.zeros(n, np.int32), np.arange(n), columns)
+    rows = agg.Rows(
+        t,
+        np.full(n, 1, np.uint64),
+        np.full(n, 2, np.uint64),
+        np.zeros(n, np.int32),
+        np.arange(n),
+        columns,
+    )
     key = pa.array(random.integers(0, groups, n))
     return rows, pa.table({"key": key, "t": t, **columns})
 
@@ -221,11 +266,17 @@ class Side:
             others["duckdb"] = best(lambda: self.engine.sql(query).to_arrow_table(), seconds)
         if all(case.pandas for case in cases):
             others["pandas"] = best(
-                lambda: [case.pandas(self.pandas.groupby("key", sort=False)) for case in cases if case.pandas], seconds
+                lambda: [
+                    case.pandas(self.pandas.groupby("key", sort=False))
+                    for case in cases
+                    if case.pandas
+                ],
+                seconds,
             )
         if all(case.polars for case in cases):
             others["polars"] = best(
-                lambda: [case.polars(self.polars.group_by("key")) for case in cases if case.polars], seconds
+                lambda: [case.polars(self.polars.group_by("key")) for case in cases if case.polars],
+                seconds,
             )
         return others
 
@@ -239,13 +290,17 @@ def measure(side: Side, cases: Sequence[Case], seconds: float) -> list[Figure]:
     figures = []
     for case in cases:
         bound = case.aggregate.bind(TYPES)
-        spent = best(lambda bound=bound: bound.accumulate_columns(side.rows, codes, groups), seconds)  # type: ignore[misc]
+        spent = best(partial(bound.accumulate_columns, side.rows, codes, groups), seconds)
         single = {"grouped": n / spent / 1e6}
         least = LEAST
         if case.name == "sum(double)":
             least = SUM
             figures.append(_figure(section, "sum(double), grouped", n, spent, {}, {}, SUM_GROUPED))
-        figures.append(_figure(section, case.name, n, once + spent, side.others([case], seconds), single, least))
+        figures.append(
+            _figure(
+                section, case.name, n, once + spent, side.others([case], seconds), single, least
+            )
+        )
     together = [case for case in cases if case.name in VIEW]
     if len(together) > 1:
         partials = Layout.of([case.aggregate.bind(TYPES) for case in together]).partials
@@ -254,7 +309,17 @@ def measure(side: Side, cases: Sequence[Case], seconds: float) -> list[Figure]:
             return [partial.accumulate_columns(side.rows, codes, groups) for partial in partials]
 
         name = f"a view of {len(together)} of them"
-        figures.append(_figure(section, name, n, once + best(view, seconds), side.others(together, seconds), {}, None))
+        figures.append(
+            _figure(
+                section,
+                name,
+                n,
+                once + best(view, seconds),
+                side.others(together, seconds),
+                {},
+                None,
+            )
+        )
     return figures
 
 
@@ -289,15 +354,23 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=0.6, help="of each measurement")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="aggregates whose name begins so")
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     cases = [case for case in CASES if not given.only or case.name.startswith(tuple(given.only))]
     if not cases:
         parser.error(f"no aggregate begins so; there are {', '.join(case.name for case in CASES)}")
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
-    figures = [figure for groups in GROUPS for figure in measure(Side.of(given.rows, groups), cases, given.seconds)]
-    publish("make bench-aggregates", arguments, given, facts, round(time.monotonic() - begun), figures)
+    figures = [
+        figure
+        for groups in GROUPS
+        for figure in measure(Side.of(given.rows, groups), cases, given.seconds)
+    ]
+    publish(
+        "make bench-aggregates", arguments, given, facts, round(time.monotonic() - begun), figures
+    )
     return 0
 
 

@@ -1,10 +1,11 @@
-"""A window of many entities is timed from the log to the topic: read, combined, compared, published.
+"""A window of many entities is timed from the log to the topic: read, combined, compared,
+published.
 
     python -m benchmarks.emission [--entities 1000000] [--windows 4] [--json file]
 
-Every entity has an event in every window. The backlog's record times lie in the windows to come, so that the driver is
-never waiting for the clock; what counts is from one window's progress to that of the next. Under 10 s a window of ten
-seconds is sustained.
+Every entity has an event in every window. The backlog's record times lie in the windows to come, so
+that the driver is never waiting for the clock; what counts is from one window's progress to that of
+the next. Under 10 s a window of ten seconds is sustained.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -53,7 +55,9 @@ listening = sw.FeatureView(
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--entities", type=int, default=1_000_000)
-    parser.add_argument("--windows", type=int, default=4, help="the first is left out: processes start in it")
+    parser.add_argument(
+        "--windows", type=int, default=4, help="the first is left out: processes start in it"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     with TemporaryDirectory(prefix="slicewise-bench-") as folder:
@@ -84,7 +88,7 @@ def measured(running: Stack, entities: int, windows: int) -> dict[str, Any]:
     memory = 0
     for window in range(1, windows + 1):
         end_us = first_us + window * HOP_US
-        running.wait(lambda end=end_us: None if instant(running) >= end else str(view_of(running)), "a window")  # type: ignore[misc]
+        running.wait(partial(_not_before, running, end_us), "a window")
         reached.append(time.monotonic())
         [status] = [service for service in running.status() if service.name == stream.EMIT]
         memory = max(memory, status.memory_bytes or 0)
@@ -114,7 +118,8 @@ def begin(running: Stack) -> int:
 
 
 def produce(running: Stack, entities: int, windows: int, first_us: int) -> None:
-    """An event per entity and window, in the order of time; then one beyond in each partition, which ends the last."""
+    """An event per entity and window, in the order of time; then one beyond in each partition,
+    which ends the last."""
     producer = Producer(
         {
             "bootstrap.servers": running.settings.kafka_bootstrap,
@@ -147,6 +152,11 @@ def append(producer: Producer, entity: int, at_us: int) -> None:
             return
         except BufferError:
             producer.poll(0.05)
+
+
+def _not_before(running: Stack, end_us: int) -> str | None:
+    """The view's state until the window that ends then is published; None once it is."""
+    return None if instant(running) >= end_us else str(view_of(running))
 
 
 def view_of(running: Stack) -> dict[str, Any]:

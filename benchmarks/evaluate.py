@@ -1,4 +1,5 @@
-"""A unit test's wait for `sw.evaluate` is measured: a view over a thousand events, asked a hundred times.
+"""A unit test's wait for `sw.evaluate` is measured: a view over a thousand events, asked a hundred
+times.
 
   make bench-evaluate
   make bench-evaluate BENCH="--events 10000 --json figures.json"
@@ -51,11 +52,19 @@ payments = sw.KafkaSource(
 
 def view(name: str, windows: Sequence[str | sw.Window], **aggregates: Aggregate) -> sw.FeatureView:
     """A view of these aggregates, each in all windows."""
-    features = [sw.Feature(feature, aggregate, windows=list(windows)) for feature, aggregate in aggregates.items()]
+    features = [
+        sw.Feature(feature, aggregate, windows=list(windows))
+        for feature, aggregate in aggregates.items()
+    ]
     return sw.FeatureView(name, source=payments, entity=["card"], features=features)
 
 
-SUMS = {"n": sw.count(), "total": sw.sum("price"), "basket": sw.mean("amount"), "most": sw.max("price")}
+SUMS = {
+    "n": sw.count(),
+    "total": sw.sum("price"),
+    "basket": sw.mean("amount"),
+    "most": sw.max("price"),
+}
 WIDE = {
     **SUMS,
     "spread": sw.stddev("price"),
@@ -101,7 +110,8 @@ def measure(n: int) -> list[Figure]:
     """A figure per view and call."""
     given, queries_given = events(n), queries()
     evaluate = sw.evaluate
-    importlib.import_module("slicewise.features.plan.planner")  # what a first call imports is part of the import
+    # what a first call imports is part of the import
+    importlib.import_module("slicewise.features.plan.planner")
     figures = []
     for measured_view in VIEWS:
         taken = []
@@ -112,7 +122,9 @@ def measure(n: int) -> list[Figure]:
         section = f"{n:,} events, {QUERIES} queries"
         columns = f"{measured_view.name}, {answered.num_columns - 2} columns"
         figures.append(Figure(section, f"{columns}, first call", "ms", taken[0], bound=MOST_MS))
-        figures.append(Figure(section, f"{columns}, again", "ms", statistics.median(taken[1:]), bound=MOST_MS))
+        figures.append(
+            Figure(section, f"{columns}, again", "ms", statistics.median(taken[1:]), bound=MOST_MS)
+        )
     return figures
 
 
@@ -123,11 +135,20 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--events", type=int, default=1_000)
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
-    publish("make bench-evaluate", arguments, given, facts, round(time.monotonic() - begun), measure(given.events))
+    publish(
+        "make bench-evaluate",
+        arguments,
+        given,
+        facts,
+        round(time.monotonic() - begun),
+        measure(given.events),
+    )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""One user gets nearly all events, and a view of everyone all of them: how many pending events there are, what it costs others."""
+"""One user gets nearly all events, and a view of everyone all of them: how many pending events
+there are, what it costs others."""
 
 from __future__ import annotations
 
@@ -13,10 +14,18 @@ from typing import Any
 import httpx
 import redis
 
-from benchmarks.freshness_sides import Request, listening, memory_mib, offsets, our_drivers, realtime_is, used
+from benchmarks.freshness_sides import (
+    Request,
+    listening,
+    memory_mib,
+    offsets,
+    our_drivers,
+    realtime_is,
+    used,
+)
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure, Percentiles
-from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, pid_of, notify
+from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, notify, pid_of
 from slicewise.local.deploy import current
 from slicewise.stores.online.keys import PENDING_COUNT, entity_tags, hot_key, status_key
 from slicewise.stores.online.redis import open_store
@@ -41,12 +50,17 @@ class Looks:
 
     def watch(self, stack: Stack, over: threading.Event) -> None:
         client = redis.Redis.from_url(stack.settings.redis_url)
-        with closing(client), httpx.Client(base_url=stack.settings.serving_url, trust_env=False, timeout=30) as http:
+        with (
+            closing(client),
+            httpx.Client(base_url=stack.settings.serving_url, trust_env=False, timeout=30) as http,
+        ):
             number = 0
             while not over.wait(LOOK_S):
                 for view, keys in self.keys.items():
                     hgets = [client.hget(key, PENDING_COUNT) for key in keys]
-                    self.lengths.setdefault(view, []).append(sum(int(length) for length in hgets if length))
+                    self.lengths.setdefault(view, []).append(
+                        sum(int(length) for length in hgets if length)
+                    )
                 number += 1
                 if number % LOOKS_PER_ANSWER == 0:
                     body = {
@@ -67,7 +81,9 @@ def run(overrides: Mapping[str, str], seconds: float) -> tuple[list[Figure], dic
             return _measured(running, drivers, seconds)
 
 
-def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tuple[list[Figure], dict[str, Any]]:
+def _measured(
+    running: Stack, drivers: Mapping[str, int], seconds: float
+) -> tuple[list[Figure], dict[str, Any]]:
     settings, logs = running.settings, running.settings.state_dir / "logs"
     names = {name: pid_of(running, name) for name in ("redis", "serving")}
     pids = {**drivers, **names, "broker": pid_of(running, "kafka")}
@@ -82,16 +98,24 @@ def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tup
         before, begun, produced = used(pids), time.perf_counter(), offsets(settings)
         watching.start()
         try:
-            seen = measure("probes", asdict(listening(settings, "h-", request)), whole + probes.PATIENCE_S)
+            seen = measure(
+                "probes", asdict(listening(settings, "h-", request)), whole + probes.PATIENCE_S
+            )
         finally:
             over.set()
             watching.join()
         took = time.perf_counter() - begun
         rate = (offsets(settings) - produced) / took
-        cores = {name: round((spent - before[name]) / took, 3) for name, spent in used(pids).items()}
+        cores = {
+            name: round((spent - before[name]) / took, 3) for name, spent in used(pids).items()
+        }
         memory, by_writer = memory_mib(pids), writers(running)
-    notify(f"{rate:,.0f} events/s; the others {seen['freshness']}; cores {cores}; writers {by_writer}")
-    section = f"{HOT:,.0f} events/s of one user, {OTHERS:,.0f} of the others ({rate:,.0f} produced/s)"
+    notify(
+        f"{rate:,.0f} events/s; the others {seen['freshness']}; cores {cores}; writers {by_writer}"
+    )
+    section = (
+        f"{HOT:,.0f} events/s of one user, {OTHERS:,.0f} of the others ({rate:,.0f} produced/s)"
+    )
     figures = [
         Figure(section, f"the others, produce → answer {q}", "ms", seen["freshness"][q])
         for q in ("p50", "p99", "worst")
@@ -100,13 +124,31 @@ def _measured(running: Stack, drivers: Mapping[str, int], seconds: float) -> tup
     for view, lengths in looks.lengths.items():
         found = Percentiles.of([float(length) for length in lengths])
         most = bound * len(looks.keys[view])
-        figures.append(Figure(section, f"pending events of {view}, p50", "events", found.p50, others={"p99": found.p99}))
-        figures.append(Figure(section, f"pending events of {view}, longest", "events", found.worst, bound=most))
+        figures.append(
+            Figure(
+                section,
+                f"pending events of {view}, p50",
+                "events",
+                found.p50,
+                others={"p99": found.p99},
+            )
+        )
+        figures.append(
+            Figure(section, f"pending events of {view}, longest", "events", found.worst, bound=most)
+        )
     if looks.answers_ms:
         found = Percentiles.of(looks.answers_ms)
-        figures.append(Figure(section, "answer of the hot user, p50", "ms", found.p50, others={"p99": found.p99}))
-    figures.append(Figure(section, "skipped", "events", sum(each.get("skipped", 0) for each in by_writer)))
-    figures += [Figure(section, f"{name}, processor", "cores", value) for name, value in cores.items()]
+        figures.append(
+            Figure(
+                section, "answer of the hot user, p50", "ms", found.p50, others={"p99": found.p99}
+            )
+        )
+    figures.append(
+        Figure(section, "skipped", "events", sum(each.get("skipped", 0) for each in by_writer))
+    )
+    figures += [
+        Figure(section, f"{name}, processor", "cores", value) for name, value in cores.items()
+    ]
     figures += [Figure(section, f"{name}, memory", "MiB", value) for name, value in memory.items()]
     return figures, {"lengths": looks.lengths, "seen": seen, "writers": by_writer}
 
@@ -129,5 +171,8 @@ def hot_keys(running: Stack) -> dict[str, list[bytes]]:
 def writers(running: Stack) -> list[dict[str, Any]]:
     """Status of the real-time lane's writers, per partition."""
     with closing(redis.Redis.from_url(running.settings.redis_url)) as client:
-        texts = [client.get(status_key(f"tail:{TOPIC}:{p}")) for p in range(running.settings.kafka_partitions)]
+        texts = [
+            client.get(status_key(f"tail:{TOPIC}:{p}"))
+            for p in range(running.settings.kafka_partitions)
+        ]
     return [json.loads(text) for text in texts if isinstance(text, bytes)]

@@ -1,7 +1,8 @@
 """A side is measured as people run it, with one load at a time, and each process's use is counted.
 
-microbatch: slicewise without its real-time lane; realtime: with it; one: with it, both in one driver (`benchmarks.one_driver`); recipe: the
-usual recipe. All of them read one topic of one broker.
+microbatch: slicewise without its real-time lane; realtime: with it; one: with it, both in one
+driver (`benchmarks.one_driver`); recipe: the usual recipe. All of them read one topic of one
+broker.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from benchmarks.whole import probes
-from benchmarks.whole.servers import PATIENCE_S, TOPIC, Recipe, load, measure, pid_of, notify, until
+from benchmarks.whole.servers import PATIENCE_S, TOPIC, Recipe, load, measure, notify, pid_of, until
 from slicewise.local.servers import stream
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
@@ -112,7 +113,7 @@ def listening(settings: Settings, prefix: str, request: Request) -> probes.Spec:
         rate=request.probes_per_s,
         warm_up_s=request.warm_up_s,
         prefix=prefix,
-        each=request.each,
+        in_full=request.in_full,
     )
 
 
@@ -125,7 +126,8 @@ class Side:
 
     @contextmanager
     def up(self) -> Iterator[None]:
-        """Runs its processes until what stands in the topic is applied, and stops them afterwards."""
+        """Runs its processes until what stands in the topic is applied, and stops them
+        afterwards."""
         if self.name == RECIPE:
             with self.recipe.stream(200_000) as made, self.recipe.api() as (port, api):
                 self._pids = {"stream": made.pid, "serving": api, "redis": self.recipe.redis_pid}
@@ -145,7 +147,9 @@ class Side:
         self._runs += 1
         stack, prefix = self.stack, f"{self.name[0]}{self._runs}-"
         whole = SETTLE_S + request.warm_up_s + request.seconds
-        with load(stack.settings, request.rate, whole + OVERRUN_S, self.logs / "load.log") as producer:
+        with load(
+            stack.settings, request.rate, whole + OVERRUN_S, self.logs / "load.log"
+        ) as producer:
             time.sleep(SETTLE_S)
             pids = {**self._pids, "broker": pid_of(stack, "kafka"), "producer": producer}
             before, begun, produced = used(pids), time.perf_counter(), offsets(stack.settings)
@@ -161,7 +165,9 @@ class Side:
         cores["probes"] = round(seen["cpu_s"] / seconds, 3)
         if self.name != RECIPE:
             stack.wait_applied(TOPIC)
-        measured = Measured(self.name, request.rate, request.seconds, round(rate, 1), seen, cores, memory)
+        measured = Measured(
+            self.name, request.rate, request.seconds, round(rate, 1), seen, cores, memory
+        )
         notify(f"{self.name} at {request.rate:,.0f} events/s: {in_a_line(measured)}")
         return measured
 
@@ -169,9 +175,12 @@ class Side:
 def in_a_line(measured: Measured) -> str:
     """In a line."""
     fresh, step = measured.seen["freshness"], measured.seen["resolution"]
-    percentiles = ", ".join(f"{name} {fresh[name]:,.1f}" for name in ("p50", "p90", "p99", "p999", "worst"))
+    percentiles = ", ".join(
+        f"{name} {fresh[name]:,.1f}" for name in ("p50", "p90", "p99", "p999", "worst")
+    )
     return (
-        f"{percentiles} ms ({fresh['n']} probes, {measured.seen['lost']} lost; resolution {step['p50']:.1f}/{step['p99']:.1f} "
+        f"{percentiles} ms ({fresh['n']} probes, {measured.seen['lost']} lost; resolution "
+        f"{step['p50']:.1f}/{step['p99']:.1f} "
         f"ms); {measured.produced_per_s:,.0f} produced/s; cores {dict(measured.cores)}"
     )
 
@@ -189,7 +198,8 @@ def realtime_is(stack: Stack, *, on: bool) -> Iterator[None]:
 
 @contextmanager
 def our_drivers(stack: Stack) -> Iterator[dict[str, int]]:
-    """The drivers' process ids by name, from the moment at which their queries run; drained at the end."""
+    """The drivers' process ids by name, from the moment at which their queries run; drained at the
+    end."""
     names = [stream.NAME, *([REALTIME] if stack.settings.realtime == "on" else [])]
     stack.start_stream()
     try:
@@ -205,10 +215,16 @@ def one_driver(stack: Stack) -> Iterator[dict[str, int]]:
     """The same of both in one process."""
     settings = stack.settings
     python = str(settings.spark_python)
-    env = os.environ | settings.to_env() | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    env = (
+        os.environ | settings.to_env() | {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+    )
     with (settings.state_dir / "logs" / "one_driver.log").open("ab") as log:
         process = subprocess.Popen(
-            [python, "-m", "benchmarks.one_driver"], cwd=settings.home, env=env, stdout=log, stderr=log
+            [python, "-m", "benchmarks.one_driver"],
+            cwd=settings.home,
+            env=env,
+            stdout=log,
+            stderr=log,
         )
     try:
         for name in (stream.NAME, REALTIME):

@@ -3,9 +3,10 @@
   make bench-levels
   make bench-levels BENCH="--only distinct quantiles --json figures.json"
 
-Through the serving service over a real store, in processor time of the reader and of the store together, since the
-machine is shared: blocks of reads take turns, and the figure is the median of the blocks. `first`: of an entity that
-was not asked for before; `again`: where the reader knows what its compacted hours came to (docs/adr/0048).
+Through the serving service over a real store, in processor time of the reader and of the store
+together, since the machine is shared: blocks of reads take turns, and the figure is the median of
+the blocks. `first`: of an entity that was not asked for before; `again`: where the reader knows
+what its compacted hours came to (docs/adr/0048).
 """
 
 from __future__ import annotations
@@ -60,7 +61,12 @@ class Reads:
     """One request, again and again, over a connection of its own."""
 
     def __init__(
-        self, url: str, server: redis.Redis, now_us: int, request: FeaturesRequest, partial_cache: PartialCache
+        self,
+        url: str,
+        server: redis.Redis,
+        now_us: int,
+        request: FeaturesRequest,
+        partial_cache: PartialCache,
     ) -> None:
         self._service = FeatureService(ManualClock(now_us), cache=ReadCache(partial_cache))
         self._connection = blocking(url)
@@ -81,7 +87,9 @@ class Reads:
         for _ in range(self._block):
             self.once()
         spent = time.thread_time() - begun
-        self.blocks.append(Spent(spent / self._block * 1e6, (self._store_s() - before) / self._block * 1e6))
+        self.blocks.append(
+            Spent(spent / self._block * 1e6, (self._store_s() - before) / self._block * 1e6)
+        )
 
     def median(self) -> Spent:
         return Spent(
@@ -97,8 +105,11 @@ class Reads:
         self._connection.close()
 
 
-def measure(url: str, operator_url: str, now_us: int, views: Sequence[str], rounds: int, profile: bool) -> list[Figure]:
-    """Two figures per view and entity: of readers that know nothing of compacted hours, and that know them."""
+def measure(
+    url: str, operator_url: str, now_us: int, views: Sequence[str], rounds: int, profile: bool
+) -> list[Figure]:
+    """Two figures per view and entity: of readers that know nothing of compacted hours, and that
+    know them."""
     figures = []
     deployed = levels_data.deployment()
     with redis.Redis.from_url(operator_url) as server:
@@ -115,7 +126,11 @@ def measure(url: str, operator_url: str, now_us: int, views: Sequence[str], roun
                 }
                 reads = {
                     (how, window): Reads(
-                        url, server, now_us, checked(names, None, [{"user": entity}]), PartialCache(limit)
+                        url,
+                        server,
+                        now_us,
+                        checked(names, None, [{"user": entity}]),
+                        PartialCache(limit),
                     )
                     for how, limit in (("first", 0), ("again", CACHE_BYTES))
                     for window, names in refs.items()
@@ -127,7 +142,13 @@ def measure(url: str, operator_url: str, now_us: int, views: Sequence[str], roun
                     for (how, window), reading in reads.items():
                         _profile(f"{view} {entity} {how} {window}", reading.once)
                 for how in ("first", "again"):
-                    figures.append(_figure(entity, f"{view}, {how}", *(reads[how, window].median() for window in refs)))
+                    figures.append(
+                        _figure(
+                            entity,
+                            f"{view}, {how}",
+                            *(reads[how, window].median() for window in refs),
+                        )
+                    )
                 for reading in reads.values():
                     reading.close()
     return figures
@@ -156,24 +177,44 @@ def _profile(name: str, work: Callable[[], object], times: int = 100) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0 also where an aim is missed: figures are no test."""
-    parser = argparse.ArgumentParser("bench-levels", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "bench-levels", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=11, help="blocks of either window")
-    parser.add_argument("--only", nargs="+", metavar="VIEW", help="of " + ", ".join(v.name for v in levels_data.VIEWS))
-    parser.add_argument("--profile", action="store_true", help="also print where the reader's time goes")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        metavar="VIEW",
+        help="of " + ", ".join(v.name for v in levels_data.VIEWS),
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="also print where the reader's time goes"
+    )
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     names = [view.name for view in levels_data.VIEWS]
     views = [name for name in names if not given.only or name in given.only]
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
-    # yesterday at half past twelve and half a minute: whatever the time, half a day of hours, half an hour of slices
-    now_us = time.time_ns() // 1_000 // DAY_US * DAY_US - DAY_US + 12 * HOUR_US + 30 * MINUTE_US + 30_000_000
+    # yesterday at half past twelve and half a minute: whatever the time, half a day of hours, half
+    # an hour of slices
+    now_us = (
+        time.time_ns() // 1_000 // DAY_US * DAY_US
+        - DAY_US
+        + 12 * HOUR_US
+        + 30 * MINUTE_US
+        + 30_000_000
+    )
     with running(RedisServer) as server:
         with Served.on(server.url, levels_data.deployment()) as served:
             levels_data.fill(served, now_us, views)
         sys.stderr.write(f"filled in {time.monotonic() - begun:.1f} s\n")
-        figures = measure(server.url, server.operator_url, now_us, views, given.rounds, given.profile)
+        figures = measure(
+            server.url, server.operator_url, now_us, views, given.rounds, given.profile
+        )
     publish("make bench-levels", arguments, given, facts, round(time.monotonic() - begun), figures)
     return 0
 

@@ -1,7 +1,8 @@
-"""A month of one view per kind of aggregate in a real store, as micro-batch lane and compaction leave it.
+"""A month of one view per kind of aggregate in a real store, as micro-batch lane and compaction
+leave it.
 
-Every view has the windows 10m, 1d and 30d. Two entities: `light` has 12 events an hour, `heavy` 600, so that its hours
-and days hold registers, bins and sketches where the light one's hold values.
+Every view has the windows 10m, 1d and 30d. Two entities: `light` has 12 events an hour, `heavy`
+600, so that its hours and days hold registers, bins and sketches where the light one's hold values.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ events = sw.KafkaSource(
 
 
 def _view(name: str, **features: Aggregate) -> sw.FeatureView:
-    declared = [sw.Feature(feature, aggregate, windows=list(WINDOWS)) for feature, aggregate in features.items()]
+    declared = [
+        sw.Feature(feature, aggregate, windows=list(WINDOWS))
+        for feature, aggregate in features.items()
+    ]
     return sw.FeatureView(name, source=events, entity=["user"], features=declared)
 
 
@@ -72,7 +76,10 @@ VIEWS = (
     _view("bloom", seen=sw.bloom_fill("i", capacity=10_000)),
     _view("buckets", by=sw.bucketed(sw.sum("x"), by="c", max_buckets=64)),
     _view("decay", recent=sw.decay_sum("x", half_life="1d")),
-    _view("ordered", most=sw.ordered(_start, _step, _finish, columns=["x"], output="double", cap=1_000)),
+    _view(
+        "ordered",
+        most=sw.ordered(_start, _step, _finish, columns=["x"], output="double", cap=1_000),
+    ),
 )
 
 
@@ -108,19 +115,33 @@ class Month:
 
 
 def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
-    """Compacts the hours of these views that are over at now_us, totals their days, and applies the open one."""
+    """Compacts the hours of these views that are over at now_us, totals their days, and applies the
+    open one."""
     months = [Month.of(entity, partition, now_us) for partition, entity in enumerate(PER_HOUR)]
     last = now_us // HOUR_US
     archive_versions = range(1, DAYS * 24 + int(last % 24) + 1)
     first = last - len(archive_versions)
-    ends = {m.partition: np.searchsorted(m.rows.time, np.arange(first + 1, last + 1) * HOUR_US) for m in months}
+    ends = {
+        m.partition: np.searchsorted(m.rows.time, np.arange(first + 1, last + 1) * HOUR_US)
+        for m in months
+    }
     for archive_version in archive_versions:
-        offset_vector = OffsetVector({(TOPIC, p): int(partition_ends[archive_version - 1]) for p, partition_ends in ends.items()})
+        offset_vector = OffsetVector(
+            {
+                (TOPIC, p): int(partition_ends[archive_version - 1])
+                for p, partition_ends in ends.items()
+            }
+        )
         served.store.run(PutArchiveVersion(events.name, archive_version, offset_vector))
     for unit in [unit for unit in served.deployment.units if unit.view in views]:
         entries = [_entries(unit, month, first, last) for month in months]
         for archive_version in archive_versions:
-            offset_vector = OffsetVector({(TOPIC, p): int(partition_ends[archive_version - 1]) for p, partition_ends in ends.items()})
+            offset_vector = OffsetVector(
+                {
+                    (TOPIC, p): int(partition_ends[archive_version - 1])
+                    for p, partition_ends in ends.items()
+                }
+            )
             hour = first + archive_version - 1
             own = [entry[hour] for entry in entries if hour in entry]
             outcome = served.store.run(PublishHour(unit, hour, archive_version, offset_vector, own))
@@ -133,7 +154,9 @@ def fill(served: Served, now_us: int, views: Sequence[str]) -> None:
             served.store.run(ApplyBatch(_open_hour(unit, month, int(ends[month.partition][-1]))))
     metadata = served.store.run(ReadMetadata())
     end = OffsetVector({(TOPIC, m.partition): len(m.rows.time) for m in months})
-    served.store.run(AdvanceCommitted(OffsetVector(), end, metadata.deployment_version, metadata.units))
+    served.store.run(
+        AdvanceCommitted(OffsetVector(), end, metadata.deployment_version, metadata.units)
+    )
 
 
 def _tag(unit: StorageUnit, entity: str) -> bytes:

@@ -1,9 +1,11 @@
-"""Both lanes in one process and one session of Spark: what that would save, beside the two that slicewise has.
+"""Both lanes in one process and one session of Spark: what that would save, beside the two that
+slicewise has.
 
     python -m benchmarks.one_driver          by Spark's Python; settings from the environment
 
-Nobody runs it so: a failed task of the real-time lane must be its query's failure, and one of the micro-batch lane is tried four times.
-`make bench-freshness BENCH="--only tail one"` compares them (docs/adr/0056).
+Nobody runs it so: a failed task of the real-time lane must be its query's failure, and one of the
+micro-batch lane is tried four times. `make bench-freshness BENCH="--only tail one"` compares them
+(docs/adr/0056).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class _Realtime(RealtimeDriver):
 
 
 class _Both(Driver):
-    """The micro-batch lane, which starts the real-time lane as soon as there is a session, and ends it before the session."""
+    """The micro-batch lane, which starts the real-time lane once there is a session, and ends it
+    before that."""
 
     def _open(self) -> None:
         self._session = stream_session(self.settings, SLOTS)

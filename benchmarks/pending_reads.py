@@ -3,9 +3,10 @@
   make bench-pending-reads
   make bench-pending-reads BENCH="--seconds 5 --json figures.json"
 
-Over HTTP at one connection, by a client process of its own; cases take turns, and a figure is the median of the rounds.
-*Nothing asked* is a request to the same process that it answers with neither store nor features: what client, network
-and machine take of every figure, and how far apart their own p50 and p99 lie.
+Over HTTP at one connection, by a client process of its own; cases take turns, and a figure is the
+median of the rounds. *Nothing asked* is a request to the same process that it answers with neither
+store nor features: what client, network and machine take of every figure, and how far apart their
+own p50 and p99 lie.
 """
 
 from __future__ import annotations
@@ -50,7 +51,13 @@ SPAN_US = 5 * SECOND_US
 
 payments = sw.KafkaSource(
     "payments",
-    schema={"card": "string", "price": "double", "pieces": "int64", "shop": "string", "paid_at": "timestamp_us"},
+    schema={
+        "card": "string",
+        "price": "double",
+        "pieces": "int64",
+        "shop": "string",
+        "paid_at": "timestamp_us",
+    },
     timestamp="paid_at",
     max_lateness="1d",
 )
@@ -86,7 +93,12 @@ def deployment() -> Deployment:
 
 def refs(view: str) -> list[str]:
     """All features of a view."""
-    return [f"{unit.view}:{f.column}" for unit in deployment().units if unit.view == view for f in unit.features]
+    return [
+        f"{unit.view}:{f.column}"
+        for unit in deployment().units
+        if unit.view == view
+        for f in unit.features
+    ]
 
 
 def events(chance: random.Random, card: str, times: Sequence[int], first: int) -> list[Event]:
@@ -96,7 +108,12 @@ def events(chance: random.Random, card: str, times: Sequence[int], first: int) -
             0,
             first + i,
             time_us,
-            {"card": card, "price": chance.uniform(1, 300), "pieces": 3, "shop": f"shop {chance.randrange(40)}"},
+            {
+                "card": card,
+                "price": chance.uniform(1, 300),
+                "pieces": 3,
+                "shop": f"shop {chance.randrange(40)}",
+            },
         )
         for i, time_us in enumerate(times)
     ]
@@ -107,14 +124,18 @@ def applied(served: Served, chance: random.Random) -> None:
     now_us = time.time_ns() // 1_000
     made: list[Event] = []
     for size in SIZES:
-        made += events(chance, f"card {size}", [now_us - m * MINUTE_US for m in range(120, 0, -1)], len(made))
+        made += events(
+            chance, f"card {size}", [now_us - m * MINUTE_US for m in range(120, 0, -1)], len(made)
+        )
     served.apply(made)
 
 
 def write_pending(served: Served, url: str, chance: random.Random) -> None:
     """The pending events of every card, as its writer leaves it."""
     metadata = served.store.run(ReadMetadata())
-    served.store.run(BeginRealtime("payments", metadata.committed, metadata.deployment_version, metadata.units))
+    served.store.run(
+        BeginRealtime("payments", metadata.committed, metadata.deployment_version, metadata.units)
+    )
     now_us, first = time.time_ns() // 1_000, metadata.committed.get((TOPIC, 0))
     with redis.Redis.from_url(url) as client:
         for size in SIZES:
@@ -123,7 +144,9 @@ def write_pending(served: Served, url: str, chance: random.Random) -> None:
             first += size
             for unit in served.deployment.units if made else ():
                 key = keys.hot_key(
-                    served.store.store_id, tags_of(unit, made, None)[0], metadata.name(unit.storage_fingerprint)
+                    served.store.store_id,
+                    tags_of(unit, made, None)[0],
+                    metadata.name(unit.storage_fingerprint),
                 )
                 members = unit.members.encode(rows_of(unit, made))
                 fields: dict[Any, Any] = {}
@@ -131,14 +154,19 @@ def write_pending(served: Served, url: str, chance: random.Random) -> None:
                 client.hset(key, mapping=fields)
 
 
-def rounds(port: int, sizes: Sequence[int], view: str, seconds: float, count: int) -> dict[int, dict[str, float]]:
+def rounds(
+    port: int, sizes: Sequence[int], view: str, seconds: float, count: int
+) -> dict[int, dict[str, float]]:
     """Per size the median of its rounds."""
     by_size: dict[int, list[dict[str, float]]] = {size: [] for size in sizes}
     for _ in range(count):
         for size in sizes:
             body = {"features": refs(view), "entities": [{"card": f"card {size}"}]}
             by_size[size].append(over_http(port, "/v1/features", [body], 1, seconds))
-    return {size: {k: statistics.median(times[k] for times in some) for k in some[0]} for size, some in by_size.items()}
+    return {
+        size: {k: statistics.median(times[k] for times in some) for k in some[0]}
+        for size, some in by_size.items()
+    }
 
 
 def measure(seconds: float, count: int) -> list[Figure]:
@@ -164,8 +192,19 @@ def measure(seconds: float, count: int) -> list[Figure]:
                 for size, times in rounds(port, SIZES, view, seconds, count).items():
                     aim = AIM_MS if size == BOUND and view == "plain" else None
                     label = f"{size:,} pending events"
-                    figures.append(Figure(section, f"{label}, p50", "ms", times["p50_ms"], beside["p50_ms"]))
-                    figures.append(Figure(section, f"{label}, p99", "ms", times["p99_ms"], beside["p99_ms"], bound=aim))
+                    figures.append(
+                        Figure(section, f"{label}, p50", "ms", times["p50_ms"], beside["p50_ms"])
+                    )
+                    figures.append(
+                        Figure(
+                            section,
+                            f"{label}, p99",
+                            "ms",
+                            times["p99_ms"],
+                            beside["p99_ms"],
+                            bound=aim,
+                        )
+                    )
     return figures
 
 
@@ -177,12 +216,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, default=1.5, help="of each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
     figures = measure(given.seconds, given.rounds)
-    publish("make bench-pending-reads", arguments, given, facts, round(time.monotonic() - begun), figures)
+    publish(
+        "make bench-pending-reads",
+        arguments,
+        given,
+        facts,
+        round(time.monotonic() - begun),
+        figures,
+    )
     return 0
 
 

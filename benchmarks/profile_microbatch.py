@@ -1,9 +1,11 @@
-"""Profile of a micro-batch: one task's batches of the benchmark's plays, applied in process over a real Redis.
+"""Profile of a micro-batch: one task's batches of the benchmark's plays, applied in process over a
+real Redis.
 
   .venvs/platform/bin/python -m benchmarks.profile_microbatch [--events N] [--batch N] [--lines N]
 
-Prints events per second of this one process, in CPU and wall time, and the functions that took most of it. A batch of
-100,000 is what catching up hands to a task; one of 150 is what a task gets at 2,000 events/s.
+Prints events per second of this one process, in CPU and wall time, and the functions that took most
+of it. A batch of 100,000 is what catching up hands to a task; one of 150 is what a task gets at
+2,000 events/s.
 """
 
 from __future__ import annotations
@@ -39,7 +41,10 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=100_000)
     parser.add_argument(
-        "--lines", type=int, default=25, help="0: no profile, whose own cost is then not in the figures"
+        "--lines",
+        type=int,
+        default=25,
+        help="0: no profile, whose own cost is then not in the figures",
     )
     given = parser.parse_args()
     with TemporaryDirectory(prefix="slicewise-profile-") as folder:

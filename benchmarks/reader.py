@@ -3,9 +3,10 @@
   make bench-reader
   make bench-reader BENCH="--records 100000 --rounds 5 --json figures.json"
 
-Processor time of the JVM over records of a file, the scan of that file taken off, on one thread; cases take turns, and
-a figure is the median of the rounds. *Beyond* their places every record is read by the newest schema, as nearly all of
-a stream are; *below* them every one is read by the oldest.
+Processor time of the JVM over records of a file, the scan of that file taken off, on one thread;
+cases take turns, and a figure is the median of the rounds. *Beyond* their places every record is
+read by the newest schema, as nearly all of a stream are; *below* them every one is read by the
+oldest.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.features.plan.schema_change import with_until, succeeded
+from slicewise.features.plan.schema_change import succeeded, with_until
 from slicewise.features.plan.unit import Source
 from slicewise.local.servers import redis as redis_server
 from slicewise.offsets.vector import OffsetVector
@@ -61,7 +62,8 @@ SOURCE = Source(
 
 
 def source(earlier: int, until: int) -> Source:
-    """A source of the columns above, with so many schemas before it, all of which end at `until`: each was another limit."""
+    """A source of the columns above, with so many schemas before it, all of which end at `until`:
+    each was another limit."""
     widened = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + earlier)
     for left in reversed(range(earlier)):
         now = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + left)
@@ -86,9 +88,16 @@ def write(session: SparkSession, file: Path, n: int) -> DataFrame:
 
 def measure(session: SparkSession, rows: DataFrame, n: int, count: int) -> list[Figure]:
     """Every case."""
-    cases = {f"{earlier} earlier schemas, beyond their places": source(earlier, 1) for earlier in CASES}
-    cases |= {f"{earlier} earlier schemas, below their places": source(earlier, n) for earlier in CASES[1:]}
-    frames: dict[str, DataFrame] = {"scan": rows.select("partition", "offset", F.unix_micros("timestamp"), "value")}
+    cases = {
+        f"{earlier} earlier schemas, beyond their places": source(earlier, 1) for earlier in CASES
+    }
+    cases |= {
+        f"{earlier} earlier schemas, below their places": source(earlier, n)
+        for earlier in CASES[1:]
+    }
+    frames: dict[str, DataFrame] = {
+        "scan": rows.select("partition", "offset", F.unix_micros("timestamp"), "value")
+    }
     for name, of in cases.items():
         frames[name] = parsed(rows, of, topic_id=TOPIC_ID)
         assert frames[name].where("reason IS NOT NULL").count() == 0, f"{name}: bad records"
@@ -104,7 +113,10 @@ def measure(session: SparkSession, rows: DataFrame, n: int, count: int) -> list[
     costs = {name: statistics.median(times) - scan for name, times in spent.items()}
     one = next(iter(costs.values()))
     section = "a record of six columns, beside one of a source whose schema never changed"
-    return [Figure(section, name, "ns", cost, one, others={"records/s": 1e9 / cost}) for name, cost in costs.items()]
+    return [
+        Figure(section, name, "ns", cost, one, others={"records/s": 1e9 / cost})
+        for name, cost in costs.items()
+    ]
 
 
 def _processor_clock(session: SparkSession) -> Callable[[], int]:
@@ -119,11 +131,15 @@ def _processor_clock(session: SparkSession) -> Callable[[], int]:
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0 whatever it costs: figures are no test."""
-    parser = argparse.ArgumentParser("bench-reader", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "bench-reader", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()

@@ -1,11 +1,13 @@
-"""An emptied store is built again from compacted hours, beside the replay of the same events from the log.
+"""An emptied store is built again from compacted hours, beside the replay of the same events from
+the log.
 
   make bench-rebuild
   make bench-rebuild BENCH="--users 100 --json figures.json"     small: that it works, not how fast
 
-A day and two hours of plays in six views, through the log into the store; every hour that is over is compacted. Then
-the store is emptied and deployed again, and `backfill_view`'s job builds it. The baseline is the first way: the
-platform's own stream from a full log, from its first batch on. Both must give the same answers, at the same instant.
+A day and two hours of plays in six views, through the log into the store; every hour that is over
+is compacted. Then the store is emptied and deployed again, and `backfill_view`'s job builds it. The
+baseline is the first way: the platform's own stream from a full log, from its first batch on. Both
+must give the same answers, at the same instant.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ def measure(users: int) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
     with TemporaryDirectory(prefix="slicewise-bench-") as folder:
         batch = max(1, min(200_000, users * len(STEPS) // BATCHES))
-        stack = Stack(Path(folder) / "ours", PROJECTS / "history", {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(batch)})
+        stack = Stack(
+            Path(folder) / "ours",
+            PROJECTS / "history",
+            {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(batch)},
+        )
         try:
             stack.up()
             stack.cli("apply", "--no-wait")
@@ -91,15 +97,40 @@ def _measured(stack: Stack, users: int) -> tuple[list[Figure], dict[str, Any]]:
     built_s = sum(unit["took_ms"] for unit in report["units"]) / 1000
     entities = sum(unit["entities"] for unit in report["units"])
     size = sum(unit["bytes"] for unit in report["units"])
-    section = f"an emptied store of {total:,} events in six views, {HOURS} hours (baseline: the stream, from the log)"
+    section = (
+        f"an emptied store of {total:,} events in six views, {HOURS} hours (baseline: the stream, "
+        "from the log)"
+    )
     figures = [
-        Figure(section, "events, while it builds", "events/s", round(total / built_s), round(replay), "higher"),
-        Figure(section, "events, the job's start included", "events/s", round(total / wall_s), round(replay), "higher"),
+        Figure(
+            section,
+            "events, while it builds",
+            "events/s",
+            round(total / built_s),
+            round(replay),
+            "higher",
+        ),
+        Figure(
+            section,
+            "events, the job's start included",
+            "events/s",
+            round(total / wall_s),
+            round(replay),
+            "higher",
+        ),
         Figure(section, "hours of entities", "entity hours/s", round(entities / built_s)),
         Figure(section, "bytes of slices", "bytes/s", round(size / built_s)),
-        Figure(section, "until every view answers", "s", round(wall_s, 1), round(total / replay, 1)),
+        Figure(
+            section, "until every view answers", "s", round(wall_s, 1), round(total / replay, 1)
+        ),
     ]
-    details = {"events": total, "entity_hours": entities, "bytes": size, "built_s": built_s, "wall_s": wall_s}
+    details = {
+        "events": total,
+        "entity_hours": entities,
+        "bytes": size,
+        "built_s": built_s,
+        "wall_s": wall_s,
+    }
     return figures, details | {"units": report["units"], "replay_events_per_s": replay}
 
 
@@ -107,7 +138,11 @@ def _applied(stack: Stack) -> int:
     with stack.store() as store:
         metadata = store.run(ReadMetadata())
     topic = metadata.topics[TOPIC]
-    return sum(offset for topic_partition, offset in metadata.committed.offsets.items() if topic_partition[0] == topic)
+    return sum(
+        offset
+        for topic_partition, offset in metadata.committed.offsets.items()
+        if topic_partition[0] == topic
+    )
 
 
 def _values_of(stack: Stack, user: int, at: int) -> str:
@@ -123,12 +158,22 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--users", type=int, default=1_000)
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     given = parser.parse_args(arguments)
     facts = machine.facts(redis_server.binary(Settings.load()))
     begun = time.monotonic()
     figures, details = measure(given.users)
-    publish("make bench-rebuild", arguments, given, facts, round(time.monotonic() - begun), figures, details)
+    publish(
+        "make bench-rebuild",
+        arguments,
+        given,
+        facts,
+        round(time.monotonic() - begun),
+        figures,
+        details,
+    )
     return 0
 
 

@@ -33,8 +33,11 @@ from tests.support.platform.servers import RedisServer, running
 BUCKET_S = 300
 
 
-# ------------------------------------------------------------------ the client, a process of its own
-async def _connection(host: str, port: int, requests: list[bytes], until: float, took: list[float]) -> None:
+# ------------------------------------------------------------------ the client, a process of its
+# own
+async def _connection(
+    host: str, port: int, requests: list[bytes], until: float, took: list[float]
+) -> None:
     reader, writer = await asyncio.open_connection(host, port)
     turn = 0
     while time.perf_counter() < until:
@@ -49,10 +52,16 @@ async def _connection(host: str, port: int, requests: list[bytes], until: float,
 def _length(head: bytes) -> int:
     if not head.startswith(b"HTTP/1.1 200"):
         raise RuntimeError(head.decode())
-    return next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    return next(
+        int(line[15:])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length:")
+    )
 
 
-def _one_connection(host: str, port: int, requests: list[bytes], until: float, took: list[float]) -> None:
+def _one_connection(
+    host: str, port: int, requests: list[bytes], until: float, took: list[float]
+) -> None:
     """One connection needs no loop of events: its own turns would be part of every figure."""
     turn = 0
     with socket.create_connection((host, port)) as connection:
@@ -78,7 +87,9 @@ def _some(connection: socket.socket, most: int) -> bytes:
     return data
 
 
-async def _together(host: str, port: int, requests: list[bytes], until: float, took: list[float], count: int) -> None:
+async def _together(
+    host: str, port: int, requests: list[bytes], until: float, took: list[float], count: int
+) -> None:
     turned = (requests[i:] + requests[:i] for i in range(count))
     await asyncio.gather(*(_connection(host, port, request, until, took) for request in turned))
 
@@ -112,7 +123,8 @@ def figures(took: list[float], spent: float) -> dict[str, float]:
 def _request(path: str, body: Any) -> bytes:
     content = b"" if body is None else json.dumps(body).encode()
     head = (
-        f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: "
+        "application/json\r\n"
         f"content-length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
@@ -120,7 +132,13 @@ def _request(path: str, body: Any) -> bytes:
 
 def over_http(port: int, path: str, bodies: list[Any], connections: int, seconds: float) -> Any:
     """Figures of one case, by a client process. A body that is None is a GET."""
-    plan = {"port": port, "path": path, "bodies": bodies, "connections": connections, "seconds": seconds}
+    plan = {
+        "port": port,
+        "path": path,
+        "bodies": bodies,
+        "connections": connections,
+        "seconds": seconds,
+    }
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.serving", "--client"],
         input=json.dumps(plan),
@@ -202,7 +220,10 @@ def in_process(url: str, refs: list[str], seconds: float) -> dict[str, float]:
 def measure(seconds: float) -> dict[str, Any]:
     """All cases."""
     users = [{"user_id": f"user{u}"} for u in range(serving_data.USERS)]
-    results: dict[str, Any] = {"load_average": round(os.getloadavg()[0], 1), "cores": os.cpu_count()}
+    results: dict[str, Any] = {
+        "load_average": round(os.getloadavg()[0], 1),
+        "cores": os.cpu_count(),
+    }
     with running(RedisServer) as server, running(RedisServer) as other:
         serving_data.fill(server.url)
         fill_recipe(other.operator_url)
@@ -241,7 +262,9 @@ def main() -> None:
     lines = [json.dumps(results), "", f"{'case':<52}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}"]
     for name, case_figures in results.items():
         if isinstance(case_figures, dict):
-            lines.append(f"{name:<52}{case_figures['requests_per_s']:>12}{case_figures['p50_ms']:>10}{case_figures['p99_ms']:>10}")
+            lines.append(
+                f"{name:<52}{case_figures['requests_per_s']:>12}{case_figures['p50_ms']:>10}{case_figures['p99_ms']:>10}"
+            )
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -55,15 +55,20 @@ def deployment() -> Deployment:
 
 def refs(case: str) -> list[str]:
     """Features of a case: "one" or "five"."""
-    chosen = [unit for unit in deployment().units if unit.view.startswith(("one", "view")[case == "five"])]
+    chosen = [
+        unit for unit in deployment().units if unit.view.startswith(("one", "view")[case == "five"])
+    ]
     return [f"{unit.view}:{feature.column}" for unit in chosen for feature in unit.features]
 
 
 def events(now_us: int) -> list[Event]:
-    """Events of users: each plays about once in five minutes, in the last two hours once a minute."""
+    """Events of users: each plays about once in five minutes, in the last two hours once a
+    minute."""
     chance = random.Random(SEED)
     moments = [(now_us - m * MINUTE_US, u) for u in range(USERS) for m in range(1, 120)]
-    moments += [(now_us - m * 5 * MINUTE_US, u) for u in range(USERS) for m in range(24, HOURS * 12)]
+    moments += [
+        (now_us - m * 5 * MINUTE_US, u) for u in range(USERS) for m in range(24, HOURS * 12)
+    ]
     moments.sort()
     offsets = [0, 0]
     made = []
@@ -81,7 +86,9 @@ def fill(url: str) -> None:
     made = events(now_us)
     with Served.on(url, deployment()) as served:
         served.apply(made)
-        offset_vector = OffsetVector({(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)})
+        offset_vector = OffsetVector(
+            {(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)}
+        )
         last = now_us // HOUR_US
         for hour in range(last - HOURS, last):
             served.compact(hour, offset_vector)

@@ -1,7 +1,8 @@
-"""Operations of the online store per second on this machine, against a real server: JSON and a table.
+"""Operations of the online store per second on this machine, against a real server: JSON and a
+table.
 
-Micro-batches: distinct entities of one batch, one script each, whole path (read, combine, write). Reads:
-one entity with 24 compacted hours, metadata and time included, one request at a time.
+Micro-batches: distinct entities of one batch, one script each, whole path (read, combine, write).
+Reads: one entity with 24 compacted hours, metadata and time included, one request at a time.
 """
 
 from __future__ import annotations
@@ -29,13 +30,23 @@ from slicewise.stores.online.steps import Change
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
-from tests.support.stores.stored import Event, StoreDeployment, StoreUnit, offset_vector, micro_batch, hour_entry, tag
+from tests.support.stores.stored import (
+    Event,
+    StoreDeployment,
+    StoreUnit,
+    hour_entry,
+    micro_batch,
+    offset_vector,
+    tag,
+)
 
 ENTITIES = 4_096
 ROUNDS = 10
 
 
-def applies(store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], float]) -> dict[str, float]:
+def applies(
+    store: Store, unit: StoreUnit, hour: int, server_cpu: Callable[[], float]
+) -> dict[str, float]:
     """New entities, then the same ones again, each with a running partial to combine with; also the
     processor time of both sides, which a busy machine does not change."""
     out = {}
@@ -73,10 +84,22 @@ def reads(store: Store, unit: StoreUnit, hour: int) -> dict[str, float]:
     store.run(PutArchiveVersion(unit.source, 1, offset_vector(10**9)))
     for h in hours:
         store.run(
-            PublishHour(unit, h, 1, offset_vector(10**9), [hour_entry(unit, 1, 1, [Event(1, h * HOUR_US, 0, h - hour + 24)])])
+            PublishHour(
+                unit,
+                h,
+                1,
+                offset_vector(10**9),
+                [hour_entry(unit, 1, 1, [Event(1, h * HOUR_US, 0, h - hour + 24)])],
+            )
         )
     for slot in range(6):
-        store.run(ApplyBatch(micro_batch(unit, [Event(1, hour * HOUR_US + slot * unit.slice_us, 0, 10**9 + slot)])))
+        store.run(
+            ApplyBatch(
+                micro_batch(
+                    unit, [Event(1, hour * HOUR_US + slot * unit.slice_us, 0, 10**9 + slot)]
+                )
+            )
+        )
     days = sorted({h // 24 for h in hours})
     name = unit.storage_fingerprint
     read = EntityRead(
@@ -109,7 +132,10 @@ def main() -> None:
         server = RedisServer(Path(folder))
         server.start()
         try:
-            with open_store(server.url) as store, redis.Redis.from_url(server.operator_url) as client:
+            with (
+                open_store(server.url) as store,
+                redis.Redis.from_url(server.operator_url) as client,
+            ):
 
                 def server_cpu() -> float:
                     info = client.info("cpu")
@@ -121,7 +147,9 @@ def main() -> None:
                 hour = store.run(ReadTime()) // HOUR_US
                 found = {
                     **applies(store, unit, hour, server_cpu),
-                    "scripts_alone_per_s": max(scripts(store, unit, hour, f"s{i}") for i in range(5)),
+                    "scripts_alone_per_s": max(
+                        scripts(store, unit, hour, f"s{i}") for i in range(5)
+                    ),
                     **reads(store, unit, hour),
                     "machine_load": os.getloadavg()[0],
                 }

@@ -3,9 +3,9 @@
     make bench-surge [BENCH="--json FILE --doc docs/benchmarks/operation.md"]
     make bench-surge BENCH=--quick        small, in two minutes: that it works, not how fast
 
-Both lanes, broker, store, API, producers and readers share this machine. Lag, memory and batches are watched all the
-time, and reads are asked at a steady rate; each figure of a surge stands beside that of before. What an hour takes to
-drain stands beside a backlog of which nothing else is asked.
+Both lanes, broker, store, API, producers and readers share this machine. Lag, memory and batches
+are watched all the time, and reads are asked at a steady rate; each figure of a surge stands beside
+that of before. What an hour takes to drain stands beside a backlog of which nothing else is asked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.surge_watch import Drain, Phase, Reads, Watch, batches, beside, 
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import PROJECTS, TOPIC, load, pid_of, notify, until
+from benchmarks.whole.servers import PROJECTS, TOPIC, load, notify, pid_of, until
 from benchmarks.whole.streaming import our_stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
@@ -46,7 +46,8 @@ MILESTONES = (0.0, 0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a run. rate: usual events per second; outage_s: how long the stream was down, in events of the usual rate."""
+    """Sizes of a run. rate: usual events per second; outage_s: how long the stream was down, in
+    events of the usual rate."""
 
     rate: float = 1_000.0
     times: float = 10.0
@@ -93,7 +94,8 @@ class Run:
 
     @contextmanager
     def _stream(self) -> Iterator[dict[str, int]]:
-        """The drivers' process ids by name, from the moment at which the micro-batch lane's query runs; drained at the end."""
+        """The drivers' process ids by name, from the moment at which the micro-batch lane's query
+        runs; drained at the end."""
         with our_stream(self.stack) as pid:
             yield {"stream": pid, REALTIME: pid_of(self.stack, REALTIME)}
 
@@ -106,7 +108,9 @@ class Run:
     def _produced_at_once(self, events: int) -> None:
         """Produces events as if they had come at the load command's own rate before now."""
         seconds = str(events / 2_000)
-        self.stack.cli("load", "--topic", TOPIC, "--rate", "0", "--seconds", seconds, timeout_s=1_200)
+        self.stack.cli(
+            "load", "--topic", TOPIC, "--rate", "0", "--seconds", seconds, timeout_s=1_200
+        )
 
     def _end(self) -> int:
         with KafkaLog(self.stack.settings.kafka_bootstrap) as log:
@@ -119,7 +123,9 @@ class Run:
     @contextmanager
     def _usual(self) -> Iterator[None]:
         end = self._end()
-        with load(self.stack.settings, self.sizes.rate, 4 * DRAIN_PATIENCE_S, self.logs / "load.log"):
+        with load(
+            self.stack.settings, self.sizes.rate, 4 * DRAIN_PATIENCE_S, self.logs / "load.log"
+        ):
             until(lambda: self._end() > end, "the first event of a load", DRAIN_PATIENCE_S, 0.1)
             time.sleep(SETTLE_S)
             yield
@@ -127,16 +133,26 @@ class Run:
     # ------------------------------------------------------------------ ten times the usual rate
     def _surge(self, watch: Watch) -> None:
         sizes, reads = self.sizes, self._reads()
-        notify(f"{sizes.rate:,.0f} events/s, then {sizes.times:.0f} times as many for {sizes.surge_s:.0f} s")
+        notify(
+            f"{sizes.rate:,.0f} events/s, then {sizes.times:.0f} times as many for "
+            f"{sizes.surge_s:.0f} s"
+        )
         with self._usual(), beside(watch, reads):
             before = phase(sizes.around_s)
             calm = max(float(watch.most_lag(before)), sizes.rate)
             begun = time.time()
             more = sizes.rate * (sizes.times - 1)
-            with load(self.stack.settings, more, sizes.surge_s, self.logs / "surge.log", "--seed", "12") as producer:
+            with load(
+                self.stack.settings, more, sizes.surge_s, self.logs / "surge.log", "--seed", "12"
+            ) as producer:
                 until(lambda: _ended(producer), "the surge's producer", sizes.surge_s * 5 + 60, 0.1)
             over = time.time()
-            until(lambda: watch.looks[-1].lag <= calm, "the lag to be as before", DRAIN_PATIENCE_S, 0.1)
+            until(
+                lambda: watch.looks[-1].lag <= calm,
+                "the lag to be as before",
+                DRAIN_PATIENCE_S,
+                0.1,
+            )
             drained = time.time()
             after = phase(sizes.around_s)
         during = Phase(begun, over)
@@ -145,13 +161,21 @@ class Run:
         named = f"{section}, both lanes (baseline: before)"
         for number, name in enumerate(("produced", "applied")):
             ours, theirs, later = rates[1][number], rates[0][number], rates[2][number]
-            self._add(named, name, "events/s", ours, theirs, better="higher", others={"after": later})
+            self._add(
+                named, name, "events/s", ours, theirs, better="higher", others={"after": later}
+            )
         worst = Phase(begun, drained)
         lags = [float(watch.most_lag(when)) for when in (worst, before, after)]
         self._add(named, "largest lag", "events", lags[0], lags[1], others={"after": lags[2]})
         self._add(named, "its end → lag as before", "s", drained - over)
         self._bounded(named, watch, before, worst, after)
-        self._answered(f"{section}, reads at {sizes.reads:.0f}/s (baseline: before)", reads, before, worst, after)
+        self._answered(
+            f"{section}, reads at {sizes.reads:.0f}/s (baseline: before)",
+            reads,
+            before,
+            worst,
+            after,
+        )
 
     # ------------------------------------------------------------------ a stream that was down
     def _outage(self, undisturbed: Drain) -> None:
@@ -166,20 +190,31 @@ class Run:
                 with beside(watch):
                     begun, end = time.time(), self._end()
                     notify("the stream is back")
-                    self.stack.wait(lambda: _missing(watch, end), "the outage to drain", DRAIN_PATIENCE_S)
+                    self.stack.wait(
+                        lambda: _missing(watch, end), "the outage to drain", DRAIN_PATIENCE_S
+                    )
                     during = Phase(begun, time.time())
-                    until(lambda: watch.looks[-1].lag <= 3 * sizes.rate, "the lag of a stream that is up", 300, 0.1)
+                    until(
+                        lambda: watch.looks[-1].lag <= 3 * sizes.rate,
+                        "the lag of a stream that is up",
+                        300,
+                        0.1,
+                    )
                     after = phase(sizes.around_s)
             drain = drain_of(watch.looks, begun, end)
             notify(f"drained {drain.events:,} events in {drain.seconds:.0f} s")
             self._add_drain(drain, undisturbed, watch, during, after)
             section = f"reads at {sizes.reads:.0f}/s while it drains (baseline: while it was down)"
             self._answered(section, reads, down, during, after)
-            overloading = overload(self.stack, sizes.overload_s, sizes.users, self._watch(watch.pids))
+            overloading = overload(
+                self.stack, sizes.overload_s, sizes.users, self._watch(watch.pids)
+            )
         self.figures += overloading.figures()
         self.details["overload"] = overloading.details()
 
-    def _add_drain(self, drain: Drain, undisturbed: Drain, watch: Watch, during: Phase, after: Phase) -> None:
+    def _add_drain(
+        self, drain: Drain, undisturbed: Drain, watch: Watch, during: Phase, after: Phase
+    ) -> None:
         sizes = self.sizes
         hours = f"{sizes.outage_s / 3600:.3g} h of {sizes.rate:,.0f} events/s"
         section = f"a stream that was down for {hours} (baseline: a backlog alone)"
@@ -194,8 +229,14 @@ class Run:
             lag_by_time[f"+{look.at - during.start:.0f} s"] = float(look.lag)
         first, *later = lag_by_time.items()
         self._add(section, f"lag at {first[0]}", "events", first[1], others=dict(later))
-        self._bounded("memory and batches while it drains (baseline: afterwards)", watch, after, during, None)
-        self.details["drain"] = {"alone": asdict(undisturbed), "found": asdict(drain), "looks": watch.looks}
+        self._bounded(
+            "memory and batches while it drains (baseline: afterwards)", watch, after, during, None
+        )
+        self.details["drain"] = {
+            "alone": asdict(undisturbed),
+            "found": asdict(drain),
+            "looks": watch.looks,
+        }
 
     # ------------------------------------------------------------------ figures
     def _add(
@@ -212,26 +253,47 @@ class Run:
     ) -> None:
         rounded = {rate_name: round(value, 1) for rate_name, value in (others or {}).items()}
         baseline = None if theirs is None else round(theirs, 3)
-        self.figures.append(Figure(section, name, unit, round(ours, 3), baseline, better, bound=bound, others=rounded))
+        self.figures.append(
+            Figure(
+                section, name, unit, round(ours, 3), baseline, better, bound=bound, others=rounded
+            )
+        )
 
-    def _bounded(self, section: str, watch: Watch, before: Phase, during: Phase, after: Phase | None) -> None:
+    def _bounded(
+        self, section: str, watch: Watch, before: Phase, during: Phase, after: Phase | None
+    ) -> None:
         """Batches and memory, which are bounded."""
         some = batches(self.logs / "stream.log")
         whole = Phase(during.start - LOOKED_BACK_S, during.end + LOOKED_BACK_S)
         most = float(self.stack.settings.max_events_per_batch)
-        self._add(section, "largest batch", "events", largest(some, whole), largest(some, before), bound=most)
+        self._add(
+            section,
+            "largest batch",
+            "events",
+            largest(some, whole),
+            largest(some, before),
+            bound=most,
+        )
         for name in watch.pids:
             others = {} if after is None else {"after": watch.most_memory(name, after)}
             memory = watch.most_memory(name, during), watch.most_memory(name, before)
             self._add(section, f"{name}, memory", "MiB", *memory, others=others)
 
-    def _answered(self, section: str, reads: Reads, before: Phase, during: Phase, after: Phase) -> None:
+    def _answered(
+        self, section: str, reads: Reads, before: Phase, during: Phase, after: Phase
+    ) -> None:
         first, meanwhile, later = (reads.seen(when) for when in (before, during, after))
         for name in ("p50", "p99", "worst"):
             values = [float(getattr(part.latency, name)) for part in (meanwhile, first, later)]
             self._add(section, name, "ms", values[0], values[1], others={"after": values[2]})
         refused = [float(sum(part.refused.values())) for part in (meanwhile, first, later)]
-        self._add(section, "not answered with 200", "reads", *refused[:2], others={"of": float(meanwhile.requests)})
+        self._add(
+            section,
+            "not answered with 200",
+            "reads",
+            *refused[:2],
+            others={"of": float(meanwhile.requests)},
+        )
         self.details[section] = [asdict(part) for part in (first, meanwhile, later)]
 
 
@@ -254,7 +316,10 @@ def _missing(watch: Watch, end: int) -> str | None:
 
 def measure(sizes: Sizes, overrides: Mapping[str, str]) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
-    given = {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(sizes.batch), "SLICEWISE_SERVING_CLIENT_HEADER": CLIENT}
+    given = {
+        "SLICEWISE_MAX_EVENTS_PER_BATCH": str(sizes.batch),
+        "SLICEWISE_SERVING_CLIENT_HEADER": CLIENT,
+    }
     with stack(PROJECTS / "plays", {**given, **overrides}) as running:
         running.up()
         running.cli("apply", "--no-wait")
@@ -270,26 +335,46 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     facts = machine.facts(redis_server.binary(Settings.load()))
     if facts["noisy"]:
-        notify(f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too")
+        notify(
+            f"the machine is busy (load {facts['load_1m_5m_15m'][0]}): these figures will be too"
+        )
     sizes = Sizes.quick() if given.quick else Sizes()
     for name in ("rate", "surge_s", "outage_s"):
         if getattr(given, name) is not None:
             sizes = replace(sizes, **{name: getattr(given, name)})
     begun = time.monotonic()
     figures, details = measure(sizes, dict(override.split("=", 1) for override in given.set))
-    publish("make bench-surge", arguments, given, facts, round(time.monotonic() - begun), figures, details)
+    publish(
+        "make bench-surge",
+        arguments,
+        given,
+        facts,
+        round(time.monotonic() - begun),
+        figures,
+        details,
+    )
     return 0
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser("bench-surge", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        "bench-surge", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--rate", type=float, help="usual events per second (1000)")
     parser.add_argument("--surge-s", type=float, help="seconds of ten times the usual rate (60)")
-    parser.add_argument("--outage-s", type=float, help="seconds of usual events for which the stream was down (3600)")
-    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings, as in the environment")
+    parser.add_argument(
+        "--outage-s",
+        type=float,
+        help="seconds of usual events for which the stream was down (3600)",
+    )
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings, as in the environment"
+    )
     parser.add_argument("--json", type=Path, help="also write the JSON there")
-    parser.add_argument("--doc", type=Path, help="also write the table between the marks of this document")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     return parser.parse_args(arguments)
 
 

@@ -1,5 +1,5 @@
-"""More requests than can be answered, of one client, while another asks now and then: what is answered, how soon, and
-how the rest is refused."""
+"""More requests than can be answered, of one client, while another asks now and then: what is
+answered, how soon, and how the rest is refused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Looks:
 
 @dataclass(frozen=True)
 class Overloading:
-    """Result of an overload. capacity: requests/s that are answered where the next one follows the answer."""
+    """Result of an overload. capacity: requests/s that are answered where the next one follows the
+    answer."""
 
     bound_ms: float
     """Longest wait for work and longest work, by the settings."""
@@ -82,27 +83,55 @@ class Overloading:
 
     def figures(self) -> list[Figure]:
         """The greedy client's, then the modest one's."""
-        section = f"{self.requested:,.0f} requests/s of {ENTITIES} users, where {self.capacity:,.0f} can be answered"
+        section = (
+            f"{self.requested:,.0f} requests/s of {ENTITIES} users, where {self.capacity:,.0f} "
+            "can be answered"
+        )
         right = (self.greedy.requests - sum(self.greedy.refused.values())) / self.seconds
         named = f"{section} (baseline: as many as can be)"
-        figures = [Figure(named, "answered", "requests/s", round(right, 1), self.capacity, "higher")]
+        figures = [
+            Figure(named, "answered", "requests/s", round(right, 1), self.capacity, "higher")
+        ]
         for status in (503, 429):
             refused = self.greedy.refused.get(status, 0)
-            figures.append(Figure(named, f"refused with {status}", "requests/s", round(refused / self.seconds, 1)))
-        other = sum(count for status, count in self.greedy.refused.items() if status not in (429, 503))
+            figures.append(
+                Figure(
+                    named, f"refused with {status}", "requests/s", round(refused / self.seconds, 1)
+                )
+            )
+        other = sum(
+            count for status, count in self.greedy.refused.items() if status not in (429, 503)
+        )
         figures.append(Figure(named, "neither answered nor refused", "requests", other, bound=0))
-        figures.append(Figure(named, "refusals without Retry-After", "requests", self.retry_after.get("", 0), bound=0))
+        figures.append(
+            Figure(
+                named,
+                "refusals without Retry-After",
+                "requests",
+                self.retry_after.get("", 0),
+                bound=0,
+            )
+        )
         for name in ("p50", "p99", "worst"):
             value = float(getattr(self.greedy.latency, name))
             bound = self.bound_ms if name == "worst" else None
-            others = {"refusals": float(getattr(self.greedy.refusal, name))} if self.greedy.refusal else {}
-            figures.append(Figure(named, f"{name} of those answered", "ms", value, bound=bound, others=others))
+            others = (
+                {"refusals": float(getattr(self.greedy.refusal, name))}
+                if self.greedy.refusal
+                else {}
+            )
+            figures.append(
+                Figure(named, f"{name} of those answered", "ms", value, bound=bound, others=others)
+            )
         figures.append(Figure(named, "/healthz, p99", "ms", self.health.p99))
         figures.append(Figure(named, "API, memory", "MiB", self.memory_mib[1], self.memory_mib[0]))
         figures.append(Figure(named, "stream, largest lag meanwhile", "events", self.lag))
         modest = f"another client meanwhile, {MODEST_PER_S:.0f} requests/s (baseline: before)"
         for name in ("p50", "p99", "worst"):
-            now, calm, later = (float(getattr(each.latency, name)) for each in (self.modest, self.undisturbed, self.after))
+            now, calm, later = (
+                float(getattr(each.latency, name))
+                for each in (self.modest, self.undisturbed, self.after)
+            )
             figures.append(Figure(modest, name, "ms", now, calm, others={"after": later}))
         now, calm = (float(sum(each.refused.values())) for each in (self.modest, self.undisturbed))
         others = {"of": float(self.modest.requests)}
@@ -121,7 +150,10 @@ def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overload
     rate = round(TIMES * capacity)
     notify(f"{capacity:,.0f} requests/s can be answered: {rate:,} are asked for")
     entities = [{"user_id": f"u{user}"} for user in range(ENTITIES)]
-    looks, over = Looks(settings.serving_url, {"feature_set": "listening_v1", "entities": entities}), threading.Event()
+    looks, over = (
+        Looks(settings.serving_url, {"feature_set": "listening_v1", "entities": entities}),
+        threading.Event(),
+    )
     before = _shed(settings)
     with beside(watch), ThreadPoolExecutor(3) as pool:
         time.sleep(2.0)  # a look before
@@ -168,7 +200,11 @@ def _requests(settings: Settings, users: int, client: str) -> tuple[str, int, tu
 
 
 def _load(
-    requests: tuple[str, int, tuple[str, ...]], mode: str, connections: int, seconds: float, rate: float = 0.0
+    requests: tuple[str, int, tuple[str, ...]],
+    mode: str,
+    connections: int,
+    seconds: float,
+    rate: float = 0.0,
 ) -> dict[str, Any]:
     spec = Spec(*requests, mode, connections, seconds, rate, 1.0, in_full=True)
     return measure("http_load", asdict(spec), seconds + PATIENCE_S)
@@ -180,7 +216,9 @@ def _seen(load: Mapping[str, Any]) -> Seen:
 
 def _shed(settings: Settings) -> dict[str, float]:
     """Refused so far, by why."""
-    with httpx.Client(base_url=settings.serving_url, trust_env=False, verify=False, timeout=30) as client:
+    with httpx.Client(
+        base_url=settings.serving_url, trust_env=False, verify=False, timeout=30
+    ) as client:
         text = client.get("/metrics").text
     shed = {}
     for line in text.splitlines():

@@ -1,5 +1,5 @@
-"""Observations of a platform while its load changes: lag and memory from one thread, reads from another, batches
-from the driver's own log."""
+"""Observations of a platform while its load changes: lag and memory from one thread, reads from
+another, batches from the driver's own log."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ LOOK_S = 0.25
 MEMORY_EVERY = 8
 """Looks from one at the memory to the next: shared pages take their time to be counted."""
 CHUNK_S = 10.0
-"""Reads come from one process after another, each for so long: between two of them nothing is asked for a moment."""
+"""Reads come from one process after another, each for so long: between two of them nothing is asked
+for a moment."""
 CONNECTIONS = 8
 PATIENCE_S = 30.0
 
 
 class Look(NamedTuple):
-    """at: seconds of the wall clock; events in the log, and of these applied, both since the topic began."""
+    """at: seconds of the wall clock; events in the log, and of these applied, both since the topic
+    began."""
 
     at: float
     produced: int
@@ -65,11 +67,19 @@ class Watch:
     """Times, and MiB of each process with all below it."""
 
     def run(self, over: threading.Event) -> None:
-        with KafkaLog(self.settings.kafka_bootstrap) as log, open_store(self.settings.redis_url) as store:
+        with (
+            KafkaLog(self.settings.kafka_bootstrap) as log,
+            open_store(self.settings.redis_url) as store,
+        ):
             topic = store.run(ReadMetadata()).topics[TOPIC]
             while not over.wait(LOOK_S):
-                committed = store.run(ReadMetadata()).committed  # before the log's end: lag is never told too small
-                applied = sum(offset for topic_partition, offset in committed.offsets.items() if topic_partition[0] == topic)
+                # before the log's end: lag is never told too small
+                committed = store.run(ReadMetadata()).committed
+                applied = sum(
+                    offset
+                    for topic_partition, offset in committed.offsets.items()
+                    if topic_partition[0] == topic
+                )
                 produced = sum(log.latest(TOPIC).offsets.values())
                 if len(self.looks) % MEMORY_EVERY == 0:
                     self.memory.append((time.time(), memory_mib(self.pids)))
@@ -79,7 +89,9 @@ class Watch:
         """At least one look."""
         looks = [look for look in self.looks if phase.holds(look.at)]
         if not looks:
-            raise RuntimeError(f"nobody looked for {phase.end - phase.start:.1f} s: the machine is too busy")
+            raise RuntimeError(
+                f"nobody looked for {phase.end - phase.start:.1f} s: the machine is too busy"
+            )
         return looks
 
     def most_lag(self, phase: Phase) -> int:
@@ -101,7 +113,8 @@ class Watch:
 
 @dataclass(frozen=True)
 class Drain:
-    """A backlog's way into the store. steady_events_per_s: without its first batch, in which processes are started."""
+    """A backlog's way into the store. steady_events_per_s: without its first batch, in which
+    processes are started."""
 
     events: int
     seconds: float
@@ -120,7 +133,8 @@ def drain_of(looks: Sequence[Look], since: float, target: int) -> Drain:
     if end.applied - first.applied >= (end.applied - start.applied) / 2 and end.at > first.at:
         steady = (end.applied - first.applied) / (end.at - first.at)
     else:
-        steady = (end.applied - start.applied) / whole  # a batch or two: there is nothing steady about it
+        # a batch or two: there is nothing steady about it
+        steady = (end.applied - start.applied) / whole
     return Drain(end.applied - start.applied, round(whole, 2), round(steady))
 
 
@@ -136,14 +150,26 @@ class Reads:
     def run(self, over: threading.Event) -> None:
         address = urlsplit(self.settings.serving_url)
         requests = tuple(
-            post("/v1/features", {"feature_set": "listening_v1", "entities": [{"user_id": f"u{user}"}]})
+            post(
+                "/v1/features",
+                {"feature_set": "listening_v1", "entities": [{"user_id": f"u{user}"}]},
+            )
             for user in range(self.users)
         )
         number = 0
         while not over.is_set():
             number += 1
             spec = Spec(
-                "127.0.0.1", address.port or 0, requests, OPEN, CONNECTIONS, CHUNK_S, self.rate, 0.0, number, in_full=True
+                "127.0.0.1",
+                address.port or 0,
+                requests,
+                OPEN,
+                CONNECTIONS,
+                CHUNK_S,
+                self.rate,
+                0.0,
+                number,
+                in_full=True,
             )
             load = measure("http_load", asdict(spec), CHUNK_S + PATIENCE_S)
             self.samples += [Sample(*sample) for sample in load["samples"]]
@@ -155,7 +181,8 @@ class Reads:
 
 @dataclass(frozen=True)
 class Seen:
-    """Requests of a phase. latency: of those that were answered with 200; refused: by status (0: no answer came)."""
+    """Requests of a phase. latency: of those that were answered with 200; refused: by status (0: no
+    answer came)."""
 
     requests: int
     latency: Percentiles
@@ -186,7 +213,7 @@ def beside(*watchers: Watch | Reads) -> Iterator[None]:
     def run(watcher: Watch | Reads) -> None:
         try:
             watcher.run(over)
-        except BaseException as error:  # noqa: BLE001 - it is another thread's to raise
+        except BaseException as error:  # noqa: BLE001
             failed.append(error)
 
     threads = [threading.Thread(target=run, args=(watcher,)) for watcher in watchers]
@@ -200,7 +227,9 @@ def beside(*watchers: Watch | Reads) -> Iterator[None]:
         raise failed[0]
 
 
-_BATCH = re.compile(r"^(\S+) INFO batch_applied source=(\S+) batch=\d+ records=(\d+) s=(\S+)$", re.MULTILINE)
+_BATCH = re.compile(
+    r"^(\S+) INFO batch_applied source=(\S+) batch=\d+ records=(\d+) s=(\S+)$", re.MULTILINE
+)
 
 
 class Batch(NamedTuple):

@@ -1,9 +1,10 @@
 """### Build the history of views that are not ready
 
-Looks every two minutes whether a view is not ready: one that was just deployed, that somebody builds again
-(`slicewise rebuild`), or all of them after the store lost what it held. Then it compacts or reads, for every hour that
-the archive holds, exactly the events below the view's start offsets, writes them to Redis and marks the view ready. Until
-then it is answered with "building, x %". What was written is not written again: a run goes on where another stopped.
+Looks every two minutes whether a view is not ready: one that was just deployed, that somebody
+builds again (`slicewise rebuild`), or all of them after the store lost what it held. Then it
+compacts or reads, for every hour that the archive holds, exactly the events below the view's start
+offsets, writes them to Redis and marks the view ready. Until then it is answered with "building, x
+%". What was written is not written again: a run goes on where another stopped.
 [Runbook](docs/runbook.md#a-view-stays-in-building)
 """
 
@@ -27,7 +28,13 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     tags=["slicewise", "views"],
-    params={"view": Param(None, type=["null", "string"], description="a view's name; empty: all that are not ready")},
+    params={
+        "view": Param(
+            None,
+            type=["null", "string"],
+            description="a view's name; empty: all that are not ready",
+        )
+    },
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 

@@ -1,12 +1,12 @@
 """### Build a training set
 
-Trigger with a spine (a Parquet, Feather or CSV file with the entity columns and `at`), features (a feature
-set, or `view:column` separated by commas) and where to write. Every value is the one that a prediction at
-that moment would have got; the manifest beside the file rebuilds the same bytes.
+Trigger with a spine (a Parquet, Feather or CSV file with the entity columns and `at`), features (a
+feature set, or `view:column` separated by commas) and where to write. Every value is the one that a
+prediction at that moment would have got; the manifest beside the file rebuilds the same bytes.
 
 Where the spine asks for more than is archived, the task archives the log first, by the job that
-`compact_slices` begins with, and tells how far it is. Turn `archive` off to have such a run fail instead.
-[Runbook](docs/runbook.md#a-training-set-fails)
+`compact_slices` begins with, and tells how far it is. Turn `archive` off to have such a run fail
+instead. [Runbook](docs/runbook.md#a-training-set-fails)
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ with DAG(
     max_active_runs=2,
     tags=["slicewise", "training"],
     params={
-        "spine": Param("", type="string", description="Parquet, Feather or CSV file: entity columns and at"),
-        "features": Param("", type="string", description="a feature set, or view:column, comma separated"),
-        "knowledge": Param("event_time", enum=["event_time", "token"], description="what was known"),
+        "spine": Param(
+            "", type="string", description="Parquet, Feather or CSV file: entity columns and at"
+        ),
+        "features": Param(
+            "", type="string", description="a feature set, or view:column, comma separated"
+        ),
+        "knowledge": Param(
+            "event_time", enum=["event_time", "token"], description="what was known"
+        ),
         "out": Param("", type="string", description="Parquet or CSV file to write"),
-        "archive": Param(True, type="boolean", description="archive first what the spine needs; off: refuse it"),
+        "archive": Param(
+            True, type="boolean", description="archive first what the spine needs; off: refuse it"
+        ),
     },
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):

@@ -25,7 +25,9 @@ from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
 
 with DAG(
     dag_id="compact_slices",
-    description="Every hour: archives the log, compacts the hours that are over, brings them into the store",
+    description=(
+        "Every hour: archives the log, compacts the hours that are over, brings them into the store"
+    ),
     doc_md=page_of(__doc__),
     schedule=CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1),
     catchup=False,
@@ -33,7 +35,9 @@ with DAG(
     deadline=over_within(timedelta(minutes=55)),
     tags=["slicewise", "compaction"],
     params={
-        "from_raw": Param(False, type="boolean", description="recompute from raw events; gives the same bytes"),
+        "from_raw": Param(
+            False, type="boolean", description="recompute from raw events; gives the same bytes"
+        ),
         "only": Param(False, type="boolean", description="this hour alone"),
         "max_hours": Param(24, type="integer", minimum=1, description="most hours in one run"),
     },

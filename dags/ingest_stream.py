@@ -3,8 +3,9 @@
 Runs for ever. Each run makes sure that a stream driver is up (a process of its own, which outlives
 Airflow's workers; nothing happens if it is), then watches it for an hour without holding a worker:
 heartbeat and lag. A driver that is lost makes the run red and pages; the next run starts it again,
-from the store's committed offsets, so that nothing is lost or counted twice. The same for what runs beside it,
-the real-time lane and the emission; a lost real-time lane pages and makes nothing red: answers are right without it.
+from the store's committed offsets, so that nothing is lost or counted twice. The same for what runs
+beside it, the real-time lane and the emission; a lost real-time lane pages and makes nothing red:
+answers are right without it.
 
 Pause this DAG, or run `stop_stream`, before stopping the stream on purpose.
 [Runbook](docs/runbook.md#the-stream-is-not-well)
@@ -21,7 +22,10 @@ from slicewise_airflow.stream import StreamHealth
 
 with DAG(
     dag_id="ingest_stream",
-    description="Keeps the drivers of the stream, the real-time lane and the emission running, and pages when one is not well",
+    description=(
+        "Keeps the drivers of the stream, the real-time lane and the emission running, and pages "
+        "when one is not well"
+    ),
     doc_md=page_of(__doc__),
     # without one the second run would get the first one's logical date and never be made
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
@@ -29,7 +33,9 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     tags=["slicewise", "stream"],
-    params={"watch_s": Param(3600, type="integer", minimum=1, description="seconds to watch the stream")},
+    params={
+        "watch_s": Param(3600, type="integer", minimum=1, description="seconds to watch the stream")
+    },
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 

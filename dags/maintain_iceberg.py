@@ -25,7 +25,11 @@ with DAG(
     max_active_runs=1,
     deadline=over_within(timedelta(hours=6)),
     tags=["slicewise", "maintenance"],
-    params={"keep_days": Param(7, type="integer", minimum=1, description="snapshots younger than this stay")},
+    params={
+        "keep_days": Param(
+            7, type="integer", minimum=1, description="snapshots younger than this stay"
+        )
+    },
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
     SparkJob(

@@ -1,8 +1,8 @@
 """### Stop the stream
 
-Pauses `ingest_stream` and ends its run, so that nothing starts the driver again, then asks the driver to drain: it
-finishes its batch, advances the committed offsets and ends. Unpause `ingest_stream` to start again; it goes on
-exactly where it stopped.
+Pauses `ingest_stream` and ends its run, so that nothing starts the driver again, then asks the
+driver to drain: it finishes its batch, advances the committed offsets and ends. Unpause
+`ingest_stream` to start again; it goes on exactly where it stopped.
 [Runbook](docs/runbook.md#the-stream-does-not-stop)
 """
 

@@ -3,8 +3,8 @@
     python docs/adr_index.py            rewrite docs/adr/README.md
     python docs/adr_index.py --check    fail where the page is not what this makes of today's records
 
-A record begins with `# NUMBER. CLAIM`, an empty line and its status: `accepted`, `superseded by [00NN](FILE)` or
-`partly superseded by [00NN](FILE)`, several separated by commas.
+A record begins with `# NUMBER. CLAIM`, an empty line and its status: `accepted`,
+`superseded by [00NN](FILE)` or `partly superseded by [00NN](FILE)`, several separated by commas.
 """
 
 from __future__ import annotations
@@ -51,13 +51,17 @@ def parse(file: str, text: str) -> Record:
     """The record of a file. Raises RecordError for first lines of another form."""
     head = HEAD.match(text)
     if head is None:
-        raise RecordError(f"{file}: begin with `# NUMBER. CLAIM`, an empty line, `Status: …`, an empty line")
+        raise RecordError(
+            f"{file}: begin with `# NUMBER. CLAIM`, an empty line, `Status: …`, an empty line"
+        )
     number = int(head["number"])
     if not file.startswith(f"{number:04d}-"):
         raise RecordError(f"{file}: its title has number {number}")
     by = tuple((int(link["number"]), link["file"]) for link in LINK.finditer(head["by"] or ""))
     if bool(by) != (head["status"] != "accepted"):
-        raise RecordError(f"{file}: a superseded record names its successor as [00NN](FILE), no other does")
+        raise RecordError(
+            f"{file}: a superseded record names its successor as [00NN](FILE), no other does"
+        )
     return Record(file, number, head["claim"], head["status"], by)
 
 
@@ -80,13 +84,18 @@ def page(listed: Sequence[Record]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     made = page(records())
     if arguments.check:
         if not PAGE.exists() or PAGE.read_text(encoding="utf-8") != made:
-            print("docs/adr/README.md is not what the records say now: python docs/adr_index.py", file=sys.stderr)
+            print(
+                "docs/adr/README.md is not what the records say now: python docs/adr_index.py",
+                file=sys.stderr,
+            )
             return 1
         return 0
     PAGE.write_text(made, encoding="utf-8")

@@ -1,10 +1,11 @@
-"""The page of all aggregates and windows, made from their docstrings, their types and their real output.
+"""The page of all aggregates and windows, made from their docstrings, their types and their real
+output.
 
     python docs/reference.py            rewrite docs/reference/aggregates.md
     python docs/reference.py --check    fail where the page is not what this makes of today's code
 
-An aggregate's docstring says what it means and ends with a line `Example: CODE`; the code runs on the events that the
-page shows. Types come from what the aggregate accepts, sizes from the codec.
+An aggregate's docstring says what it means and ends with a line `Example: CODE`; the code runs on
+the events that the page shows. Types come from what the aggregate accepts, sizes from the codec.
 """
 
 from __future__ import annotations
@@ -106,12 +107,18 @@ def page() -> str:
     functions = dict(makers())
     parts = [
         "# Aggregates and windows",
-        "Written by `python docs/reference.py` from docstrings, types and output; a test holds it to be current.",
+        (
+            "Written by `python docs/reference.py` from docstrings, types and output; a test "
+            "holds it to be current."
+        ),
         "## Events of the examples",
         _events(),
         "Every example answers `sw.evaluate` at 10:10 over these events, with a window of an hour.",
         "## Aggregates",
-        "Every aggregate takes a condition of row logic; events for which it is not true take no part:",
+        (
+            "Every aggregate takes a condition of row logic; events for which it is not true take "
+            "no part:"
+        ),
         _shown('sw.mean("seconds", where="liked and stars > 4")'),
         *(_aggregate(name, maker) for name, maker in sorted(functions.items())),
         "### class Name(sw.Aggregate)",
@@ -123,14 +130,17 @@ def page() -> str:
 
 
 def _wrapped(part: str) -> str:
-    """A part of the page whose prose ends at 100 columns; tables, headings and code are as they were."""
+    """A part of the page whose prose ends at 100 columns; tables, headings and code are as they
+    were."""
     made, prose, is_code = list[str](), list[str](), False
     for line in [*part.split("\n"), ""]:
         is_fence, is_kept = line.startswith("```"), not line or line[0] in "|#"
         if prose and (is_code or is_fence or is_kept or line.startswith("- ")):
             indent = "  " if prose[0].startswith("- ") else ""
             text = " ".join(prose)
-            made += textwrap.wrap(text, 100, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+            made += textwrap.wrap(
+                text, 100, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+            )
             prose = []
         if is_code or is_fence or is_kept:
             made.append(line)
@@ -156,7 +166,11 @@ def undocumented() -> list[str]:
         maker = getattr(agg, name)
         if inspect.isfunction(maker) and name not in shown:
             returned = getattr(agg, str(inspect.signature(maker).return_annotation), None)
-            if name != "from_spec" and isinstance(returned, type) and issubclass(returned, agg.Aggregate):
+            if (
+                name != "from_spec"
+                and isinstance(returned, type)
+                and issubclass(returned, agg.Aggregate)
+            ):
                 missing.append(name)
     return missing
 
@@ -173,7 +187,9 @@ def _aggregate(name: str, maker: Callable[..., Any]) -> str:
     whole = inspect.getdoc(type(made)) or ""
     texts = [whole] if whole.startswith(text.rstrip(".")) else [text, whole]
     about = _table(["", ""], [*_reads(made), *_partial(made)])
-    return "\n\n".join([f"### sw.{name}{_signature(maker)}", *filter(None, texts), about, _shown(code)])
+    return "\n\n".join(
+        [f"### sw.{name}{_signature(maker)}", *filter(None, texts), about, _shown(code)]
+    )
 
 
 def example(maker: Callable[..., Any]) -> agg.Aggregate:
@@ -193,19 +209,29 @@ def _made(code: str) -> agg.Aggregate:
 
 
 def _shown(code: str) -> str:
-    functions = "".join(f"{inspect.getsource(each)}\n\n" for name, each in ORDERED.items() if f"{name}," in code)
+    functions = "".join(
+        f"{inspect.getsource(each)}\n\n" for name, each in ORDERED.items() if f"{name}," in code
+    )
     return f"```python\n{functions}>>> {code}\n{_answer(_made(code))}\n```"
 
 
 def _signature(maker: Callable[..., Any]) -> str:
-    parameters = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(maker).parameters.values()]
+    parameters = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in inspect.signature(maker).parameters.values()
+    ]
     return str(inspect.Signature(parameters))
 
 
 def _reads(made: agg.Aggregate) -> list[list[str]]:
     """Rows on what each of its columns may be, and what it answers for each type of the first."""
     rows = [
-        [f"reads `{column}`", ", ".join(name for name, kind in COLUMN_TYPES.items() if made.accepts(column, kind) is None)]
+        [
+            f"reads `{column}`",
+            ", ".join(
+                name for name, kind in COLUMN_TYPES.items() if made.accepts(column, kind) is None
+            ),
+        ]
         for column in made.inputs
     ]
     answers: dict[str, list[str]] = {}
@@ -219,7 +245,10 @@ def _reads(made: agg.Aggregate) -> list[list[str]]:
             except DefinitionError:
                 continue
             answers.setdefault(str(answer_type(bound)), []).append(name)
-    kinds = [f"`{kind}`" + (f" of {', '.join(names)}" if names else "") for kind, names in answers.items()]
+    kinds = [
+        f"`{kind}`" + (f" of {', '.join(names)}" if names else "")
+        for kind, names in answers.items()
+    ]
     if len(kinds) > SEVERAL:
         kinds = [kinds[0], "likewise of the others"]
     return [*rows, ["answers", "; ".join(kinds)]]
@@ -231,14 +260,25 @@ def _partial(made: agg.Aggregate) -> list[list[str]]:
     sizes = []
     for n in SIZES:
         columns = layout.partials[0].accumulate_columns(_many(n), np.zeros(n, np.int64), 1)
-        sizes.append(f"{len(layout.encode_rows([columns])[0]):,} after {n:,} event{'s' if n > 1 else ''}")
+        sizes.append(
+            f"{len(layout.encode_rows([columns])[0]):,} after {n:,} event{'s' if n > 1 else ''}"
+        )
     stored = ", ".join(f"`{field.name}`" for field in bound.fields)
     undone = "yes" if isinstance(bound, agg.Invertible) else "no"
-    return [["partial", stored], ["bytes of a partial", "; ".join(sizes)], ["can be deducted", undone]]
+    return [
+        ["partial", stored],
+        ["bytes of a partial", "; ".join(sizes)],
+        ["can be deducted", undone],
+    ]
 
 
 def _types() -> dict[str, pa.DataType]:
-    known = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64(), "boolean": pa.bool_()}
+    known = {
+        "string": pa.string(),
+        "double": pa.float64(),
+        "int64": pa.int64(),
+        "boolean": pa.bool_(),
+    }
     known |= {"timestamp_us": pa.timestamp("us", "UTC"), "decimal(8,2)": pa.decimal128(8, 2)}
     return {name: known[kind] for name, kind in SCHEMA.items()}
 
@@ -253,7 +293,9 @@ def _many(n: int) -> agg.Rows:
         "song": pa.array([f"song-{integer}" for integer in random.integers(0, 5_000, n)]),
         "seconds": pa.array(random.normal(180, 60, n)),
         "stars": pa.array(random.integers(1, 6, n)),
-        "price": pa.array(random.integers(50, 500, n)).cast(pa.decimal128(21, 2)).cast(pa.decimal128(8, 2)),
+        "price": pa.array(random.integers(50, 500, n))
+        .cast(pa.decimal128(21, 2))
+        .cast(pa.decimal128(8, 2)),
         "liked": pa.array(random.random(n) < 0.5),
         "played": times,
     }
@@ -264,7 +306,10 @@ def _many(n: int) -> agg.Rows:
 def _answer(made: agg.Aggregate) -> str:
     source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played", max_lateness="2d")
     view = sw.FeatureView(
-        "example", source=source, entity=["user"], features=[sw.Feature("value", made, windows=["1h"])]
+        "example",
+        source=source,
+        entity=["user"],
+        features=[sw.Feature("value", made, windows=["1h"])],
     )
     events = [dict(zip(SCHEMA, [*event[:-1], _at(event[-1])], strict=True)) for event in EVENTS]
     query = {"user": "u1", "at": datetime.fromisoformat(f"{DAY}10:10:00+00:00")}
@@ -294,15 +339,27 @@ def _windows() -> str:
     rows = []
     for window in WINDOWS:
         slice_us = 60_000_000
-        cells = [_interval(*window.bounds(mode, t_us, slice_us)) for mode in ("live", "at", "event_time")]
+        cells = [
+            _interval(*window.bounds(mode, t_us, slice_us)) for mode in ("live", "at", "event_time")
+        ]
         rows.append([f"`<feature>_{window.column_suffix()}`", _meaning(window), *cells])
     head = ["column", "", "live", "at", "event_time"]
-    kinds: list[Callable[..., Window]] = [sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime]
+    kinds: list[Callable[..., Window]] = [
+        sw.sliding,
+        sw.tumbling,
+        sw.hopping,
+        sw.session,
+        sw.lifetime,
+    ]
     kinds += [sw.exact_range, sw.rows]
     lines = [
-        f"- `sw.{kind.__name__}{_signature(kind)}`: {' '.join(str(inspect.getdoc(kind)).split())}" for kind in kinds
+        f"- `sw.{kind.__name__}{_signature(kind)}`: {' '.join(str(inspect.getdoc(kind)).split())}"
+        for kind in kinds
     ]
-    shown = f"What they contain when they are read at {T:%H:%M:%S}, with slices of {format_duration(60_000_000)}:"
+    shown = (
+        f"What they contain when they are read at {T:%H:%M:%S}, with slices of "
+        f"{format_duration(60_000_000)}:"
+    )
     return "\n\n".join(["\n".join(lines), shown, _table(head, rows)])
 
 
@@ -312,12 +369,19 @@ def _line(maker: Callable[..., Any]) -> str:
 
 def _meaning(window: Window) -> str:
     if window.unbounded:
-        return "all events" + (f" up to {format_duration(window.offset_us)} ago" if window.offset_us else "")
+        return "all events" + (
+            f" up to {format_duration(window.offset_us)} ago" if window.offset_us else ""
+        )
     length = format_duration(window.length_us)
     if isinstance(window, Sliding):
-        return f"the last {length}" + (f", {format_duration(window.offset_us)} ago" if window.offset_us else "")
+        return f"the last {length}" + (
+            f", {format_duration(window.offset_us)} ago" if window.offset_us else ""
+        )
     if isinstance(window, Session):
-        return f"the session of the latest event, with gaps under {format_duration(window.gap_us)}, looked for here"
+        return (
+            f"the session of the latest event, with gaps under {format_duration(window.gap_us)}, "
+            "looked for here"
+        )
     assert isinstance(window, Periodic)
     which = "the one that is filling" if window.open else "the last complete one"
     return f"{which} of {length} every {format_duration(window.hop_us)}"
@@ -336,20 +400,29 @@ def _interval(start: int, end: int) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+    )
 
 
 def _cell(value: object) -> str:
-    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return (
+        "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     made = page()
     if parser.parse_args().check:
         if PAGE.read_text(encoding="utf-8") != made:
-            print(f"{PAGE.name} is not what the code says now: python docs/reference.py", file=sys.stderr)
+            print(
+                f"{PAGE.name} is not what the code says now: python docs/reference.py",
+                file=sys.stderr,
+            )
             return 1
         return 0
     PAGE.write_text(made, encoding="utf-8")

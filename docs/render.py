@@ -1,11 +1,12 @@
-"""A page's output is what its command printed: this runs the command above each block and writes its output.
+"""A page's output is what its command printed: this runs the command above each block and writes
+its output.
 
     python docs/render.py docs/guides/local.md [more pages]     rewrite
     python docs/render.py --check docs/guides/local.md          fail where a page names a command that no longer runs
 
-A block stands between `<!-- output of: COMMAND -->` and `<!-- end -->`; that of `<!-- error of: COMMAND -->` must fail.
-COMMAND is a slicewise command. Nothing of the machine stays in a page: the repository's folder becomes `.`, the home
-folder `~`.
+A block stands between `<!-- output of: COMMAND -->` and `<!-- end -->`; that of
+`<!-- error of: COMMAND -->` must fail. COMMAND is a slicewise command. Nothing of the machine stays
+in a page: the repository's folder becomes `.`, the home folder `~`.
 """
 
 from __future__ import annotations
@@ -20,18 +21,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BLOCK = re.compile(
-    r"(<!-- (?P<kind>output|error) of: (?P<command>[^\n]+?) -->\n)```text\n.*?```\n(?P<end><!-- end -->)", re.DOTALL
+    r"(<!-- (?P<kind>output|error) of: (?P<command>[^\n]+?) -->\n)```text\n.*?```\n(?P<end><!-- end -->)",
+    re.DOTALL,
 )
 WIDTH = 118
 
 
 def output_of(command: str, kind: str = "output") -> str:
-    """The output of a command, or the error that it ends with, without colours and without the machine's folders."""
+    """The output of a command, or the error that it ends with, without colours and without the
+    machine's folders."""
     words = shlex.split(command)
     if words[0] == "slicewise":
         words[0] = str(ROOT / ".venvs" / "platform" / "bin" / "slicewise")
     env = {**os.environ, "COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=3600)
+    done = subprocess.run(
+        words, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=3600
+    )
     if bool(done.returncode) != (kind == "error"):
         raise SystemExit(f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return scrubbed(done.stderr if kind == "error" else done.stdout)
@@ -46,7 +51,9 @@ def scrubbed(text: str) -> str:
 
 def rendered(page: str) -> str:
     """The page with every block made anew."""
-    return BLOCK.sub(lambda m: f"{m[1]}```text\n{output_of(m['command'], m['kind'])}\n```\n{m['end']}", page)
+    return BLOCK.sub(
+        lambda m: f"{m[1]}```text\n{output_of(m['command'], m['kind'])}\n```\n{m['end']}", page
+    )
 
 
 def commands(page: str) -> list[tuple[str, str]]:
@@ -55,7 +62,9 @@ def commands(page: str) -> list[tuple[str, str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("pages", nargs="+", type=Path)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()

@@ -1,4 +1,5 @@
-"""The tables of keys and fields in docs/format.md, and the JVM's StoreFields.java, made from `codec/store_fields`.
+"""The tables of keys and fields in docs/format.md, and the JVM's StoreFields.java, made from
+`codec/store_fields`.
 
 python docs/store_fields.py            rewrite both
 python docs/store_fields.py --check    fail where one is not what this makes of today's table
@@ -9,13 +10,17 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
 from slicewise.codec.store_fields import FIELDS, KEYS, Field, Key, Name, Where, fields_of
 
 PAGE = Path(__file__).parent / "format.md"
-JAVA = Path(__file__).parents[1] / "include/slicewise/jvm/src/main/java/io/slicewise/wire/StoreFields.java"
+JAVA = (
+    Path(__file__).parents[1]
+    / "include/slicewise/jvm/src/main/java/io/slicewise/wire/StoreFields.java"
+)
 OF_HASHES = {
     Where.HOT: "field of `hot`",
     Where.DAY: "field of `day`",
@@ -26,9 +31,11 @@ OF_HASHES = {
     Where.LEADERBOARD: "field of `board`",
     Where.METADATA: "field of `marks`",
 }
-REGION = re.compile(r"(<!-- ([a-z]+): made by docs/store_fields\.py -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL)
+REGION = re.compile(
+    r"(<!-- ([a-z]+): made by docs/store_fields\.py -->\n\n).*?(\n\n<!-- end -->)", re.DOTALL
+)
 JAVA_NUMBERS = {"partition": "int", "store id": "long"}
-JAVA_WIDTH = 120
+JAVA_WIDTH = 100
 
 
 def tables() -> dict[str, str]:
@@ -36,11 +43,15 @@ def tables() -> dict[str, str]:
     made = {
         "keys": _table("key", "holds", ((key.text, key.doc) for key in KEYS)),
         "values": _table(
-            "field", "value", ((entry.text, entry.value.layout) for entry in FIELDS if entry.value.layout)
+            "field",
+            "value",
+            ((entry.text, entry.value.layout) for entry in FIELDS if entry.value.layout),
         ),
     }
     for where, head in OF_HASHES.items():
-        made[where.name.lower()] = _table(head, "value", ((entry.text, entry.doc) for entry in fields_of(where)))
+        made[where.name.lower()] = _table(
+            head, "value", ((entry.text, entry.doc) for entry in fields_of(where))
+        )
     return made
 
 
@@ -60,24 +71,42 @@ def page(text: str) -> str:
 
 def java() -> str:
     """The class with every name that the JVM uses."""
-    members = [_member(entry) for entry in (*KEYS, *FIELDS) if isinstance(entry, Key | Field) and entry.in_jvm]
+    members = [
+        _member(entry)
+        for entry in (*KEYS, *FIELDS)
+        if isinstance(entry, Key | Field) and entry.in_jvm
+    ]
     return (
         "package io.slicewise.wire;\n\n"
-        "/** Keys and fields of the store, written by docs/store_fields.py from codec/store_fields: not by hand. */\n"
-        "public final class StoreFields {\n  private StoreFields() {}\n\n" + "\n\n".join(members) + "\n}\n"
+        "/** Keys and fields of the store, which docs/store_fields.py writes from its table. */\n"
+        "public final class StoreFields {\n  private StoreFields() {}\n\n"
+        + "\n\n".join(members)
+        + "\n}\n"
     )
 
 
+def documented(text: str) -> str:
+    """A comment of a member, on one line where it fits."""
+    line = f"  /** {text} */"
+    if len(line) <= JAVA_WIDTH:
+        return f"{line}\n"
+    lines = textwrap.wrap(text, JAVA_WIDTH - 5, break_long_words=False, break_on_hyphens=False)
+    return "  /**\n" + "".join(f"   * {line}\n" for line in lines) + "   */\n"
+
+
 def _member(entry: Name) -> str:
-    about = f"  /** `{entry.text}`: {entry.doc.replace('*/', '* /')}. */\n"
-    if len(about) > JAVA_WIDTH:
-        raise ValueError(f"{entry.constant}: the sentence of a name that the JVM uses stands on one line of Java")
+    about = documented(f"`{entry.text}`: {entry.doc.replace('*/', '* /')}.")
     if not entry.slots:
         return f'{about}  public static final String {entry.constant} = "{entry.text}";'
-    parameters = ", ".join(f"{JAVA_NUMBERS.get(slot, 'String')} {_camel(slot)}" for slot in entry.slots)
+    parameters = ", ".join(
+        f"{JAVA_NUMBERS.get(slot, 'String')} {_camel(slot)}" for slot in entry.slots
+    )
     parts = re.split(r"<([a-z ]+)>", entry.text)
     terms = [_camel(part) if i % 2 else f'"{part}"' for i, part in enumerate(parts) if part]
-    return f"{about}  public static String {entry.constant}({parameters}) {{\n    return {' + '.join(terms)};\n  }}"
+    return (
+        f"{about}  public static String {entry.constant}({parameters}) {{\n    return "
+        f"{' + '.join(terms)};\n  }}"
+    )
 
 
 def _camel(slot: str) -> str:
@@ -86,12 +115,17 @@ def _camel(slot: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     for path, made in ((PAGE, page(PAGE.read_text(encoding="utf-8"))), (JAVA, java())):
         if check and path.read_text(encoding="utf-8") != made:
-            print(f"{path.name} is not what the table says now: python docs/store_fields.py", file=sys.stderr)
+            print(
+                f"{path.name} is not what the table says now: python docs/store_fields.py",
+                file=sys.stderr,
+            )
             return 1
         if not check:
             path.write_text(made, encoding="utf-8")

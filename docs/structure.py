@@ -5,8 +5,9 @@
     python docs/structure.py --at A --at B       of several, side by side
     python docs/structure.py --json              one JSON object for each
 
-Arrows go from one room or module at the top of the package to another, counted once. One goes back up where
-the import table of that state (tests/architecture/import_table.py, LAYERS) has its end to the right of its beginning.
+Arrows go from one room or module at the top of the package to another, counted once. One goes back
+up where the import table of that state (tests/architecture/import_table.py, LAYERS) has its end to
+the right of its beginning.
 """
 
 from __future__ import annotations
@@ -37,17 +38,31 @@ NAMES = {
     "circles_for_types": "and with those for type checkers",
     "arrows": "arrows between rooms",
     "arrows_back": "of them back up",
+    "statements": "statements of Python",
     "python_lines": "lines of Python",
     "java_lines": "lines of Java",
 }
+
+
+def statements(text: str) -> int:
+    """Statements of a file, without docstrings: they do not depend on the width of a line."""
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt))
+    return sum(
+        not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)) for node in nodes
+    )
 
 
 def files_at(commit: str | None) -> dict[str, str]:
     """Path -> text of the library's Python and Java, and of the import table."""
     if commit is None:
         paths = [path for end in ("py", "java") for path in (ROOT / PACKAGE).rglob(f"*.{end}")]
-        return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in [*paths, ROOT / TABLE]}
-    packed = subprocess.run(["git", "archive", commit, "include", TABLE], cwd=ROOT, capture_output=True, check=True)
+        return {
+            path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+            for path in [*paths, ROOT / TABLE]
+        }
+    packed = subprocess.run(
+        ["git", "archive", commit, "include", TABLE], cwd=ROOT, capture_output=True, check=True
+    )
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as tar:
         files = {}
         for member in tar:
@@ -59,7 +74,12 @@ def files_at(commit: str | None) -> dict[str, str]:
 
 def module_of(path: str) -> str:
     """The module that a file is: a door has its room's name."""
-    return path.removeprefix("include/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return (
+        path.removeprefix("include/")
+        .removesuffix(".py")
+        .replace("/", ".")
+        .removesuffix(".__init__")
+    )
 
 
 def imported(node: ast.AST, package: Sequence[str], *, for_types: bool) -> Iterator[str]:
@@ -71,11 +91,17 @@ def imported(node: ast.AST, package: Sequence[str], *, for_types: bool) -> Itera
             above = package[: len(package) - child.level + 1] if child.level else ()
             base = ".".join([*above, *([child.module] if child.module else [])])
             yield from (f"{base}.{alias.name}" for alias in child.names)
-        elif not (isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not for_types):
+        elif not (
+            isinstance(child, ast.If)
+            and "TYPE_CHECKING" in ast.unparse(child.test)
+            and not for_types
+        ):
             yield from imported(child, package, for_types=for_types)
 
 
-def graph(modules: Mapping[str, tuple[ast.Module, bool]], *, for_types: bool) -> dict[str, set[str]]:
+def graph(
+    modules: Mapping[str, tuple[ast.Module, bool]], *, for_types: bool
+) -> dict[str, set[str]]:
     """Module -> the modules of the package that it imports."""
     found: dict[str, set[str]] = {}
     for module, (tree, is_door) in modules.items():
@@ -130,17 +156,34 @@ def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
 def layers_of(table: str) -> dict[str, int]:
     """Room or module at the top -> its place in the import table."""
     for node in ast.parse(table).body:
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "LAYERS" and node.value is not None:
-            return {name: i for i, layer in enumerate(ast.literal_eval(node.value)) for name in layer}
+        if (
+            isinstance(node, ast.AnnAssign)
+            and ast.unparse(node.target) == "LAYERS"
+            and node.value is not None
+        ):
+            return {
+                name: i for i, layer in enumerate(ast.literal_eval(node.value)) for name in layer
+            }
     return {}
 
 
 def figures(files: Mapping[str, str]) -> dict[str, int]:
     """Figures of one state of the library."""
-    python = {path: text for path, text in files.items() if path.startswith(PACKAGE) and path.endswith(".py")}
-    parsed = {module_of(path): (ast.parse(text), path.endswith("/__init__.py")) for path, text in python.items()}
+    python = {
+        path: text
+        for path, text in files.items()
+        if path.startswith(PACKAGE) and path.endswith(".py")
+    }
+    parsed = {
+        module_of(path): (ast.parse(text), path.endswith("/__init__.py"))
+        for path, text in python.items()
+    }
     folders = {PurePosixPath(path).parent.as_posix() for path in python}
-    within = Counter(PurePosixPath(path).parent.as_posix() for path in python if not path.endswith("/__init__.py"))
+    within = Counter(
+        PurePosixPath(path).parent.as_posix()
+        for path in python
+        if not path.endswith("/__init__.py")
+    )
     run_time, typed = graph(parsed, for_types=False), graph(parsed, for_types=True)
     typed[DOOR] = set()
     layers = layers_of(files.get(TABLE, ""))
@@ -162,7 +205,10 @@ def figures(files: Mapping[str, str]) -> dict[str, int]:
         "circles": len(circles(run_time)),
         "circles_for_types": len(circles(typed)),
         "arrows": len(arrows),
-        "arrows_back": sum(layers.get(right, -1) > layers.get(left, len(layers)) for left, right in arrows),
+        "arrows_back": sum(
+            layers.get(right, -1) > layers.get(left, len(layers)) for left, right in arrows
+        ),
+        "statements": sum(map(statements, python.values())),
         "python_lines": sum(text.count("\n") for text in python.values()),
         "java_lines": sum(text.count("\n") for text in java),
     }
@@ -179,11 +225,17 @@ def shown(found: Mapping[str, Mapping[str, int]]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Prints the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--at", action="append", metavar="COMMIT", help="a commit, or `now`; may be given again")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--at", action="append", metavar="COMMIT", help="a commit, or `now`; may be given again"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    found = {each: figures(files_at(None if each == "now" else each)) for each in given.at or ["now"]}
+    found = {
+        each: figures(files_at(None if each == "now" else each)) for each in given.at or ["now"]
+    }
     if given.json:
         print(*(json.dumps({"at": name, **each}) for name, each in found.items()), sep="\n")
     else:

@@ -1,4 +1,5 @@
-"""The pages of settings, metrics, the HTTP API and the command line, made from the code that they describe.
+"""The pages of settings, metrics, the HTTP API and the command line, made from the code that they
+describe.
 
 python docs/surfaces.py            rewrite docs/reference/{settings,metrics,http,cli}.md
 python docs/surfaces.py --check    fail where a page is not what this makes of today's code
@@ -41,12 +42,20 @@ def settings_page() -> str:
     rows = []
     for field in fields(Settings):
         default = str(getattr(kept, field.name)).replace(str(NOWHERE), "<home>")
-        rows.append([f"`{settings._variable(field.name)}`", f"`{default}`" if default else "", about.get(field.name, "")])
+        rows.append(
+            [
+                f"`{settings._variable(field.name)}`",
+                f"`{default}`" if default else "",
+                about.get(field.name, ""),
+            ]
+        )
     return _page(
         "Settings",
         "`include/slicewise/settings.py`",
-        "A setting is a variable of the environment. What the environment does not name, the embedded servers\n"
-        "say in `endpoints.json` of the state folder; else the default holds. `<home>` is the repository.\n"
+        "A setting is a variable of the environment. What the environment does not name, the "
+        "embedded servers\n"
+        "say in `endpoints.json` of the state folder; else the default holds. `<home>` is the "
+        "repository.\n"
         "Variables of alerts stand in the [runbook](../runbook.md#alerts-and-where-they-go).",
         _table(["variable", "default", "meaning"], rows),
     )
@@ -54,9 +63,17 @@ def settings_page() -> str:
 
 def _field_docstrings() -> dict[str, str]:
     field_docstrings: dict[str, str] = {}
-    (body,) = (node.body for node in ast.parse(inspect.getsource(Settings)).body if isinstance(node, ast.ClassDef))
+    (body,) = (
+        node.body
+        for node in ast.parse(inspect.getsource(Settings)).body
+        if isinstance(node, ast.ClassDef)
+    )
     for node, then in pairwise(body):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and isinstance(then, ast.Expr):
+        if (
+            isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and isinstance(then, ast.Expr)
+        ):
             field_docstrings[node.target.id] = " ".join(str(ast.literal_eval(then.value)).split())
     return field_docstrings
 
@@ -72,7 +89,11 @@ def metrics_page() -> str:
         ("Probes", "the address in `SLICEWISE_PROBES_METRICS`", ProbeMetrics),
     ):
         rows = sorted(_metrics(make))
-        parts += [f"## {title}", f"At {where}.", _table(["metric", "type", "labels", "meaning"], rows)]
+        parts += [
+            f"## {title}",
+            f"At {where}.",
+            _table(["metric", "type", "labels", "meaning"], rows),
+        ]
     about = (
         "All metrics are for Prometheus. A histogram and a summary have `_count` and `_sum`,\n"
         "a histogram has `_bucket` too."
@@ -104,7 +125,9 @@ def http_page() -> str:
     for methods in api["paths"].values():
         for method, operation in methods.items():
             if method != "parameters":
-                errors |= {k: v["description"] for k, v in operation["responses"].items() if k != "200"}
+                errors |= {
+                    k: v["description"] for k, v in operation["responses"].items() if k != "200"
+                }
     parts = [_table(["request", "answer", "statuses"], rows), "## Statuses"]
     parts.append(_table(["status", "meaning"], [[key, errors[key]] for key in sorted(errors)]))
     for name, schema in api["components"]["schemas"].items():
@@ -117,7 +140,9 @@ def http_page() -> str:
     return _page("HTTP API", "the API's OpenAPI document", about, *parts)
 
 
-def _members(schema: Mapping[str, Any], top: Mapping[str, Any], prefix: str = "") -> Iterator[list[str]]:
+def _members(
+    schema: Mapping[str, Any], top: Mapping[str, Any], prefix: str = ""
+) -> Iterator[list[str]]:
     for name, member in schema.get("properties", {}).items():
         optional = "" if name in schema.get("required", ()) else ", optional"
         yield [f"`{prefix}{name}`", _kind(member) + optional, member.get("description", "")]
@@ -158,12 +183,18 @@ def cli_page() -> str:
         claim = " ".join(str(module.__doc__).strip().partition("\n\n")[0].split())
         rows.append([f"[`slicewise {name}`](#slicewise-{name})", claim])
         parts.append(f"## slicewise {name}")
-        parts += [f"```text\n{command.format_help().rstrip()}\n```" for command in (parser, *_nested(parser))]
+        parts += [
+            f"```text\n{command.format_help().rstrip()}\n```"
+            for command in (parser, *_nested(parser))
+        ]
     about = (
-        "The exit status is 0 for success, 1 for an error that the text explains, 2 for wrong usage,\n"
+        "The exit status is 0 for success, 1 for an error that the text explains, 2 for wrong "
+        "usage,\n"
         "130 where a command was interrupted; `slicewise status` has 3 too."
     )
-    return _page("Command line", "what `--help` prints", about, _table(["command", ""], rows), *parts)
+    return _page(
+        "Command line", "what `--help` prints", about, _table(["command", ""], rows), *parts
+    )
 
 
 def _nested(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -178,14 +209,19 @@ def _page(title: str, source: str, about: str, *parts: str) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(" ".join(c.replace("|", "\\|").split()) for c in row) + " |" for row in lines)
+    return "\n".join(
+        "| " + " | ".join(" ".join(c.replace("|", "\\|").split()) for c in row) + " |"
+        for row in lines
+    )
 
 
 PAGES = {"settings": settings_page, "metrics": metrics_page, "http": http_page, "cli": cli_page}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--check", action="store_true")
     is_check, stale = parser.parse_args().check, []
     for name, make in PAGES.items():
@@ -195,7 +231,10 @@ def main() -> int:
         elif not file.exists() or file.read_text(encoding="utf-8") != made:
             stale.append(file.name)
     if stale:
-        print(f"not what the code says now: {', '.join(stale)}: python docs/surfaces.py", file=sys.stderr)
+        print(
+            f"not what the code says now: {', '.join(stale)}: python docs/surfaces.py",
+            file=sys.stderr,
+        )
     return len(stale) > 0
 
 

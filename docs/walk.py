@@ -1,12 +1,13 @@
-"""Walks a page as a reader would: types its commands, in order, in an empty folder, and keeps what they print.
+"""Walks a page as a reader would: types its commands, in order, in an empty folder, and keeps what
+they print.
 
     python docs/walk.py docs/tutorial.md                 in a folder of its own; writes the outputs into the page
     python docs/walk.py docs/tutorial.md --folder DIR    in this one, which stays
 
-A block ```sh is typed, in one shell: folders and variables stay from one to the next. A block of code after
-`<!-- file: NAME -->` is written to that file. After commands, `<!-- prints -->`, a block ```text and `<!-- end -->`
-hold what they print; `<!-- prints, such as -->` what differs from one platform to another, without the lines of
-progress that repeat.
+A block ```sh is typed, in one shell: folders and variables stay from one to the next. A block of
+code after `<!-- file: NAME -->` is written to that file. After commands, `<!-- prints -->`, a
+block ```text and `<!-- end -->` hold what they print; `<!-- prints, such as -->` what differs from
+one platform to another, without the lines of progress that repeat.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def steps(page: str) -> Iterator[Step]:
         if match["name"]:
             yield Step(file=match["name"], text=match["text"])
         else:
-            yield Step(match["commands"], match["output"], not match["such"], span=match.span("output"))
+            yield Step(
+                match["commands"], match["output"], not match["such"], span=match.span("output")
+            )
 
 
 @dataclass
@@ -68,7 +71,8 @@ class Shell:
         self.kept.write_text("", encoding="utf-8")
 
     def type(self, commands: str) -> str:
-        """Runs the commands; gives what both streams print, as it comes. Raises CalledProcessError where one fails."""
+        """Runs the commands; gives what both streams print, as it comes. Raises CalledProcessError
+        where one fails."""
         keep = f'{{ declare -px; echo "cd \\"$PWD\\""; }} > "{self.kept}"'
         script = f'. "{self.kept}"\nset -euo pipefail\n{commands}\n{keep}\n'
         done = subprocess.run(
@@ -91,7 +95,8 @@ class Shell:
 
 
 def reader_env(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a reader who did what the page asks for: the platform's programs are on the PATH."""
+    """The environment of a reader who did what the page asks for: the platform's programs are on
+    the PATH."""
     bin_folder = ROOT / ".venvs" / "platform" / "bin"
     return {**env, "PATH": f"{bin_folder}:{env['PATH']}", "COLUMNS": "118", "NO_COLOR": "1"}
 
@@ -125,14 +130,17 @@ def masked(text: str) -> str:
     """The values in an answer of the API, without tokens and times; every other text as it is."""
     try:
         answer = json.loads(text)
-        results = [{"entity": result["entity"], "values": result["values"]} for result in answer["results"]]
+        results = [
+            {"entity": result["entity"], "values": result["values"]} for result in answer["results"]
+        ]
         return json.dumps({"results": results, "flags": answer["flags"]})
     except (ValueError, TypeError, KeyError):
         return text
 
 
 def shortened(text: str) -> str:
-    """Without lines of progress but the first of a kind: those that say what one before said, with other figures."""
+    """Without lines of progress but the first of a kind: those that say what one before said, with
+    other figures."""
     kept: dict[str, str] = {}
     for line in text.splitlines():
         kept.setdefault(re.sub(r"[\d.,]+", "0", line), line)
@@ -140,9 +148,13 @@ def shortened(text: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("page", type=Path)
-    parser.add_argument("--folder", type=Path, help="an empty one; by default one that is gone afterwards")
+    parser.add_argument(
+        "--folder", type=Path, help="an empty one; by default one that is gone afterwards"
+    )
     arguments = parser.parse_args()
     page = arguments.page.read_text(encoding="utf-8")
     with TemporaryDirectory() as own:

@@ -1,4 +1,5 @@
-"""The first page about slicewise in the Airflow UI; nothing of it is imported before somebody opens it."""
+"""The first page about slicewise in the Airflow UI; nothing of it is imported before somebody opens
+it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def _app() -> FastAPI:
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
 
-    # who may see Airflow's own pages may see this one; the platform is shown to nobody without a sign-in
+    # who may see Airflow's own pages may see this one; the platform is shown to nobody without a
+    # sign-in
     signed_in = [Depends(requires_access_view(AccessView.WEBSITE))]
     app = FastAPI(title="slicewise", docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -29,7 +31,8 @@ def _app() -> FastAPI:
 
     @app.get("/docs/{name:path}", response_class=HTMLResponse)
     async def docs(name: str) -> HTMLResponse:
-        """A page of the documentation: public text, which whoever is paged can read before signing in."""
+        """A page of the documentation: public text, which whoever is paged can read before signing
+        in."""
         from slicewise_airflow.docs import rendered
 
         document = rendered(DOCS, name)
@@ -39,7 +42,9 @@ def _app() -> FastAPI:
 
     @app.get("/status.json", dependencies=signed_in)
     async def status() -> JSONResponse:
-        return JSONResponse(*await asyncio.to_thread(_status), headers={"Cache-Control": "no-store"})
+        return JSONResponse(
+            *await asyncio.to_thread(_status), headers={"Cache-Control": "no-store"}
+        )
 
     return app
 
@@ -61,14 +66,19 @@ def _status() -> tuple[dict[str, Any], int]:
     except SlicewiseError as error:
         return {"error": {"what": error.what, "next_step": error.next_step}}, 503
     findings_now = [asdict(finding) for finding in findings(status, limits)]
-    return overview(status, limits).to_json() | {"findings": findings_now, "serving_url": settings.serving_url}, 200
+    return overview(status, limits).to_json() | {
+        "findings": findings_now,
+        "serving_url": settings.serving_url,
+    }, 200
 
 
 class SlicewisePage(AirflowPlugin):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Registers the page and its place in the navigation."""
 
     name = "slicewise"
-    fastapi_apps: ClassVar[list[dict[str, Any]]] = [{"app": _app(), "url_prefix": PREFIX, "name": "slicewise"}]
+    fastapi_apps: ClassVar[list[dict[str, Any]]] = [
+        {"app": _app(), "url_prefix": PREFIX, "name": "slicewise"}
+    ]
     external_views: ClassVar[list[dict[str, Any]]] = [
         {
             "name": "Slicewise",

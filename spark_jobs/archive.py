@@ -2,8 +2,8 @@
 
     python spark_jobs/archive.py [--source NAME …] [--json]
 
-Without --source: every source that is deployed. What is archived already is left alone, so that a run without new
-events commits nothing. With --json the last line of standard output is the report.
+Without --source: every source that is deployed. What is archived already is left alone, so that a
+run without new events commits nothing. With --json the last line of standard output is the report.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--source", action="append", help="a source's name; all that are deployed by default")
+    parser.add_argument(
+        "--source", action="append", help="a source's name; all that are deployed by default"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
 
@@ -29,7 +31,9 @@ def main() -> int:
         from slicewise.spark.lake.report import Report
 
         report = Report("archive")
-        for source in given.source or [declared.name for declared in context.deployment.declared.sources]:
+        for source in given.source or [
+            declared.name for declared in context.deployment.declared.sources
+        ]:
             report.add_archive(context.archive(source))
         return report
 

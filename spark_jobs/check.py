@@ -4,9 +4,9 @@
 
 Reads predictions of sampled entities through the serving API, archives what they contain,
 recomputes them with Spark SQL from raw events and compares the bytes. A store that goes away or
-restarts meanwhile is waited for, five minutes in all. Exit code 0: green; 2: red (a value differs, or
-nothing was compared); 1: the check could not be made, and "why" in its report says what kept it from it.
-The last line of standard output is the report, with --json on one line.
+restarts meanwhile is waited for, five minutes in all. Exit code 0: green; 2: red (a value differs,
+or nothing was compared); 1: the check could not be made, and "why" in its report says what kept it
+from it. The last line of standard output is the report, with --json on one line.
 """
 
 from __future__ import annotations
@@ -62,9 +62,15 @@ def main() -> int:
         with session_of(settings, "check", _IMPORTS) as session:
             seconds = {"start": round((clock.now_us() - started_us) / 1e6, 3)}
             gate, report = _checked(given, settings, clock, session, name, seconds)
-    except Exception as error:  # noqa: BLE001 - whatever keeps it from comparing, nothing is proved, and that is said
-        what = error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
-        log.warning("job_failed", job="check", error=str(error) if isinstance(error, SlicewiseError) else what)
+    except Exception as error:  # noqa: BLE001
+        what = (
+            error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
+        )
+        log.warning(
+            "job_failed",
+            job="check",
+            error=str(error) if isinstance(error, SlicewiseError) else what,
+        )
         if not isinstance(error, SlicewiseError):
             traceback.print_exc()
         _write(not_made(name, started_us, clock.now_us(), what, given.report), given.json)
@@ -106,7 +112,9 @@ def _checked(
 
         reader = HttpReader(settings.serving_url, patience=patience)
         sample = max(0, given.sample)
-        checked = CheckRun(session, deployment, reader, archived, table, clock, name, sample, seconds=seconds)
+        checked = CheckRun(
+            session, deployment, reader, archived, table, clock, name, sample, seconds=seconds
+        )
         with imported():
             outcome = checked.execute(given.views)
     finally:
@@ -129,8 +137,10 @@ def _checked(
 
 @dataclass
 class _Archives:
-    """Answers to the check from store and archive, through a connection that is bound to one server run of the
-    store: after a failure the next question opens another."""
+    """Answers to the check from store and archive, through a connection bound to one server run.
+
+    After a failure the next question opens another.
+    """
 
     session: SparkSession
     settings: Settings
@@ -161,9 +171,11 @@ class _Archives:
         return self.context
 
 
-def not_made(name: str, started_us: int, now_us: int, why: str, folder: Path | None) -> dict[str, Any]:
-    """The report of a check that compared nothing, and says why; as a page too, so that the newest is not an older
-    run's."""
+def not_made(
+    name: str, started_us: int, now_us: int, why: str, folder: Path | None
+) -> dict[str, Any]:
+    """The report of a check that compared nothing, and says why; as a page too, so that the newest
+    is not an older run's."""
     from slicewise.checks.report.unmade import summary, write_report
 
     report = summary(name, started_us, now_us, why)

@@ -35,9 +35,13 @@ def main() -> int:
 
         hour = parse_hour(given.hour) if given.hour else None
         most = MAX_HOURS if given.max_hours is None else given.max_hours
-        return compact(context, Request(hour, given.only, given.origin == "raw", most, tuple(given.units)))
+        return compact(
+            context, Request(hour, given.only, given.origin == "raw", most, tuple(given.units))
+        )
 
-    return run_job("compact", work, imports=("slicewise.spark.lake.compact_run",), as_json=given.json)
+    return run_job(
+        "compact", work, imports=("slicewise.spark.lake.compact_run",), as_json=given.json
+    )
 
 
 if __name__ == "__main__":

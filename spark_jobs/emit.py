@@ -2,7 +2,8 @@
 
     python spark_jobs/emit.py
 
-SIGTERM drains: what was published stands, and its progress with it, exit code 0. Settings come from the environment.
+SIGTERM drains: what was published stands, and its progress with it, exit code 0. Settings come from
+the environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The stream's driver: applies every deployed source's events to the online store until it is told to stop.
+"""The stream's driver: applies every deployed source's events to the online store until it is told
+to stop.
 
     python spark_jobs/stream.py
 
-SIGTERM drains: the batch that runs is finished, the committed offsets advanced, exit code 0. Exit code 3:
-records that were never applied are gone from the log. Settings come from the environment.
+SIGTERM drains: the batch that runs is finished, the committed offsets advanced, exit code 0. Exit
+code 3: records that were never applied are gone from the log. Settings come from the environment.
 """
 
 from __future__ import annotations

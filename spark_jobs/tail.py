@@ -2,7 +2,8 @@
 
     python spark_jobs/tail.py
 
-SIGTERM ends it at once, exit code 0: what it had not brought, the micro-batch lane brings. Settings come from the environment.
+SIGTERM ends it at once, exit code 0: what it had not brought, the micro-batch lane brings. Settings
+come from the environment.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Folders decide the environment of a test, and whether it may start servers; no file states either.
+"""Folders decide the environment of a test, and whether it may start servers; no file states
+either.
 
 tests/dags belongs to the Airflow environment, every folder named `spark` to Spark's, all others
-to the platform's; `make test` runs all three, so that nothing is left out. The folders of `SERVED` may
-start servers; `make test-fast` leaves them out. tests/cluster needs Debian packages: who names it has
-them (`make test-cluster`).
+to the platform's; `make test` runs all three, so that nothing is left out. The folders of `SERVED`
+may start servers; `make test-fast` leaves them out. tests/cluster needs Debian packages: who names
+it has them (`make test-cluster`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,26 @@ import pytest
 TESTS = Path(__file__).parent
 CLUSTER = TESTS / "cluster"
 SERVED = ("integration", "e2e", "compat", "parity", "cluster", "package", "contract/redis")
-"""Folders whose tests may start servers, and drivers beside them. Of the adapters of tests/contract those on
-a server carry the mark themselves."""
-STARTS = frozenset({"redis_server", "kafka_broker", "own_redis", "own_kafka", "contract_redis", "contract_two_redis"})
+"""Folders whose tests may start servers, and drivers beside them. Of the adapters of tests/contract
+those on a server carry the mark themselves."""
+STARTS = frozenset(
+    {
+        "redis_server",
+        "kafka_broker",
+        "own_redis",
+        "own_kafka",
+        "contract_redis",
+        "contract_two_redis",
+    }
+)
 """Fixtures that start a server."""
-ENVIRONMENT = "spark" if find_spec("great_expectations") else "airflow" if find_spec("airflow") else "platform"
+ENVIRONMENT = (
+    "spark"
+    if find_spec("great_expectations")
+    else "airflow"
+    if find_spec("airflow")
+    else "platform"
+)
 
 LONGEST = (
     "e2e/test_whole.py",
@@ -44,12 +60,15 @@ LONGEST = (
     "integration/spark/test_lake.py",
     "integration/spark/test_lifetime.py",
 )
-"""Files that take minutes. Where files run side by side these begin first, else the last one runs alone; of Spark's the
-formats, since a JVM that read Avro for another file before waits half a minute for each schema that never comes."""
+"""Files that take minutes. Where files run side by side these begin first, else the last one runs
+alone; of Spark's the formats, since a JVM that read Avro for another file before waits half a
+minute for each schema that never comes."""
 
 # Airflow's tests start no server, and its environment lacks what starts them.
 pytest_plugins = (
-    [] if ENVIRONMENT == "airflow" else ["tests.support.platform.leftovers", "tests.support.platform.servers"]
+    []
+    if ENVIRONMENT == "airflow"
+    else ["tests.support.platform.leftovers", "tests.support.platform.servers"]
 )
 
 
@@ -78,17 +97,25 @@ def marks_of(path: Path) -> list[str]:
 
 def starts_unmarked(item: pytest.Item) -> bool:
     """Tells whether a test asks for a server without the mark of one."""
-    return item.get_closest_marker("server") is None and not STARTS.isdisjoint(getattr(item, "fixturenames", ()))
+    return item.get_closest_marker("server") is None and not STARTS.isdisjoint(
+        getattr(item, "fixturenames", ())
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if collection_path == CLUSTER:
-        named = (config.invocation_params.dir / argument.partition("::")[0] for argument in config.args)
+        named = (
+            config.invocation_params.dir / argument.partition("::")[0] for argument in config.args
+        )
         return None if any(path.is_relative_to(CLUSTER) for path in named) else True
     if collection_path.is_dir():
         # a folder's conftest imports as its tests do
         of_airflow = collection_path == TESTS / "dags"
-        return True if collection_path.parent == TESTS and of_airflow != (ENVIRONMENT == "airflow") else None
+        return (
+            True
+            if collection_path.parent == TESTS and of_airflow != (ENVIRONMENT == "airflow")
+            else None
+        )
     if collection_path.suffix == ".py" and collection_path.name.startswith("test_"):
         return True if environment_of(collection_path) != ENVIRONMENT else None
     return None
@@ -100,7 +127,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for name in marks_of(item.path):
             item.add_marker(name)
     if strangers := [item.nodeid for item in items if starts_unmarked(item)]:
-        raise pytest.UsageError(f"tests that start a server in a folder for those that start none: {strangers}")
+        raise pytest.UsageError(
+            f"tests that start a server in a folder for those that start none: {strangers}"
+        )
     if "PYTEST_XDIST_WORKER" in os.environ:
         rank = {TESTS / name: place for place, name in enumerate(LONGEST)}
         items.sort(key=lambda item: rank.get(item.path, len(rank)))
@@ -113,7 +142,8 @@ def pytest_report_header() -> str:
 @pytest.hookimpl(trylast=True)  # once there is a terminal reporter
 def pytest_configure(config: pytest.Config) -> None:
     if ENVIRONMENT == "spark":
-        # PySpark, py4j and librdkafka leave sockets to the garbage collector, which may run in any later test
+        # PySpark, py4j and librdkafka leave sockets to the garbage collector, which may run in any
+        # later test
         config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None and "PYTEST_XDIST_WORKER" not in os.environ:

@@ -1,8 +1,9 @@
 """The usual recipe's API: FastAPI and redis.asyncio, which sums an entity's buckets per window.
 
-One pipelined round trip fetches every bucket of the longest window, hiredis parses, and the answer is handed over as
-a JSONResponse, which spares FastAPI's own encoder. Windows are those of the recipe's tutorials and of the view that
-it is compared with: from the start of the bucket that contains t - W up to now.
+One pipelined round trip fetches every bucket of the longest window, hiredis parses, and the answer
+is handed over as a JSONResponse, which spares FastAPI's own encoder. Windows are those of the
+recipe's tutorials and of the view that it is compared with: from the start of the bucket that
+contains t - W up to now.
 
   RECIPE_REDIS_URL=URL uvicorn --host 127.0.0.1 --port PORT --loop uvloop --http httptools --no-access-log \
     benchmarks.baseline.recipe_api:app

@@ -1,10 +1,12 @@
 """The usual recipe's serving: FastAPI and redis.asyncio, adding up the buckets of each window.
 
-Reads what `recipe_stream` writes: one hash per entity and bucket, `plays:<user>:<bucket>`, all buckets
-of the longest window in one pipeline, and sums them in Python per window. `/ready` answers values that
-a job has computed before and stored as they are: what such a recipe costs where nothing is left to do.
+Reads what `recipe_stream` writes: one hash per entity and bucket, `plays:<user>:<bucket>`, all
+buckets of the longest window in one pipeline, and sums them in Python per window. `/ready` answers
+values that a job has computed before and stored as they are: what such a recipe costs where nothing
+is left to do.
 
-Run in the platform's environment: python -m benchmarks.baseline.recipe_serving --redis-url URL --port N
+Run in the platform's environment: python -m benchmarks.baseline.recipe_serving --redis-url URL
+--port N
 """
 
 from __future__ import annotations

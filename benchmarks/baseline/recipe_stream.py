@@ -1,9 +1,11 @@
-"""The usual recipe's stream: foreachBatch, foreachPartition, and a redis-py pipeline of bucket increments.
+"""The usual recipe's stream: foreachBatch, foreachPartition, and a redis-py pipeline of bucket
+increments.
 
-Per event one HINCRBY (plays), one HINCRBYFLOAT (seconds) and one EXPIRE on the entity's bucket of five minutes, as
-the common tutorials do. The settings that are fair to share are shared: two partitions, the fast checkpoint manager,
-adaptive execution off, hiredis, one pipeline per partition and 1,000 events. It is at-least-once: a repeated batch
-counts twice, which is the price of the recipe and is not measured here.
+Per event one HINCRBY (plays), one HINCRBYFLOAT (seconds) and one EXPIRE on the entity's bucket of
+five minutes, as the common tutorials do. The settings that are fair to share are shared: two
+partitions, the fast checkpoint manager, adaptive execution off, hiredis, one pipeline per partition
+and 1,000 events. It is at-least-once: a repeated batch counts twice, which is the price of the
+recipe and is not measured here.
 
 Run in the Spark environment:
   python -m benchmarks.baseline.recipe_stream --bootstrap HOST:PORT --topic plays --redis-url URL --jars DIR
@@ -24,12 +26,15 @@ from pyspark.sql import functions as f
 
 BUCKET_SECONDS = 300
 KEEP_SECONDS = 7 * 24 * 3600
-CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _clients: dict[str, redis.Redis] = {}
 
 
 def write_rows(redis_url: str, rows: Iterable[Row]) -> None:
-    """Increments the bucket of every row; the client is kept per worker process, as the tutorials advise."""
+    """Increments the bucket of every row; the client is kept per worker process, as the tutorials
+    advise."""
     client = _clients.get(redis_url)
     if client is None:
         client = _clients[redis_url] = redis.Redis.from_url(redis_url)
@@ -45,7 +50,8 @@ def write_rows(redis_url: str, rows: Iterable[Row]) -> None:
 
 
 def session(jars: Path) -> SparkSession:
-    """A local session on two cores with the settings that the recipe would get from any careful engineer."""
+    """A local session on two cores with the settings that the recipe would get from any careful
+    engineer."""
     return (
         SparkSession.builder.master("local[2]")
         .appName("recipe")
@@ -79,7 +85,9 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", arguments.max_events)
         .load()
         .select(
-            f.from_json(f.col("value").cast("string"), "user_id string, seconds double, played_at long").alias("event")
+            f.from_json(
+                f.col("value").cast("string"), "user_id string, seconds double, played_at long"
+            ).alias("event")
         )
         .select(
             "event.user_id",

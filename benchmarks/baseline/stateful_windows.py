@@ -1,8 +1,9 @@
-"""Spark's own sliding windows: a stateful aggregation per window, each changed window written to Redis.
+"""Spark's own sliding windows: a stateful aggregation per window, each changed window written to
+Redis.
 
-What a careful engineer writes who lets Spark keep the windows: a watermark, window(), update mode, a pipelined
-foreachPartition. Prints per number of windows what an event costs: rows and bytes of state, checkpoint bytes on
-disk, and what Redis had to do.
+What a careful engineer writes who lets Spark keep the windows: a watermark, window(), update mode,
+a pipelined foreachPartition. Prints per number of windows what an event costs: rows and bytes of
+state, checkpoint bytes on disk, and what Redis had to do.
 
 Run in the Spark environment:
   python -m benchmarks.baseline.stateful_windows --bootstrap HOST:PORT --redis-url URL --jars DIR \
@@ -43,10 +44,16 @@ def write_rows(redis_url: str, windows: int, rows: Iterable[Row]) -> None:
 def store_figures(client: redis.Redis) -> tuple[int, int, int]:
     """(commands, bytes received, bytes held)"""
     stats: Any = client.info("everything")
-    return stats["total_commands_processed"], stats["total_net_input_bytes"], stats["used_memory_dataset"]
+    return (
+        stats["total_commands_processed"],
+        stats["total_net_input_bytes"],
+        stats["used_memory_dataset"],
+    )
 
 
-def run(spark: SparkSession, given: argparse.Namespace, windows: int, topic: str) -> dict[str, float]:
+def run(
+    spark: SparkSession, given: argparse.Namespace, windows: int, topic: str
+) -> dict[str, float]:
     """One job over the whole topic, in batches of the given size."""
     events = (
         spark.readStream.format("kafka")
@@ -56,7 +63,9 @@ def run(spark: SparkSession, given: argparse.Namespace, windows: int, topic: str
         .option("maxOffsetsPerTrigger", given.batch)
         .load()
         .select(
-            f.from_json(f.col("value").cast("string"), "user_id string, seconds double, played_at long").alias("event")
+            f.from_json(
+                f.col("value").cast("string"), "user_id string, seconds double, played_at long"
+            ).alias("event")
         )
         .select("event.user_id", "event.seconds", f.timestamp_micros("event.played_at").alias("at"))
     )

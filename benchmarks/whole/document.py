@@ -37,8 +37,8 @@ def publish(
     *,
     doc: bool = True,
 ) -> None:
-    """Prints the figures as one JSON object and as a table. Writes either where --json and --doc ask for it. doc:
-    whether the measurement is whole, as a document must have it."""
+    """Prints the figures as one JSON object and as a table. Writes either where --json and --doc
+    ask for it. doc: whether the measurement is whole, as a document must have it."""
     document = keep(given, facts, seconds, figures, details)
     shown = render(facts, seconds, figures)
     sys.stdout.write(f"{json.dumps(document)}\n\n{shown}\n")
@@ -54,7 +54,11 @@ def keep(
     details: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Writes the figures as JSON where --json asks for it, in one step; them."""
-    document = {"machine": facts, "seconds": seconds, "figures": [figure.to_json() for figure in figures]}
+    document = {
+        "machine": facts,
+        "seconds": seconds,
+        "figures": [figure.to_json() for figure in figures],
+    }
     if details is not None:
         document["details"] = dict(details)
     if given.json:
@@ -65,12 +69,15 @@ def keep(
 
 
 def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = ()) -> None:
-    """Puts the output between the marks of this command, whatever options it had when it wrote there last."""
+    """Puts the output between the marks of this command, whatever options it had when it wrote
+    there last."""
     text = file.read_text(encoding="utf-8")
     begin = re.search(rf"<!-- begin: written by `{re.escape(command)}(?: [^`]*)?` -->", text)
     end = text.find(END, begin.end()) if begin else -1
     if begin is None or end < 0:
-        raise SystemExit(f"{file}: no marks to write between: <!-- begin: written by `{command}` --> and {END}")
+        raise SystemExit(
+            f"{file}: no marks to write between: <!-- begin: written by `{command}` --> and {END}"
+        )
     options_given = _without_json(arguments)
     options = f' BENCH="{" ".join(options_given)}"' if options_given else ""
     block = f"<!-- begin: written by `{command}{options}` -->\n```\n{shown}\n```\n{END}"
@@ -78,7 +85,8 @@ def write_doc(file: Path, shown: str, command: str, arguments: Sequence[str] = (
 
 
 def _without_json(arguments: Sequence[str]) -> list[str]:
-    """The arguments for another machine: where the JSON went or came from here is nobody's concern."""
+    """The arguments for another machine: where the JSON went or came from here is nobody's
+    concern."""
     kept: list[str] = []
     skip = False
     for argument in arguments:

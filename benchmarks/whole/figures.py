@@ -51,7 +51,8 @@ class Figure:
 
     @property
     def times_better(self) -> float | None:
-        """The factor by which it is better than the baseline: above 1 is better, whichever way that is."""
+        """The factor by which it is better than the baseline: above 1 is better, whichever way that
+        is."""
         if self.theirs is None or not self.ours or not self.theirs:
             return None
         return self.theirs / self.ours if self.better == "lower" else self.ours / self.theirs
@@ -63,22 +64,30 @@ class Figure:
         if self.aim is not None:
             kept.append((self.times_better or 0.0) >= self.aim)
         if self.bound is not None:
-            kept.append(self.ours <= self.bound if self.better == "lower" else self.ours >= self.bound)
+            kept.append(
+                self.ours <= self.bound if self.better == "lower" else self.ours >= self.bound
+            )
         return all(kept) if kept else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, with what follows from them."""
         ratio = self.times_better
-        return asdict(self) | {"times_better": None if ratio is None else round(ratio, 3), "met": self.met}
+        return asdict(self) | {
+            "times_better": None if ratio is None else round(ratio, 3),
+            "met": self.met,
+        }
 
 
 def shares(
     section: str, unit: str, ours: Mapping[str, float], theirs: Mapping[str, float] | None = None
 ) -> list[Figure]:
-    """Shares of each program in a processor time, those that matter: where the rest would have to come from."""
+    """Shares of each program in a processor time, those that matter: where the rest would have to
+    come from."""
     other = theirs or {}
     return [
-        Figure(section, f"  of it {name}", unit, spent, other.get(name)) for name, spent in ours.items() if spent > 0.05
+        Figure(section, f"  of it {name}", unit, spent, other.get(name))
+        for name, spent in ours.items()
+        if spent > 0.05
     ]
 
 

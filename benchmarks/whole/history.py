@@ -1,7 +1,9 @@
-"""Serving over 26 hours of plays that came through the log, before and after their hours are compacted.
+"""Serving over 26 hours of plays that came through the log, before and after their hours are
+compacted.
 
-The recipe is asked for the same values of the same users, and must give them: a difference fails the run. The
-comparison is made as the platform runs, with the hours that are over compacted; one figure shows it without.
+The recipe is asked for the same values of the same users, and must give them: a difference fails
+the run. The comparison is made as the platform runs, with the hours that are over compacted; one
+figure shows it without.
 """
 
 from __future__ import annotations
@@ -21,7 +23,17 @@ import redis
 from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, measure, pair, per_unit, pid_of, notify, until
+from benchmarks.whole.servers import (
+    TOPIC,
+    Recipe,
+    cpu_by_program,
+    measure,
+    notify,
+    pair,
+    per_unit,
+    pid_of,
+    until,
+)
 from benchmarks.whole.streaming import our_stream
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.windows.durations import HOUR_US, MINUTE_US
@@ -36,7 +48,8 @@ FEATURES = [f"{name}_{window}" for name in ("plays", "seconds") for window in ("
 
 
 def events(users: int, now_us: int) -> Iterator[tuple[int, str, float]]:
-    """(time, user, seconds): each user once in five minutes, in the last two hours once a minute."""
+    """(time, user, seconds): each user once in five minutes, in the last two hours once a
+    minute."""
     chance = random.Random(SEED)
     for minutes in STEPS:
         for user in range(users):
@@ -51,7 +64,13 @@ def produce(stack: Stack, users: int) -> int:
     while some := list(islice(made, 20_000)):
         records = []
         for at, user, seconds in some:
-            value = {"user_id": user, "song_id": "s1", "seconds": seconds, "skipped": False, "played_at": at}
+            value = {
+                "user_id": user,
+                "song_id": "s1",
+                "seconds": seconds,
+                "skipped": False,
+                "played_at": at,
+            }
             partition = zlib.crc32(user.encode()) % stack.settings.kafka_partitions
             records.append((partition, json.dumps(value).encode(), at // 1000))
         stack.produce(TOPIC, records)
@@ -62,7 +81,9 @@ def produce(stack: Stack, users: int) -> int:
 class BothSides:
     """Questions to both sides, per user."""
 
-    def __init__(self, users: int, ours: str, theirs: int, pids: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self, users: int, ours: str, theirs: int, pids: Mapping[str, Sequence[int]]
+    ) -> None:
         """pids: what -> the processes that answer it."""
         self._pids = pids
         self._host, self._ours = urlsplit(ours).hostname or "", urlsplit(ours).port or 0
@@ -78,7 +99,9 @@ class BothSides:
     def _features(name: str, user: str) -> str:
         return post("/v1/features", {"feature_set": name, "entities": [{"user_id": user}]})
 
-    def load(self, what: str, mode: str, connections: int, seconds: float, rate: float = 0.0) -> dict[str, Any]:
+    def load(
+        self, what: str, mode: str, connections: int, seconds: float, rate: float = 0.0
+    ) -> dict[str, Any]:
         """Sends it from a process of its own."""
         port = self._theirs if what == "recipe" else self._ours
         spec = Spec(self._host, port, tuple(self._requests[what]), mode, connections, seconds, rate)
@@ -135,7 +158,9 @@ def _measured(
     bytes_before = stored.bytes()
     now_hour = time.time_ns() // 1000 // HOUR_US
     notify("compacting every hour that is over")
-    report = stack.job("compact", "--hour", hour_text(now_hour - 1), "--max-hours", str(HOURS + 2), timeout_s=900)
+    report = stack.job(
+        "compact", "--hour", hour_text(now_hour - 1), "--max-hours", str(HOURS + 2), timeout_s=900
+    )
     after = _reads(sides, seconds, "after compaction")
     bytes_after = stored.bytes()
     sides.compare()
@@ -149,12 +174,25 @@ def _measured(
         for q in ("p50", "p99")
     ]
     figures.append(
-        Figure(served, "one connection", "requests/s", one["requests_per_s"], one_recipe["requests_per_s"], "higher")
+        Figure(
+            served,
+            "one connection",
+            "requests/s",
+            one["requests_per_s"],
+            one_recipe["requests_per_s"],
+            "higher",
+        )
     )
     rates = eight["requests_per_s"], eight_recipe["requests_per_s"]
     figures.append(Figure(served, "eight connections", "requests/s", *rates, "higher", aim=5))
     figures += [
-        Figure(served, f"{q} at eight connections", "ms", eight["latency"][q], eight_recipe["latency"][q])
+        Figure(
+            served,
+            f"{q} at eight connections",
+            "ms",
+            eight["latency"][q],
+            eight_recipe["latency"][q],
+        )
         for q in ("p50", "p99")
     ]
     spent = eight["cpu_us_per_request"], eight_recipe["cpu_us_per_request"]
@@ -174,8 +212,12 @@ def _measured(
     five = f"serving 5 views × 10 features at {CONDITION_RATE:.0f} requests/s"
     for when, load in (("before compaction", before), ("after compaction", after)):
         for q, bound in (("p50", None), ("p99", 10.0)):
-            figures.append(Figure(five, f"{q} {when}", "ms", load["open"]["latency"][q], bound=bound))
-        figures.append(Figure(five, f"CPU {when}", "µs/request", load["closed"]["cpu_us_per_request"]))
+            figures.append(
+                Figure(five, f"{q} {when}", "ms", load["open"]["latency"][q], bound=bound)
+            )
+        figures.append(
+            Figure(five, f"CPU {when}", "µs/request", load["closed"]["cpu_us_per_request"])
+        )
         figures += shares(five, "µs/request", load["closed"]["cpu_us_by_program"])
     about = f"compaction of {HOURS} hours, {options.users} users (baseline: before)"
     figures.append(Figure(about, "Redis bytes", "bytes", bytes_after, bytes_before))
@@ -199,12 +241,16 @@ def _measured(
         "eight_connections": {"slicewise": eight, "recipe": eight_recipe},
         "five_views": {"before": before, "after": after},
         "redis_bytes": {"before": bytes_before, "after": bytes_after, "recipe": used(recipe.redis)},
-        "compaction": {name: value for name, value in report.items() if not isinstance(value, list)},
+        "compaction": {
+            name: value for name, value in report.items() if not isinstance(value, list)
+        },
     }
     return figures, details
 
 
-def _both(sides: BothSides, connections: int, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+def _both(
+    sides: BothSides, connections: int, seconds: float
+) -> tuple[dict[str, Any], dict[str, Any]]:
     return (
         sides.load("listening", CLOSED, connections, seconds),
         sides.load("recipe", CLOSED, connections, seconds),

@@ -1,11 +1,12 @@
-"""Raw HTTP load from a process of its own: a stalled answer is not hidden by a client that waits for it.
+"""Raw HTTP load from a process of its own: a stalled answer is not hidden by a client that waits
+for it.
 
     python -m benchmarks.whole.http_load < spec.json
 
 closed: each connection sends its next request when it has the answer to the last.
-open: requests are due at Poisson times, whatever the server does; latency counts from the time at which a request
-was due, also where it had to wait for a free connection; they are opened as they are wanted. in_full: every request by
-itself is told too.
+open: requests are due at Poisson times, whatever the server does; latency counts from the time at
+which a request was due, also where it had to wait for a free connection; they are opened as they
+are wanted. in_full: every request by itself is told too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Spec:
 
 
 class Sample(NamedTuple):
-    """One request: when it was due (seconds of the wall clock), seconds to its answer, and status (0: none came)."""
+    """One request: when it was due (seconds of the wall clock), seconds to its answer, and status
+    (0: none came)."""
 
     due: float
     seconds: float
@@ -55,8 +57,9 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """Result of a load. sent: the warm-up's requests too; failed: answers other than 200; unanswered: requests that were
-    due and had no answer when the patience ended, or whose connection was closed: their age then is their latency."""
+    """Result of a load. sent: the warm-up's requests too; failed: answers other than 200;
+    unanswered: requests that were due and had no answer when the patience ended, or whose
+    connection was closed: their age then is their latency."""
 
     requests_per_s: float
     latency: Percentiles
@@ -75,7 +78,10 @@ def post(path: str, body: dict[str, Any], host: str = "bench") -> str:
     """A keep-alive POST of JSON."""
     text = json.dumps(body)
     size = len(text.encode())
-    head = f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: "
+        f"application/json\r\ncontent-length: {size}\r\n\r\n"
+    )
     return head + text
 
 
@@ -97,7 +103,8 @@ class Connection:
         self.socket.sendall(request)
 
     def closed(self) -> bool:
-        """Tells whether the server has closed it, of one without a request under way: there is nothing else to read."""
+        """Tells whether the server has closed it, of one without a request under way: there is
+        nothing else to read."""
         return bool(select.select([self], (), (), 0)[0])
 
     def receive(self) -> tuple[int, bytes] | None:
@@ -182,10 +189,15 @@ def _closed(
 
 
 def _open(
-    spec: Spec, requests: list[bytes], connect: Callable[[], Connection], measured_from: float, end: float
+    spec: Spec,
+    requests: list[bytes],
+    connect: Callable[[], Connection],
+    measured_from: float,
+    end: float,
 ) -> tuple[list[Sample], int]:
     chance = random.Random(spec.seed)
-    # opened when they are wanted: a server closes a connection that nothing was asked on for some seconds
+    # opened when they are wanted: a server closes a connection that nothing was asked on for some
+    # seconds
     idle, busy = deque[Connection](), set[Connection]()
     waiting: deque[float] = deque()
     sent, n = 0, len(requests)
@@ -209,9 +221,9 @@ def _open(
             try:
                 answer = connection.receive()
             except ConnectionError:
-                if (
-                    connection.sent > 1
-                ):  # it may have been closed before the request came: another one is asked, as clients do
+                if connection.sent > 1:
+                    # it may have been closed before the request came: another one is asked, as
+                    # clients do
                     waiting.appendleft(connection.due)
                     busy.discard(connection)
                     connection.socket.close()
@@ -220,13 +232,19 @@ def _open(
             if answer is None:
                 continue
             if connection.due >= measured_from:
-                samples.append(Sample(connection.due, time.perf_counter() - connection.due, answer[0]))
+                samples.append(
+                    Sample(connection.due, time.perf_counter() - connection.due, answer[0])
+                )
             busy.discard(connection)
             idle.append(connection)
         if time.perf_counter() > end + PATIENCE_S:
             break
     now = time.perf_counter()
-    left = [Sample(due, now - due, 0) for due in (*waiting, *(waiting_connection.due for waiting_connection in busy)) if due >= measured_from]
+    left = [
+        Sample(due, now - due, 0)
+        for due in (*waiting, *(waiting_connection.due for waiting_connection in busy))
+        if due >= measured_from
+    ]
     return [*samples, *left], sent
 
 

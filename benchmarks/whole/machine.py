@@ -1,4 +1,5 @@
-"""A figure means something only beside the machine that it was measured on, and how busy that was."""
+"""A figure means something only beside the machine that it was measured on, and how busy that
+was."""
 
 from __future__ import annotations
 
@@ -38,5 +39,7 @@ def _processor() -> str:
 
 
 def _redis(binary: Path) -> str:
-    output = subprocess.run([str(binary), "--version"], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [str(binary), "--version"], capture_output=True, text=True, check=True
+    ).stdout
     return " ".join(output.split()[:3])

@@ -1,12 +1,14 @@
-"""The delay after which an event that was produced shows in an HTTP answer, seen from outside, at Poisson times.
+"""The delay after which an event that was produced shows in an HTTP answer, seen from outside, at
+Poisson times.
 
     python -m benchmarks.whole.probes < spec.json
 
-A probe is the first event of an entity of its own. It is due at a time that does not depend on how the platform
-does, and counts from then; its entity is asked for again as soon as it was answered, a millisecond after the last
-question at the earliest, until an answer counts it. One question about it is under way at a time: several would wait
-for each other in the API, and be measured. An old probe's pause is a share of its age, so that
-asking costs little where nothing is measured in milliseconds.
+A probe is the first event of an entity of its own. It is due at a time that does not depend on how
+the platform does, and counts from then; its entity is asked for again as soon as it was answered, a
+millisecond after the last question at the earliest, until an answer counts it. One question about
+it is under way at a time: several would wait for each other in the API, and be measured. An old
+probe's pause is a share of its age, so that asking costs little where nothing is measured in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ CONNECTIONS = 8
 
 @dataclass(frozen=True)
 class Spec:
-    """Partitions where probes are produced and where they show. body None: a GET of path; `{user}` stands for the entity."""
+    """Partitions where probes are produced and where they show. body None: a GET of path; `{user}`
+    stands for the entity."""
 
     bootstrap: str
     topic: str
@@ -62,12 +65,13 @@ class Spec:
 
 @dataclass(frozen=True)
 class Seen:
-    """Freshness of the probes that showed; lost: probes that never did; refused: polls that a server error or
-    429 answered (a busy store makes an API's own timeout strike), which count as not seen yet.
+    """Freshness of the probes that showed; lost: probes that never did; refused: polls that a
+    server error or 429 answered (a busy store makes an API's own timeout strike), which count as
+    not seen yet.
 
-    What measuring itself adds, in milliseconds: resolution, from the last question that was answered without a probe
-    to the first one that was answered with it; answer, how long that one took; late, from when a probe was due until it
-    was produced.
+    What measuring itself adds, in milliseconds: resolution, from the last question that was
+    answered without a probe to the first one that was answered with it; answer, how long that one
+    took; late, from when a probe was due until it was produced.
     """
 
     freshness: Percentiles
@@ -106,7 +110,8 @@ class Shown:
 
 
 class Requester:
-    """Several connections, with a question each at a time: asked in turn, so that no server finds one idle for long."""
+    """Several connections, with a question each at a time: asked in turn, so that no server finds
+    one idle for long."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -135,8 +140,8 @@ class Requester:
         self.polls += 1
 
     def answers(self, seconds: float) -> list[tuple[Waiting, float, bool]]:
-        """(probe, when it was asked for, whether the answer counts it) of what comes within so many seconds: the first
-        that come. Raises ConnectionError where the API refuses the question."""
+        """(probe, when it was asked for, whether the answer counts it) of what comes within so many
+        seconds: the first that come. Raises ConnectionError where the API refuses the question."""
         answers = []
         for connection in select.select(list(self._under_way), (), (), seconds)[0]:
             answer = connection.receive()
@@ -148,12 +153,15 @@ class Requester:
             self.refused += busy
             if status != 200 and not busy:
                 raise ConnectionError(f"{status}: {body[:300]!r}")
-            answers.append((probe, connection.due, status == 200 and count_in(self._spec, body) > 0))
+            answers.append(
+                (probe, connection.due, status == 200 and count_in(self._spec, body) > 0)
+            )
         return answers
 
 
 def next_request(since: float, requested: float) -> float:
-    """The time of the next question about a probe of `since` that the answer to the question of `requested` lacks."""
+    """The time of the next question about a probe of `since` that the answer to the question of
+    `requested` lacks."""
     return requested + max(POLL_S, AGED * (requested - since))
 
 
@@ -176,7 +184,13 @@ def count_in(spec: Spec, body: bytes) -> int:
 def event(user: str) -> bytes:
     """A play of now."""
     now_us = time.time_ns() // 1000
-    text = {"user_id": user, "song_id": "s0", "seconds": 100.0, "skipped": False, "played_at": now_us}
+    text = {
+        "user_id": user,
+        "song_id": "s0",
+        "seconds": 100.0,
+        "skipped": False,
+        "played_at": now_us,
+    }
     return json.dumps(text).encode()
 
 
@@ -195,7 +209,9 @@ class Prober:
         """The probe that is due since then."""
         user = f"{self.spec.prefix}{len(self.lates)}"
         partition = zlib.crc32(user.encode()) % self.spec.partitions
-        self.producer.produce(self.spec.topic, key=user.encode(), value=event(user), partition=partition)
+        self.producer.produce(
+            self.spec.topic, key=user.encode(), value=event(user), partition=partition
+        )
         self.producer.poll(0)
         self.waiting[user] = Waiting(user, due, due + POLL_S, request_for(self.spec, user), due)
         self.lates.append(time.perf_counter() - due)
@@ -245,7 +261,10 @@ def _probed(spec: Spec, prober: Prober) -> Seen:
             next_at = min(due, next_at)
         prober.receive(max(0.0, next_at - time.perf_counter()))
     prober.producer.flush(10)
-    seen = sorted((probe for probe in prober.shown if probe.since >= measured_from), key=lambda probe: probe.since)
+    seen = sorted(
+        (probe for probe in prober.shown if probe.since >= measured_from),
+        key=lambda probe: probe.since,
+    )
     return Seen(
         _percentiles([probe.late for probe in seen]),
         len(prober.waiting),
@@ -255,7 +274,11 @@ def _probed(spec: Spec, prober: Prober) -> Seen:
         _percentiles([probe.answer for probe in seen]),
         _percentiles(prober.lates),
         round(time.process_time() - cpu, 3),
-        tuple((round(wall + e.since - begin, 3), round(e.late * 1000, 3)) for e in seen if spec.in_full),
+        tuple(
+            (round(wall + e.since - begin, 3), round(e.late * 1000, 3))
+            for e in seen
+            if spec.in_full
+        ),
     )
 
 

@@ -1,7 +1,9 @@
-"""Both sides run on servers started alike; what a measurement starts, it stops by its own process id.
+"""Both sides run on servers started alike; what a measurement starts, it stops by its own process
+id.
 
-slicewise runs as people run it: its supervisor, its stream driver, its serving process. The recipe gets a Redis of
-its own from the same supervisor, its driver and its API, and shares the broker and the topic.
+slicewise runs as people run it: its supervisor, its stream driver, its serving process. The recipe
+gets a Redis of its own from the same supervisor, its driver and its API, and shares the broker and
+the topic.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def notify(line: str) -> None:
     print(f"bench: {line}", file=sys.stderr, flush=True)
 
 
-def until(reached: Callable[[], bool], what: str, seconds: float = PATIENCE_S, pause_s: float = 0.02) -> float:
+def until(
+    reached: Callable[[], bool], what: str, seconds: float = PATIENCE_S, pause_s: float = 0.02
+) -> float:
     """Polls; the clock (perf_counter) at which it was reached. Raises TimeoutError."""
     deadline = time.perf_counter() + seconds
     while not reached():
@@ -47,11 +51,19 @@ def until(reached: Callable[[], bool], what: str, seconds: float = PATIENCE_S, p
 
 
 @contextmanager
-def process(argv: Sequence[str], env: Mapping[str, str], log: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
+def process(
+    argv: Sequence[str], env: Mapping[str, str], log: Path, **options: Any
+) -> Iterator[subprocess.Popen[str]]:
     """A process of ours; it and all below it are gone afterwards."""
     with log.open("a") as file:
         started = subprocess.Popen(
-            argv, cwd=HOME, env={**os.environ, **env}, stderr=file, text=True, start_new_session=True, **options
+            argv,
+            cwd=HOME,
+            env={**os.environ, **env},
+            stderr=file,
+            text=True,
+            start_new_session=True,
+            **options,
         )
         birth = Birth.of(started.pid)
         try:
@@ -86,7 +98,9 @@ def measure(module: str, spec: Mapping[str, Any], timeout_s: float) -> dict[str,
 
 
 @contextmanager
-def load(settings: Settings, rate: float, seconds: float, log: Path, *options: str) -> Iterator[int]:
+def load(
+    settings: Settings, rate: float, seconds: float, log: Path, *options: str
+) -> Iterator[int]:
     """`slicewise load` in a process of its own; its id."""
     argv = [str(settings.platform_python.parent / "slicewise"), "load", "--topic", TOPIC]
     argv += ["--rate", str(rate), "--seconds", str(seconds), "--seed", "11", *options]
@@ -95,7 +109,8 @@ def load(settings: Settings, rate: float, seconds: float, log: Path, *options: s
 
 
 def cpu_by_program(pids: Iterable[int]) -> dict[str, float]:
-    """CPU seconds that these processes, and all below them, have used, by program: java, python, redis-server."""
+    """CPU seconds that these processes, and all below them, have used, by program: java, python,
+    redis-server."""
     spent: dict[str, float] = {}
     for pid in pids:
         root = psutil.Process(pid)
@@ -106,9 +121,14 @@ def cpu_by_program(pids: Iterable[int]) -> dict[str, float]:
     return spent
 
 
-def per_unit(before: Mapping[str, float], after: Mapping[str, float], units: int) -> dict[str, float]:
+def per_unit(
+    before: Mapping[str, float], after: Mapping[str, float], units: int
+) -> dict[str, float]:
     """Processor time between two `cpu_by_program`, in microseconds for each of `units`."""
-    return {name: round((spent - before.get(name, 0.0)) / units * 1e6, 2) for name, spent in after.items()}
+    return {
+        name: round((spent - before.get(name, 0.0)) / units * 1e6, 2)
+        for name, spent in after.items()
+    }
 
 
 def pid_of(stack: Stack, service: str) -> int:
@@ -132,9 +152,18 @@ class Recipe:
     def stream(self, max_events: int) -> Iterator[subprocess.Popen[str]]:
         """Runs the recipe's driver; yields when its query runs."""
         argv = [str(self.settings.spark_python), "-m", "benchmarks.baseline.recipe_stream"]
-        argv += ["--bootstrap", self.broker.kafka_bootstrap, "--topic", TOPIC, "--redis-url", self.settings.redis_url]
+        argv += [
+            "--bootstrap",
+            self.broker.kafka_bootstrap,
+            "--topic",
+            TOPIC,
+            "--redis-url",
+            self.settings.redis_url,
+        ]
         argv += ["--jars", str(self.settings.spark_jars), "--max-events", str(max_events)]
-        with process(argv, spark_env(self.settings), self._logs / "recipe_stream.log", stdout=subprocess.PIPE) as made:
+        with process(
+            argv, spark_env(self.settings), self._logs / "recipe_stream.log", stdout=subprocess.PIPE
+        ) as made:
             wait_line(made.stdout, "ready", self._logs / "recipe_stream.log")
             yield made
 
@@ -142,7 +171,17 @@ class Recipe:
     def api(self) -> Iterator[tuple[int, int]]:
         """Runs the recipe's API; yields port and process id."""
         port = ports.choose()
-        argv = [sys.executable, "-m", "uvicorn", "--host", "127.0.0.1", "--port", str(port), "--loop", "uvloop"]
+        argv = [
+            sys.executable,
+            "-m",
+            "uvicorn",
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--loop",
+            "uvloop",
+        ]
         argv += [
             "--http",
             "httptools",
@@ -184,8 +223,11 @@ def calls(client: redis.Redis, command: str) -> int:
 
 
 @contextmanager
-def pair(project: str, overrides: Mapping[str, str] | None = None) -> Iterator[tuple[Stack, Recipe, Path]]:
-    """slicewise with a deployed project, and the recipe's store; (stack, recipe, folder of logs)."""
+def pair(
+    project: str, overrides: Mapping[str, str] | None = None
+) -> Iterator[tuple[Stack, Recipe, Path]]:
+    """slicewise with a deployed project, and the recipe's store; (stack, recipe, folder of
+    logs)."""
     with TemporaryDirectory(prefix="slicewise-bench-") as folder:
         logs = Path(folder)
         ours = Stack(logs / "ours", PROJECTS / project, overrides)

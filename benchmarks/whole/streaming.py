@@ -1,7 +1,9 @@
-"""Ingest from a backlog, and freshness under a steady load: the same events, broker and questions for both sides.
+"""Ingest from a backlog, and freshness under a steady load: the same events, broker and questions
+for both sides.
 
-Ingest counts from the moment at which the query runs (a driver's start is not in it) to the last event's visibility.
-The steady rate leaves the first batch out, in which worker processes are started.
+Ingest counts from the moment at which the query runs (a driver's start is not in it) to the last
+event's visibility. The steady rate leaves the first batch out, in which worker processes are
+started.
 """
 
 from __future__ import annotations
@@ -17,7 +19,18 @@ from urllib.parse import urlsplit
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import TOPIC, Recipe, cpu_by_program, load, measure, pair, per_unit, pid_of, notify, until
+from benchmarks.whole.servers import (
+    TOPIC,
+    Recipe,
+    cpu_by_program,
+    load,
+    measure,
+    notify,
+    pair,
+    per_unit,
+    pid_of,
+    until,
+)
 from slicewise.local.servers.stream import stream_status
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -41,9 +54,11 @@ class Ingest:
     cpu_us_by_program: Mapping[str, float]
 
 
-def follow(applied: Callable[[], int], total: int, first: int, begun: float, pids: Sequence[int]) -> Ingest:
-    """Watches until all events are visible. first: size of the batch that the steady rate leaves out; pids: of driver
-    and store."""
+def follow(
+    applied: Callable[[], int], total: int, first: int, begun: float, pids: Sequence[int]
+) -> Ingest:
+    """Watches until all events are visible. first: size of the batch that the steady rate leaves
+    out; pids: of driver and store."""
     seen = 0
 
     def beyond(bound: int) -> bool:
@@ -57,7 +72,9 @@ def follow(applied: Callable[[], int], total: int, first: int, begun: float, pid
     after = cpu_by_program(pids)
     rest = total - at_warm
     if rest < total / 2:
-        raise RuntimeError(f"{at_warm} of {total} events were visible at once: too few are left for a steady rate")
+        raise RuntimeError(
+            f"{at_warm} of {total} events were visible at once: too few are left for a steady rate"
+        )
     rates = round(total / (done - begun)), round(rest / (done - warm))
     cpu = per_unit(before, after, rest)
     return Ingest(total, round(done - begun, 3), *rates, round(sum(cpu.values()), 2), cpu)
@@ -65,7 +82,9 @@ def follow(applied: Callable[[], int], total: int, first: int, begun: float, pid
 
 def backlog(stack: Stack, events: int) -> int:
     """Fills the topic; how many events stand in it."""
-    stack.cli("load", "--topic", TOPIC, "--rate", "0", "--seconds", str(events / 2000), timeout_s=600)
+    stack.cli(
+        "load", "--topic", TOPIC, "--rate", "0", "--seconds", str(events / 2000), timeout_s=600
+    )
     with KafkaLog(stack.settings.kafka_bootstrap) as log:
         return sum(log.latest(TOPIC).offsets.values())
 
@@ -76,7 +95,10 @@ def our_stream(stack: Stack, *, started: Callable[[], None] = lambda: None) -> I
     log = stack.settings.state_dir / "logs" / "stream.log"
     before = log.read_text().count("query_started") if log.exists() else 0
     pid = stack.start_stream()
-    until(lambda: log.exists() and log.read_text().count("query_started") > before, "the stream's query")
+    until(
+        lambda: log.exists() and log.read_text().count("query_started") > before,
+        "the stream's query",
+    )
     started()
     try:
         yield pid
@@ -84,14 +106,17 @@ def our_stream(stack: Stack, *, started: Callable[[], None] = lambda: None) -> I
         stack.stop_stream()
 
 
-def freshness(stack: Stack, recipe: Recipe | None, options: Options, logs: Path, pids: Sequence[int]) -> dict[str, Any]:
-    """Probes under the load; of the recipe, or of slicewise where there is none. pids: of driver and store, whose use
-    of cores is told."""
+def freshness(
+    stack: Stack, recipe: Recipe | None, options: Options, logs: Path, pids: Sequence[int]
+) -> dict[str, Any]:
+    """Probes under the load; of the recipe, or of slicewise where there is none. pids: of driver
+    and store, whose use of cores is told."""
     before, begun = cpu_by_program(pids), time.perf_counter()
     probed = _probed(stack, recipe, options, logs)
     seconds = time.perf_counter() - begun
     probed["cores"] = {
-        name: round((spent - before.get(name, 0.0)) / seconds, 3) for name, spent in cpu_by_program(pids).items()
+        name: round((spent - before.get(name, 0.0)) / seconds, 3)
+        for name, spent in cpu_by_program(pids).items()
     }
     return probed
 
@@ -115,7 +140,12 @@ def _probed(stack: Stack, recipe: Recipe | None, options: Options, logs: Path) -
             body = {"features": ["listening:plays_30m"], "entities": [{"user_id": "{user}"}]}
             value = ("results", 0, "values", "listening:plays_30m")
             spec = probes.Spec(
-                **common, port=address.port or 0, path="/v1/features", body=body, value=value, prefix="a"
+                **common,
+                port=address.port or 0,
+                path="/v1/features",
+                body=body,
+                value=value,
+                prefix="a",
             )
             return measure("probes", asdict(spec), whole + probes.PATIENCE_S)
         with recipe.api() as (port, _):
@@ -141,7 +171,13 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
 
             with our_stream(stack, started=note) as driver:
                 pids = driver, pid_of(stack, "redis")
-                ours = follow(lambda: sum(store.run(ReadMetadata()).committed.offsets.values()), total, batch, begun, pids)
+                ours = follow(
+                    lambda: sum(store.run(ReadMetadata()).committed.offsets.values()),
+                    total,
+                    batch,
+                    begun,
+                    pids,
+                )
                 our_freshness = freshness(stack, None, options, logs, pids)
                 beat = stream_status(stack.settings).heartbeat
 
@@ -162,7 +198,14 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             "higher",
             aim=3,
         ),
-        Figure("ingest from a backlog", "end to end", "events/s", ours.events_per_s, theirs.events_per_s, "higher"),
+        Figure(
+            "ingest from a backlog",
+            "end to end",
+            "events/s",
+            ours.events_per_s,
+            theirs.events_per_s,
+            "higher",
+        ),
         Figure(
             "ingest from a backlog",
             "CPU of stream and store",
@@ -170,12 +213,21 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
             ours.cpu_us_per_event,
             theirs.cpu_us_per_event,
         ),
-        *shares("ingest from a backlog", "µs/event", ours.cpu_us_by_program, theirs.cpu_us_by_program),
+        *shares(
+            "ingest from a backlog", "µs/event", ours.cpu_us_by_program, theirs.cpu_us_by_program
+        ),
     ]
     named = f"freshness at {options.rate:,.0f} events/s"
-    for q, aim, bound in (("p50", 3.0, None), ("p90", None, None), ("p99", 3.0, 1000.0), ("worst", None, None)):
+    for q, aim, bound in (
+        ("p50", 3.0, None),
+        ("p90", None, None),
+        ("p99", 3.0, 1000.0),
+        ("worst", None, None),
+    ):
         own, other = our_freshness["freshness"][q], their_freshness["freshness"][q]
-        figures.append(Figure(named, f"produce → answer {q}", "ms", own, other, aim=aim, bound=bound))
+        figures.append(
+            Figure(named, f"produce → answer {q}", "ms", own, other, aim=aim, bound=bound)
+        )
     cores = sum(our_freshness["cores"].values()), sum(their_freshness["cores"].values())
     figures.append(Figure(named, "used by stream and store", "cores", *cores))
     details = {

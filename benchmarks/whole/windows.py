@@ -1,8 +1,9 @@
 """Cost of an event to the store where it lies in 1, 10, 60 or 1,440 overlapping windows.
 
-Three ways over the same plays: slicewise's micro-batch lane (the code that its executors run, in batches as small as the stream
-makes them at 2,000 events/s), a write per window, and Spark's own stateful windows. Each counts what its server
-executed, commands inside scripts included. What the streams keep on disk is that of the running drivers.
+Three ways over the same plays: slicewise's micro-batch lane (the code that its executors run, in
+batches as small as the stream makes them at 2,000 events/s), a write per window, and Spark's own
+stateful windows. Each counts what its server executed, commands inside scripts included. What the
+streams keep on disk is that of the running drivers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import redis
 import slicewise as sw
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.options import Options
-from benchmarks.whole.servers import HOME, Recipe, pair, notify, spark_env
+from benchmarks.whole.servers import HOME, Recipe, notify, pair, spark_env
 from benchmarks.whole.streaming import our_stream
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
@@ -61,7 +62,9 @@ def definitions() -> Deployment:
             slice="1m",
             features=[
                 sw.Feature("plays", sw.count(), windows=[sw.hopping(f"{count}m", every="1m")]),
-                sw.Feature("seconds", sw.sum("seconds"), windows=[sw.hopping(f"{count}m", every="1m")]),
+                sw.Feature(
+                    "seconds", sw.sum("seconds"), windows=[sw.hopping(f"{count}m", every="1m")]
+                ),
             ],
         )
         for count in COUNTS
@@ -89,7 +92,11 @@ class Meter:
 
     def _now(self) -> tuple[int, int, int]:
         stats: Any = self._client.info("everything")
-        return stats["total_commands_processed"], stats["total_net_input_bytes"], stats["used_memory_dataset"]
+        return (
+            stats["total_commands_processed"],
+            stats["total_net_input_bytes"],
+            stats["used_memory_dataset"],
+        )
 
     def cost(self, events: int) -> Cost:
         """Since the start, per event."""
@@ -99,7 +106,9 @@ class Meter:
 
 def made(events: int, now_us: int, users: int = 20_000) -> pa.Table:
     """Plays at 2,000/s, up to now, with their partitions."""
-    batch = Plays(seed=3, users=users, rate=2_000.0, start_us=now_us - events * 500).batch(0, events)
+    batch = Plays(seed=3, users=users, rate=2_000.0, start_us=now_us - events * 500).batch(
+        0, events
+    )
     columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
     names: list[str] = columns["user_id"].to_pylist()
     partition = [zlib.crc32(name.encode()) % PARTITIONS for name in names]
@@ -153,19 +162,26 @@ class Kept:
 
 
 def kept_by_stream(stack: Stack, table: pa.Table) -> Kept:
-    """Bytes of slicewise's driver, with all the views at once, after the same plays of other users through the log."""
+    """Bytes of slicewise's driver, with all the views at once, after the same plays of other users
+    through the log."""
     records = [_record(row | {"user_id": f"s{row['user_id']}"}) for row in table.to_pylist()]
     stack.produce("windowed", records)
     with our_stream(stack):
         stack.wait_applied("windowed")
-        files = [path for path in (stack.settings.state_dir / "stream" / "checkpoints").rglob("*") if path.is_file()]
+        files = [
+            path
+            for path in (stack.settings.state_dir / "stream" / "checkpoints").rglob("*")
+            if path.is_file()
+        ]
         state = sum(file.stat().st_size for file in files if "state" in file.parts[-5:-1])
         whole = sum(file.stat().st_size for file in files)
     assert files, "the driver keeps a checkpoint while it runs"
     return Kept(round(state / len(records), 1), round(whole / len(records), 1))
 
 
-def stateful(stack: Stack, recipe: Recipe, table: pa.Table, part: int, log: Any) -> dict[int, dict[str, float]]:
+def stateful(
+    stack: Stack, recipe: Recipe, table: pa.Table, part: int, log: Any
+) -> dict[int, dict[str, float]]:
     """Spark's windows over the same plays from topics of the same log."""
     topics = {"windows-all": table, "windows-few": table.slice(0, part)}
     with KafkaLog(stack.settings.kafka_bootstrap) as kafka:
@@ -173,17 +189,30 @@ def stateful(stack: Stack, recipe: Recipe, table: pa.Table, part: int, log: Any)
             kafka.create(topic, PARTITIONS)
             stack.produce(topic, [_record(row) for row in rows.to_pylist()])
     argv = [str(stack.settings.spark_python), "-m", "benchmarks.baseline.stateful_windows"]
-    argv += ["--bootstrap", stack.settings.kafka_bootstrap, "--redis-url", recipe.settings.redis_url]
+    argv += [
+        "--bootstrap",
+        stack.settings.kafka_bootstrap,
+        "--redis-url",
+        recipe.settings.redis_url,
+    ]
     argv += ["--jars", str(stack.settings.spark_jars), "--batch", str(BATCH * PARTITIONS)]
     argv += [f"{count}:{'windows-few' if count > MANY else 'windows-all'}" for count in COUNTS]
     env = stack.settings.to_env() | spark_env(stack.settings)
     with (log / "stateful.log").open("w") as errors:
         done = subprocess.run(
-            argv, cwd=HOME, env=env, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=1200, check=False
+            argv,
+            cwd=HOME,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=1200,
+            check=False,
         )
     if done.returncode:
         raise RuntimeError(
-            f"the stateful job ended with {done.returncode}: {(log / 'stateful.log').read_text()[-3000:]}"
+            f"the stateful job ended with {done.returncode}: "
+            f"{(log / 'stateful.log').read_text()[-3000:]}"
         )
     document: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
     return {int(count): costs for count, costs in document.items()}
@@ -196,10 +225,16 @@ def _record(row: dict[str, Any]) -> tuple[int, bytes, int]:
 
 def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
     """Figures, and the details behind them."""
-    with pair("plays", {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(BATCH * PARTITIONS)}) as (stack, recipe, logs):
+    with pair("plays", {"SLICEWISE_MAX_EVENTS_PER_BATCH": str(BATCH * PARTITIONS)}) as (
+        stack,
+        recipe,
+        logs,
+    ):
         planned = definitions()
         with deploy.connected(stack.settings) as store:
-            deploy.deploy(stack.settings, store, planned, deploy.current(store).metadata.deployment_version)
+            deploy.deploy(
+                stack.settings, store, planned, deploy.current(store).metadata.deployment_version
+            )
             topic_id = store.run(ReadMetadata()).topics["windowed"]
             table = made(options.windows_events, store.run(ReadTime()))
             part = max(50, options.windows_events // 15)
@@ -221,11 +256,19 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
         notify("an event in Spark's stateful windows")
         spark = stateful(stack, recipe, table, part, logs)
     figures = []
-    for name, unit in (("commands", "per event"), ("bytes_in", "per event"), ("bytes_grown", "per event")):
+    for name, unit in (
+        ("commands", "per event"),
+        ("bytes_in", "per event"),
+        ("bytes_grown", "per event"),
+    ):
         for count in COUNTS:
             others = {"stateful job": spark[count][name]} if name in spark[count] else {}
             own, other = getattr(ours[count], name), getattr(theirs[count], name)
-            label = {"commands": "commands", "bytes_in": "bytes to Redis", "bytes_grown": "bytes held"}[name]
+            label = {
+                "commands": "commands",
+                "bytes_in": "bytes to Redis",
+                "bytes_grown": "bytes held",
+            }[name]
             figures.append(
                 Figure(
                     f"{label} per event (baseline: a write per window)",

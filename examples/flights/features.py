@@ -30,7 +30,9 @@ flights = sw.KafkaSource(
 )
 
 
-def flight(at: int, carrier: str = "UA", delay: int | None = 0, **more: object) -> dict[str, object]:
+def flight(
+    at: int, carrier: str = "UA", delay: int | None = 0, **more: object
+) -> dict[str, object]:
     """An event for the tests below: `at` in seconds after the epoch."""
     event = {
         "scheduled": at * 1_000_000,
@@ -112,7 +114,11 @@ carrier = sw.FeatureView(
         ),
         sw.case(
             name="of two in three flights, half are below 20 minutes; each airport has its own mean",
-            events=[flight(600, delay=10), flight(601, delay=20, origin="JFK"), flight(602, delay=180, origin="JFK")],
+            events=[
+                flight(600, delay=10),
+                flight(601, delay=20, origin="JFK"),
+                flight(602, delay=180, origin="JFK"),
+            ],
             entity={"carrier": "UA"},
             at="1970-01-01T00:30:00Z",
             expect={
@@ -179,7 +185,10 @@ long_haul = sw.FeatureView(
     owner="operations",
     tests=[
         sw.case(
-            name="short and cancelled flights are none of these; one that was diverted did not make it",
+            name=(
+                "short and cancelled flights are none of these; one that was diverted did not "
+                "make it"
+            ),
             events=[
                 flight(600, distance=1600),
                 flight(601, distance=1600, arr_delay=None),
@@ -199,7 +208,8 @@ cancellations = sw.FeatureView(
     entity=["carrier"],
     where="cancelled",
     features=[
-        # windows that are exact to the microsecond: answered from the events themselves, so for few of them
+        # windows that are exact to the microsecond: answered from the events themselves, so for few
+        # of them
         sw.Feature("flights", sw.count(), windows=[sw.exact_range("10m"), sw.exact_range("1h")]),
         sw.Feature("airports", sw.count_by("origin"), windows=[sw.rows(20)]),
     ],
@@ -207,7 +217,11 @@ cancellations = sw.FeatureView(
     tests=[
         sw.case(
             name="a range is closed at both ends, and none but cancelled flights are in it",
-            events=[flight(600, delay=None), flight(601, delay=5), flight(1200, delay=None, origin="LGA")],
+            events=[
+                flight(600, delay=None),
+                flight(601, delay=5),
+                flight(1200, delay=None, origin="LGA"),
+            ],
             entity={"carrier": "UA"},
             at="1970-01-01T00:20:00Z",
             expect={

@@ -30,9 +30,27 @@ songs = sw.FeatureView(
         sw.case(
             name="half-open: a play at the end of the window is of the next one",
             events=[
-                {"user_id": "u", "song_id": "s", "seconds": 30.0, "skipped": False, "played_at": 1_000_000},
-                {"user_id": "v", "song_id": "s", "seconds": 0.5, "skipped": True, "played_at": 10_999_999},
-                {"user_id": "v", "song_id": "s", "seconds": 9.0, "skipped": True, "played_at": 11_000_000},
+                {
+                    "user_id": "u",
+                    "song_id": "s",
+                    "seconds": 30.0,
+                    "skipped": False,
+                    "played_at": 1_000_000,
+                },
+                {
+                    "user_id": "v",
+                    "song_id": "s",
+                    "seconds": 0.5,
+                    "skipped": True,
+                    "played_at": 10_999_999,
+                },
+                {
+                    "user_id": "v",
+                    "song_id": "s",
+                    "seconds": 9.0,
+                    "skipped": True,
+                    "played_at": 11_000_000,
+                },
             ],
             at=11_000_000,
             expect={"plays_10s": 2, "heard_10s": 30.5},
@@ -40,6 +58,7 @@ songs = sw.FeatureView(
     ],
 )
 
-# The ten songs with the most plays of the last ten seconds, every second. A play that comes late changes no leaderboard that
-# was published: with late="correct" it would, and old and new rows would go to a topic.
+# The ten songs with the most plays of the last ten seconds, every second. A play that comes late
+# changes no leaderboard that was published: with late="correct" it would, and old and new rows
+# would go to a topic.
 top_songs = sw.Leaderboard("top_songs", view=songs, by="plays_10s", k=10, every="1s", owner="music")

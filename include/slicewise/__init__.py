@@ -146,8 +146,11 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     home = _HOME.get(name)
     if home is None:
-        # Python itself asks for what its tools may have left, and at `from slicewise import …` for each module
-        if name.startswith("_") or sys._getframe(1).f_code.co_filename.startswith("<frozen importlib"):
+        # Python itself asks for what its tools may have left, and at `from slicewise import …` for
+        # each module
+        if name.startswith("_") or sys._getframe(1).f_code.co_filename.startswith(
+            "<frozen importlib"
+        ):
             raise AttributeError(f"module 'slicewise' has no attribute {name!r}")
         from slicewise.calls import unknown_attribute
 

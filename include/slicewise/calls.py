@@ -17,7 +17,8 @@ MOST_SHOWN = 120
 
 
 def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The same function; a call that it cannot take, or that it refuses, names the line where it is written."""
+    """The same function; a call that it cannot take, or that it refuses, names the line where it is
+    written."""
 
     name = f"sw.{make.__name__}"
 
@@ -37,14 +38,18 @@ def checked_call(make: Callable[Given, Made]) -> Callable[Given, Made]:
 
 
 def checked_arguments(function: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The same function; a call that it cannot take is refused at its line. What else it refuses has its own place."""
+    """The same function; a call that it cannot take is refused at its line. What else it refuses
+    has its own place."""
 
     @functools.wraps(function)
     def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            if isinstance(error, WrongCall) or (refused := _refused(function, f"sw.{function.__name__}", args, kwargs)) is None:
+            if (
+                isinstance(error, WrongCall)
+                or (refused := _refused(function, f"sw.{function.__name__}", args, kwargs)) is None
+            ):
                 raise
             raise refused from None
 
@@ -71,7 +76,8 @@ def checked_class(kind: Kind) -> Kind:
 
 
 def shown(value: object) -> str:
-    """A value for a message, in a line: what is long, or has no text of its own, by its kind and name."""
+    """A value for a message, in a line: what is long, or has no text of its own, by its kind and
+    name."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     name = getattr(value, "__name__", None)
@@ -103,12 +109,16 @@ def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
         f"module 'slicewise' has no attribute {name!r}",
         where=f"sw.{name}" + (f" ({at})" if at else ""),
         expected="a name of dir(sw); docs/reference/aggregates.md shows every aggregate and window",
-        next_step=hints.attribute_instead(name, known) or "name one of those, or write the logic as a sw.Aggregate",
+        next_step=hints.attribute_instead(name, known)
+        or "name one of those, or write the logic as a sw.Aggregate",
     )
 
 
-def misfit(make: Callable[..., object], name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> str | None:
-    """Tells what is wrong with the arguments of a call written in other words than Python's; None: nothing."""
+def misfit(
+    make: Callable[..., object], name: str, args: Sequence[object], kwargs: Mapping[str, object]
+) -> str | None:
+    """Tells what is wrong with the arguments of a call written in other words than Python's; None:
+    nothing."""
     refused = _refused(make, name, tuple(args), kwargs)
     return None if refused is None else refused.what
 
@@ -126,8 +136,16 @@ def _refused(
         pass
     else:
         return None
-    parameters = {key: parameter for key, parameter in signature.parameters.items() if parameter.kind is not parameter.VAR_POSITIONAL}
-    plain = [key for key, parameter in parameters.items() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    parameters = {
+        key: parameter
+        for key, parameter in signature.parameters.items()
+        if parameter.kind is not parameter.VAR_POSITIONAL
+    }
+    plain = [
+        key
+        for key, parameter in parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
     shown = [key for key in parameters if key not in _HIDDEN]
     for given in kwargs:
         if given not in parameters:
@@ -139,23 +157,45 @@ def _refused(
     if len(args) > len(plain):
         n, most = len(args) - ("self" in plain), len(plain) - ("self" in plain)
         named = [key for key in shown if key not in plain and key not in kwargs]
-        then = f"give the others by name: {', '.join(f'{key}=…' for key in named)}" if named else "leave the others out"
+        then = (
+            f"give the others by name: {', '.join(f'{key}=…' for key in named)}"
+            if named
+            else "leave the others out"
+        )
         count = f"{n} argument{'s' if n > 1 else ''} without a name"
-        return _wrong(name, f"{name} is given {count}, and takes {most or 'none'}", parameters, then)
+        return _wrong(
+            name, f"{name} is given {count}, and takes {most or 'none'}", parameters, then
+        )
     for given in plain[: len(args)]:
         if given in kwargs:
-            return _wrong(name, f"{name} is given {given} twice", parameters, f"leave {given}= out, or the first")
+            return _wrong(
+                name,
+                f"{name} is given {given} twice",
+                parameters,
+                f"leave {given}= out, or the first",
+            )
     missing = [
         key
         for key, parameter in parameters.items()
-        if parameter.default is parameter.empty and key not in kwargs and key not in plain[: len(args)]
+        if parameter.default is parameter.empty
+        and key not in kwargs
+        and key not in plain[: len(args)]
     ]
-    examples = {key: hints.EXAMPLES_OF.get((plain_name, key)) or hints.EXAMPLES.get(key) for key in missing}
+    examples = {
+        key: hints.EXAMPLES_OF.get((plain_name, key)) or hints.EXAMPLES.get(key) for key in missing
+    }
     wanted = "; ".join(text or f"{key}=…" for key, text in examples.items())
-    return _wrong(name, f"{name} lacks {hints.either(missing).replace(' or ', ' and ')}", parameters, f"add {wanted}")
+    return _wrong(
+        name,
+        f"{name} lacks {hints.either(missing).replace(' or ', ' and ')}",
+        parameters,
+        f"add {wanted}",
+    )
 
 
-def _wrong(name: str, what: str, parameters: Mapping[str, inspect.Parameter], next_step: str) -> WrongCall:
+def _wrong(
+    name: str, what: str, parameters: Mapping[str, inspect.Parameter], next_step: str
+) -> WrongCall:
     at = written_at()
     texts = []
     for key, parameter in parameters.items():

@@ -6,7 +6,8 @@ import time
 from typing import Protocol
 
 END_OF_TIME_US = 253_402_300_800_000_000
-"""10000-01-01: events and questions have times from 1970 to before this, as the record reader has it."""
+"""10000-01-01: events and questions have times from 1970 to before this, as the record reader has
+it."""
 
 
 class Clock(Protocol):

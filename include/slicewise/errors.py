@@ -11,7 +11,8 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Location:
-    """File and line where a definition was written, for messages; `within`: and where in the line, or in its SQL."""
+    """File and line where a definition was written, for messages; `within`: and where in the line,
+    or in its SQL."""
 
     file: str
     line: int
@@ -85,7 +86,8 @@ class DefinitionError(SlicewiseError):
 
 
 class WrongCall(DefinitionError, TypeError):
-    """A definition, or what asks it, is called with arguments that it does not take: correct the call."""
+    """A definition, or what asks it, is called with arguments that it does not take: correct the
+    call."""
 
 
 class UnknownAttribute(DefinitionError, AttributeError):
@@ -93,7 +95,8 @@ class UnknownAttribute(DefinitionError, AttributeError):
 
 
 class FunctionRaised(UserWarning):
-    """A function of the user's own raised on some events: its value is null there, or the row is left out."""
+    """A function of the user's own raised on some events: its value is null there, or the row is
+    left out."""
 
 
 class SettingsError(SlicewiseError):
@@ -101,7 +104,8 @@ class SettingsError(SlicewiseError):
 
 
 class MissingExtra(SlicewiseError, ImportError):
-    """A part of slicewise needs packages that are not installed: install the extra that it names."""
+    """A part of slicewise needs packages that are not installed: install the extra that it
+    names."""
 
 
 class BadRequest(SlicewiseError):
@@ -135,7 +139,8 @@ class StoreUnavailable(SlicewiseError):
 
 
 class ServerRunChanged(StoreUnavailable):
-    """The store restarted or failed over: what was read or written belongs to another server run of it.
+    """The store restarted or failed over: what was read or written belongs to another server run of
+    it.
 
     Start again from the store's own metadata.
     """
@@ -146,7 +151,8 @@ class TopicGone(StoreUnavailable):
 
 
 class GapRefused(SlicewiseError):
-    """A write would leave out the events between the committed offsets and the batch: start at the committed offsets."""
+    """A write would leave out the events between the committed offsets and the batch: start at the
+    committed offsets."""
 
 
 class DeploymentSuperseded(SlicewiseError):
@@ -171,7 +177,8 @@ class NotReady(SlicewiseError):
 
 
 class Recovering(NotReady):
-    """The store lost what it had applied, and gets it again: what it holds is right, and older than what was seen."""
+    """The store lost what it had applied, and gets it again: what it holds is right, and older than
+    what was seen."""
 
 
 class BeyondRetention(SlicewiseError):
@@ -213,7 +220,8 @@ class BehindToken(RetryLater):
 
 
 class Overloaded(RetryLater):
-    """More is asked than can be answered in time: ask less, or ask again later; nothing was done."""
+    """More is asked than can be answered in time: ask less, or ask again later; nothing was
+    done."""
 
 
 class OverShare(Overloaded):
@@ -237,4 +245,5 @@ class DataLoss(SlicewiseError):
 
 
 class UnknownArchive(DataLoss):
-    """Compacted data names an archive that nothing tells of: compact the hours again that name it."""
+    """Compacted data names an archive that nothing tells of: compact the hours again that name
+    it."""

@@ -13,25 +13,43 @@ PACKAGES: dict[str, frozenset[str]] = {
     "training": frozenset({"confluent_kafka", "hiredis", "pandas", "pyiceberg", "redis"}),
     "spark": frozenset(
         {
-            *("confluent_kafka", "great_expectations", "hiredis", "jinja2", "pandas", "prometheus_client"),
+            *(
+                "confluent_kafka",
+                "great_expectations",
+                "hiredis",
+                "jinja2",
+                "pandas",
+                "prometheus_client",
+            ),
             *("py4j", "pyiceberg", "pyspark", "redis"),
         }
     ),
     "airflow": frozenset({"airflow", "fastapi", "httpx", "markdown_it", "psutil", "redis"}),
     "platform": frozenset(
         {
-            *("confluent_kafka", "hiredis", "httpx", "jinja2", "msgspec", "pandas", "prometheus_client", "psutil"),
+            *(
+                "confluent_kafka",
+                "hiredis",
+                "httpx",
+                "jinja2",
+                "msgspec",
+                "pandas",
+                "prometheus_client",
+                "psutil",
+            ),
             *("pyiceberg", "redis", "rich", "uvicorn", "uvloop"),
         }
     ),
 }
-"""Extra -> what its rooms import beside the base. tests/architecture holds it to pyproject.toml and to the imports."""
+"""Extra -> what its rooms import beside the base. tests/architecture holds it to pyproject.toml and
+to the imports."""
 BASE = frozenset({"duckdb", "msgpack", "numpy", "pyarrow", "sqlglot", "xxhash"})
 
 
 @contextmanager
 def needed(extra: str, by: str) -> Iterator[None]:
-    """Turns a missing package that `extra` brings into MissingExtra, which names `by` and the extra.
+    """Turns a missing package that `extra` brings into MissingExtra, which names `by` and the
+    extra.
 
     extra: "" where only the base is needed.
     """

@@ -13,7 +13,9 @@ def _same(ours: str, *names: str) -> dict[str, str]:
 _LIST_OF_ALL = "(a list of all values has no bound)"
 ATTRIBUTES: Mapping[str, str] = {
     **_same('sw.mean("column")', "avg", "average", "arithmetic_mean"),
-    **_same('sw.stddev("column")', "stddev_samp", "stddev_sample", "std", "stdev", "standard_deviation"),
+    **_same(
+        'sw.stddev("column")', "stddev_samp", "stddev_sample", "std", "stdev", "standard_deviation"
+    ),
     **_same('sw.stddev("column", population=True)', "stddev_pop", "stddev_population", "pstdev"),
     **_same('sw.variance("column")', "var", "var_samp", "var_sample"),
     **_same('sw.variance("column", population=True)', "var_pop", "var_population", "pvariance"),
@@ -28,7 +30,14 @@ ATTRIBUTES: Mapping[str, str] = {
     **_same('sw.linear_trend("column", over="other", output="r2")', "regr_r2"),
     **_same(
         'sw.distinct_count("column")',
-        *("count_distinct", "approx_count_distinct", "approx_distinct", "approx_unique", "nunique", "n_unique"),
+        *(
+            "count_distinct",
+            "approx_count_distinct",
+            "approx_distinct",
+            "approx_unique",
+            "nunique",
+            "n_unique",
+        ),
         *("unique_count", "unique", "distinct", "cardinality", "hll", "hyperloglog"),
     ),
     **_same('sw.count(where="…")', "count_if", "countif", "count_where"),
@@ -45,51 +54,139 @@ ATTRIBUTES: Mapping[str, str] = {
     **_same('sw.last_k("column", k=10)', "last_n", "lastn", "recent"),
     **_same(
         f'sw.last_k("column", k=10) {_LIST_OF_ALL}',
-        *("collect_list", "array_agg", "list", "list_agg", "listagg", "string_agg", "group_concat", "collect"),
+        *(
+            "collect_list",
+            "array_agg",
+            "list",
+            "list_agg",
+            "listagg",
+            "string_agg",
+            "group_concat",
+            "collect",
+        ),
     ),
-    **_same(f'sw.last_k_distinct("column", k=10) {_LIST_OF_ALL}', "collect_set", "array_distinct", "set", "set_agg"),
     **_same(
-        'sw.top_k_frequent("column", k=5), or sw.top_k("payload", by="column", k=5) by a value', "topk", "top", "top_n"
+        f'sw.last_k_distinct("column", k=10) {_LIST_OF_ALL}',
+        "collect_set",
+        "array_distinct",
+        "set",
+        "set_agg",
+    ),
+    **_same(
+        'sw.top_k_frequent("column", k=5), or sw.top_k("payload", by="column", k=5) by a value',
+        "topk",
+        "top",
+        "top_n",
     ),
     **_same('sw.bottom_k("payload", by="column", k=5)', "bottomk", "bottom", "bottom_n"),
     **_same(
-        'sw.top_k_frequent("column", k=5)', "approx_top_k", "approx_topk", "most_frequent", "most_common", "topk_count"
+        'sw.top_k_frequent("column", k=5)',
+        "approx_top_k",
+        "approx_topk",
+        "most_frequent",
+        "most_common",
+        "topk_count",
     ),
     **_same('sw.top_k_frequent("column", k=1)', "mode"),
     **_same('sw.quantiles("column", q=[0.5])', "median", "approx_median"),
     **_same(
         'sw.quantiles("column", q=[0.5, 0.9])',
-        *("quantile", "percentile", "percentiles", "percentile_approx", "approx_percentile", "approx_quantile"),
-        *("percentile_cont", "percentile_disc", "quantile_cont", "tdigest", "p50", "p90", "p95", "p99"),
+        *(
+            "quantile",
+            "percentile",
+            "percentiles",
+            "percentile_approx",
+            "approx_percentile",
+            "approx_quantile",
+        ),
+        *(
+            "percentile_cont",
+            "percentile_disc",
+            "quantile_cont",
+            "tdigest",
+            "p50",
+            "p90",
+            "p95",
+            "p99",
+        ),
     ),
     **_same('sw.bool_and("column")', "all", "every", "logical_and", "booland_agg"),
     **_same('sw.bool_or("column")', "any", "some", "logical_or", "boolor_agg"),
-    **_same('sw.decay_sum("column", half_life="1h")', "ewm", "ewma", "ema", "exponential_decay", "decay"),
+    **_same(
+        'sw.decay_sum("column", half_life="1h")', "ewm", "ewma", "ema", "exponential_decay", "decay"
+    ),
     **_same('sw.count_by("column")', "value_counts", "counts", "count_by_value", "map_agg"),
     **_same('sw.histogram("column", edges=[0, 10, 100])', "hist", "histogram_numeric"),
     **_same('sw.bloom("column", capacity=1_000)', "bloom_filter"),
     **_same('sw.first("column") or sw.last("column")', "any_value"),
-    **_same('sw.tumbling("1h")', "tumble", "Tumbling", "TumblingWindow", "tumbling_window", "FixedWindow"),
+    **_same(
+        'sw.tumbling("1h")',
+        "tumble",
+        "Tumbling",
+        "TumblingWindow",
+        "tumbling_window",
+        "FixedWindow",
+    ),
     **_same('sw.hopping("1h", every="10m")', "hop", "Hopping", "HoppingWindow", "hopping_window"),
-    **_same('sw.sliding("1h")', "slide", "Sliding", "SlidingWindow", "sliding_window", "TimeWindow", "window"),
+    **_same(
+        'sw.sliding("1h")',
+        "slide",
+        "Sliding",
+        "SlidingWindow",
+        "sliding_window",
+        "TimeWindow",
+        "window",
+    ),
     **_same('sw.session("30m", max_length="4h")', "SessionWindow", "session_window"),
     **_same('sw.exact_range("1h")', "range", "range_between"),
     **_same("sw.rows(10)", "rows_between", "last_rows"),
     **_same("sw.lifetime()", "unbounded", "all_time", "forever", "Lifetime"),
     **_same(
         'sw.FeatureView("name", source=…, entity=[…], features=[…])',
-        *("View", "FeatureGroup", "StreamFeatureView", "BatchFeatureView", "stream_feature_view", "GroupBy"),
+        *(
+            "View",
+            "FeatureGroup",
+            "StreamFeatureView",
+            "BatchFeatureView",
+            "stream_feature_view",
+            "GroupBy",
+        ),
     ),
     **_same(
         'sw.KafkaSource("name", schema={…}, timestamp="…")',
-        *("Source", "StreamSource", "KafkaStreamSource", "EventSource", "Kafka", "PushSource", "DataSource"),
+        *(
+            "Source",
+            "StreamSource",
+            "KafkaStreamSource",
+            "EventSource",
+            "Kafka",
+            "PushSource",
+            "DataSource",
+        ),
     ),
-    **_same('sw.Feature("name", sw.count(), windows=["1h"])', "Field", "Aggregation", "feature", "aggregation"),
-    **_same('sw.FeatureSet("name", features=["view:column"])', "FeatureService", "feature_set", "FeatureList"),
+    **_same(
+        'sw.Feature("name", sw.count(), windows=["1h"])',
+        "Field",
+        "Aggregation",
+        "feature",
+        "aggregation",
+    ),
+    **_same(
+        'sw.FeatureSet("name", features=["view:column"])',
+        "FeatureService",
+        "feature_set",
+        "FeatureList",
+    ),
     **_same('sw.FeatureView(…, entity=["user_id"])', "Entity", "entity"),
     **_same("sw.Client()", "FeatureStore", "Store", "OnlineStore", "connect"),
     **_same("sw.Client().get([…], {…})", "get_online_features", "online_features", "get"),
-    **_same("sw.training_set(…)", "get_historical_features", "historical_features", "get_training_set", "dataset"),
+    **_same(
+        "sw.training_set(…)",
+        "get_historical_features",
+        "historical_features",
+        "get_training_set",
+        "dataset",
+    ),
     **_same("sw.case(events=[…], at=…, expect={…})", "Case", "test", "Test", "TestCase"),
     **_same("sw.row_function", "udf", "UDF", "function", "on_demand_feature_view"),
     **_same("class Name(sw.Aggregate)", "udaf", "UDAF", "custom", "CustomAggregate", "aggregate"),
@@ -101,25 +198,70 @@ ATTRIBUTES: Mapping[str, str] = {
 
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "where": ("filter", "condition", "filters", "predicate", "filter_", "having"),
-    "entity": ("entities", "key", "keys", "entity_columns", "join_keys", "join_key", "group_by", "by", "primary_key"),
+    "entity": (
+        "entities",
+        "key",
+        "keys",
+        "entity_columns",
+        "join_keys",
+        "join_key",
+        "group_by",
+        "by",
+        "primary_key",
+    ),
     "timestamp": (
-        *("timestamp_column", "timestamp_field", "event_timestamp", "event_time", "time", "time_column", "ts"),
+        *(
+            "timestamp_column",
+            "timestamp_field",
+            "event_timestamp",
+            "event_time",
+            "time",
+            "time_column",
+            "ts",
+        ),
         *("timestamp_col", "event_timestamp_column"),
     ),
     "windows": ("window", "over", "ranges", "time_window", "time_windows", "intervals"),
     "aggregate": ("agg", "aggregation", "function", "func", "op", "operation", "fn"),
     "features": ("feature", "aggregations", "aggregates", "fields"),
     "columns": ("column", "computed", "expressions", "select", "projections", "transform"),
-    "column": ("col", "columns", "field", "on", "value", "expr", "expression", "input", "input_column", "name"),
+    "column": (
+        "col",
+        "columns",
+        "field",
+        "on",
+        "value",
+        "expr",
+        "expression",
+        "input",
+        "input_column",
+        "name",
+    ),
     "payload": ("column", "value", "col", "field"),
     "by": ("key", "order_by", "sort_by", "group_by", "column", "feature", "metric"),
     "k": ("n", "limit", "size", "top", "count", "num"),
     "q": ("quantile", "quantiles", "percentile", "percentiles", "p", "probabilities", "shares"),
     "source": ("stream", "stream_source", "topic", "data_source", "batch_source", "table"),
     "schema": ("columns", "fields", "types", "dtypes"),
-    "max_lateness": ("lateness", "watermark", "allowed_lateness", "watermark_delay_threshold", "late", "delay"),
+    "max_lateness": (
+        "lateness",
+        "watermark",
+        "allowed_lateness",
+        "watermark_delay_threshold",
+        "late",
+        "delay",
+    ),
     "slice": ("slice_length", "granularity", "resolution", "tile", "bucket", "slide"),
-    "every": ("hop", "slide", "step", "slide_interval", "period", "advance", "slide_by", "interval"),
+    "every": (
+        "hop",
+        "slide",
+        "step",
+        "slide_interval",
+        "period",
+        "advance",
+        "slide_by",
+        "interval",
+    ),
     "gap": ("timeout", "inactivity", "inactivity_gap", "length"),
     "max_length": ("max_duration", "max", "maximum", "limit", "longest"),
     "length": ("size", "duration", "window", "width", "period", "interval"),
@@ -173,9 +315,18 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
     **_of("Feature", _DEFAULT, "default", "fill", "fill_value", "default_value"),
     **_of("Feature", "leave it out: it follows from the aggregate", "dtype"),
     **_of("FeatureView", "leave it out: what is kept follows from the longest window", "ttl"),
-    **_of("FeatureView", "give it to the source: sw.KafkaSource(…)", "schema", "timestamp", "max_lateness"),
     **_of(
-        "FeatureView", 'give it to each feature: sw.Feature("plays", sw.count(), windows=["1h"])', "windows", "window"
+        "FeatureView",
+        "give it to the source: sw.KafkaSource(…)",
+        "schema",
+        "timestamp",
+        "max_lateness",
+    ),
+    **_of(
+        "FeatureView",
+        'give it to each feature: sw.Feature("plays", sw.count(), windows=["1h"])',
+        "windows",
+        "window",
     ),
     **_of("FeatureView", _ARCHIVE, "batch_source", "offline", "offline_store"),
     **_of("FeatureView", "leave it out: a view that is applied is served", "online"),
@@ -184,15 +335,31 @@ ELSEWHERE: Mapping[tuple[str, str], str] = {
         "leave it out: it is a setting, SLICEWISE_KAFKA_BOOTSTRAP",
         *("bootstrap_servers", "kafka_bootstrap_servers", "brokers", "servers"),
     ),
-    **_of("decay_sum", 'say how long a value takes to count half: half_life="1h"', "alpha", "com", "span"),
-    **_of("decay_count", 'say how long an event takes to count half: half_life="1h"', "alpha", "com", "span"),
+    **_of(
+        "decay_sum",
+        'say how long a value takes to count half: half_life="1h"',
+        "alpha",
+        "com",
+        "span",
+    ),
+    **_of(
+        "decay_count",
+        'say how long an event takes to count half: half_life="1h"',
+        "alpha",
+        "com",
+        "span",
+    ),
 }
-"""A parameter that belongs elsewhere: what to do, by the function that it was given to and its name."""
+"""A parameter that belongs elsewhere: what to do, by the function that it was given to and its
+name."""
 
 EXAMPLES: Mapping[str, str] = {
     "name": '"name", what it is called',
     "schema": 'schema={"user_id": "string", "played_at": "timestamp_us"}, its columns and their types',
-    "timestamp": 'timestamp="played_at", the column that is the event time, or timestamp="kafka" for the record\'s own',
+    "timestamp": (
+        'timestamp="played_at", the column that is the event time, or timestamp="kafka" for the '
+        "record's own"
+    ),
     "source": "source=plays, a sw.KafkaSource",
     "entity": 'entity=["user_id"], the columns that are the key, or entity=[] for a global view',
     "features": 'features=[sw.Feature("plays", sw.count(), windows=["1h"])]',
@@ -227,14 +394,18 @@ EXAMPLES: Mapping[str, str] = {
 """Examples of a missing parameter."""
 
 EXAMPLES_OF: Mapping[tuple[str, str], str] = {
-    (function, "features"): 'features="churn_v1", a feature set, or refs: features=["listening:plays_7d"]'
+    (
+        function,
+        "features",
+    ): 'features="churn_v1", a feature set, or refs: features=["listening:plays_7d"]'
     for function in ("training_set", "snapshot")
 }
 """Examples where the same word means something else, by the function and the parameter."""
 
 
 def close_to(name: str, known: Iterable[str], n: int = 3) -> list[str]:
-    """The names that a mistyped one is nearest to, at most `n`; those that differ in case alone before all."""
+    """The names that a mistyped one is nearest to, at most `n`; those that differ in case alone
+    before all."""
     by_case = {candidate.lower(): candidate for candidate in sorted(known)}
     closest = difflib.get_close_matches(name.lower(), by_case, n=n, cutoff=0.6)
     return [by_case[lower_name] for lower_name in closest]
@@ -256,7 +427,8 @@ def attribute_instead(name: str, known: Iterable[str]) -> str | None:
 
 
 def parameter_instead(name: str, known: Iterable[str]) -> str | None:
-    """The parameter that is meant by another system's name, or by a mistyped one; None where there is none."""
+    """The parameter that is meant by another system's name, or by a mistyped one; None where there
+    is none."""
     known = list(known)
     by_case = [candidate for candidate in known if candidate.lower() == name.lower()]
     elsewhere = [candidate for candidate in known if name.lower() in PARAMETERS.get(candidate, ())]

@@ -44,7 +44,8 @@ class Settings:
     """The Python file with the project's definitions (slicewise.toml: `definitions`)."""
 
     redis_url: str
-    """Address of the online store; of several nodes their addresses, separated by commas, always in the same order."""
+    """Address of the online store; of several nodes their addresses, separated by commas, always in
+    the same order."""
     kafka_bootstrap: str
     catalog_name: str
     """The same for the JVM and PyIceberg, else they do not see each other's tables."""
@@ -54,14 +55,18 @@ class Settings:
     serving_url: str
     airflow_url: str
     runbook_base: str
-    """Address below which docs/runbook.md can be read, as of a repository's page; empty: Airflow's page Slicewise."""
+    """Address below which docs/runbook.md can be read, as of a repository's page; empty: Airflow's
+    page Slicewise."""
 
     serving_at_once: int
-    """Requests that a process of the API has in work together (larger ones count as several); others wait."""
+    """Requests that a process of the API has in work together (larger ones count as several);
+    others wait."""
     serving_wait_ms: int
-    """Longest that a request waits for its work to begin; then it is refused with 503 (docs/adr/0061)."""
+    """Longest that a request waits for its work to begin; then it is refused with 503
+    (docs/adr/0061)."""
     serving_waiting: int
-    """Most requests that wait in a process of the API; what comes beyond them is refused at once."""
+    """Most requests that wait in a process of the API; what comes beyond them is refused at
+    once."""
     serving_timeout_ms: int
     """Longest that a request is in work; what the store has not answered by then fails with 503."""
     serving_client_header: str
@@ -72,55 +77,69 @@ class Settings:
     max_events_per_batch: int
     """Bound of one micro-batch over all partitions of a source, for surges and catching up."""
     stream_metrics: str
-    """host:port where the stream's driver serves its metrics to Prometheus; port 0: any that is free."""
+    """host:port where the stream's driver serves its metrics to Prometheus; port 0: any that is
+    free."""
 
     emit_metrics: str
-    """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is free."""
+    """host:port where the emission's driver serves its metrics to Prometheus; port 0: any that is
+    free."""
 
     realtime: str
-    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the micro-batch lane alone does,
-    as over several nodes of the store."""
+    """on: a second query per source makes events visible in milliseconds (docs/adr/0050); off: the
+    micro-batch lane alone does, as over several nodes of the store."""
     realtime_fields: int
-    """Most events of one entity and view that wait among the pending events for the micro-batch lane; beyond it they are skipped, never lost."""
+    """Most events of one entity and view that wait among the pending events for the micro-batch
+    lane; beyond it they are skipped, never lost."""
     realtime_ahead: int
-    """Most offsets that the real-time lane runs ahead of what is applied, per partition; there it waits."""
+    """Most offsets that the real-time lane runs ahead of what is applied, per partition; there it
+    waits."""
     realtime_start_lag: int
-    """The real-time lane begins once the micro-batch lane is within so many events of the end of a source's log."""
+    """The real-time lane begins once the micro-batch lane is within so many events of the end of a
+    source's log."""
     realtime_batch_s: int
-    """For how long a query of the real-time lane runs until the next one relieves it, in seconds: no event waits for that. Where
-    a cluster has no slots for two at a time, the length of its batches; between those events wait for a moment."""
+    """For how long a query of the real-time lane runs until the next one relieves it, in seconds:
+    no event waits for that. Where a cluster has no slots for two at a time, the length of its
+    batches; between those events wait for a moment."""
     realtime_microbatch_interval_ms: int
-    """microbatch_interval_ms while the real-time lane is on: nobody waits for the micro-batch lane then, and larger batches cost less."""
+    """microbatch_interval_ms while the real-time lane is on: nobody waits for the micro-batch lane
+    then, and larger batches cost less."""
     realtime_metrics: str
-    """host:port where the real-time lane's driver serves its metrics to Prometheus; port 0: any that is free."""
+    """host:port where the real-time lane's driver serves its metrics to Prometheus; port 0: any
+    that is free."""
 
     probes: str
-    """on: events of the platform's own go all the way to an HTTP answer, one a second (docs/adr/0052); off: none do."""
+    """on: events of the platform's own go all the way to an HTTP answer, one a second
+    (docs/adr/0052); off: none do."""
     probe_limit_ms: int
-    """An alert is raised where probes of the last minutes were later than this (p99), or one still waits for longer."""
+    """An alert is raised where probes of the last minutes were later than this (p99), or one still
+    waits for longer."""
     probes_metrics: str
     """host:port where the prober serves its metrics to Prometheus; port 0: any that is free."""
 
     bad_percent: int
-    """An alert is raised where more than so many percent of the records that an archive brought are bad."""
+    """An alert is raised where more than so many percent of the records that an archive brought are
+    bad."""
 
     watch: str
-    """on: a small process starts embedded servers again that die (docs/adr/0071); off: `slicewise up` does."""
+    """on: a small process starts embedded servers again that die (docs/adr/0071); off:
+    `slicewise up` does."""
 
     redis_maxmemory: str
     """Memory as Redis writes it: 2gb; of each node."""
     store_nodes: int
     """Embedded servers that are the nodes of the online store (docs/adr/0068)."""
     kafka_retention_ms: int
-    """Time for which the broker keeps the log, by its records' timestamps; -1 keeps all. It must exceed the longest stop of
-    stream and archive together: what it drops before the archive has it is lost."""
+    """Time for which the broker keeps the log, by its records' timestamps; -1 keeps all. It must
+    exceed the longest stop of stream and archive together: what it drops before the archive has it
+    is lost."""
     kafka_partitions: int
     """Partitions of a topic that slicewise creates."""
 
     replay_share: str
     """Part of the example's year that lies before the first start and is loaded at once: 0.8."""
     plays_rate: int
-    """Plays of the example's songs a second, which the main job begins beside the flights; 0: neither."""
+    """Plays of the example's songs a second, which the main job begins beside the flights; 0:
+    neither."""
 
     spark_master: str
     """Master on which bounded jobs and the stream run: local[2], or spark://host:port."""
@@ -160,7 +179,9 @@ class Settings:
         nodes = urls_of(redis_url)
         if len(set(nodes)) < len(nodes):
             raise SettingsError(
-                "a node of the store is named twice", where="SLICEWISE_REDIS_URL", next_step="leave it out once"
+                "a node of the store is named twice",
+                where="SLICEWISE_REDIS_URL",
+                next_step="leave it out once",
             )
         store_nodes = number("store_nodes", 1)
         if max(len(nodes), store_nodes) > MOST_NODES:
@@ -171,10 +192,15 @@ class Settings:
                 next_step="use fewer nodes",
             )
         several = len(nodes) > 1 or (store_nodes > 1 and "SLICEWISE_REDIS_URL" not in env)
-        realtime = _choice("SLICEWISE_REALTIME", text("realtime", "off" if several else "on"), ("on", "off"))
+        realtime = _choice(
+            "SLICEWISE_REALTIME", text("realtime", "off" if several else "on"), ("on", "off")
+        )
         if several and realtime == "on":
             raise SettingsError(
-                f"the real-time lane does not write to a store of {max(len(nodes), store_nodes)} nodes yet",
+                (
+                    "the real-time lane does not write to a store of "
+                    f"{max(len(nodes), store_nodes)} nodes yet"
+                ),
                 where="SLICEWISE_REALTIME",
                 expected="off, or a store of one node",
                 next_step="the micro-batch lane alone brings events to all nodes, within a second",
@@ -204,21 +230,31 @@ class Settings:
             serving_wait_ms=number("serving_wait_ms", 100),
             serving_waiting=number("serving_waiting", 1_000),
             serving_timeout_ms=number("serving_timeout_ms", 4_000),
-            serving_client_header=_header("SLICEWISE_SERVING_CLIENT_HEADER", text("serving_client_header", "").lower()),
+            serving_client_header=_header(
+                "SLICEWISE_SERVING_CLIENT_HEADER", text("serving_client_header", "").lower()
+            ),
             microbatch_interval_ms=number("microbatch_interval_ms", 100, 0),
             max_events_per_batch=number("max_events_per_batch", 200_000),
-            stream_metrics=_checked_address("SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")),
-            emit_metrics=_checked_address("SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")),
+            stream_metrics=_checked_address(
+                "SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")
+            ),
+            emit_metrics=_checked_address(
+                "SLICEWISE_EMIT_METRICS", text("emit_metrics", "127.0.0.1:0")
+            ),
             realtime=realtime,
             realtime_fields=number("realtime_fields", 1_000),
             realtime_ahead=number("realtime_ahead", 1_000_000),
             realtime_start_lag=number("realtime_start_lag", 100_000),
             realtime_batch_s=number("realtime_batch_s", 300, 5),
             realtime_microbatch_interval_ms=number("realtime_microbatch_interval_ms", 1_000, 0),
-            realtime_metrics=_checked_address("SLICEWISE_REALTIME_METRICS", text("realtime_metrics", "127.0.0.1:0")),
+            realtime_metrics=_checked_address(
+                "SLICEWISE_REALTIME_METRICS", text("realtime_metrics", "127.0.0.1:0")
+            ),
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
             probe_limit_ms=number("probe_limit_ms", 30_000),
-            probes_metrics=_checked_address("SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")),
+            probes_metrics=_checked_address(
+                "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
+            ),
             bad_percent=number("bad_percent", 1, 0),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
@@ -238,7 +274,8 @@ class Settings:
 
     @property
     def runbook_url(self) -> str:
-        """Address below which docs/runbook.md can be read: what links in alerts and DAGs begin with."""
+        """Address below which docs/runbook.md can be read: what links in alerts and DAGs begin
+        with."""
         return self.runbook_base or f"{self.airflow_url.rstrip('/')}/slicewise"
 
     @property
@@ -261,7 +298,9 @@ class Settings:
         return {_variable(field.name): str(getattr(self, field.name)) for field in fields(self)}
 
     def __repr__(self) -> str:
-        shown = (f"{field.name}={redacted(str(getattr(self, field.name)))}" for field in fields(self))
+        shown = (
+            f"{field.name}={redacted(str(getattr(self, field.name)))}" for field in fields(self)
+        )
         return f"Settings({', '.join(shown)})"
 
 
@@ -333,7 +372,11 @@ def _header(variable: str, value: str) -> str:
 def _check_url(variable: str, value: str, schemes: tuple[str, ...]) -> None:
     try:
         parts = urlsplit(value)
-        usable = parts.scheme in schemes and bool(parts.netloc or parts.scheme == "unix") and parts.port != 0
+        usable = (
+            parts.scheme in schemes
+            and bool(parts.netloc or parts.scheme == "unix")
+            and parts.port != 0
+        )
     except ValueError:  # a bracket that is not closed, a port that is no number
         usable = False
     if not usable:

@@ -1,1 +1,2 @@
-"""Airflow's side of slicewise's decisions: operators, a trigger and alerts; none decides anything."""
+"""Airflow's side of slicewise's decisions: operators, a trigger and alerts; none decides
+anything."""

@@ -1,4 +1,5 @@
-"""Every failed task writes one event with its runbook link, and tells the channels that are configured.
+"""Every failed task writes one event with its runbook link, and tells the channels that are
+configured.
 
 A channel that cannot be reached is an event of its own and never hides the failure.
 """
@@ -15,7 +16,14 @@ from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException
 
 from slicewise.lifecycle.checking import CheckRed
-from slicewise.lifecycle.health.alerts import Alert, Matter, alert, channels, deadline_alert, matter_alert
+from slicewise.lifecycle.health.alerts import (
+    Alert,
+    Matter,
+    alert,
+    channels,
+    deadline_alert,
+    matter_alert,
+)
 from slicewise.lifecycle.health.judge import Part
 from slicewise.log import warning
 from slicewise_airflow.channels import send
@@ -42,7 +50,9 @@ def page(context: Mapping[str, Any]) -> None:
         _page_matter(context, "check_red", [str(error).removeprefix("the check is red: ")])
     elif context["task_instance"].dag_id == CHECK:
         message = "" if error is None else str(error)
-        _page_matter(context, "check_not_made", [message.removeprefix("the check could not be made: ")])
+        _page_matter(
+            context, "check_not_made", [message.removeprefix("the check could not be made: ")]
+        )
     else:
         instance = context["task_instance"]
         task = instance.dag_id, instance.task_id, instance.run_id
@@ -106,6 +116,6 @@ def _page(sent: Alert) -> None:
     for channel in channels(os.environ):
         try:
             send(channel, sent)
-        except Exception as error:  # noqa: BLE001 - whatever a channel raises, the failure stands
+        except Exception as error:  # noqa: BLE001
             # its own text may carry the address, which is a secret
             warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)

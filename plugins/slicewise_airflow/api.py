@@ -1,4 +1,5 @@
-"""A task that must change Airflow itself asks its REST API, as a person would: tasks may not open its database."""
+"""A task that must change Airflow itself asks its REST API, as a person would: tasks may not open
+its database."""
 
 from __future__ import annotations
 

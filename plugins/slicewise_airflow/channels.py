@@ -1,9 +1,10 @@
-"""Every channel gets an alert in its own form, and says what came back; a test alert goes the same way.
+"""Every channel gets an alert in its own form, and says what came back; a test alert goes the same
+way.
 
     python -m slicewise_airflow.channels
 
-sends one to each channel that the environment configures, and prints what came back as one JSON object;
-`slicewise alerts test` runs it in Airflow's environment, where connections are known.
+sends one to each channel that the environment configures, and prints what came back as one JSON
+object; `slicewise alerts test` runs it in Airflow's environment, where connections are known.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def send(channel: Channel, alert: Alert) -> str:
     from airflow.providers.pagerduty.hooks.pagerduty_events import PagerdutyEventsHook
 
     hook = PagerdutyEventsHook(pagerduty_events_conn_id=channel.target)
-    answered: Any = hook.send_event(summary=alert.text(), severity="error", source="slicewise", dedup_key=alert.key)
+    answered: Any = hook.send_event(
+        summary=alert.text(), severity="error", source="slicewise", dedup_key=alert.key
+    )
     return str(answered)
 
 
@@ -50,9 +53,12 @@ def send_test(channel: Channel, alert: Alert) -> Delivery:
     """Sends a test alert, and tells what came back or why nothing did, without any address."""
     try:
         reply = send(channel, alert)
-    except Exception as error:  # noqa: BLE001 - whatever a channel raises is what the test is to show
+    except Exception as error:  # noqa: BLE001
         return Delivery(
-            channel.kind, channel.variable, delivered=False, said=_masked(f"{type(error).__name__}: {error}")
+            channel.kind,
+            channel.variable,
+            delivered=False,
+            said=_masked(f"{type(error).__name__}: {error}"),
         )
     return Delivery(channel.kind, channel.variable, delivered=True, said=_masked(reply))
 
@@ -73,7 +79,10 @@ def main() -> int:
         runbook_base=Settings.load().runbook_url,
     )
     send_tests = [send_test(channel, alert) for channel in channels(os.environ)]
-    sys.stdout.write(json.dumps({"text": alert.text(), "channels": [report.to_json() for report in send_tests]}) + "\n")
+    sys.stdout.write(
+        json.dumps({"text": alert.text(), "channels": [report.to_json() for report in send_tests]})
+        + "\n"
+    )
     return 0 if all(report.delivered for report in send_tests) else 1
 
 

@@ -1,4 +1,5 @@
-"""A check's report goes below the platform's state, where the UI page finds the newest; red is told from not made."""
+"""A check's report goes below the platform's state, where the UI page finds the newest; red is told
+from not made."""
 
 from __future__ import annotations
 
@@ -23,11 +24,14 @@ def check_run_arguments(run: Run) -> tuple[str, ...]:
 
 
 class CheckJob(SparkJob):
-    """The check as a task: fails with CheckRed where values differ, with CheckNotMade where nothing was proved."""
+    """The check as a task: fails with CheckRed where values differ, with CheckNotMade where nothing
+    was proved."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="check", arguments=check_run_arguments, **kwargs)
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:
         verdict = judged(reader.report, reader.why)
-        return Failure(failure(verdict, str(reports(settings))), {**(reader.report or {}), **verdict.to_json()})
+        return Failure(
+            failure(verdict, str(reports(settings))), {**(reader.report or {}), **verdict.to_json()}
+        )

@@ -1,4 +1,5 @@
-"""A `slicewise` command of a task runs in the platform environment; its exit code and its report are believed."""
+"""A `slicewise` command of a task runs in the platform environment; its exit code and its report
+are believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A link to the documentation is absolute wherever it stands, and leads to a page that Airflow itself can show."""
+"""A link to the documentation is absolute wherever it stands, and leads to a page that Airflow
+itself can show."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ _FRAME = """<!doctype html>
 
 
 def base() -> str:
-    """The address below which docs/ can be read; nothing where the settings cannot be read: an alert goes out."""
+    """The address below which docs/ can be read; nothing where the settings cannot be read: an
+    alert goes out."""
     try:
         return Settings.load().runbook_url
     except SettingsError as error:
@@ -51,7 +53,8 @@ def page_of(docstring: str | None) -> str:
 
 
 def rendered(folder: Path, name: str) -> str | None:
-    """The page of docs/ of this name (`runbook.md`, `adr/0050-the-tail.md`) as HTML; None where there is none.
+    """The page of docs/ of this name (`runbook.md`, `adr/0050-the-tail.md`) as HTML; None where
+    there is none.
 
     Headings have the anchors that links to them name. HTML within a page is shown as text.
     """

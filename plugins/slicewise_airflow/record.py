@@ -1,4 +1,5 @@
-"""The platform's page shows what jobs reported last and what was told; a store that is down fails no job."""
+"""The platform's page shows what jobs reported last and what was told; a store that is down fails
+no job."""
 
 from __future__ import annotations
 
@@ -34,12 +35,15 @@ def remember(sent: Mapping[str, str]) -> None:
 
 
 def starting(settings: Settings, view: object) -> None:
-    """Says of the views that a backfill is to build that its application starts: it says more once it runs."""
+    """Says of the views that a backfill is to build that its application starts: it says more once
+    it runs."""
 
     now_us = SystemClock().now_us()
     try:
         units = unready_units(read_status(settings.redis_url))
         wanted = {unit: phases.STARTING for unit, of in units.items() if view in (None, "", of)}
-        amend_part(settings.redis_url, phases.PART, lambda text: phases.changed(text, wanted, now_us))
+        amend_part(
+            settings.redis_url, phases.PART, lambda text: phases.changed(text, wanted, now_us)
+        )
     except StoreUnavailable as error:
         warning("phase_not_recorded", reason=error.what)

@@ -1,4 +1,5 @@
-"""A bounded Spark job runs through the Spark provider, under the job configuration of slicewise, and must report.
+"""A bounded Spark job runs through the Spark provider, under the job configuration of slicewise,
+and must report.
 
 The driver is spark-submit of the Spark environment; nothing of pyspark is imported here.
 """
@@ -93,8 +94,8 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         if hour := self.unless_clean(run_of(context)):
             from slicewise_airflow.clean import clean_report
 
-            if told_report := clean_report(settings, context, hour):
-                return told_report
+            if report_message := clean_report(settings, context, hour):
+                return report_message
         self.application = str(settings.home / "spark_jobs" / f"{self.job}.py")
         self.application_args = list(self.arguments(run_of(context)))
         self.env_vars = settings.to_env() | {
@@ -131,15 +132,19 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
             log.info("%s", line)
         return report
 
-    def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002 (other jobs need it)
+    def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002
         """The failure that a job raises and leaves on the page when it ended badly."""
-        failed = JobFailed(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
+        failed = JobFailed(
+            f"job {self.job!r} failed: {reader.why}", next_step="its output stands above"
+        )
         return Failure(failed, reader.report or {})
 
     def _classes(self, settings: Settings, context: Any) -> AbstractContextManager[str]:
-        """The JVM's option about the archive of classes: the job of every hour leaves it, all others map it.
+        """The JVM's option about the archive of classes: the job of every hour leaves it, all
+        others map it.
 
-        A task that is tried again does neither, and makes a new one due: the archive may be why it failed.
+        A task that is tried again does neither, and makes a new one due: the archive may be why it
+        failed.
         """
         from slicewise.spark.runtime.classes import forget, leaving, sharing
 

@@ -1,4 +1,5 @@
-"""Watching the stream holds no worker: a trigger looks at it, and wakes the task when it is lost or time is up."""
+"""Watching the stream holds no worker: a trigger looks at it, and wakes the task when it is lost or
+time is up."""
 
 from __future__ import annotations
 
@@ -21,14 +22,15 @@ from slicewise_airflow.alerts import NotWell, page_parts
 
 
 class StreamNotWell(NotWell):
-    """The stream, or what it needs, was lost for several looks in a row; the next run ensures it again."""
+    """The stream, or what it needs, was lost for several looks in a row; the next run ensures it
+    again."""
 
 
 class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Looks at the stream's status every `every_s` seconds until the deadline.
 
-    Fires once: {"outcome": "well" | "lost" | "aging" | "wanting" | "stopped", "reasons": [...], "looks": n, and in
-    "parts" what is to be told, by what it is about}.
+    Fires once: {"outcome": "well" | "lost" | "aging" | "wanting" | "stopped", "reasons": [...],
+    "looks": n, and in "parts" what is to be told, by what it is about}.
     Deadline and grace are points in time, so that a restart of the triggerer does not extend them.
     """
 
@@ -64,7 +66,9 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         watch = Watch(self.patience, int(self.grace_until_s * 1e6))
-        limits = Limits(heartbeat_age_us=int(self.heartbeat_age_s * 1e6), stall_us=int(self.stall_s * 1e6))
+        limits = Limits(
+            heartbeat_age_us=int(self.heartbeat_age_s * 1e6), stall_us=int(self.stall_s * 1e6)
+        )
         looks = 0
         while True:
             health = await asyncio.to_thread(look, limits)
@@ -75,8 +79,14 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             left = max(0.0, self.deadline_s - time.time())
             await asyncio.sleep(min(self.every_s, left))
         reasons = {"aging": health.aging, "wanting": (*health.starting, *health.warming)}
-        outcome = {"outcome": watch.outcome, "reasons": list(reasons.get(watch.outcome, health.reasons)), "looks": looks}
-        yield TriggerEvent(outcome | {"parts": {part: list(each) for part, each in watch.reported(health).items()}})
+        outcome = {
+            "outcome": watch.outcome,
+            "reasons": list(reasons.get(watch.outcome, health.reasons)),
+            "looks": looks,
+        }
+        yield TriggerEvent(
+            outcome | {"parts": {part: list(each) for part, each in watch.reported(health).items()}}
+        )
 
 
 def look(limits: Limits) -> Health:
@@ -93,9 +103,10 @@ def look(limits: Limits) -> Health:
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where its real-time lane alone is
-    lost, or answers are late, it pages and succeeds at once: answers are right, and the next run ensures all again.
-    Where a deployment wants a driver that nobody has started yet it succeeds at once too: the next run starts it."""
+    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where
+    its real-time lane alone is lost, or answers are late, it pages and succeeds at once: answers
+    are right, and the next run ensures all again. Where a deployment wants a driver that nobody has
+    started yet it succeeds at once too: the next run starts it."""
 
     def __init__(
         self,

@@ -1,6 +1,7 @@
 """The import table of the project as data, and the reader of imports that the test uses.
 
-A module belongs to one layer; it may import every layer to its left, and of its own layer what the layer allows.
+A module belongs to one layer; it may import every layer to its left, and of its own layer what the
+layer allows.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "include" / "slicewise"
 
-# Left may be imported by right, never back. Within one tuple the parts may import each other, except in SIBLINGS.
+# Left may be imported by right, never back. Within one tuple the parts may import each other,
+# except in SIBLINGS.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "extras", "hints", "calls", "settings", "clock", "log"),
     ("windows", "aggregates"),
@@ -28,9 +30,11 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("local",),
     ("cli",),
 )
-# The last working layer: its parts meet only through stores/ports and the layers to the left. What pure decisions a
-# part needs it takes from lifecycle, which imports none of them.
-SIBLINGS = frozenset({"spark", "emission", "serving", "training", "checks", "lifecycle", "replay", "probes"})
+# The last working layer: its parts meet only through stores/ports and the layers to the left. What
+# pure decisions a part needs it takes from lifecycle, which imports none of them.
+SIBLINGS = frozenset(
+    {"spark", "emission", "serving", "training", "checks", "lifecycle", "replay", "probes"}
+)
 ALLOWED_BETWEEN_SIBLINGS = frozenset(
     {
         ("spark", "lifecycle"),
@@ -40,8 +44,9 @@ ALLOWED_BETWEEN_SIBLINGS = frozenset(
     }
 )
 
-# Rooms within a room: of these, too, left may be imported by right, never back. A room's own modules stand between its
-# rooms where their imports put them; that no files import each other in a circle is held for all.
+# Rooms within a room: of these, too, left may be imported by right, never back. A room's own
+# modules stand between its rooms where their imports put them; that no files import each other in a
+# circle is held for all.
 ROOMS: dict[str, tuple[str, ...]] = {
     "aggregates": ("kernel", "exact", "ordering", "sketches", "combinators", "custom"),
     "codec": ("store_fields",),
@@ -63,7 +68,13 @@ MOST_MODULES = 16
 
 # Third-party packages that only some places may import.
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "pyspark": ("include/slicewise/spark", "include/slicewise/checks", "spark_jobs", "tests", "benchmarks"),
+    "pyspark": (
+        "include/slicewise/spark",
+        "include/slicewise/checks",
+        "spark_jobs",
+        "tests",
+        "benchmarks",
+    ),
     "redis": ("include/slicewise/stores/online/redis", "tests", "benchmarks"),
     "hiredis": ("include/slicewise/stores/online/redis", "tests", "benchmarks"),
     "great_expectations": ("include/slicewise/checks", "tests"),
@@ -72,12 +83,15 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "pyiceberg": ("include/slicewise/stores/lake", "tests", "benchmarks"),
 }
 # DAG files are parsed every few seconds: nothing heavy at module level.
-HEAVY = frozenset({"pyspark", "pyarrow", "pandas", "numpy", "great_expectations", "redis", "pyiceberg", "duckdb"})
+HEAVY = frozenset(
+    {"pyspark", "pyarrow", "pandas", "numpy", "great_expectations", "redis", "pyiceberg", "duckdb"}
+)
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement: the file, its line, the full dotted name, and whether it runs when the module is loaded."""
+    """One import statement: the file, its line, the full dotted name, and whether it runs when the
+    module is loaded."""
 
     path: Path
     line: int
@@ -87,8 +101,16 @@ class Import:
 
 @cache  # many tests ask for all files
 def imports_of(path: Path, *, for_types: bool = False) -> tuple[Import, ...]:
-    """Every import of a file that runs at some time; with `for_types` those for type checkers alone too."""
-    return tuple(_walk(ast.parse(path.read_text(encoding="utf-8")), path, at_module_level=True, for_types=for_types))
+    """Every import of a file that runs at some time; with `for_types` those for type checkers alone
+    too."""
+    return tuple(
+        _walk(
+            ast.parse(path.read_text(encoding="utf-8")),
+            path,
+            at_module_level=True,
+            for_types=for_types,
+        )
+    )
 
 
 def _walk(node: ast.AST, path: Path, at_module_level: bool, *, for_types: bool) -> Iterator[Import]:
@@ -98,10 +120,16 @@ def _walk(node: ast.AST, path: Path, at_module_level: bool, *, for_types: bool) 
                 yield Import(path, child.lineno, alias.name, at_module_level)
         elif isinstance(child, ast.ImportFrom):
             yield from _from(child, path, at_module_level)
-        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test) and not for_types:
+        elif (
+            isinstance(child, ast.If)
+            and "TYPE_CHECKING" in ast.unparse(child.test)
+            and not for_types
+        ):
             continue
         else:
-            inner = at_module_level and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            inner = at_module_level and not isinstance(
+                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+            )
             yield from _walk(child, path, inner, for_types=for_types)
 
 
@@ -112,11 +140,14 @@ def _from(node: ast.ImportFrom, path: Path, at_module_level: bool) -> Iterator[I
         parts = parts[: len(parts) - node.level]
         base = ".".join([*parts, *([node.module] if node.module else [])])
     for alias in node.names:
-        yield Import(path, node.lineno, f"{base}.{alias.name}" if base else alias.name, at_module_level)
+        yield Import(
+            path, node.lineno, f"{base}.{alias.name}" if base else alias.name, at_module_level
+        )
 
 
 def part_of(name: str) -> str | None:
-    """The part of slicewise that a dotted name lies in: `slicewise.stores.online.redis.wire` -> `stores`."""
+    """The part of slicewise that a dotted name lies in: `slicewise.stores.online.redis.wire` ->
+    `stores`."""
     pieces = name.split(".")
     if pieces[0] != "slicewise" or len(pieces) < 2:
         return None

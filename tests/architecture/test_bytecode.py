@@ -1,4 +1,5 @@
-"""No process compiles what it imports, whatever the user's Python variables say, and no edit is missed."""
+"""No process compiles what it imports, whatever the user's Python variables say, and no edit is
+missed."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ STARTS = {
 
 @pytest.mark.parametrize("name", STARTS)
 def test_a_process_finds_all_that_it_imports_compiled(name: str, tmp_path: Path) -> None:
-    env = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1", "AIRFLOW_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    env = {
+        "PATH": os.defpath,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "AIRFLOW_HOME": str(tmp_path),
+        "HOME": str(tmp_path),
+    }
     argv = [str(ROOT / ".venvs" / name / "bin" / "python"), "-v", "-c", f"import {STARTS[name]}"]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -36,7 +42,9 @@ def test_a_service_is_not_led_away_from_the_bytecode_that_set_up_made(
 ) -> None:
     monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path))
     service = Service("some", ("true",), tmp_path, lambda _: None, "")
-    assert "PYTHONPYCACHEPREFIX" not in service.environment(Settings.load({"SLICEWISE_STATE": str(tmp_path)}))
+    assert "PYTHONPYCACHEPREFIX" not in service.environment(
+        Settings.load({"SLICEWISE_STATE": str(tmp_path)})
+    )
 
 
 def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
@@ -44,10 +52,15 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
     module.parent.mkdir()
     module.write_text("print('old')\n")
     before = module.stat()
-    python, env = str(ROOT / ".venvs/platform/bin/python"), {"PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere")}
+    python, env = (
+        str(ROOT / ".venvs/platform/bin/python"),
+        {"PYTHONPYCACHEPREFIX": str(tmp_path / "elsewhere")},
+    )
     script = str(ROOT / "requirements" / "bytecode.py")
     subprocess.run([python, script, "ours", str(module.parent)], env=env, check=True, timeout=60)
-    assert [path.name for path in (module.parent / "__pycache__").iterdir()] == ["edited.cpython-311.pyc"]
+    assert [path.name for path in (module.parent / "__pycache__").iterdir()] == [
+        "edited.cpython-311.pyc"
+    ]
     module.write_text("print('new')\n")
     os.utime(module, ns=(before.st_atime_ns, before.st_mtime_ns))
     done = subprocess.run(
@@ -65,7 +78,13 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["home/me/slicewise", "home/test/mypy/slicewise"])
 def test_where_the_project_stands_leaves_no_package_out(place: str, tmp_path: Path) -> None:
     site = tmp_path / place / ".venvs/platform/lib/python3.11/site-packages"
-    for name in ("some/core.py", "some/tests/helpers.py", "polars/frame.py", "polars/_plr.py", "pip/main.py"):
+    for name in (
+        "some/core.py",
+        "some/tests/helpers.py",
+        "polars/frame.py",
+        "polars/_plr.py",
+        "pip/main.py",
+    ):
         (site / name).parent.mkdir(parents=True, exist_ok=True)
         (site / name).write_text("x = 1\n")
     script = ROOT / "requirements" / "bytecode.py"
@@ -82,9 +101,16 @@ def test_where_the_project_stands_leaves_no_package_out(place: str, tmp_path: Pa
 
 def test_a_file_of_ours_that_does_not_compile_is_told(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("def\n")
-    python, script = str(ROOT / ".venvs/platform/bin/python"), str(ROOT / "requirements" / "bytecode.py")
+    python, script = (
+        str(ROOT / ".venvs/platform/bin/python"),
+        str(ROOT / "requirements" / "bytecode.py"),
+    )
     done = subprocess.run(
-        [python, script, "ours", str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+        [python, script, "ours", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 1
     assert "wrong.py" in done.stdout

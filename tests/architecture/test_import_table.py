@@ -1,4 +1,5 @@
-"""The import table holds: left may be imported by right, never back, and some packages live in one place only."""
+"""The import table holds: left may be imported by right, never back, and some packages live in one
+place only."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def test_every_part_of_the_package_stands_in_the_table() -> None:
     unknown = sorted(
         path.name
         for path in PACKAGE.iterdir()
-        if path.name not in {"__init__.py", "__pycache__", "py.typed", "__main__.py", "jvm"} and _own_part(path) is None
+        if path.name not in {"__init__.py", "__pycache__", "py.typed", "__main__.py", "jvm"}
+        and _own_part(path) is None
     )
     assert not unknown, f"parts without a layer: {unknown}"
 
@@ -60,7 +62,9 @@ def test_a_package_is_imported_only_where_the_table_says(package: str) -> None:
     allowed = tuple(ROOT / place for place in ONLY_IN[package])
     broken = [
         f"{imported.path.relative_to(ROOT)}:{imported.line} imports {imported.name}"
-        for path in python_files("include", "dags", "plugins", "spark_jobs", "benchmarks", "examples")
+        for path in python_files(
+            "include", "dags", "plugins", "spark_jobs", "benchmarks", "examples"
+        )
         if not any(path.is_relative_to(place) for place in allowed)
         for imported in imports_of(path)
         if imported.name.split(".")[0] == package
@@ -83,7 +87,9 @@ def test_nobody_touches_the_module_search_path() -> None:
     exempt = {PACKAGE / "spark" / "runtime" / "daemon.py"}
     broken = [
         str(path.relative_to(ROOT))
-        for path in python_files("include", "dags", "plugins", "spark_jobs", "benchmarks", "tests", "examples")
+        for path in python_files(
+            "include", "dags", "plugins", "spark_jobs", "benchmarks", "tests", "examples"
+        )
         if path not in exempt and path != Path(__file__).resolve()
         if "sys.path" in path.read_text(encoding="utf-8")
     ]

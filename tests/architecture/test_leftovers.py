@@ -1,4 +1,5 @@
-"""Processes that a run of the tests started and left are found by its variable and ended; nothing else is."""
+"""Processes that a run of the tests started and left are found by its variable and ended; nothing
+else is."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from tests.support.platform import leftovers
 def orphan(run: str) -> psutil.Process:
     """A process that outlived the one that started it."""
     env = {**os.environ, leftovers.VARIABLE: run}
-    done = subprocess.run(["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"], env=env, capture_output=True, check=True)
+    done = subprocess.run(
+        ["sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!"],
+        env=env,
+        capture_output=True,
+        check=True,
+    )
     return psutil.Process(int(done.stdout))
 
 

@@ -1,4 +1,5 @@
-"""Every environment is locked with hashes, names no index, and agrees with the others where bytes depend on it."""
+"""Every environment is locked with hashes, names no index, and agrees with the others where bytes
+depend on it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ LOCKS = {
 
 
 def _pins(lock: Path) -> dict[str, str]:
-    return dict(re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([^\s\\;]+)", lock.read_text(), re.MULTILINE))
+    return dict(
+        re.findall(
+            r"^([A-Za-z0-9_.-]+)(?:\[[^\]]*\])?==([^\s\\;]+)", lock.read_text(), re.MULTILINE
+        )
+    )
 
 
 @pytest.mark.parametrize("name", LOCKS)
@@ -28,7 +33,9 @@ def test_every_pin_has_a_hash(name: str) -> None:
     assert [block.split()[0] for block in blocks if "--hash=sha256:" not in block] == []
 
 
-@pytest.mark.parametrize("path", [*LOCKS.values(), ROOT / "include/slicewise/jvm/pom.xml", ROOT / "Makefile"])
+@pytest.mark.parametrize(
+    "path", [*LOCKS.values(), ROOT / "include/slicewise/jvm/pom.xml", ROOT / "Makefile"]
+)
 def test_no_file_names_an_index_or_a_repository(path: Path) -> None:
     text = path.read_text().replace('xmlns="http://maven.apache.org/POM/4.0.0"', "")
     assert "://" not in text
@@ -38,7 +45,18 @@ def test_no_file_names_an_index_or_a_repository(path: Path) -> None:
 
 def test_what_decides_stored_bytes_has_one_version_in_platform_and_spark() -> None:
     platform, spark = _pins(LOCKS["platform"]), _pins(LOCKS["spark"])
-    shared = {"numpy", "pyarrow", "pandas", "xxhash", "sqlglot", "duckdb", "msgpack", "redis", "hiredis", "pyiceberg"}
+    shared = {
+        "numpy",
+        "pyarrow",
+        "pandas",
+        "xxhash",
+        "sqlglot",
+        "duckdb",
+        "msgpack",
+        "redis",
+        "hiredis",
+        "pyiceberg",
+    }
     assert {name: platform[name] for name in shared} == {name: spark[name] for name in shared}
 
 

@@ -36,11 +36,17 @@ def _check(env: dict[str, str], python: str = "") -> subprocess.CompletedProcess
     )
 
 
-def test_everything_that_is_missing_is_named_at_once_with_a_way_to_get_it(bare: dict[str, str]) -> None:
+def test_everything_that_is_missing_is_named_at_once_with_a_way_to_get_it(
+    bare: dict[str, str],
+) -> None:
     done = _check(bare)
     assert done.returncode == 1
     for thing in ("Python 3.11", "JDK 17", "Maven", "git"):
-        [at] = [i for i, line in enumerate(done.stderr.splitlines()) if line.startswith(f"missing: {thing}")]
+        [at] = [
+            i
+            for i, line in enumerate(done.stderr.splitlines())
+            if line.startswith(f"missing: {thing}")
+        ]
         assert "install" in done.stderr.splitlines()[at + 1]
 
 
@@ -68,16 +74,37 @@ def test_who_may_not_install_packages_is_told_which_and_how(bare: dict[str, str]
     for name, output in (("id", "1000"), ("apt-get", "")):
         (Path(bare["PATH"]) / name).write_text(f"#!/bin/sh\necho {output}\n")
         (Path(bare["PATH"]) / name).chmod(0o755)
-    command = ["/bin/bash", str(ROOT / "requirements" / "packages.sh"), "make:make", "promtool:prometheus", "sh:dash"]
-    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False, timeout=30)
+    command = [
+        "/bin/bash",
+        str(ROOT / "requirements" / "packages.sh"),
+        "make:make",
+        "promtool:prometheus",
+        "sh:dash",
+    ]
+    done = subprocess.run(
+        command, env=bare, capture_output=True, text=True, check=False, timeout=30
+    )
     assert done.returncode == 1
     assert "missing: make prometheus\n" in done.stderr
     assert "apt-get install --no-install-recommends make prometheus" in done.stderr
 
 
 def test_help_lists_every_target_that_people_call() -> None:
-    output = subprocess.run(["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True).stdout
-    for target in ("run", "down", "status", "clean", "setup", "test", "test-fast", "test-cluster", "lint", "lock"):
+    output = subprocess.run(
+        ["make", "-C", str(ROOT), "help"], capture_output=True, text=True, check=True
+    ).stdout
+    for target in (
+        "run",
+        "down",
+        "status",
+        "clean",
+        "setup",
+        "test",
+        "test-fast",
+        "test-cluster",
+        "lint",
+        "lock",
+    ):
         assert f"make {target} " in output
 
 
@@ -87,7 +114,8 @@ def readers_alone(tmp_path: Path) -> tuple[Path, str]:
     folder = tmp_path / "tree"
     jvm = "include/slicewise/jvm"
     source = folder / jvm / "src/main/java/io/slicewise/records/Reader.java"
-    source.parent.mkdir(parents=True)  # one small class: what the real ones need of a compiler, setup itself shows
+    # one small class: what the real ones need of a compiler, setup itself shows
+    source.parent.mkdir(parents=True)
     source.write_text("package io.slicewise.records;\n\npublic final class Reader {}\n")
     for name in ("Makefile", "pyproject.toml", f"{jvm}/pom.xml", "requirements.txt"):
         shutil.copy(ROOT / name, folder / name)
@@ -95,7 +123,9 @@ def readers_alone(tmp_path: Path) -> tuple[Path, str]:
     site = ".venvs/spark/lib/python3.11/site-packages"
     (folder / site).mkdir(parents=True)
     (folder / site / "pyspark").symlink_to(ROOT / site / "pyspark")
-    (folder / "told.mk").write_text("told:\n\t@echo $(SPARK_STAMP) $(SPARK_JARS) $(TOOLS_STAMP) $(READER_JAR)\n")
+    (folder / "told.mk").write_text(
+        "told:\n\t@echo $(SPARK_STAMP) $(SPARK_JARS) $(TOOLS_STAMP) $(READER_JAR)\n"
+    )
     done = subprocess.run(
         ["make", "-s", "-C", str(folder), "-f", "Makefile", "-f", "told.mk", "told"],
         capture_output=True,
@@ -126,7 +156,9 @@ def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_
     )
     (jdk / "javac").chmod(0o755)
     (jdk / "jar").symlink_to(archiver)
-    env = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}}
+    env = {
+        name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}
+    }
     done = subprocess.run(
         ["make", "-s", "-C", str(folder), target],
         env=env | {"JAVA_HOME": str(jdk.parent)},
@@ -149,7 +181,8 @@ def test_the_record_reader_is_built_where_the_jdks_path_has_a_space_and_another_
 
 @pytest.fixture
 def three_environments(tmp_path: Path) -> Path:
-    """A folder whose environments write down what they are asked, and of which the platform's fails."""
+    """A folder whose environments write down what they are asked, and of which the platform's
+    fails."""
     for name in ("Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     for name, code in (("airflow", 0), ("platform", 1), ("spark", 0)):
@@ -160,8 +193,12 @@ def three_environments(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_tests_that_fail_in_one_environment_do_not_hide_those_of_the_next(three_environments: Path) -> None:
-    env = {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}}
+def test_tests_that_fail_in_one_environment_do_not_hide_those_of_the_next(
+    three_environments: Path,
+) -> None:
+    env = {
+        name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}
+    }
     done = subprocess.run(
         ["make", "-s", "-C", str(three_environments), "-o", "setup", "MAKE=true", "test"],
         env=env,
@@ -170,7 +207,10 @@ def test_tests_that_fail_in_one_environment_do_not_hide_those_of_the_next(three_
         check=False,
         timeout=30,
     )
-    words_of = {environment: (three_environments / environment).read_text() for environment in ("airflow", "platform", "spark")}
+    words_of = {
+        environment: (three_environments / environment).read_text()
+        for environment in ("airflow", "platform", "spark")
+    }
     assert all(words.split()[-1] == "tests" for words in words_of.values()), words_of
     assert "-n 2" in words_of["platform"]
     assert done.returncode != 0

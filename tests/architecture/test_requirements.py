@@ -1,4 +1,5 @@
-"""The platform's promised packages stand in a lock, with hashes, and in an import of the code that runs."""
+"""The platform's promised packages stand in a lock, with hashes, and in an import of the code that
+runs."""
 
 from __future__ import annotations
 
@@ -17,19 +18,40 @@ USED = {
         ("dags", "plugins"),
     ),
     "pyspark": ({"requirements/spark.txt"}, "pyspark", ("include", "spark_jobs")),
-    "redis": ({"requirements.txt", "requirements/platform.txt", "requirements/spark.txt"}, "redis", ("include",)),
-    "pyiceberg": ({"requirements/platform.txt", "requirements/spark.txt"}, "pyiceberg", ("include",)),
+    "redis": (
+        {"requirements.txt", "requirements/platform.txt", "requirements/spark.txt"},
+        "redis",
+        ("include",),
+    ),
+    "pyiceberg": (
+        {"requirements/platform.txt", "requirements/spark.txt"},
+        "pyiceberg",
+        ("include",),
+    ),
     "great-expectations": ({"requirements/spark.txt"}, "great_expectations", ("include",)),
-    "pytest": ({"requirements.txt", "requirements/platform.txt", "requirements/spark.txt"}, "pytest", ("tests",)),
+    "pytest": (
+        {"requirements.txt", "requirements/platform.txt", "requirements/spark.txt"},
+        "pytest",
+        ("tests",),
+    ),
 }
-LOCKS = ("requirements.txt", "requirements/platform.txt", "requirements/spark.txt", "requirements/tools.txt")
+LOCKS = (
+    "requirements.txt",
+    "requirements/platform.txt",
+    "requirements/spark.txt",
+    "requirements/tools.txt",
+)
 
 
 def locked(lock: str) -> dict[str, str]:
     """Distribution -> the lines that pin it."""
     text = (ROOT / lock).read_text(encoding="utf-8")
     blocks = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)
-    pins = {re.split(r"[\[=]", block, maxsplit=1)[0]: block for block in blocks if "==" in block.partition("\n")[0]}
+    pins = {
+        re.split(r"[\[=]", block, maxsplit=1)[0]: block
+        for block in blocks
+        if "==" in block.partition("\n")[0]
+    }
     assert pins, f"{lock} pins nothing"
     return pins
 

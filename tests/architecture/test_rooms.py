@@ -1,4 +1,5 @@
-"""A newcomer finds the rooms: each stands in the table, holds few modules, says what it is for, and is in no circle."""
+"""A newcomer finds the rooms: each stands in the table, holds few modules, says what it is for, and
+is in no circle."""
 
 from __future__ import annotations
 
@@ -10,11 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.import_table import MOST_MODULES, PACKAGE, ROOMS, ROOT, imports_of, python_files
+from tests.architecture.import_table import (
+    MOST_MODULES,
+    PACKAGE,
+    ROOMS,
+    ROOT,
+    imports_of,
+    python_files,
+)
 
 FOLDERS = sorted({path.parent for path in PACKAGE.rglob("*.py")})
 
-# what is still to be cut, by what the files import for type checkers too; a circle leaves this list, none comes in
+# what is still to be cut, by what the files import for type checkers too; a circle leaves this
+# list, none comes in
 CIRCLES_OF_TYPES: tuple[frozenset[str], ...] = ()
 
 
@@ -35,7 +44,8 @@ def home_of(name: str) -> str:
 
 
 def arrows(*, for_types: bool = False) -> dict[str, set[str]]:
-    """Module -> the modules of the package that it imports at any time; `for_types`: for type checkers alone too."""
+    """Module -> the modules of the package that it imports at any time; `for_types`: for type
+    checkers alone too."""
     return {
         module: {
             home_of(imported.name)
@@ -72,7 +82,10 @@ def reached(graph: dict[str, set[str]], start: str) -> set[str]:
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     """Files that import each other, by whatever way: the members of each circle."""
     ways = {module: reached(graph, module) for module in graph}
-    members = {module: {other for other in ways[module] if module in ways.get(other, ())} for module in graph}
+    members = {
+        module: {other for other in ways[module] if module in ways.get(other, ())}
+        for module in graph
+    }
     results = {frozenset(some) for some in members.values() if some}
     return sorted(map(set, results), key=sorted)
 
@@ -86,16 +99,24 @@ def test_a_circle_is_found() -> None:
 
 def test_an_import_for_type_checkers_alone_is_an_arrow_too(tmp_path: Path) -> None:
     file = tmp_path / "some.py"
-    file.write_text("import json\nif TYPE_CHECKING:\n    from slicewise import clock\nelse:\n    import csv\n")
+    file.write_text(
+        "import json\nif TYPE_CHECKING:\n    from slicewise import clock\nelse:\n    import csv\n"
+    )
     assert [imported.name for imported in imports_of(file)] == ["json"]
-    assert [imported.name for imported in imports_of(file, for_types=True)] == ["json", "slicewise.clock", "csv"]
+    assert [imported.name for imported in imports_of(file, for_types=True)] == [
+        "json",
+        "slicewise.clock",
+        "csv",
+    ]
 
 
 def test_no_files_need_each_other_for_their_types_either() -> None:
     graph = arrows(for_types=True)
     graph["slicewise"] = set()  # the door of all doors, which shows type checkers everything
     result = circles(graph)
-    left = [members for members in result if not any(members <= known for known in CIRCLES_OF_TYPES)]
+    left = [
+        members for members in result if not any(members <= known for known in CIRCLES_OF_TYPES)
+    ]
     assert not left, "\n".join(", ".join(sorted(members)) for members in left)
     gone = [known for known in CIRCLES_OF_TYPES if not any(members <= known for members in result)]
     assert not gone, f"these are cut, and leave the list: {gone}"
@@ -115,7 +136,9 @@ def test_no_rooms_import_each_other_in_a_circle(depth: int) -> None:
     graph: dict[str, set[str]] = {}
     for module, targets in arrows().items():
         if module != "slicewise":  # the door of all doors
-            graph.setdefault(room(module), set()).update({room(target) for target in targets} - {room(module)})
+            graph.setdefault(room(module), set()).update(
+                {room(target) for target in targets} - {room(module)}
+            )
     assert not circle(graph)
 
 
@@ -135,7 +158,11 @@ def test_within_a_room_left_is_imported_by_right_and_never_back(above: str) -> N
     place = {name: i for i, name in enumerate(ROOMS[above])}
 
     def own(module: str) -> int | None:
-        return place.get(module.removeprefix(prefix).partition(".")[0]) if module.startswith(prefix) else None
+        return (
+            place.get(module.removeprefix(prefix).partition(".")[0])
+            if module.startswith(prefix)
+            else None
+        )
 
     broken = [
         f"{module} imports {target}"
@@ -150,14 +177,18 @@ def test_within_a_room_left_is_imported_by_right_and_never_back(above: str) -> N
 def test_a_folder_says_what_it_is_for_and_holds_few_modules(folder: Path) -> None:
     door = folder / "__init__.py"
     assert door.is_file(), "a room without a door"
-    assert ast.get_docstring(ast.parse(door.read_text(encoding="utf-8"))), "a door that does not say what is behind it"
+    assert ast.get_docstring(ast.parse(door.read_text(encoding="utf-8"))), (
+        "a door that does not say what is behind it"
+    )
     modules = sorted(path.stem for path in folder.glob("*.py") if path != door)
     assert len(modules) <= MOST_MODULES, modules
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_no_four_siblings_share_a_prefix(folder: Path) -> None:
-    counts = Counter(path.stem.partition("_")[0] for path in folder.glob("*_*.py") if path.stem != "__init__")
+    counts = Counter(
+        path.stem.partition("_")[0] for path in folder.glob("*_*.py") if path.stem != "__init__"
+    )
     assert not [prefix for prefix, count in counts.items() if count >= 4 and prefix]
 
 
@@ -200,15 +231,24 @@ def test_only_the_planner_asks_a_unit_by_its_event_list() -> None:
                 subjects = [node.test]
             elif isinstance(node, ast.BoolOp):
                 subjects = node.values
-            results = [subject for subject in subjects if isinstance(subject, ast.Attribute) and subject.attr == "event_list"]
+            results = [
+                subject
+                for subject in subjects
+                if isinstance(subject, ast.Attribute) and subject.attr == "event_list"
+            ]
             asked += [f"{path.relative_to(ROOT)}:{each.lineno}" for each in results]
     assert not asked, "isinstance of SliceUnit or ListUnit tells them apart: " + "; ".join(asked)
 
 
 def doors_of(folder: Path) -> tuple[str, ...]:
-    """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such line."""
+    """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such
+    line."""
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
-    lines = [line.removeprefix("Doors: ").rstrip(".") for line in text.splitlines() if line.startswith("Doors: ")]
+    lines = [
+        line.removeprefix("Doors: ").rstrip(".")
+        for line in text.splitlines()
+        if line.startswith("Doors: ")
+    ]
     return tuple(lines[0].split(", ")) if len(lines) == 1 else ()
 
 
@@ -237,5 +277,7 @@ def names_in(folder: Path) -> set[str]:
 @pytest.mark.parametrize("folder", FOLDERS[1:], ids=lambda room: room.relative_to(ROOT).as_posix())
 def test_a_room_names_its_doors_and_has_them(folder: Path) -> None:
     doors = doors_of(folder)
-    assert 1 <= len(doors) <= 3, "a line `Doors: a, b, c.` with the one to three names that other rooms use"
+    assert 1 <= len(doors) <= 3, (
+        "a line `Doors: a, b, c.` with the one to three names that other rooms use"
+    )
     assert set(doors) <= names_in(folder), set(doors) - names_in(folder)

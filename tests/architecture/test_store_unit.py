@@ -1,4 +1,5 @@
-"""Tests have one stand-in for a planned unit: what a unit must be is written down once beside the real one."""
+"""Tests have one stand-in for a planned unit: what a unit must be is written down once beside the
+real one."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def test_one_class_of_the_tests_stands_for_a_unit() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ClassDef)
         and any(
-            isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "storage_fingerprint" for part in node.body
+            isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == "storage_fingerprint"
+            for part in node.body
         )
     ]
     assert doubles == ["tests/support/stores/units.py: StoreUnit"]

@@ -1,9 +1,10 @@
 """A read goes through few files, and mostly down: traced, not told.
 
-The read is one of an entity by a service that has answered before, in process, from the store in memory. A file counts
-when a function of it runs. A climb is a call from a file to one that imports it, directly or by others: who reads down
-the page is sent back up. Going on with a generator is no call. Climbs that are left are calls of what was handed in:
-steps that the store drives, rows that are gathered, an aggregate that finishes.
+The read is one of an entity by a service that has answered before, in process, from the store in
+memory. A file counts when a function of it runs. A climb is a call from a file to one that imports
+it, directly or by others: who reads down the page is sent back up. Going on with a generator is no
+call. Climbs that are left are calls of what was handed in: steps that the store drives, rows that
+are gathered, an aggregate that finishes.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from tests.support.stores import in_memory
 
 READ_ROOMS = ("reading", "serving")
 MOST_OF_THE_READ = 17
-"""Files of the rooms that make an answer. The aim is 12: each further check of an answer is a file of its own."""
+"""Files of the rooms that make an answer. The aim is 12: each further check of an answer is a file
+of its own."""
 MOST_FILES = 30
-"""Of the whole package, with store, codec, aggregates and clock."""
+"""Files of the whole package, with store, codec, aggregates and clock."""
 MOST_CLIMBS = 4
 
 
@@ -63,7 +65,10 @@ class Tour:
     def climbs(self) -> list[str]:
         """Calls of a file that imports the caller's."""
         graph = arrows()
-        above = {module_of(PACKAGE / name): reached(graph, module_of(PACKAGE / name)) for name in self.files}
+        above = {
+            module_of(PACKAGE / name): reached(graph, module_of(PACKAGE / name))
+            for name in self.files
+        }
         return [
             f"{origin} -> {target} {name}"
             for origin, target, name in self.calls
@@ -101,5 +106,8 @@ def test_a_read_climbs_seldom(tour: Tour) -> None:
 
 def test_a_call_of_what_imports_the_caller_is_a_climb() -> None:
     tour = Tour(["reading/reader.py", "reading/answer.py"])
-    tour.calls = [("reading/reader.py", "reading/answer.py", "merge"), ("reading/answer.py", "reading/reader.py", "up")]
+    tour.calls = [
+        ("reading/reader.py", "reading/answer.py", "merge"),
+        ("reading/answer.py", "reading/reader.py", "up"),
+    ]
     assert tour.climbs() == ["reading/answer.py -> reading/reader.py up"]

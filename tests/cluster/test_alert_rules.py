@@ -1,4 +1,5 @@
-"""The alert rules that Prometheus is given fire when they should and not before: promtool says so, of each."""
+"""The alert rules that Prometheus is given fire when they should and not before: promtool says so,
+of each."""
 
 from __future__ import annotations
 
@@ -14,11 +15,14 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = Path(__file__).with_name("alerts.yaml")
-CONFIGS: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text(encoding="utf-8"))["configs"]
+CONFIGS: dict[str, Any] = yaml.safe_load(
+    (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
+)["configs"]
 
 
 def mounted(config: str) -> str:
-    """Text of a config as compose mounts it where no variable is set: their defaults, and a `$$` of the file is one `$`."""
+    """Text of a config as compose mounts it where no variable is set: their defaults, and a `$$` of
+    the file is one `$`."""
     text = re.sub(r"(?<!\$)\$\{\w+:-([^}]*)\}", r"\1", str(CONFIGS[config]["content"]))
     return text.replace("$$", "$")
 
@@ -51,7 +55,11 @@ def test_prometheus_takes_its_configuration_and_the_rules(folder: Path) -> None:
 
 
 def test_every_rule_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
-    cases = [case for test in yaml.safe_load(CASES.read_text())["tests"] for case in test["alert_rule_test"]]
+    cases = [
+        case
+        for test in yaml.safe_load(CASES.read_text())["tests"]
+        for case in test["alert_rule_test"]
+    ]
     assert {case["alertname"] for case in cases if case.get("exp_alerts")} == set(ALERTS)
     assert {case["alertname"] for case in cases if not case.get("exp_alerts")} == set(ALERTS)
 
@@ -63,9 +71,13 @@ def test_the_rules_fire_and_do_not_fire_as_their_cases_say(folder: Path) -> None
 
 @pytest.mark.parametrize("expression", ["vector(1)", "vector(1) > 2"], ids=["always", "never"])
 @pytest.mark.parametrize("alert", ALERTS)
-def test_a_rule_that_always_or_never_fires_is_found(folder: Path, alert: str, expression: str) -> None:
+def test_a_rule_that_always_or_never_fires_is_found(
+    folder: Path, alert: str, expression: str
+) -> None:
     changed = deepcopy(RULES)
-    [rule] = [rule for group in changed["groups"] for rule in group["rules"] if rule["alert"] == alert]
+    [rule] = [
+        rule for group in changed["groups"] for rule in group["rules"] if rule["alert"] == alert
+    ]
     rule["expr"] = expression
     (folder / "rules.yml").write_text(yaml.safe_dump(changed), encoding="utf-8")
     done = promtool("test", "rules", folder / "alerts.yaml")

@@ -1,4 +1,5 @@
-"""Every adapter of the online store, each with a server of which a test may use names of its own."""
+"""Every adapter of the online store, each with a server of which a test may use names of its
+own."""
 
 from __future__ import annotations
 
@@ -63,10 +64,16 @@ def racing(store: Store, steps: Steps[T], race: Callable[[Sequence[Command]], No
 
 
 class AnyNodes(Nodes):
-    """Two nodes whose keys a test may also read and write by themselves: their tags say where they are."""
+    """Two nodes whose keys a test may also read and write by themselves: their tags say where they
+    are."""
 
     def run(self, commands: Sequence[Any]) -> list[Any]:
-        return super().run([command if isinstance(command, On) else On(self._of(command), command) for command in commands])
+        return super().run(
+            [
+                command if isinstance(command, On) else On(self._of(command), command)
+                for command in commands
+            ]
+        )
 
     def _of(self, command: Command) -> int:
         key = command.keys[0].key if isinstance(command, Change) else getattr(command, "key", b"{}")

@@ -21,10 +21,10 @@ from tests.contract.conftest import Bench, new_unit, racing
 from tests.support.stores.stored import (
     Event,
     StoreUnit,
-    offset_vector,
-    micro_batch,
     applied_offsets_of,
     hour_entry,
+    micro_batch,
+    offset_vector,
     running_of,
     seen_in,
     tag,
@@ -42,9 +42,13 @@ def seen(store: Store, unit: StoreUnit, entity: int) -> list[tuple[int, int]]:
     return seen_in(unit, [part.row for part in running_of(hot(store, unit, entity)).values()])
 
 
-def some(bench: Bench, count: int, entities: int, rng: random.Random, partition: int = 0) -> list[Event]:
+def some(
+    bench: Bench, count: int, entities: int, rng: random.Random, partition: int = 0
+) -> list[Event]:
     return [
-        Event(rng.randrange(entities), bench.hour_us + rng.randrange(2 * HOUR_US), partition, offset)
+        Event(
+            rng.randrange(entities), bench.hour_us + rng.randrange(2 * HOUR_US), partition, offset
+        )
         for offset in range(count)
     ]
 
@@ -60,9 +64,15 @@ def test_a_batch_is_in_every_entity_and_slice_once(bench: Bench) -> None:
     for entity in range(7):
         assert seen(bench.store, bench.unit, entity) == of(events, entity)
         for (number, _), part in running_of(hot(bench.store, bench.unit, entity)).items():
-            inside = [e for e in events if e.entity == entity and e.time_us // bench.unit.slice_us == number]
+            inside = [
+                e
+                for e in events
+                if e.entity == entity and e.time_us // bench.unit.slice_us == number
+            ]
             assert (part.first, part.last) == (inside[0].offset, inside[-1].offset)
-        assert applied_offsets_of(hot(bench.store, bench.unit, entity)) == {0: of(events, entity)[-1][1]}
+        assert applied_offsets_of(hot(bench.store, bench.unit, entity)) == {
+            0: of(events, entity)[-1][1]
+        }
 
 
 def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -> None:
@@ -86,7 +96,9 @@ def test_partitions_have_applied_offsets_and_partials_of_their_own(bench: Bench)
     for events in both:
         bench.store.run(ApplyBatch(micro_batch(bench.unit, events)))
     for entity in range(3):
-        assert seen(bench.store, bench.unit, entity) == sorted(of(both[0], entity) + of(both[1], entity))
+        assert seen(bench.store, bench.unit, entity) == sorted(
+            of(both[0], entity) + of(both[1], entity)
+        )
 
 
 def test_late_and_early_events_land_in_their_own_slices(bench: Bench) -> None:
@@ -97,7 +109,11 @@ def test_late_and_early_events_land_in_their_own_slices(bench: Bench) -> None:
     for event in events:
         bench.store.run(ApplyBatch(micro_batch(bench.unit, [event])))
     k = bench.hour_us // s
-    assert {number for number, _ in running_of(hot(bench.store, bench.unit, 1))} == {k - 5, k, k + 1}
+    assert {number for number, _ in running_of(hot(bench.store, bench.unit, 1))} == {
+        k - 5,
+        k,
+        k + 1,
+    }
     assert seen(bench.store, bench.unit, 1) == of(events, 1)
 
 
@@ -117,27 +133,39 @@ def test_what_no_read_can_reach_is_not_written(bench: Bench) -> None:
     outcome = bench.store.run(ApplyBatch(micro_batch(bench.unit, [Event(1, old, 0, 0)])))
     assert outcome.expired == 1
     assert hot(bench.store, bench.unit, 1).hot == []
-    outcome = bench.store.run(ApplyBatch(micro_batch(bench.unit, [Event(1, old, 0, 1), Event(1, bench.hour_us, 0, 2)])))
+    outcome = bench.store.run(
+        ApplyBatch(micro_batch(bench.unit, [Event(1, old, 0, 1), Event(1, bench.hour_us, 0, 2)]))
+    )
     assert outcome.expired == 1
     assert seen(bench.store, bench.unit, 1) == [(0, 2)]
     assert applied_offsets_of(hot(bench.store, bench.unit, 1)) == {0: 2}
 
 
 def test_events_below_the_start_offsets_are_the_backfills(bench: Bench) -> None:
-    # A micro-batch may begin anywhere at or below the committed offsets; what lies below a unit's start offsets is
-    # brought by its backfill, before or after.
+    # A micro-batch may begin anywhere at or below the committed offsets; what lies below a unit's
+    # start offsets is brought by its backfill, before or after.
     #  offsets  0 1 2 | 3 4      committed offsets at 3 when the second unit is deployed
     events = [Event(1, bench.hour_us + o, 0, o) for o in range(5)]
     units = bench.store.run(ReadMetadata()).units
     bench.store.run(ApplyBatch(micro_batch(bench.unit, events[:3])))
-    bench.store.run(AdvanceCommitted(offset_vector(), offset_vector(3), bench.store.run(ReadMetadata()).deployment_version, units))
+    bench.store.run(
+        AdvanceCommitted(
+            offset_vector(),
+            offset_vector(3),
+            bench.store.run(ReadMetadata()).deployment_version,
+            units,
+        )
+    )
     second = new_unit()
     bench.deploy(bench.store, bench.unit, second)
     bench.store.run(ApplyBatch(micro_batch(second, events)))
     assert seen(bench.store, second, 1) == [(0, 3), (0, 4)]
     assert applied_offsets_of(hot(bench.store, second, 1)) == {0: 4}
     entry = hour_entry(second, 1, 0, events[:3])
-    assert bench.store.run(PublishHour(second, bench.hour, 0, offset_vector(3), [entry])).published == 1
+    assert (
+        bench.store.run(PublishHour(second, bench.hour, 0, offset_vector(3), [entry])).published
+        == 1
+    )
     assert seen(bench.store, second, 1) == [(0, 3), (0, 4)]
 
 
@@ -155,7 +183,9 @@ def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
         if isinstance(commands[0], Fields) and commands[0].key.endswith(b":hot"):
             other.run(ApplyBatch(micro_batch(bench.unit, events[:4])))
 
-    outcome = racing(bench.store, bench.store.steps(ApplyBatch(micro_batch(bench.unit, events))), race)
+    outcome = racing(
+        bench.store, bench.store.steps(ApplyBatch(micro_batch(bench.unit, events))), race
+    )
     assert (outcome.misses, outcome.already_applied, outcome.applied) == (1, 4, 2)
     assert seen(bench.store, bench.unit, 1) == of(events, 1)
 
@@ -163,5 +193,9 @@ def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
 def test_rows_out_of_offset_order_are_refused(bench: Bench) -> None:
     with pytest.raises(StoreUnavailable):
         bench.store.run(
-            ApplyBatch(micro_batch(bench.unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)]))
+            ApplyBatch(
+                micro_batch(
+                    bench.unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)]
+                )
+            )
         )

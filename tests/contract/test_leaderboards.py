@@ -1,4 +1,5 @@
-"""The newest truth stands on a leaderboard, whoever writes last; one that nobody makes anew goes by itself."""
+"""The newest truth stands on a leaderboard, whoever writes last; one that nobody makes anew goes by
+itself."""
 
 from __future__ import annotations
 
@@ -40,11 +41,15 @@ def test_an_older_leaderboard_never_replaces_a_newer_one(bench: Bench) -> None:
     later = replace(LEADERBOARD, end_us=LEADERBOARD.end_us + SECOND_US)
     more = replace(LEADERBOARD, offset_vector=offset_vector(6))
     store, minute = bench.store, 60 * SECOND_US
-    # (deployment version, leaderboard) in the order in which they count; every one of them is tried again after each
+    # (deployment version, leaderboard) in the order in which they count; every one of them is tried
+    # again after each
     order = [(1, LEADERBOARD), (1, more), (1, later), (2, LEADERBOARD)]
     for i, (deployment_version, newer) in enumerate(order):
         assert store.run(PublishLeaderboard("top_songs", deployment_version, minute, newer))
-        assert not any(store.run(PublishLeaderboard("top_songs", e, minute, older)) for e, older in order[: i + 1])
+        assert not any(
+            store.run(PublishLeaderboard("top_songs", e, minute, older))
+            for e, older in order[: i + 1]
+        )
         assert store.run(ReadLeaderboard("top_songs")).leaderboard == newer.pack()
 
 
@@ -59,7 +64,8 @@ def test_a_leaderboard_expires_after_two_periods(bench: Bench) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert bench.store.run(ReadTime()) >= written + 2 * period_us
-    assert bench.store.run(PublishLeaderboard("top_songs", 1, period_us, LEADERBOARD))  # what went stands in nobody's way
+    # what went stands in nobody's way
+    assert bench.store.run(PublishLeaderboard("top_songs", 1, period_us, LEADERBOARD))
 
 
 def test_a_leaderboard_that_is_held_stays_longer(bench: Bench) -> None:
@@ -75,7 +81,15 @@ def test_a_leaderboard_that_is_held_stays_longer(bench: Bench) -> None:
 
 def test_leaderboards_of_two_names_and_of_past_ends_are_apart(bench: Bench) -> None:
     store = bench.store
-    store.run(RememberLeaderboards(1, [("top_songs", SECOND_US * 600, LEADERBOARD), ("top_songs", SECOND_US * 600, LEADERBOARD)]))
+    store.run(
+        RememberLeaderboards(
+            1,
+            [
+                ("top_songs", SECOND_US * 600, LEADERBOARD),
+                ("top_songs", SECOND_US * 600, LEADERBOARD),
+            ],
+        )
+    )
     assert store.run(ReadRememberedLeaderboard("top_songs", LEADERBOARD.end_us)) == LEADERBOARD
     assert store.run(ReadRememberedLeaderboard("top_songs", LEADERBOARD.end_us + 1)) is None
     assert store.run(ReadRememberedLeaderboard("others", LEADERBOARD.end_us)) is None
@@ -93,4 +107,8 @@ def test_a_leaderboard_stands_under_its_store_id(bench: Bench) -> None:
 
 
 def test_the_version_of_a_leaderboard_grows_with_its_offset_vector() -> None:
-    assert replace(LEADERBOARD, offset_vector=OffsetVector()).version < LEADERBOARD.version < replace(LEADERBOARD, offset_vector=offset_vector(6)).version
+    assert (
+        replace(LEADERBOARD, offset_vector=OffsetVector()).version
+        < LEADERBOARD.version
+        < replace(LEADERBOARD, offset_vector=offset_vector(6)).version
+    )

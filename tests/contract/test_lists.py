@@ -1,4 +1,5 @@
-"""Event lists: each event once, in the total order; what is trimmed is named by the low-water mark."""
+"""Event lists: each event once, in the total order; what is trimmed is named by the low-water
+mark."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ from tests.contract.conftest import Bench, node_with, racing
 from tests.support.stores.stored import (
     Event,
     StoreUnit,
-    offset_vector,
     applied_offsets_of,
     list_batch,
     list_unit,
     listed,
     low_of,
+    offset_vector,
     read_list,
 )
 
@@ -46,10 +47,17 @@ def seen(bench: Bench, unit: StoreUnit, entity: int = 1) -> list[tuple[int, int]
     return sorted(listed(read_list(bench.store, unit, entity)[1]))
 
 
-def some(bench: Bench, count: int, entities: int, rng: random.Random, partition: int = 0) -> list[Event]:
+def some(
+    bench: Bench, count: int, entities: int, rng: random.Random, partition: int = 0
+) -> list[Event]:
     """Events of the last three hours, times out of order and often equal."""
     return [
-        Event(rng.randrange(entities), bench.hour_us + rng.randrange(180) * MINUTE_US, partition, offset)
+        Event(
+            rng.randrange(entities),
+            bench.hour_us + rng.randrange(180) * MINUTE_US,
+            partition,
+            offset,
+        )
         for offset in range(count)
     ]
 
@@ -72,7 +80,9 @@ def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -
             reached = max(reached, end)
     for entity in range(5):
         assert seen(bench, unit, entity) == of(events, entity)
-        assert applied_offsets_of(read_list(bench.store, unit, entity)[1]) == {0: of(events, entity)[-1][1]}
+        assert applied_offsets_of(read_list(bench.store, unit, entity)[1]) == {
+            0: of(events, entity)[-1][1]
+        }
 
 
 def test_members_stand_in_the_total_order_and_a_range_has_both_its_ends(bench: Bench) -> None:
@@ -92,12 +102,17 @@ def test_members_stand_in_the_total_order_and_a_range_has_both_its_ends(bench: B
     ]
 
 
-def test_the_backfill_brings_what_lies_below_the_start_offsets_and_moves_no_applied_offset(bench: Bench) -> None:
+def test_the_backfill_brings_what_lies_below_the_start_offsets_and_moves_no_applied_offset(
+    bench: Bench,
+) -> None:
     #  offsets  0 1 2 | 3 4      committed offsets at 3 when the list is deployed
     events = [Event(1, bench.hour_us + o, 0, o) for o in range(5)]
     bench.store.run(
         AdvanceCommitted(
-            offset_vector(), offset_vector(3), bench.store.run(ReadMetadata()).deployment_version, bench.store.run(ReadMetadata()).units
+            offset_vector(),
+            offset_vector(3),
+            bench.store.run(ReadMetadata()).deployment_version,
+            bench.store.run(ReadMetadata()).units,
         )
     )
     unit = list_unit(RANGE)
@@ -133,7 +148,10 @@ def test_the_last_rows_before_any_at_are_kept_for_ever(bench: Bench) -> None:
     #  days ago   9  8  7  6  5 |  at may lie here: an hour  | now
     #  offset     0  1  2  3  4 |          5     6           |
     unit, now = deployed(bench, ROWS), bench.store.run(ReadTime())
-    times = [now - d * DAY_US for d in (9, 8, 7, 6, 5)] + [now - 40 * MINUTE_US, now - 20 * MINUTE_US]
+    times = [now - d * DAY_US for d in (9, 8, 7, 6, 5)] + [
+        now - 40 * MINUTE_US,
+        now - 20 * MINUTE_US,
+    ]
     events = [Event(1, t, 0, o) for o, t in enumerate(times)]
     for event in events:
         bench.store.run(AddToList(list_batch(unit, [event])))
@@ -151,9 +169,13 @@ def test_a_member_goes_only_when_neither_time_nor_rows_need_it(bench: Bench) -> 
     assert (sorted(listed(reply)), low_of(reply)) == ([(0, 2), (0, 3), (0, 4)], (times[1], 1))
 
 
-def test_a_late_event_below_the_low_water_mark_is_not_added_and_is_already_applied(bench: Bench) -> None:
+def test_a_late_event_below_the_low_water_mark_is_not_added_and_is_already_applied(
+    bench: Bench,
+) -> None:
     unit, now = deployed(bench, ROWS), bench.store.run(ReadTime())
-    bench.store.run(AddToList(list_batch(unit, [Event(1, now - d * DAY_US, 0, 9 - d) for d in (5, 4, 3, 2)])))
+    bench.store.run(
+        AddToList(list_batch(unit, [Event(1, now - d * DAY_US, 0, 9 - d) for d in (5, 4, 3, 2)]))
+    )
     mark = low_of(read_list(bench.store, unit, 1)[1])
     outcome = bench.store.run(AddToList(list_batch(unit, [Event(1, now - 6 * DAY_US, 0, 20)])))
     reply = read_list(bench.store, unit, 1)[1]
@@ -174,7 +196,9 @@ def test_a_hot_entity_is_cut_into_consecutive_atomic_runs(bench: Bench) -> None:
     unit = deployed(bench, EventList(6 * HOUR_US, 0, HOUR_US, 5_000))
     rng = random.Random(SEED)
     events = [Event(1, bench.hour_us + rng.randrange(3 * HOUR_US), 0, o) for o in range(2_000)]
-    outcome = bench.store.run(AddToList(list_batch(unit, [*events[:1_500], Event(2, bench.hour_us, 0, 1_500)])))
+    outcome = bench.store.run(
+        AddToList(list_batch(unit, [*events[:1_500], Event(2, bench.hour_us, 0, 1_500)]))
+    )
     assert (outcome.applied, outcome.entities) == (1_501, 4)
     assert seen(bench, unit) == of(events[:1_500], 1)
 
@@ -194,7 +218,8 @@ def test_a_read_that_no_longer_stands_is_taken_again(bench: Bench) -> None:
 
 
 def test_a_zombie_whose_mark_was_passed_misses(bench: Bench) -> None:
-    # It read the list before others filled and cut it: what it would add lies below the mark by then.
+    # It read the list before others filled and cut it: what it would add lies below the mark by
+    # then.
     keeps = EventList(range_us=6 * HOUR_US, rows=0, late_us=HOUR_US, most=3)
     unit, other = deployed(bench, keeps), bench.connect()
     late = Event(1, bench.hour_us, 0, 0)
@@ -240,20 +265,29 @@ def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:
 
 
 def test_a_list_that_must_keep_more_is_built_again_under_another_name(bench: Bench) -> None:
-    # What the longer window needs was trimmed, or has expired with its key and its mark: never answered short.
+    # What the longer window needs was trimmed, or has expired with its key and its mark: never
+    # answered short.
     unit = deployed(bench, RANGE)
     bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 0)])))
-    deployment_version, digest = bench.store.run(ReadMetadata()).deployment_version, bench.store.run(ReadMetadata()).units
+    deployment_version, digest = (
+        bench.store.run(ReadMetadata()).deployment_version,
+        bench.store.run(ReadMetadata()).units,
+    )
     bench.store.run(AdvanceCommitted(offset_vector(), offset_vector(1), deployment_version, digest))
     assert unit.storage_fingerprint in bench.store.run(ReadMetadata()).ready
     less = list_unit(EventList(HOUR_US, 0, HOUR_US, 1_000))
     bench.deploy(bench.store, less)
-    assert bench.store.run(ReadMetadata()).name(unit.storage_fingerprint) == unit.storage_fingerprint
+    assert (
+        bench.store.run(ReadMetadata()).name(unit.storage_fingerprint) == unit.storage_fingerprint
+    )
     bench.deploy(bench.store, unit)  # as at first, but less was kept meanwhile
     metadata = bench.store.run(ReadMetadata())
     assert unit.storage_fingerprint not in metadata.ready
     assert metadata.starts[unit.storage_fingerprint] == offset_vector(1)
-    assert metadata.name(unit.storage_fingerprint) == f"{unit.storage_fingerprint}.{metadata.deployment_version}"
+    assert (
+        metadata.name(unit.storage_fingerprint)
+        == f"{unit.storage_fingerprint}.{metadata.deployment_version}"
+    )
     assert metadata.retired == metadata.deployment_version
     assert seen(bench, unit) == []
     bench.store.run(MarkReady(unit, offset_vector(1)))
@@ -275,4 +309,8 @@ def test_a_list_that_is_not_deployed_is_refused(bench: Bench) -> None:
 def test_rows_out_of_offset_order_are_refused(bench: Bench) -> None:
     unit = deployed(bench, RANGE)
     with pytest.raises(StoreUnavailable):
-        bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)])))
+        bench.store.run(
+            AddToList(
+                list_batch(unit, [Event(1, bench.hour_us, 0, 5), Event(1, bench.hour_us, 0, 4)])
+            )
+        )

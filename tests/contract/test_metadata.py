@@ -1,4 +1,5 @@
-"""Metadata: store id, committed offsets, deployment, readiness, offset vectors; each claim changes whole or not at all."""
+"""Metadata: store id, committed offsets, deployment, readiness, offset vectors; each claim changes
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from slicewise.errors import (
     DefinitionError,
     DeploymentSuperseded,
     GapRefused,
-    ServerRunChanged,
     NotReady,
+    ServerRunChanged,
     StoreUnavailable,
 )
 from slicewise.offsets.vector import OffsetVector
@@ -33,7 +34,16 @@ from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.contract.conftest import Bench, new_unit, racing
-from tests.support.stores.stored import TOPIC, Event, StoreDeployment, StoreUnit, offset_vector, micro_batch, hour_entry, tag
+from tests.support.stores.stored import (
+    TOPIC,
+    Event,
+    StoreDeployment,
+    StoreUnit,
+    hour_entry,
+    micro_batch,
+    offset_vector,
+    tag,
+)
 
 
 def advance(store: Store, start: OffsetVector, end: OffsetVector) -> OffsetVector:
@@ -46,8 +56,17 @@ def test_a_store_without_metadata_gets_a_store_id_once(connect: Callable[[], Sto
     with pytest.raises(NotReady):
         _ = first.store_id
     metadata = first.run(Initialise())
-    assert metadata.store_id == first.store_id == second.run(Initialise()).store_id == connect().store_id
-    assert (metadata.deployment_version, metadata.units, metadata.committed) == (0, "", OffsetVector())
+    assert (
+        metadata.store_id
+        == first.store_id
+        == second.run(Initialise()).store_id
+        == connect().store_id
+    )
+    assert (metadata.deployment_version, metadata.units, metadata.committed) == (
+        0,
+        "",
+        OffsetVector(),
+    )
 
 
 def test_a_batch_that_leaves_a_gap_is_refused_at_both_ends(bench: Bench) -> None:
@@ -57,7 +76,11 @@ def test_a_batch_that_leaves_a_gap_is_refused_at_both_ends(bench: Bench) -> None
         with pytest.raises(GapRefused):
             bench.store.run(BeginBatch(start, metadata.deployment_version, metadata.units))
         with pytest.raises(GapRefused):
-            bench.store.run(AdvanceCommitted(start, offset_vector(20, 20, 20), metadata.deployment_version, metadata.units))
+            bench.store.run(
+                AdvanceCommitted(
+                    start, offset_vector(20, 20, 20), metadata.deployment_version, metadata.units
+                )
+            )
     assert bench.store.run(ReadMetadata()) == metadata
 
 
@@ -74,7 +97,9 @@ def test_a_topic_begins_at_its_earliest_offset_when_it_is_deployed_and_an_added_
     store.run(Initialise())
     with pytest.raises(DefinitionError):
         store.run(Deploy(StoreDeployment("d", (unit,)), 0, {}, offset_vector(7, 3)))
-    metadata = store.run(Deploy(StoreDeployment("d", (unit,)), 0, {"plays": TOPIC}, offset_vector(7, 3)))
+    metadata = store.run(
+        Deploy(StoreDeployment("d", (unit,)), 0, {"plays": TOPIC}, offset_vector(7, 3))
+    )
     assert metadata.committed == metadata.starts[unit.storage_fingerprint] == offset_vector(7, 3)
     assert metadata.topics == {"plays": TOPIC}
     assert unit.storage_fingerprint not in metadata.ready, "history may lie below"
@@ -98,11 +123,17 @@ def test_a_batch_of_an_older_deployment_version_or_of_other_units_is_refused(ben
     bench.deploy(bench.store, bench.unit, new_unit())
     new = bench.store.run(ReadMetadata())
     assert new.deployment_version == old.deployment_version + 1
-    for deployment_version, units in ((old.deployment_version, old.units), (new.deployment_version, old.units), (old.deployment_version, new.units)):
+    for deployment_version, units in (
+        (old.deployment_version, old.units),
+        (new.deployment_version, old.units),
+        (old.deployment_version, new.units),
+    ):
         with pytest.raises(DeploymentSuperseded):
             bench.store.run(BeginBatch(offset_vector(), deployment_version, units))
         with pytest.raises(DeploymentSuperseded):
-            bench.store.run(AdvanceCommitted(offset_vector(), offset_vector(1), deployment_version, units))
+            bench.store.run(
+                AdvanceCommitted(offset_vector(), offset_vector(1), deployment_version, units)
+            )
     assert bench.store.run(ReadMetadata()).committed == OffsetVector()
 
 
@@ -117,9 +148,14 @@ def test_start_offsets_are_those_committed_at_deployment_and_never_move(bench: B
     assert metadata.starts[second.storage_fingerprint] == offset_vector(10, 4)
 
 
-@pytest.mark.parametrize("grown", [offset_vector(20), offset_vector(10, 10)], ids=["further", "a partition is added"])
-def test_a_deployment_raced_by_the_committed_offsets_still_starts_at_the_committed_offsets(bench: Bench, grown: OffsetVector) -> None:
-    # Start offsets behind the committed offsets would leave out what neither micro-batch lane nor backfill brings.
+@pytest.mark.parametrize(
+    "grown", [offset_vector(20), offset_vector(10, 10)], ids=["further", "a partition is added"]
+)
+def test_a_deployment_raced_by_the_committed_offsets_still_starts_at_the_committed_offsets(
+    bench: Bench, grown: OffsetVector
+) -> None:
+    # Start offsets behind the committed offsets would leave out what neither micro-batch lane nor
+    # backfill brings.
     advance(bench.store, offset_vector(), offset_vector(10))
     second, metadata = new_unit(), bench.store.run(ReadMetadata())
     other, reads = bench.connect(), list[Sequence[Command]]()
@@ -128,10 +164,18 @@ def test_a_deployment_raced_by_the_committed_offsets_still_starts_at_the_committ
         if isinstance(commands[0], Whole):
             reads.append(commands)
             if len(reads) == 1:
-                other.run(AdvanceCommitted(offset_vector(10), grown, metadata.deployment_version, metadata.units))
+                other.run(
+                    AdvanceCommitted(
+                        offset_vector(10), grown, metadata.deployment_version, metadata.units
+                    )
+                )
 
     deployment = StoreDeployment("raced", (bench.unit, second))
-    racing(bench.store, bench.store.steps(Deploy(deployment, metadata.deployment_version, {}, OffsetVector())), race)
+    racing(
+        bench.store,
+        bench.store.steps(Deploy(deployment, metadata.deployment_version, {}, OffsetVector())),
+        race,
+    )
     assert (
         bench.store.run(ReadMetadata()).starts[second.storage_fingerprint]
         == bench.store.run(ReadMetadata()).committed
@@ -142,9 +186,15 @@ def test_a_deployment_raced_by_the_committed_offsets_still_starts_at_the_committ
 def test_deploying_what_stands_changes_nothing(bench: Bench) -> None:
     metadata = bench.store.run(ReadMetadata())
     again = StoreDeployment(metadata.units, (bench.unit,))
-    assert bench.store.run(Deploy(again, metadata.deployment_version)) == bench.store.run(Deploy(again, metadata.deployment_version - 1)) == metadata
+    assert (
+        bench.store.run(Deploy(again, metadata.deployment_version))
+        == bench.store.run(Deploy(again, metadata.deployment_version - 1))
+        == metadata
+    )
     with pytest.raises(DeploymentSuperseded):
-        bench.store.run(Deploy(StoreDeployment("other", (bench.unit,)), metadata.deployment_version - 1))
+        bench.store.run(
+            Deploy(StoreDeployment("other", (bench.unit,)), metadata.deployment_version - 1)
+        )
     assert bench.store.run(ReadManifest(metadata.units)) == again.to_json()
     assert bench.store.run(ReadManifest("unknown")) is None
 
@@ -161,7 +211,9 @@ def test_a_unit_that_is_left_out_is_gone_from_the_metadata_at_once(bench: Bench)
         bench.store.run(ApplyBatch(micro_batch(bench.unit, [Event(1, bench.hour_us, 0, 0)])))
 
 
-def test_a_unit_that_comes_back_begins_a_build_of_its_own_at_the_committed_offsets(bench: Bench) -> None:
+def test_a_unit_that_comes_back_begins_a_build_of_its_own_at_the_committed_offsets(
+    bench: Bench,
+) -> None:
     name = bench.unit.storage_fingerprint
     advance(bench.store, offset_vector(), offset_vector(10))
     bench.store.run(ApplyBatch(micro_batch(bench.unit, [Event(1, bench.hour_us, 0, 5)])))
@@ -178,10 +230,14 @@ def test_a_unit_that_comes_back_begins_a_build_of_its_own_at_the_committed_offse
     assert bench.store.run(Read([EntityRead((UnitRead(new_hot),))])).entities[0][0].hot == []
     again = bench.deploy(bench.store, bench.unit, new_unit(view="third"))
     assert again.digest == bench.store.run(ReadMetadata()).units
-    assert bench.store.run(ReadMetadata()).builds[name] == metadata.deployment_version, "a build goes on under later deployments"
+    assert bench.store.run(ReadMetadata()).builds[name] == metadata.deployment_version, (
+        "a build goes on under later deployments"
+    )
 
 
-def test_what_a_connection_holds_is_written_to_its_own_build_and_claimed_of_no_other(bench: Bench) -> None:
+def test_what_a_connection_holds_is_written_to_its_own_build_and_claimed_of_no_other(
+    bench: Bench,
+) -> None:
     name, hour = bench.unit.storage_fingerprint, bench.hour
     zombie = bench.connect()
     zombie.run(HoldBuilds({name: 0}))
@@ -190,13 +246,21 @@ def test_what_a_connection_holds_is_written_to_its_own_build_and_claimed_of_no_o
     metadata = bench.store.run(ReadMetadata())
     zombie.run(ApplyBatch(micro_batch(bench.unit, [Event(1, bench.hour_us, 0, 0)])))
     zombie.run(
-        PublishHour(bench.unit, hour, 0, offset_vector(), [hour_entry(bench.unit, 2, 0, [Event(2, bench.hour_us, 0, 0)])])
+        PublishHour(
+            bench.unit,
+            hour,
+            0,
+            offset_vector(),
+            [hour_entry(bench.unit, 2, 0, [Event(2, bench.hour_us, 0, 0)])],
+        )
     )
     day = hour * HOUR_US // DAY_US
     for entity in (1, 2):
         hot = keys.hot_key(metadata.store_id, tag(entity), metadata.name(name))
         days = keys.day_key(metadata.store_id, tag(entity), metadata.name(name), day)
-        reply = bench.store.run(Read([EntityRead((UnitRead(hot, ((days, (keys.HOURS,)),)),))])).entities[0][0]
+        reply = bench.store.run(
+            Read([EntityRead((UnitRead(hot, ((days, (keys.HOURS,)),)),))])
+        ).entities[0][0]
         assert (reply.hot, reply.days) == ([], [[None]])
     for claim in (
         lambda: zombie.run(MarkHour(bench.unit, hour, 0)),
@@ -212,19 +276,28 @@ def test_what_a_connection_holds_is_written_to_its_own_build_and_claimed_of_no_o
 
 
 def test_a_connection_that_holds_writes_nothing_of_units_that_it_does_not(bench: Bench) -> None:
-    """A unit that is deployed later: one write would go to the build that stood at its begin, the claim to another."""
+    """A unit that is deployed later: one write would go to the build that stood at its begin, the
+    claim to another."""
     planned = bench.connect()
     planned.run(HoldBuilds({bench.unit.storage_fingerprint: 0}))
     later = new_unit(view="later")
     bench.deploy(bench.store, bench.unit, later)
     for write in (
         lambda: planned.run(
-            PublishHour(later, bench.hour, 0, offset_vector(), [hour_entry(later, 2, 0, [Event(2, bench.hour_us, 0, 0)])])
+            PublishHour(
+                later,
+                bench.hour,
+                0,
+                offset_vector(),
+                [hour_entry(later, 2, 0, [Event(2, bench.hour_us, 0, 0)])],
+            )
         ),
         lambda: planned.run(MarkHour(later, bench.hour, 0)),
         lambda: planned.run(ApplyBatch(micro_batch(later, [Event(1, bench.hour_us, 0, 0)]))),
     ):
-        with pytest.raises(DeploymentSuperseded, match="was not deployed when this job was planned"):
+        with pytest.raises(
+            DeploymentSuperseded, match="was not deployed when this job was planned"
+        ):
             write()
     assert bench.store.run(ReadHours(later)) == {}
 
@@ -250,7 +323,9 @@ def test_a_deployment_between_metadata_and_data_is_no_answer(bench: Bench) -> No
         steps.send(replies)
 
 
-def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(bench: Bench) -> None:
+def test_a_name_points_to_its_first_unit_at_once_and_to_a_later_one_when_ready(
+    bench: Bench,
+) -> None:
     first = bench.unit.storage_fingerprint
     assert bench.store.run(ReadMetadata()).aliases == {"listening": (first,)}
     assert first in bench.store.run(ReadMetadata()).ready, "nothing lies below its start offsets"
@@ -301,8 +376,14 @@ def test_an_emptied_store_refuses_the_connections_of_its_old_store_id(
     refused: list[Callable[[], object]] = [
         lambda: bench.store.run(ReadMetadata()),
         lambda: bench.store.run(Initialise()),
-        lambda: bench.store.run(BeginBatch(offset_vector(), metadata.deployment_version, metadata.units)),
-        lambda: bench.store.run(AdvanceCommitted(offset_vector(), offset_vector(1), metadata.deployment_version, metadata.units)),
+        lambda: bench.store.run(
+            BeginBatch(offset_vector(), metadata.deployment_version, metadata.units)
+        ),
+        lambda: bench.store.run(
+            AdvanceCommitted(
+                offset_vector(), offset_vector(1), metadata.deployment_version, metadata.units
+            )
+        ),
         lambda: bench.store.run(MarkReady(bench.unit, offset_vector())),
         lambda: bench.store.run(MarkBuilding(bench.unit, 1, 2)),
         lambda: bench.store.run(MarkHour(bench.unit, 5, 1)),
@@ -324,7 +405,9 @@ def test_status_is_what_was_put_last(bench: Bench) -> None:
     assert bench.connect().run(ReadStatus("stream:plays")) == '{"lag": 0}'
 
 
-def test_a_store_emptied_between_metadata_and_data_is_no_empty_answer(bench: Bench, empty: Callable[[], None]) -> None:
+def test_a_store_emptied_between_metadata_and_data_is_no_empty_answer(
+    bench: Bench, empty: Callable[[], None]
+) -> None:
     # The metadata would claim committed offsets for data that is gone.
     steps = bench.store.steps(Read([]))
     commands = next(steps)
@@ -340,28 +423,40 @@ def test_a_store_emptied_between_metadata_and_data_is_no_empty_answer(bench: Ben
 
 
 def test_a_new_unit_starts_at_the_committed_offsets_of_its_own_topic_alone(bench: Bench) -> None:
-    # another source's events are in no archive of this one: start offsets that named them could never be reached
+    # another source's events are in no archive of this one: start offsets that named them could
+    # never be reached
     other, second = "f" * 32, new_unit()
     advance(bench.store, offset_vector(), offset_vector(7))
     earliest = OffsetVector({(other, 0): 3})
-    bench.deploy(bench.store, bench.unit, second, topics={"plays": TOPIC, "songs": other}, earliest=earliest)
+    bench.deploy(
+        bench.store, bench.unit, second, topics={"plays": TOPIC, "songs": other}, earliest=earliest
+    )
     metadata = bench.store.run(ReadMetadata())
     assert metadata.starts[second.storage_fingerprint] == offset_vector(7)
     assert metadata.committed == offset_vector(7).join(earliest)
 
 
-def test_the_real_time_lane_begins_at_or_before_the_committed_offsets_of_its_deployment_and_says_so(bench: Bench) -> None:
+def test_the_real_time_lane_begins_at_or_before_the_committed_offsets_of_its_deployment_and_says_so(
+    bench: Bench,
+) -> None:
     advance(bench.store, offset_vector(), offset_vector(10, 5))
     metadata = bench.store.run(ReadMetadata())
     for start in (offset_vector(11, 5), offset_vector(10, 6), offset_vector(0, 0, 1)):
         with pytest.raises(GapRefused):
-            bench.store.run(BeginRealtime("plays", start, metadata.deployment_version, metadata.units))
-    for deployment_version, units in ((metadata.deployment_version + 1, metadata.units), (metadata.deployment_version, "another")):
+            bench.store.run(
+                BeginRealtime("plays", start, metadata.deployment_version, metadata.units)
+            )
+    for deployment_version, units in (
+        (metadata.deployment_version + 1, metadata.units),
+        (metadata.deployment_version, "another"),
+    ):
         with pytest.raises(DeploymentSuperseded):
             bench.store.run(BeginRealtime("plays", offset_vector(10, 5), deployment_version, units))
     assert bench.store.run(ReadMetadata()) == metadata
     for start in (offset_vector(10, 5), offset_vector(9), offset_vector()):
-        begun = bench.store.run(BeginRealtime("plays", start, metadata.deployment_version, metadata.units))
+        begun = bench.store.run(
+            BeginRealtime("plays", start, metadata.deployment_version, metadata.units)
+        )
         assert begun == bench.store.run(ReadMetadata())
         assert begun.realtime_starts == {"plays": RealtimeStart(bench.store.server_run, start)}
 
@@ -370,7 +465,10 @@ def of_another_server_run(store: Store, server_run: ServerRun) -> None:
     """Binds the connection as one that was opened in this server run."""
     context = replace(store.context, server_run=server_run)
     if isinstance(context, NodesContext):
-        context = replace(context, contexts=tuple(replace(node, server_run=server_run) for node in context.contexts))
+        context = replace(
+            context,
+            contexts=tuple(replace(node, server_run=server_run) for node in context.contexts),
+        )
     store.context = context
 
 
@@ -379,39 +477,66 @@ def test_a_real_time_lanes_entry_stands_for_the_server_run_or_until_nothing_of_i
 ) -> None:
     metadata, server_run = bench.store.run(ReadMetadata()), bench.store.server_run
     for source in ("plays", "other"):
-        bench.store.run(BeginRealtime(source, offset_vector(), metadata.deployment_version, metadata.units))
-    assert not bench.store.run(EndRealtime("plays")), "a zombie may write beyond all that is applied"
+        bench.store.run(
+            BeginRealtime(source, offset_vector(), metadata.deployment_version, metadata.units)
+        )
+    assert not bench.store.run(EndRealtime("plays")), (
+        "a zombie may write beyond all that is applied"
+    )
     assert set(bench.store.run(ReadMetadata()).realtime_starts) == {"plays", "other"}
     bench.deploy(bench.store, bench.unit)
-    assert set(bench.store.run(ReadMetadata()).realtime_starts) == {"plays"}, "nothing of the other source is deployed"
+    assert set(bench.store.run(ReadMetadata()).realtime_starts) == {"plays"}, (
+        "nothing of the other source is deployed"
+    )
     of_another_server_run(bench.store, ServerRun("1" * 40, server_run.replication_id))
-    assert bench.store.run(EndRealtime("plays")), "no writer of that server run has a connection any more"
+    assert bench.store.run(EndRealtime("plays")), (
+        "no writer of that server run has a connection any more"
+    )
     assert not bench.store.run(EndRealtime("plays"))
     assert not bench.store.run(ReadMetadata()).realtime_starts
 
 
-def test_a_real_time_lane_that_begins_while_the_entry_of_another_server_run_is_removed_keeps_its_own(bench: Bench) -> None:
-    metadata, server_run, other = bench.store.run(ReadMetadata()), bench.store.server_run, bench.connect()
-    bench.store.run(BeginRealtime("plays", offset_vector(), metadata.deployment_version, metadata.units))
+def test_a_real_time_lane_that_begins_while_the_entry_of_another_server_run_is_removed_keeps_its_own(
+    bench: Bench,
+) -> None:
+    metadata, server_run, other = (
+        bench.store.run(ReadMetadata()),
+        bench.store.server_run,
+        bench.connect(),
+    )
+    bench.store.run(
+        BeginRealtime("plays", offset_vector(), metadata.deployment_version, metadata.units)
+    )
     of_another_server_run(bench.store, ServerRun("1" * 40, server_run.replication_id))
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[0], Whole):
             advance(other, other.run(ReadMetadata()).committed, offset_vector(1))
-            other.run(BeginRealtime("plays", offset_vector(1), metadata.deployment_version, metadata.units))
+            other.run(
+                BeginRealtime(
+                    "plays", offset_vector(1), metadata.deployment_version, metadata.units
+                )
+            )
 
     assert not racing(bench.store, bench.store.steps(EndRealtime("plays")), race)
-    assert bench.store.run(ReadMetadata()).realtime_starts == {"plays": RealtimeStart(server_run, offset_vector(1))}
+    assert bench.store.run(ReadMetadata()).realtime_starts == {
+        "plays": RealtimeStart(server_run, offset_vector(1))
+    }
 
 
 def test_a_deployment_between_a_real_time_lane_plan_and_its_entry_refuses_it(bench: Bench) -> None:
     metadata, other = bench.store.run(ReadMetadata()), bench.connect()
 
     def race(commands: Sequence[Command]) -> None:
-        if isinstance(commands[0], Whole) and other.run(ReadMetadata()).deployment_version == metadata.deployment_version:
+        if (
+            isinstance(commands[0], Whole)
+            and other.run(ReadMetadata()).deployment_version == metadata.deployment_version
+        ):
             bench.deploy(other, bench.unit, new_unit())
 
-    steps = bench.store.steps(BeginRealtime("plays", offset_vector(), metadata.deployment_version, metadata.units))
+    steps = bench.store.steps(
+        BeginRealtime("plays", offset_vector(), metadata.deployment_version, metadata.units)
+    )
     with pytest.raises(DeploymentSuperseded):
         racing(bench.store, steps, race)
     assert not bench.store.run(ReadMetadata()).realtime_starts

@@ -50,7 +50,9 @@ def planned(**more: str) -> Deployment:
     schema = {"user": "string", "at_us": "timestamp_us", **more}
     source = sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h")
     features = [sw.Feature("n", sw.count(), windows=["10m"])]
-    return plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
+    return plan(
+        Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)])
+    )
 
 
 @pytest.fixture
@@ -60,14 +62,20 @@ def store(connect: Callable[[], Store]) -> Store:
     made.run(Initialise())
     made.run(Deploy(first, 0, {"plays": TOPIC}, offset_vector()))
     metadata = made.run(ReadMetadata())
-    made.run(AdvanceCommitted(offset_vector(), offset_vector(5), metadata.deployment_version, metadata.units))
+    made.run(
+        AdvanceCommitted(
+            offset_vector(), offset_vector(5), metadata.deployment_version, metadata.units
+        )
+    )
     return made
 
 
 def opened(store: Store) -> tuple[Deployment, StoreMetadata]:
     """With another schema of it deployed."""
     opening = joined(planned(agent="string"), deployed(store))
-    return opening, store.run(Deploy(opening, store.run(ReadMetadata()).deployment_version, {"plays": TOPIC}))
+    return opening, store.run(
+        Deploy(opening, store.run(ReadMetadata()).deployment_version, {"plays": TOPIC})
+    )
 
 
 def deployed(store: Store) -> Deployment:
@@ -122,12 +130,18 @@ def test_who_needs_offsets_waits_as_long_as_somebody_may_still_judge_and_records
 
     monkeypatch.setattr(versions, "KafkaLog", lambda _: nullcontext(log(*ends)))
     metadata = settled(store, "kafka", pause)
-    assert (waited, topic_partition_of(store), metadata) == ([LEASE_S], offset_vector(11), store.run(ReadMetadata()))
+    assert (waited, topic_partition_of(store), metadata) == (
+        [LEASE_S],
+        offset_vector(11),
+        store.run(ReadMetadata()),
+    )
     assert settled(store, "kafka", pause) == metadata
     assert waited == [LEASE_S], "there is nothing to wait for any more"
 
 
-def test_offsets_that_somebody_recorded_meanwhile_stand(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_somebody_recorded_meanwhile_stand(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment, metadata = opened(store)
 
     def pause(_: float) -> Any:

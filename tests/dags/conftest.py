@@ -34,7 +34,8 @@ import airflow  # noqa: E402, F401
 def pytest_configure(config: pytest.Config) -> None:
     # Airflow and its providers warn about their own dependencies; ours stay errors
     config.addinivalue_line(
-        "filterwarnings", "ignore::DeprecationWarning:(airflow|pathspec|pydantic|starlette|fastapi).*"
+        "filterwarnings",
+        "ignore::DeprecationWarning:(airflow|pathspec|pydantic|starlette|fastapi).*",
     )
 
 

@@ -31,7 +31,17 @@ EXPECTED = {
     "stop_stream",
     "sweep_expired",
 }
-HEAVY = ["pyspark", "pyarrow", "numpy", "pandas", "redis", "hiredis", "great_expectations", "pyiceberg", "duckdb"]
+HEAVY = [
+    "pyspark",
+    "pyarrow",
+    "numpy",
+    "pandas",
+    "redis",
+    "hiredis",
+    "great_expectations",
+    "pyiceberg",
+    "duckdb",
+]
 # What the parser has loaded anyway (Airflow, the Spark provider) is not the DAG file's own cost.
 MEASURE = """
 import importlib.util, json, sys, time
@@ -105,7 +115,9 @@ def test_every_dag_explains_itself_and_links_its_runbook_section(bag: DagBag) ->
 
 
 def test_every_link_of_a_dag_is_absolute(bag: DagBag) -> None:
-    links = [link for dag in bag.dags.values() for link in re.findall(r"\]\(([^)]*)\)", dag.doc_md or "")]
+    links = [
+        link for dag in bag.dags.values() for link in re.findall(r"\]\(([^)]*)\)", dag.doc_md or "")
+    ]
     assert len(links) >= len(EXPECTED)
     root = f"{Settings.load().airflow_url}/slicewise/docs/runbook.md#"
     assert not [link for link in links if not link.startswith(root)]
@@ -133,7 +145,12 @@ def test_a_continuous_dag_has_a_start_so_that_its_second_run_is_made(bag: DagBag
 
 
 def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> None:
-    every_s = {"0 * * * *": 3_600, "20 * * * *": 3_600, "15 */6 * * *": 21_600, "40 3 * * *": 86_400}
+    every_s = {
+        "0 * * * *": 3_600,
+        "20 * * * *": 3_600,
+        "15 */6 * * *": 21_600,
+        "40 3 * * *": 86_400,
+    }
     schedules = {job: bag.dags[DAGS[job]].timetable.expression for job in EVERY_S}
     assert {job: every_s[schedule] for job, schedule in schedules.items()} == EVERY_S
     assert set(DAGS.values()) <= set(bag.dags)

@@ -31,14 +31,17 @@ from slicewise.stores.online.redis.status import StoreStatus
 
 def context(run_type: str = "backfill", **params: object) -> dict[str, Any]:
     run = SimpleNamespace(
-        run_type=run_type, partition_key="2026-11-21T08:00:00", run_after=datetime(2026, 11, 21, 9, tzinfo=UTC)
+        run_type=run_type,
+        partition_key="2026-11-21T08:00:00",
+        run_after=datetime(2026, 11, 21, 9, tzinfo=UTC),
     )
     return {"dag_run": run, "params": params}
 
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a program that stands where spark-submit or slicewise would, and writes down its arguments."""
+    """Makes a program that stands where spark-submit or slicewise would, and writes down its
+    arguments."""
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("SLICEWISE_SPARK_JARS", str(tmp_path / "jars"))
@@ -62,7 +65,9 @@ def job() -> SparkJob:
 
 
 def test_a_job_is_submitted_with_the_decided_arguments_and_returns_its_report(program: Any) -> None:
-    given = program("submit", 'noise\n{"hours": 1, "slices": [{"slice": 5, "events": 2}]}\nmore noise')
+    given = program(
+        "submit", 'noise\n{"hours": 1, "slices": [{"slice": 5, "events": 2}]}\nmore noise'
+    )
     assert job().execute(context()) == {"hours": 1, "slices": [{"slice": 5, "events": 2}]}
     words = given.read_text().split()
     assert words[-3:] == ["--hour", "2026-11-21T08", "--json"]
@@ -70,8 +75,13 @@ def test_a_job_is_submitted_with_the_decided_arguments_and_returns_its_report(pr
     assert any(word.endswith("spark_jobs/compact.py") for word in words)
 
 
-def test_the_slices_are_listed_in_the_tasks_log(program: Any, caplog: pytest.LogCaptureFixture) -> None:
-    program("submit", '{"slices": [{"unit": "u", "hour": "h", "slice": 5, "events": 2, "late": 1, "bytes": 9}]}')
+def test_the_slices_are_listed_in_the_tasks_log(
+    program: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    program(
+        "submit",
+        '{"slices": [{"unit": "u", "hour": "h", "slice": 5, "events": 2, "late": 1, "bytes": 9}]}',
+    )
     task = job()
     with caplog.at_level(logging.INFO):
         task.execute(context())
@@ -85,20 +95,34 @@ def test_a_job_that_succeeds_without_a_report_fails(program: Any) -> None:
 
 
 def test_a_job_that_reports_and_fails_is_failed(program: Any) -> None:
-    program("submit", '{"mismatches": 1}\nslicewise.errors.GapRefused: events are gone\n  where: x', code=2)
-    with pytest.raises(JobFailed, match=r"job 'compact' failed: slicewise\.errors\.GapRefused: events are gone"):
+    program(
+        "submit",
+        '{"mismatches": 1}\nslicewise.errors.GapRefused: events are gone\n  where: x',
+        code=2,
+    )
+    with pytest.raises(
+        JobFailed, match=r"job 'compact' failed: slicewise\.errors\.GapRefused: events are gone"
+    ):
         job().execute(context())
 
 
-def test_no_password_stands_on_a_command_line(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLICEWISE_CATALOG_URI", "postgresql+psycopg2://slicewise:hidden-word@db/catalog")
+def test_no_password_stands_on_a_command_line(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "SLICEWISE_CATALOG_URI", "postgresql+psycopg2://slicewise:hidden-word@db/catalog"
+    )
     given = program("submit", "{}")
     job().execute(context())
     assert "hidden-word" not in given.read_text()
 
 
-def test_a_configured_connection_names_the_master(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://master:7077"}')
+def test_a_configured_connection_names_the_master(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "spark://master:7077"}'
+    )
     given = program("submit", "{}")
     job().execute(context())
     words = given.read_text().split()
@@ -123,7 +147,9 @@ def attempt(number: int) -> dict[str, Any]:
     return context() | {"ti": SimpleNamespace(try_number=number)}
 
 
-def test_the_first_compaction_leaves_its_classes_and_the_next_job_maps_them(program: Any, archive: Path) -> None:
+def test_the_first_compaction_leaves_its_classes_and_the_next_job_maps_them(
+    program: Any, archive: Path
+) -> None:
     given = program("submit", "{}")
     job().execute(attempt(1))
     assert f"-XX:SharedArchiveFile={archive}" in given.read_text()
@@ -134,7 +160,9 @@ def test_the_first_compaction_leaves_its_classes_and_the_next_job_maps_them(prog
     assert "SharedArchiveFile" not in given.read_text()
 
 
-def test_a_task_that_is_tried_again_maps_no_classes_and_makes_new_ones_due(program: Any, archive: Path) -> None:
+def test_a_task_that_is_tried_again_maps_no_classes_and_makes_new_ones_due(
+    program: Any, archive: Path
+) -> None:
     given = program("submit", "{}")
     job().execute(attempt(2))
     assert "-Dderby.system.home=" in given.read_text()
@@ -162,9 +190,16 @@ def test_the_trigger_survives_its_serialisation() -> None:
     assert StreamHealthTrigger(**arguments).serialize() == (path, arguments)
 
 
-def test_a_batch_that_hangs_under_a_live_heartbeat_fails_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_hangs_under_a_live_heartbeat_fails_the_watch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = 1_700_000_000_000_000
-    status_json = {"state": "running", "heartbeat_us": now, "lag": {"0": 7}, "progress_us": now - 200_000_000}
+    status_json = {
+        "state": "running",
+        "heartbeat_us": now,
+        "lag": {"0": 7},
+        "progress_us": now - 200_000_000,
+    }
     manifest = {"sources": [{"name": "flights"}]}
     status = StoreStatus(now, manifest=manifest, parts={"stream:flights": json.dumps(status_json)})
     monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status)
@@ -204,8 +239,11 @@ def test_a_lost_real_time_lane_pages_and_fails_no_task(caplog: pytest.LogCapture
 INSTANCE = SimpleNamespace(dag_id="ingest_stream", task_id="watch", run_id="r", log_url="")
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], **given: Any) -> dict[str, Any]:
-    """The event of a watch that looks every millisecond, of stores that answer so; its grace is over."""
+def looked(
+    monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], **given: Any
+) -> dict[str, Any]:
+    """The event of a watch that looks every millisecond, of stores that answer so; its grace is
+    over."""
     monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status())
     with pytest.raises(TaskDeferred) as deferred:
         StreamHealth(task_id="watch", every_s=0.001, **given).execute({"params": {}})
@@ -215,7 +253,8 @@ def looked(monkeypatch: pytest.MonkeyPatch, status: Callable[[], StoreStatus], *
     async def fired() -> Any:
         return await anext(trigger.run())
 
-    event: dict[str, Any] = json.loads(json.dumps(asyncio.run(fired()).payload))  # as Airflow stores it
+    # as Airflow stores it
+    event: dict[str, Any] = json.loads(json.dumps(asyncio.run(fired()).payload))
     return event
 
 
@@ -233,9 +272,18 @@ def test_late_probes_and_a_lost_real_time_lane_are_two_alerts_with_a_section_eac
     now = 1_700_000_000_000_000
     stream = {"state": "running", "heartbeat_us": now, "lag": 0, "tail": "on"}
     late = {"state": "running", "heartbeat_us": now, "shown": 1, "lost": 0, "waiting_ms": 90_000}
-    manifest = {"sources": [{"name": "plays"}, {"name": own.SOURCE}], "units": [{"view": "v", "source": "plays"}]}
-    parts = {"stream:plays": stream, f"stream:{own.SOURCE}": stream | {"tail": "off"}, "probes": late}
-    status = StoreStatus(now, {}, manifest, {part: json.dumps(text) for part, text in parts.items()})
+    manifest = {
+        "sources": [{"name": "plays"}, {"name": own.SOURCE}],
+        "units": [{"view": "v", "source": "plays"}],
+    }
+    parts = {
+        "stream:plays": stream,
+        f"stream:{own.SOURCE}": stream | {"tail": "off"},
+        "probes": late,
+    }
+    status = StoreStatus(
+        now, {}, manifest, {part: json.dumps(text) for part, text in parts.items()}
+    )
     event = looked(monkeypatch, lambda: status, for_s=60)
     assert event["outcome"] == "aging"
     StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
@@ -249,7 +297,11 @@ def test_late_probes_and_a_lost_real_time_lane_are_two_alerts_with_a_section_eac
 
 def test_a_watch_that_fails_pages_each_part_by_itself(caplog: pytest.LogCaptureFixture) -> None:
     event = {"outcome": "lost", "reasons": ["plays: silent", "emission: plays: silent"], "looks": 4}
-    event["parts"] = {"stream": ["plays: silent"], "emission": ["plays: it gave up"], "probes": ["p99 40,000 ms"]}
+    event["parts"] = {
+        "stream": ["plays: silent"],
+        "emission": ["plays: it gave up"],
+        "probes": ["p99 40,000 ms"],
+    }
     with pytest.raises(StreamNotWell) as failed:
         StreamHealth(task_id="watch", for_s=60).done({"task_instance": INSTANCE}, event)
     page({"task_instance": INSTANCE, "exception": failed.value})
@@ -260,18 +312,25 @@ def test_a_watch_that_fails_pages_each_part_by_itself(caplog: pytest.LogCaptureF
 
 
 def test_a_first_leaderboard_ends_no_watch_badly(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, plain = 1_700_000_000_000_000, {"sources": [{"name": "plays"}], "units": [{"view": "v", "source": "plays"}]}
+    begun, plain = (
+        1_700_000_000_000_000,
+        {"sources": [{"name": "plays"}], "units": [{"view": "v", "source": "plays"}]},
+    )
     looks = iter(range(1_000_000))
 
     def status() -> StoreStatus:
-        """A look every five seconds of the store's clock; the leaderboard comes before the fourth, and no driver of it."""
+        """A look every five seconds of the store's clock; the leaderboard comes before the fourth,
+        and no driver of it."""
         look = next(looks)
         now = begun + look * 5_000_000
         parts = {"stream:plays": json.dumps({"state": "running", "heartbeat_us": now, "lag": 0})}
         if look < 3:
             return StoreStatus(now, {}, plain, parts)
         return StoreStatus(
-            now, {}, {**plain, "leaderboards": [{"view": "v"}]}, parts | {"deployed": str(begun + 12_000_000)}
+            now,
+            {},
+            {**plain, "leaderboards": [{"view": "v"}]},
+            parts | {"deployed": str(begun + 12_000_000)},
         )
 
     event = looked(monkeypatch, status, for_s=60)
@@ -304,7 +363,12 @@ RED = {"outcome": "red", "values": 6182, "mismatches": 2, "causes": {"stale": 2}
     ids=["red", "store away", "nothing compared", "no report"],
 )  # fmt: skip
 def test_a_check_that_could_not_be_made_is_not_red(
-    program: Any, caplog: pytest.LogCaptureFixture, output: str, code: int, kind: type[Exception], words: str
+    program: Any,
+    caplog: pytest.LogCaptureFixture,
+    output: str,
+    code: int,
+    kind: type[Exception],
+    words: str,
 ) -> None:
     program("submit", output, code=code)
     given = context("scheduled", sample=5)
@@ -316,7 +380,9 @@ def test_a_check_that_could_not_be_made_is_not_red(
     page({"task_instance": instance, "exception": failed.value})
     [line] = alerts_in(caplog)
     event, anchor = (
-        ("check_red", "the-check-is-red") if kind is CheckRed else ("check_not_made", "the-check-could-not-be-made")
+        ("check_red", "the-check-is-red")
+        if kind is CheckRed
+        else ("check_not_made", "the-check-could-not-be-made")
     )
     assert line.startswith(f"{event} ")
     assert line.count(words.partition(":")[0]) == 1
@@ -327,7 +393,8 @@ def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(
     program: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     class FakeSession:
-        """Airflow that tells since when the run was asked for; the program that looks is not there."""
+        """Airflow that tells since when the run was asked for; the program that looks is not
+        there."""
 
         def __init__(self, _url: str) -> None: ...
 
@@ -343,7 +410,9 @@ def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(
     program("submit", '{"hours": 1}')
     given = context()
     given["dag_run"].dag_id, given["dag_run"].run_id = "compact_slices", "r"
-    operator = SparkJob(task_id="compact", job="compact", arguments=compact_arguments, unless_clean=may_be_clean)
+    operator = SparkJob(
+        task_id="compact", job="compact", arguments=compact_arguments, unless_clean=may_be_clean
+    )
     assert operator.execute(given) == {"hours": 1}
     assert "hour_not_judged" in caplog.text
 
@@ -368,8 +437,14 @@ def test_a_channel_that_fails_hides_neither_the_failure_nor_its_own(
     assert "secret-path" not in caplog.text
 
 
-def test_a_missed_deadline_is_an_event_with_its_runbook_section(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missed_deadline_is_an_event_with_its_runbook_section(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     run = {"dag_id": "compact_slices", "dag_run_id": "r1"}
-    asyncio.run(page_deadline({"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-11-21T10:55:00"}}))
+    asyncio.run(
+        page_deadline(
+            {"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-11-21T10:55:00"}}
+        )
+    )
     assert "deadline_missed dag=compact_slices" in caplog.text
     assert "docs/runbook.md#compaction-fails" in caplog.text

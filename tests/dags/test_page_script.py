@@ -88,13 +88,18 @@ def test_figures_are_shown_as_text() -> None:
     page = shown(OVERVIEW)
     assert page["said"] == "The stream is well."
     assert "<b>flights</b> | running | 12,345 | 2,000 | 128 ms | – | 0 s ago" in page["streams"]
-    assert "carrier | aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb | building, 25 % | 19 | 2026-11-21T08Z" in page["views"]
+    assert (
+        "carrier | aaaaaaaaaaaaaaaa, bbbbbbbbbbbbbbbb | building, 25 % | 19 | 2026-11-21T08Z"
+        in page["views"]
+    )
     assert "check | failed | 2.0 h ago | mismatches 1" in page["jobs"]
     assert "deployment version 2, store id 3; as of 2023-11-14T22:13:20.000Z" in page["foot"]
 
 
 def test_reasons_stand_at_the_top() -> None:
-    ill = OVERVIEW | {"health": {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}}
+    ill = OVERVIEW | {
+        "health": {"reasons": ["flights: no heartbeat for 31 s"], "stopped": False, "well": False}
+    }
     assert shown(ill)["said"] == "The stream is not well: flights: no heartbeat for 31 s"
     stopped = OVERVIEW | {"health": {"reasons": [], "stopped": True, "well": True}}
     assert shown(stopped)["said"] == "The stream is stopped on purpose."
@@ -108,11 +113,16 @@ def test_a_platform_that_starts_is_neither_well_nor_ill() -> None:
     assert "Starting: emission: plays: its driver was started 4 s ago" in text
 
 
-@pytest.mark.parametrize(("result", "words"), [("red", "red: values differ"), ("not_made", "could not be made")])
+@pytest.mark.parametrize(
+    ("result", "words"), [("red", "red: values differ"), ("not_made", "could not be made")]
+)
 def test_a_check_that_could_not_be_made_is_shown_as_that(result: str, words: str) -> None:
     report = {"result": result, "why": "because"}
     job = {"job": "check", "ok": False, "age_s": 7200.0, "report": report}
-    assert f"check | {words} | 2.0 h ago | result {result}, why because" in shown(OVERVIEW | {"jobs": [job]})["jobs"]
+    assert (
+        f"check | {words} | 2.0 h ago | result {result}, why because"
+        in shown(OVERVIEW | {"jobs": [job]})["jobs"]
+    )
 
 
 def test_what_is_wrong_stands_with_where_to_look_and_well_means_all_of_it() -> None:
@@ -140,8 +150,14 @@ def test_what_is_wrong_stands_with_where_to_look_and_well_means_all_of_it() -> N
 
 
 def test_a_view_that_is_built_says_what_it_waits_for() -> None:
-    views = [OVERVIEW["views"][0] | {"waits": "0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"}]
-    assert "building, 25 %: 0 of 24 hours; Spark computes" in shown(OVERVIEW | {"views": views})["views"]
+    views = [
+        OVERVIEW["views"][0]
+        | {"waits": "0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"}
+    ]
+    assert (
+        "building, 25 %: 0 of 24 hours; Spark computes"
+        in shown(OVERVIEW | {"views": views})["views"]
+    )
 
 
 def test_an_empty_platform_says_what_to_do_next() -> None:
@@ -152,5 +168,11 @@ def test_an_empty_platform_says_what_to_do_next() -> None:
 
 @pytest.mark.parametrize("status", [503, 500])
 def test_what_cannot_be_read_is_said(status: int) -> None:
-    page = shown({"error": {"what": "the online store does not answer", "next_step": "slicewise status"}}, status)
-    assert page["said"] == "The status cannot be read: the online store does not answer. slicewise status"
+    page = shown(
+        {"error": {"what": "the online store does not answer", "next_step": "slicewise status"}},
+        status,
+    )
+    assert (
+        page["said"]
+        == "The status cannot be read: the online store does not answer. slicewise status"
+    )

@@ -20,16 +20,18 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def app() -> FastAPI:
     apps, _ = plugins_manager.get_fastapi_plugins()
-    application: FastAPI = next(entry["app"] for entry in apps if entry["url_prefix"] == "/slicewise")
+    application: FastAPI = next(
+        entry["app"] for entry in apps if entry["url_prefix"] == "/slicewise"
+    )
     return application
 
 
 def test_the_plugin_is_registered_with_its_place_in_the_navigation() -> None:
     assert not plugins_manager.get_import_errors()
     views, _ = plugins_manager._get_ui_plugins()
-    assert [(view["href"], view["destination"]) for view in views if view["url_route"] == "slicewise"] == [
-        ("/slicewise/", "nav")
-    ]
+    assert [
+        (view["href"], view["destination"]) for view in views if view["url_route"] == "slicewise"
+    ] == [("/slicewise/", "nav")]
 
 
 @pytest.mark.parametrize("path", ["/", "/status.json"])
@@ -38,7 +40,9 @@ def test_nothing_is_shown_without_a_sign_in(app: FastAPI, path: str) -> None:
 
 
 @pytest.mark.parametrize("about", [*ANCHORS, *MATTERS])
-def test_the_link_of_an_alert_leads_to_a_heading_that_airflow_shows(app: FastAPI, about: str) -> None:
+def test_the_link_of_an_alert_leads_to_a_heading_that_airflow_shows(
+    app: FastAPI, about: str
+) -> None:
     root = Settings.load().runbook_url
     link = urlsplit(runbook_link(about, root))
     assert link.netloc
@@ -49,7 +53,9 @@ def test_the_link_of_an_alert_leads_to_a_heading_that_airflow_shows(app: FastAPI
     assert f'id="{link.fragment}"' in page.text
 
 
-def test_every_page_of_the_documentation_is_shown_with_its_tables_and_no_script(app: FastAPI) -> None:
+def test_every_page_of_the_documentation_is_shown_with_its_tables_and_no_script(
+    app: FastAPI,
+) -> None:
     names = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
     assert len(names) > 50
     for name in names:
@@ -60,7 +66,8 @@ def test_every_page_of_the_documentation_is_shown_with_its_tables_and_no_script(
 
 
 @pytest.mark.parametrize(
-    "path", ["/docs/../README.md", "/docs/%2e%2e/README.md", "/docs/render.py", "/docs/x.md", "/docs/"]
+    "path",
+    ["/docs/../README.md", "/docs/%2e%2e/README.md", "/docs/render.py", "/docs/x.md", "/docs/"],
 )
 def test_nothing_but_the_documentation_is_shown(app: FastAPI, path: str) -> None:
     assert TestClient(app).get(path).status_code in (401, 403, 404)

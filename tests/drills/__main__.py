@@ -33,7 +33,9 @@ _SHOWN = 20
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.drills", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.drills",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--time", type=float, help="seconds after which no drill is begun")
     parser.add_argument("--seed", type=int, help="of all that is random")
@@ -50,14 +52,18 @@ def main() -> int:
         return 0
     if given.table:
         return table(file)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was mounted and started goes with it
+    # what was mounted and started goes with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = int(time.time()) if given.seed is None else given.seed
     names = given.only or [name for name, drill in DRILLS.items() if drill.quick or not given.quick]
     print(f"seed {seed}: {', '.join(names)}", flush=True)
     passed = True
     for drilled in play(names, seed, once=given.quick, seconds=given.time):
         records.keep(file, drilled)
-        print("\n".join((str(drilled), *(f"  {fault}" for fault in drilled.wrong[:_SHOWN]))), flush=True)
+        print(
+            "\n".join((str(drilled), *(f"  {fault}" for fault in drilled.wrong[:_SHOWN]))),
+            flush=True,
+        )
         passed &= drilled.passed
     return 0 if passed else 1
 
@@ -67,7 +73,10 @@ def table(file: Path) -> int:
     if not file.exists():
         print(f"no records in {file}: make test-faults writes them", file=sys.stderr)
         return 1
-    PAGE.write_text(records.written(PAGE.read_text(encoding="utf-8"), records.read(file), [*DRILLS]), encoding="utf-8")
+    PAGE.write_text(
+        records.written(PAGE.read_text(encoding="utf-8"), records.read(file), [*DRILLS]),
+        encoding="utf-8",
+    )
     return 0
 
 

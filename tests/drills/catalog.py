@@ -62,11 +62,25 @@ STAGES = (
                 times=2,
                 quick=True,
             ),
-            Drill("kill-fold", "SIGKILL of the micro-batch lane's driver", drills.kill_microbatch, times=2, quick=True),
-            Drill("zombie-tail", "a real-time lane that wakes beside its successor", drills.zombie_realtime, quick=True),
+            Drill(
+                "kill-fold",
+                "SIGKILL of the micro-batch lane's driver",
+                drills.kill_microbatch,
+                times=2,
+                quick=True,
+            ),
+            Drill(
+                "zombie-tail",
+                "a real-time lane that wakes beside its successor",
+                drills.zombie_realtime,
+                quick=True,
+            ),
             Drill(
                 "kill-store",
-                "SIGKILL of Redis, which comes back with all it had, while the micro-batch lane stands still",
+                (
+                    "SIGKILL of Redis, which comes back with all it had, while the micro-batch "
+                    "lane stands still"
+                ),
                 drills.store_killed,
                 _LOSS,
                 quick=True,
@@ -78,22 +92,71 @@ STAGES = (
                 _LOSS,
             ),
             Drill("kill-both", "SIGKILL of both drivers at once", drills.kill_both),
-            Drill("zombie-fold", "a micro-batch lane that wakes beside its successor", drills.zombie_microbatch),
-            Drill("checkpoints", "all checkpoints deleted under the drivers", drills.checkpoints_deleted),
-            Drill("old-checkpoints", "older copies of all checkpoints put back", drills.checkpoints_old),
-            Drill("torn-checkpoints", "all files of checkpoints cut in half", drills.checkpoints_torn),
-            Drill("twins", "a second micro-batch lane, and a second real-time lane, in the state folder of the first", drills.twins),
+            Drill(
+                "zombie-fold",
+                "a micro-batch lane that wakes beside its successor",
+                drills.zombie_microbatch,
+            ),
+            Drill(
+                "checkpoints",
+                "all checkpoints deleted under the drivers",
+                drills.checkpoints_deleted,
+            ),
+            Drill(
+                "old-checkpoints",
+                "older copies of all checkpoints put back",
+                drills.checkpoints_old,
+            ),
+            Drill(
+                "torn-checkpoints", "all files of checkpoints cut in half", drills.checkpoints_torn
+            ),
+            Drill(
+                "twins",
+                (
+                    "a second micro-batch lane, and a second real-time lane, in the state folder "
+                    "of the first"
+                ),
+                drills.twins,
+            ),
             Drill("hot-card", "90 % of 1,000 events/s are of one card", loads.hot_card),
             Drill("aborted", "Kafka transactions, half of them aborted", drills.aborted),
-            Drill("off-and-on", "the real-time lane switched off beside a zombie of it, and on again", drills.realtime_off_and_on),
-            Drill("fold-behind", "the micro-batch lane stands still for an hour of events", loads.microbatch_behind),
-            Drill("tail-behind", "the real-time lane stands still for an hour of events", loads.realtime_behind),
-            Drill("clock-off", "the clock of real-time lane, micro-batch lane or serving is off by 90 minutes", clocks.clock_off),
-            Drill("checkpoint-disk", "the disk of all checkpoints is full", disks.checkpoint_disk, _LOSS),
-            Drill("redefined", "features changed and a view added (`slicewise apply`), and back", changes.redefined),
+            Drill(
+                "off-and-on",
+                "the real-time lane switched off beside a zombie of it, and on again",
+                drills.realtime_off_and_on,
+            ),
+            Drill(
+                "fold-behind",
+                "the micro-batch lane stands still for an hour of events",
+                loads.microbatch_behind,
+            ),
+            Drill(
+                "tail-behind",
+                "the real-time lane stands still for an hour of events",
+                loads.realtime_behind,
+            ),
+            Drill(
+                "clock-off",
+                "the clock of real-time lane, micro-batch lane or serving is off by 90 minutes",
+                clocks.clock_off,
+            ),
+            Drill(
+                "checkpoint-disk",
+                "the disk of all checkpoints is full",
+                disks.checkpoint_disk,
+                _LOSS,
+            ),
+            Drill(
+                "redefined",
+                "features changed and a view added (`slicewise apply`), and back",
+                changes.redefined,
+            ),
             Drill(
                 "schema-changed",
-                "columns added, widened, removed (`slicewise apply`) while producers send all shapes",
+                (
+                    "columns added, widened, removed (`slicewise apply`) while producers send all "
+                    "shapes"
+                ),
                 schemas.schema_changed,
                 ("I1", "I2", "I3", "I4", "I6"),
             ),
@@ -104,18 +167,42 @@ STAGES = (
         (
             Drill("emptied-store", "FLUSHALL under load", drills.emptied_store, _LOSS),
             Drill(
-                "store-set-back", "SIGKILL of Redis, which comes back as it was before", drills.store_set_back, _LOSS
+                "store-set-back",
+                "SIGKILL of Redis, which comes back as it was before",
+                drills.store_set_back,
+                _LOSS,
             ),
-            Drill("last-second", "SIGKILL of Redis, its last second lost", drills.store_without_its_last_second, _LOSS),
+            Drill(
+                "last-second",
+                "SIGKILL of Redis, its last second lost",
+                drills.store_without_its_last_second,
+                _LOSS,
+            ),
             Drill("lost-store", "SIGKILL of Redis, its disk lost", drills.store_lost, _LOSS),
-            Drill("torn-store", "SIGKILL of Redis, its file torn in a command", drills.store_torn, _LOSS),
+            Drill(
+                "torn-store",
+                "SIGKILL of Redis, its file torn in a command",
+                drills.store_torn,
+                _LOSS,
+            ),
             Drill("hung-store", "Redis hangs for 30 s (SIGSTOP)", drills.hung_store, _LOSS),
             Drill(
-                "cut-connections", "all connections to Redis cut, again and again, replies lost", drills.cut_connections
+                "cut-connections",
+                "all connections to Redis cut, again and again, replies lost",
+                drills.cut_connections,
             ),
-            Drill("lost-replies", "answers of Redis to scripts lost on their way, one of twenty", drills.replies_lost),
+            Drill(
+                "lost-replies",
+                "answers of Redis to scripts lost on their way, one of twenty",
+                drills.replies_lost,
+            ),
             Drill("full-store", "Redis takes no more (maxmemory, noeviction)", drills.full_store),
-            Drill("store-disk", "the disk of Redis's append-only file is full", disks.store_disk, _LOSS),
+            Drill(
+                "store-disk",
+                "the disk of Redis's append-only file is full",
+                disks.store_disk,
+                _LOSS,
+            ),
             Drill("kill-broker", "SIGKILL of the broker", drills.kill_broker),
             Drill(
                 "watched-servers",
@@ -124,34 +211,91 @@ STAGES = (
                 times=2,
                 quick=True,
             ),
-            Drill("kill-worker", "SIGKILL of the Python workers of the micro-batch lane's tasks", drills.kill_worker, times=2),
-            Drill("kill-executor", "SIGKILL of an executor of the micro-batch lane, on a cluster", cluster.kill_executor, times=2),
+            Drill(
+                "kill-worker",
+                "SIGKILL of the Python workers of the micro-batch lane's tasks",
+                drills.kill_worker,
+                times=2,
+            ),
+            Drill(
+                "kill-executor",
+                "SIGKILL of an executor of the micro-batch lane, on a cluster",
+                cluster.kill_executor,
+                times=2,
+            ),
             Drill("partition-added", "a partition is added to the topic", drills.partition_added),
-            Drill("topic-again", "the topic deleted and made again under load", changes.topic_made_anew, _LOSS),
+            Drill(
+                "topic-again",
+                "the topic deleted and made again under load",
+                changes.topic_made_anew,
+                _LOSS,
+            ),
         ),
     ),
     Stage(
         scene,
         (
             Drill(
-                "kill-compaction", "SIGKILL of a compaction at any moment", compactions.kill_compaction, _RUNS, times=3
+                "kill-compaction",
+                "SIGKILL of a compaction at any moment",
+                compactions.kill_compaction,
+                _RUNS,
+                times=3,
             ),
-            Drill("two-compactions", "two compactions of one hour at once", compactions.two_compactions, _RUNS),
             Drill(
-                "zombie-compaction", "a compaction that wakes after its successor", compactions.zombie_compaction, _RUNS
+                "two-compactions",
+                "two compactions of one hour at once",
+                compactions.two_compactions,
+                _RUNS,
             ),
-            Drill("late-meanwhile", "late events while their hours are compacted", compactions.late_meanwhile, _RUNS),
-            Drill("store-meanwhile", "SIGKILL of Redis under a compaction", compactions.store_killed_meanwhile, _RUNS),
-            Drill("paused", "six hours that nobody compacted, then all at once", compactions.paused, _RUNS),
+            Drill(
+                "zombie-compaction",
+                "a compaction that wakes after its successor",
+                compactions.zombie_compaction,
+                _RUNS,
+            ),
+            Drill(
+                "late-meanwhile",
+                "late events while their hours are compacted",
+                compactions.late_meanwhile,
+                _RUNS,
+            ),
+            Drill(
+                "store-meanwhile",
+                "SIGKILL of Redis under a compaction",
+                compactions.store_killed_meanwhile,
+                _RUNS,
+            ),
+            Drill(
+                "paused",
+                "six hours that nobody compacted, then all at once",
+                compactions.paused,
+                _RUNS,
+            ),
             Drill(
                 "compaction-off",
                 "the clock of a compaction is off by 90 minutes",
                 clocks.compaction_off,
                 (*_RUNS, "I7"),
             ),
-            Drill("warehouse-disk", "the disk of the warehouse is full", disks.warehouse_disk, (*_RUNS, "I7")),
-            Drill("scratch-disk", "the disk of all that Spark puts aside is full", disks.scratch_disk, (*_RUNS, "I7")),
-            Drill("old-dump", "an hour-old dump of Redis restored", compactions.old_dump, (*_RUNS, "I7")),
+            Drill(
+                "warehouse-disk",
+                "the disk of the warehouse is full",
+                disks.warehouse_disk,
+                (*_RUNS, "I7"),
+            ),
+            Drill(
+                "scratch-disk",
+                "the disk of all that Spark puts aside is full",
+                disks.scratch_disk,
+                (*_RUNS, "I7"),
+            ),
+            Drill(
+                "old-dump",
+                "an hour-old dump of Redis restored",
+                compactions.old_dump,
+                (*_RUNS, "I7"),
+            ),
             Drill(
                 "retention",
                 "the log drops what no archive has read",
@@ -178,9 +322,24 @@ STAGES = (
     Stage(
         scheduled.with_airflow,
         (
-            Drill("kill-scheduler", "SIGKILL of Airflow's scheduler in a compaction", scheduled.kill_scheduler, _RUNS),
-            Drill("kill-triggerer", "SIGKILL of Airflow's triggerer in a compaction", scheduled.kill_triggerer, _RUNS),
-            Drill("kill-task", "SIGKILL of the task's process; its job goes on", scheduled.kill_task, _RUNS),
+            Drill(
+                "kill-scheduler",
+                "SIGKILL of Airflow's scheduler in a compaction",
+                scheduled.kill_scheduler,
+                _RUNS,
+            ),
+            Drill(
+                "kill-triggerer",
+                "SIGKILL of Airflow's triggerer in a compaction",
+                scheduled.kill_triggerer,
+                _RUNS,
+            ),
+            Drill(
+                "kill-task",
+                "SIGKILL of the task's process; its job goes on",
+                scheduled.kill_task,
+                _RUNS,
+            ),
             Drill(
                 "dag-paused",
                 "`compact_slices` paused for six hours of events, then catching up",

@@ -1,4 +1,5 @@
-"""A drill is played, all that was answered is judged, and what came of it is told: nothing is left out in silence."""
+"""A drill is played, all that was answered is judged, and what came of it is told: nothing is left
+out in silence."""
 
 from __future__ import annotations
 
@@ -25,18 +26,25 @@ _MAX_TEXT = 2_000
 """Characters of why a drill broke."""
 
 
-def play(names: Sequence[str], seed: int, *, once: bool = False, seconds: float | None = None) -> Iterator[Drilled]:
-    """Plays these drills, those of a scene on one platform, one after another. once: those that kill again and again
-    do so once. seconds: after which no drill is begun any more; those that are left out are told."""
+def play(
+    names: Sequence[str], seed: int, *, once: bool = False, seconds: float | None = None
+) -> Iterator[Drilled]:
+    """Plays these drills, those of a scene on one platform, one after another. once: those that
+    kill again and again do so once. seconds: after which no drill is begun any more; those that are
+    left out are told."""
     begun = time.monotonic()
     for stage in STAGES:
         wanted = [drill for drill in stage.drills if drill.name in names]
         while wanted:
             if seconds is not None and time.monotonic() - begun > seconds:
-                print(f"no time was left for: {', '.join(drill.name for drill in wanted)}", flush=True)
+                print(
+                    f"no time was left for: {', '.join(drill.name for drill in wanted)}", flush=True
+                )
                 break
             with ExitStack() as stack:
-                for drilled in _on_one(stage, wanted, seed, once, stack, None if seconds is None else begun + seconds):
+                for drilled in _on_one(
+                    stage, wanted, seed, once, stack, None if seconds is None else begun + seconds
+                ):
                     wanted = wanted[1:]
                     yield drilled
                     if drilled.broke is not None:
@@ -44,13 +52,18 @@ def play(names: Sequence[str], seed: int, *, once: bool = False, seconds: float 
 
 
 def _on_one(
-    stage: Stage, drills: Sequence[Drill], seed: int, once: bool, stack: ExitStack, end: float | None
+    stage: Stage,
+    drills: Sequence[Drill],
+    seed: int,
+    once: bool,
+    stack: ExitStack,
+    end: float | None,
 ) -> Iterator[Drilled]:
     """Drills on one platform, until the time is over."""
     first = drills[0]
     try:
         made = stack.enter_context(stage.scene(random.Random(f"{seed}/scene/{first.name}")))
-    except Exception as error:  # noqa: BLE001 - whatever it is that does not come up
+    except Exception as error:  # noqa: BLE001
         traceback.print_exc()
         yield _drilled(first, seed, broke=f"the platform did not come up: {error}"[:_MAX_TEXT])
         return
@@ -81,7 +94,7 @@ def played(made: Scene, drill: Drill, seed: int, once: bool) -> Drilled:
         events = len(records) - before
         count = judged(made.deployments, records, answers)
         wrong += count.wrong
-    except Exception as error:  # noqa: BLE001 - whatever a drill breaks by is what it found
+    except Exception as error:  # noqa: BLE001
         broke = "".join(traceback.format_exception_only(error)).strip()[:_MAX_TEXT]
         traceback.print_exc()
         made.watch.pause()
@@ -116,7 +129,9 @@ def _at_rest(made: Scene, run: Run) -> list[str]:
             if answer is None:
                 wrong.append(f"at rest: {question.unit.view} {key} was refused {_TRIES} times")
             elif not answer.base.dominates(committed):
-                wrong.append(f"at rest: {question.unit.view} {key} lacks events: {dict(answer.base.offsets)}")
+                wrong.append(
+                    f"at rest: {question.unit.view} {key} lacks events: {dict(answer.base.offsets)}"
+                )
     return wrong
 
 

@@ -1,5 +1,5 @@
-"""The drills' judges find what is wrong: a value, a token that went back, a training set that differs, another
-definition."""
+"""The drills' judges find what is wrong: a value, a token that went back, a training set that
+differs, another definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicewise.checks.model import Cause
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import with_until, succeeded
+from slicewise.features.plan.schema_change import succeeded, with_until
 from slicewise.features.project import load_project
 from slicewise.offsets import token
 from slicewise.offsets.token import decode_all
@@ -57,36 +57,57 @@ def records() -> list[Record]:
     ends = [0, 0]
     results = []
     for payment in payments(SEED, 400, NOW, NOW - HOUR, NOW, bad=5):
-        results.append((TOPIC_ID, payment.partition, ends[payment.partition], payment.time_ms, payment.value))
+        results.append(
+            (TOPIC_ID, payment.partition, ends[payment.partition], payment.time_ms, payment.value)
+        )
         ends[payment.partition] += 1
     return results
 
 
 @pytest.fixture(scope="module")
 def answers(deployment: Deployment, records: list[Record]) -> list[Answer]:
-    """Answers of a platform that had some of the events: by training, since that needs no server."""
-    return list(answered(deployment, records, OffsetVector({(TOPIC_ID, 0): 150, (TOPIC_ID, 1): 170})))
+    """Answers of a platform that had some of the events: by training, since that needs no
+    server."""
+    return list(
+        answered(deployment, records, OffsetVector({(TOPIC_ID, 0): 150, (TOPIC_ID, 1): 170}))
+    )
 
 
 def answered(
-    deployment: Deployment, records: list[Record], base: OffsetVector, history: Deployment | None = None
+    deployment: Deployment,
+    records: list[Record],
+    base: OffsetVector,
+    history: Deployment | None = None,
 ) -> Iterator[Answer]:
     """history: which has the offsets of all schemas."""
     results = (read(source_of(history or deployment), record) for record in records)
-    archive = logged_archive(source_of(deployment), records, [e for e in results if not isinstance(e, str)])
+    archive = logged_archive(
+        source_of(deployment), records, [e for e in results if not isinstance(e, str)]
+    )
     rng = random.Random(SEED)
     for question in questions(deployment):
-        features = tuple(f for f in question.features if not f.window.session_gap_us)  # bounds of those need the store
+        # bounds of those need the store
+        features = tuple(f for f in question.features if not f.window.session_gap_us)
         if not features:
             continue
         narrowed = Question(question.unit, features)
         unit, at = narrowed.unit, "2026-09-21T14:13:20Z"
         bounds = {f.column: f.window.bounds("live", NOW, unit.slice_us) for f in features}
-        text = token.encode(unit.storage_fingerprint, unit.definition_fingerprint, base, {}, "live", bounds)
-        key = narrowed.key(rng) if "card" not in dict(unit.entity) else tuple(CARDS[0] for _ in unit.entity)
+        text = token.encode(
+            unit.storage_fingerprint, unit.definition_fingerprint, base, {}, "live", bounds
+        )
+        key = (
+            narrowed.key(rng)
+            if "card" not in dict(unit.entity)
+            else tuple(CARDS[0] for _ in unit.entity)
+        )
         row = {"unit": unit, "key": key, "at": at, "token": text}
-        built = build_training_set(deployment, archive, spine(unit, [row]), narrowed.refs, "token").table
-        values = {ref: json.loads(json.dumps(built.column(ref).to_pylist()[0])) for ref in narrowed.refs}
+        built = build_training_set(
+            deployment, archive, spine(unit, [row]), narrowed.refs, "token"
+        ).table
+        values = {
+            ref: json.loads(json.dumps(built.column(ref).to_pylist()[0])) for ref in narrowed.refs
+        }
         yield Answer(narrowed, key, at, {"token": text, "values": values})
 
 
@@ -118,9 +139,15 @@ def test_an_answer_that_has_an_event_more_than_its_token_says_is_found(
 ) -> None:
     one = next(a for a in answers if a.question.unit.view == "everything")
     (decoded,) = decode_all(one.result["token"])
-    less = OffsetVector({topic_partition: offset - 1 for topic_partition, offset in decoded.base.offsets.items()})
+    less = OffsetVector(
+        {topic_partition: offset - 1 for topic_partition, offset in decoded.base.offsets.items()}
+    )
     text = token.encode(decoded.unit, decoded.definition, less, {}, "live", decoded.bounds)
-    assert judged([deployment], records, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]).wrong
+    assert judged(
+        [deployment],
+        records,
+        [Answer(one.question, one.key, one.at, {**one.result, "token": text})],
+    ).wrong
 
 
 def test_events_of_a_topic_that_was_made_anew_are_others_whatever_their_offsets(
@@ -128,15 +155,27 @@ def test_events_of_a_topic_that_was_made_anew_are_others_whatever_their_offsets(
 ) -> None:
     both = [*records, *((OTHER_ID, *record[1:]) for record in records[:150])]
     base = OffsetVector(
-        {(topic, p): 150 if topic == TOPIC_ID else 60 for topic in (TOPIC_ID, OTHER_ID) for p in (0, 1)}
+        {
+            (topic, p): 150 if topic == TOPIC_ID else 60
+            for topic in (TOPIC_ID, OTHER_ID)
+            for p in (0, 1)
+        }
     )
     answers = list(answered(deployment, both, base))
     assert not judged([deployment], both, copy.deepcopy(answers)).wrong
     one = next(a for a in answers if a.question.unit.view == "everything")
     (decoded,) = decode_all(one.result["token"])
-    less = OffsetVector({topic_partition: offset for topic_partition, offset in decoded.base.offsets.items() if topic_partition[0] == TOPIC_ID})
+    less = OffsetVector(
+        {
+            topic_partition: offset
+            for topic_partition, offset in decoded.base.offsets.items()
+            if topic_partition[0] == TOPIC_ID
+        }
+    )
     text = token.encode(decoded.unit, decoded.definition, less, {}, "live", decoded.bounds)
-    assert judged([deployment], both, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]).wrong
+    assert judged(
+        [deployment], both, [Answer(one.question, one.key, one.at, {**one.result, "token": text})]
+    ).wrong
 
 
 def test_an_answer_is_judged_by_the_definition_that_made_it_and_by_none_that_does_not_stand(
@@ -157,14 +196,27 @@ def test_an_answer_is_judged_by_the_definition_that_made_it_and_by_none_that_doe
     assert before.unit.storage_fingerprint == after.unit.storage_fingerprint
     assert before.unit.definition_fingerprint != after.unit.definition_fingerprint
     assert under(before, after.unit) == after
-    assert under(next(q for q in questions(changed) if q.unit.view == "lately_by_shop"), before.unit) is None
+    assert (
+        under(next(q for q in questions(changed) if q.unit.view == "lately_by_shop"), before.unit)
+        is None
+    )
     made = next(a for a in answers if a.question.unit.view == view)
     base = decode_all(made.result["token"])[0].base
-    by_new = [a for a in answered(changed, records, base) if column in {f.column for f in a.question.features}]
+    by_new = [
+        a
+        for a in answered(changed, records, base)
+        if column in {f.column for f in a.question.features}
+    ]
     assert by_new
     assert not judged([deployment, changed], records, copy.deepcopy(by_new)).wrong
-    taken_for_old = [Answer(meant, a.key, a.at, a.result) for a in by_new if (meant := under(a.question, before.unit))]
-    assert any(column in wrong for wrong in judged([deployment, changed], records, taken_for_old).wrong)
+    taken_for_old = [
+        Answer(meant, a.key, a.at, a.result)
+        for a in by_new
+        if (meant := under(a.question, before.unit))
+    ]
+    assert any(
+        column in wrong for wrong in judged([deployment, changed], records, taken_for_old).wrong
+    )
     with serving(by_new[0].at, by_new[0].result) as url:
         watch = Watch(url, [by_new[0].question], random.Random(SEED))
         try:
@@ -207,33 +259,62 @@ def serving(at: str, result: dict[str, object]) -> Iterator[str]:
         server.server_close()
 
 
-def test_a_record_is_what_the_schema_of_its_offset_says(tmp_path: Path, deployment: Deployment) -> None:
+def test_a_record_is_what_the_schema_of_its_offset_says(
+    tmp_path: Path, deployment: Deployment
+) -> None:
     plain, added, wider = (
         source_of(planned)
         for planned in (
             deployment,
-            *(plan(load_project(changed_schema(tmp_path, schema) / "features.py")) for schema in (ADDED, WIDER)),
+            *(
+                plan(load_project(changed_schema(tmp_path, schema) / "features.py"))
+                for schema in (ADDED, WIDER)
+            ),
         )
     )
-    history = with_until(succeeded(wider, with_until(succeeded(added, plain), offset_vector(10, 20))), offset_vector(15, 20))
+    history = with_until(
+        succeeded(wider, with_until(succeeded(added, plain), offset_vector(10, 20))),
+        offset_vector(15, 20),
+    )
 
     def judged_at(offset: int, **changed: object) -> object:
-        event = json.loads(payments(SEED, 1, NOW, NOW - HOUR, NOW)[0].value) | {"born": None, "fee": None} | changed
+        event = (
+            json.loads(payments(SEED, 1, NOW, NOW - HOUR, NOW)[0].value)
+            | {"born": None, "fee": None}
+            | changed
+        )
         result = read(history, (TOPIC_ID, 0, offset, NOW // 1000, json.dumps(event).encode()))
-        return result if isinstance(result, str) else (result.columns["fee"], result.columns["born"])
+        return (
+            result if isinstance(result, str) else (result.columns["fee"], result.columns["born"])
+        )
 
     # partition 0: no column below 10, a float below 15, a double from there on
     offsets = (9, 10, 14, 15)
     as_float = 0.10000000149011612
-    assert [judged_at(offset, fee=0.1) for offset in offsets] == [(None, None), *[(as_float, None)] * 2, (0.1, None)]
-    assert [judged_at(offset, fee="0.1") for offset in offsets] == [(None, None), *["wrong_type:fee"] * 3]
+    assert [judged_at(offset, fee=0.1) for offset in offsets] == [
+        (None, None),
+        *[(as_float, None)] * 2,
+        (0.1, None),
+    ]
+    assert [judged_at(offset, fee="0.1") for offset in offsets] == [
+        (None, None),
+        *["wrong_type:fee"] * 3,
+    ]
     assert [judged_at(offset, fee=1e300) for offset in offsets] == [
         (None, None),
         *["out_of_range:fee"] * 2,
         (1e300, None),
     ]
-    assert [judged_at(offset, born="soon") for offset in offsets] == [(None, None), *["bad_date:born"] * 2, (None, None)]
-    assert [judged_at(offset, born=7) for offset in offsets] == [(None, None), *["wrong_type:born"] * 2, (None, None)]
+    assert [judged_at(offset, born="soon") for offset in offsets] == [
+        (None, None),
+        *["bad_date:born"] * 2,
+        (None, None),
+    ]
+    assert [judged_at(offset, born=7) for offset in offsets] == [
+        (None, None),
+        *["wrong_type:born"] * 2,
+        (None, None),
+    ]
     assert judged_at(10, born="1970-01-02") == (None, "1970-01-02")
     assert schema_at(history, OTHER_ID, 0, 9) == history, "the offsets of another topic say nothing"
 
@@ -243,17 +324,28 @@ def test_answers_are_judged_by_the_schemas_of_their_offsets(
 ) -> None:
     rng = random.Random(SEED)
     sent = [Produced(record[1], record[4], record[3]) for record in records]
-    shapes = [(*record[:4], shaped(rng, each).value) for record, each in zip(records, sent, strict=True)]
-    added, wider = (plan(load_project(changed_schema(tmp_path, schema) / "features.py")) for schema in (ADDED, WIDER))
+    shapes = [
+        (*record[:4], shaped(rng, each).value) for record, each in zip(records, sent, strict=True)
+    ]
+    added, wider = (
+        plan(load_project(changed_schema(tmp_path, schema) / "features.py"))
+        for schema in (ADDED, WIDER)
+    )
     second = joined(added, deployment).with_until({"payments": offset_vector(40, 40)})
     third = joined(wider, second).with_until({"payments": offset_vector(120, 120)})
-    answers = [*answered(second, shapes, offset_vector(110, 115), third), *answered(third, shapes, offset_vector(170, 180))]
+    answers = [
+        *answered(second, shapes, offset_vector(110, 115), third),
+        *answered(third, shapes, offset_vector(170, 180)),
+    ]
     of_fees = [answer for answer in answers if answer.question.unit.view == "fees_by_card"]
     assert len(of_fees) == 2
     deployments = [deployment, second, third]
     assert not judged(deployments, shapes, copy.deepcopy(answers)).wrong
-    for until in (offset_vector(120, 120), offset_vector(40, 40)):  # all of it floats' until there, or doubles' from there on
-        other = joined(wider, joined(added, deployment).with_until({"payments": until})).with_until({"payments": until})
+    # all of it floats' until there, or doubles' from there on
+    for until in (offset_vector(120, 120), offset_vector(40, 40)):
+        other = joined(wider, joined(added, deployment).with_until({"payments": until})).with_until(
+            {"payments": until}
+        )
         wrong = judged([deployment, second, other], shapes, copy.deepcopy(of_fees)).wrong
         assert any("fees_by_card" in each for each in wrong)
 
@@ -262,7 +354,9 @@ def test_producers_send_every_shape_and_none_is_wrong_in_two_things(tmp_path: Pa
     rng = random.Random(SEED)
     added = source_of(plan(load_project(changed_schema(tmp_path, ADDED) / "features.py")))
     sent = [shaped(rng, payment) for payment in payments(SEED, 2_000, NOW, NOW - HOUR, NOW)]
-    results = [read(added, (TOPIC_ID, 0, i, NOW // 1000, payment.value)) for i, payment in enumerate(sent)]
+    results = [
+        read(added, (TOPIC_ID, 0, i, NOW // 1000, payment.value)) for i, payment in enumerate(sent)
+    ]
     assert {outcome for outcome in results if isinstance(outcome, str)} == REASONS
     assert any("fee" not in json.loads(payment.value) for payment in sent)
 
@@ -282,7 +376,9 @@ def test_a_token_that_goes_back_is_told_whatever_the_store_lost() -> None:
     assert bases.after("other", ("ada",), offset_vector(4, 7)) is None, "of another unit"
     assert "went back" in str(bases.after("unit", ("ada",), offset_vector(4, 8)))
     assert "went back" in str(bases.after("unit", ("ada",), offset_vector(5)))
-    assert bases.after("unit", ("ada",), offset_vector(5, 7)) is None, "what is not served again was not lost"
+    assert bases.after("unit", ("ada",), offset_vector(5, 7)) is None, (
+        "what is not served again was not lost"
+    )
     assert bases.after("unit", ("ada",), offset_vector(6, 7)) is None
 
 
@@ -318,14 +414,21 @@ def test_the_page_shows_what_all_drills_of_a_file_came_to(tmp_path: Path) -> Non
     assert [drill.passed for drill in kept] == [True, False, True]
     page = written(f"above\n{BEGIN}\nold\n{END}\nbelow\n", kept, ["stop", "kill", "never"])
     summary = (
-        "3 plays, 4,500 values compared, 1 mismatches, 1 did not end; 2026-11-22 to 2026-11-23. Not recorded: `never`."
+        "3 plays, 4,500 values compared, 1 mismatches, 1 did not end; 2026-11-22 to 2026-11-23. "
+        "Not recorded: `never`."
     )
     assert page.startswith(f"above\n{BEGIN}\n{summary}\n")
     assert page.endswith(f"{END}\nbelow\n")
     rows = [line for line in page.splitlines() if line.startswith("| the fault")]
     assert rows == [
-        "| the fault of stop (`stop`) | I1, I2 | 1 | 2 | 100 | 1 | 1,500 | 1 | 1 of 1 | – | 4.2 | 2026-11-22 |",
-        "| the fault of kill (`kill`) | I1, I2 | 1, 2 | 4 | 200 | 2 | 3,000 | 0 | 0 of 2 | 0.5 | 9.0 | 2026-11-23 |",
+        (
+            "| the fault of stop (`stop`) | I1, I2 | 1 | 2 | 100 | 1 | 1,500 | 1 | 1 of 1 | – | "
+            "4.2 | 2026-11-22 |"
+        ),
+        (
+            "| the fault of kill (`kill`) | I1, I2 | 1, 2 | 4 | 200 | 2 | 3,000 | 0 | 0 of 2 | "
+            "0.5 | 9.0 | 2026-11-23 |"
+        ),
     ]
     assert written(page, kept, ["stop", "kill", "never"]) == page
     with pytest.raises(ValueError, match="drills"):
@@ -336,7 +439,11 @@ def test_the_page_shows_each_defect_that_was_planted_at_once_by_its_longest(tmp_
     file = tmp_path / "drills.jsonl"
     one, other = Part("one off", "rounding", 70.5, 150.0), Part("gone", "dropped", 71.0, 151.0)
     again = Part("one off", "rounding", 80.25, 140.0)
-    kept = [drilled("plant", parts=(one, other)), drilled("plant", seed=2, parts=(again,)), drilled("kill")]
+    kept = [
+        drilled("plant", parts=(one, other)),
+        drilled("plant", seed=2, parts=(again,)),
+        drilled("kill"),
+    ]
     for drill in kept:
         keep(file, drill)
     assert read_records(file) == kept
@@ -366,12 +473,19 @@ def test_a_check_that_names_too_few_too_many_or_by_another_cause_is_misjudged() 
         "eve is told as {'stale': 1, 'late': 1}, and stale was planted"
     ]
     only_unclassified = [difference("ada", Cause.UNCLASSIFIED), right[2]]
-    assert misjudged(only_unclassified, wanted) == ["ada is told as {'unclassified': 1}, and dropped was planted"]
-    for other in (difference("bob", Cause.DROPPED), difference("ada", Cause.DROPPED, "ever_by_card")):
+    assert misjudged(only_unclassified, wanted) == [
+        "ada is told as {'unclassified': 1}, and dropped was planted"
+    ]
+    for other in (
+        difference("bob", Cause.DROPPED),
+        difference("ada", Cause.DROPPED, "ever_by_card"),
+    ):
         (misjudgement,) = misjudged([*right, other], wanted)
         assert "nothing was planted there" in misjudgement
     whole = {"view": "everything", "entity": "{}", "kind": "logic"}
-    assert misjudged([*right, whole], wanted) == ["everything {} is named, 1 times, and nothing was planted there"]
+    assert misjudged([*right, whole], wanted) == [
+        "everything {} is named, 1 times, and nothing was planted there"
+    ]
 
 
 def test_what_is_spared_is_not_asked_about_and_then_it_is(answers: list[Answer]) -> None:
@@ -399,20 +513,33 @@ def wait_for(seen: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_drill_that_is_played_again_by_its_seed_takes_the_place_of_what_it_was(tmp_path: Path) -> None:
+def test_a_drill_that_is_played_again_by_its_seed_takes_the_place_of_what_it_was(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "drills.jsonl"
-    for drill in (drilled("stop", broke="no end"), drilled("stop", seed=2), drilled("kill"), drilled("stop")):
+    for drill in (
+        drilled("stop", broke="no end"),
+        drilled("stop", seed=2),
+        drilled("kill"),
+        drilled("stop"),
+    ):
         keep(file, drill)
     assert read_records(file) == [drilled("stop", seed=2), drilled("kill"), drilled("stop")]
 
 
 def test_the_page_is_what_the_recorded_drills_give() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == written(page, read_records(RECORDS), [*DRILLS]), "python -m tests.drills --table writes it"
+    assert page == written(page, read_records(RECORDS), [*DRILLS]), (
+        "python -m tests.drills --table writes it"
+    )
 
 
 def test_the_page_says_of_every_drill_which_fault_it_shows() -> None:
-    shown = PAGE.read_text(encoding="utf-8").partition("## Where each fault is shown")[2].partition("\n## ")[0]
+    shown = (
+        PAGE.read_text(encoding="utf-8")
+        .partition("## Where each fault is shown")[2]
+        .partition("\n## ")[0]
+    )
     named = set(re.findall(r"`([^`]+)`", shown))
     files = {name for name in named if "/" in name}
     assert all((PAGE.parents[1] / name).exists() for name in files)

@@ -1,4 +1,5 @@
-"""Online, training and the oracle side by side, as bytes, for every entity and every feature column."""
+"""Online, training and the oracle side by side, as bytes, for every entity and every feature
+column."""
 
 from __future__ import annotations
 
@@ -58,25 +59,34 @@ def as_bytes(value: Any) -> bytes:
 CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     "accepted": lambda columns: columns["accepted"] is True,
     "dear": lambda columns: (columns["amount"] or 0) >= 100,
-    "items >= 2 OR dear": lambda columns: (columns["items"] or 0) >= 2 or (columns["amount"] or 0) >= 100,
+    "items >= 2 OR dear": lambda columns: (
+        (columns["items"] or 0) >= 2 or (columns["amount"] or 0) >= 100
+    ),
 }
 """Conditions of the project's features; a null is not true."""
 
 
 def oracle_value(spec: Mapping[str, Any], events: Sequence[OracleEvent], end: int) -> Any:
-    """The answer of an aggregate, given as its kind and parameters, over these events of a window that ends there."""
+    """The answer of an aggregate, given as its kind and parameters, over these events of a window
+    that ends there."""
     if spec["kind"] == "where":
         chosen_events = [e for e in events if CONDITIONS[spec["where"]](e.columns)]
         return oracle_value(spec["aggregate"], chosen_events, end)
     if spec["kind"] == "bucketed":
-        return oracle.bucketed(events, spec["by"], lambda some: oracle_value(spec["aggregate"], some, end))
+        return oracle.bucketed(
+            events, spec["by"], lambda some: oracle_value(spec["aggregate"], some, end)
+        )
     if spec["kind"] == "histogram":
         return oracle.histogram(events, spec["column"], [_edge(edge) for edge in spec["edges"]])
-    parameters = {name: value for name, value in spec.items() if name != "kind" and value is not None}
+    parameters = {
+        name: value for name, value in spec.items() if name != "kind" and value is not None
+    }
     if spec["kind"] in moments.BY_KIND:
         return oracle.BY_KIND[str(spec["kind"])](events, **parameters)
     if spec["kind"] == "ordered":
-        return oracle.BY_KIND[{"increase": "rises", "double": "doubles"}[spec["step"]]](events, *spec["columns"])
+        return oracle.BY_KIND[{"increase": "rises", "double": "doubles"}[spec["step"]]](
+            events, *spec["columns"]
+        )
     if spec["kind"] == "own":
         name = "reach" if "class Reach" in spec["source"] else "discount"
         return oracle.BY_KIND[name](events, *spec["columns"], **spec["parameters"])
@@ -106,7 +116,9 @@ QUESTIONS = {"by_card": {"shop": [*SHOPS, "nowhere", None]}}
 """Questions to the views whose features are asked."""
 
 
-def members(spec: Mapping[str, Any], values: Sequence[Any], events: Sequence[OracleEvent]) -> list[bool | None]:
+def members(
+    spec: Mapping[str, Any], values: Sequence[Any], events: Sequence[OracleEvent]
+) -> list[bool | None]:
     """Tells which of the values asked for came; nothing of more than a cuckoo filter's capacity."""
     seen = {e.columns[spec["column"]] for e in events} - {None}
     full = spec["kind"] == "cuckoo" and len(seen) > spec["capacity"]
@@ -116,7 +128,8 @@ def members(spec: Mapping[str, Any], values: Sequence[Any], events: Sequence[Ora
 
 @dataclass(frozen=True)
 class Inside:
-    """The events of a window that ends there. log: what the log says of them, their identities, as one hash."""
+    """The events of a window that ends there. log: what the log says of them, their identities, as
+    one hash."""
 
     events: Sequence[OracleEvent]
     end: int
@@ -142,8 +155,9 @@ def _spec_text(aggregate: Aggregate) -> str:
 def value_of(aggregate: Aggregate, inside: Inside) -> Any:
     """The answer of a bound aggregate over a window.
 
-    Most windows hold the same events at one step as at the next: those that were counted out once are remembered, by
-    what the log says of each event and by the window's end where the aggregate looks at it.
+    Most windows hold the same events at one step as at the next: those that were counted out once
+    are remembered, by what the log says of each event and by the window's end where the aggregate
+    looks at it.
     """
     spec_text = _spec_text(aggregate)
     key = (spec_text, inside.end if "half_life" in spec_text else None, *inside.log)
@@ -158,7 +172,10 @@ def _counted_out(aggregate: Aggregate, events: Sequence[OracleEvent], end: int) 
     if aggregate.kind not in APPROXIMATE:
         return oracle_value(aggregate.spec(), events, end)
     topic = [(int(e.topic[:16], 16), int(e.topic[16:], 16)) for e in events]
-    given = [Event(e.time, *of, e.partition, e.offset, e.columns) for e, of in zip(events, topic, strict=True)]
+    given = [
+        Event(e.time, *of, e.partition, e.offset, e.columns)
+        for e, of in zip(events, topic, strict=True)
+    ]
     return laws.expected(aggregate, given, end)
 
 
@@ -166,8 +183,11 @@ ONLY_PAID = frozenset(["by_card_and_shop", "ever_by_card"])
 """Views that leave out what is no payment of more than nothing."""
 
 
-def by_entity(unit: StorageUnit, events: Sequence[OracleEvent]) -> dict[tuple[Any, ...], list[OracleEvent]]:
-    """Events of each entity of a unit; those without a whole key, or that the view leaves out, are in none."""
+def by_entity(
+    unit: StorageUnit, events: Sequence[OracleEvent]
+) -> dict[tuple[Any, ...], list[OracleEvent]]:
+    """Events of each entity of a unit; those without a whole key, or that the view leaves out, are
+    in none."""
     result: dict[tuple[Any, ...], list[OracleEvent]] = defaultdict(list)
     names = [name for name, _ in unit.entity]
     for event in events:
@@ -179,25 +199,37 @@ def by_entity(unit: StorageUnit, events: Sequence[OracleEvent]) -> dict[tuple[An
 
 
 def compare(
-    stack: Stack, deployment: Deployment, events: Sequence[OracleEvent], at: str | None, count: Count
+    stack: Stack,
+    deployment: Deployment,
+    events: Sequence[OracleEvent],
+    at: str | None,
+    count: Count,
 ) -> list[dict[str, Any]]:
-    """Every entity and column of every unit, online against the oracle; the rows (entity, at, token, values)."""
+    """Every entity and column of every unit, online against the oracle; the rows (entity, at,
+    token, values)."""
     rows = []
     for unit in deployment.units:
         groups = by_entity(unit, events)
         names = [name for name, _ in unit.entity]
         keys = sorted(groups) or [()]
-        unknown: tuple[Any, ...] = tuple("0001-01-01" if kind == "date" else "nobody" for _, kind in unit.entity)
+        unknown: tuple[Any, ...] = tuple(
+            "0001-01-01" if kind == "date" else "nobody" for _, kind in unit.entity
+        )
         keys = [*keys, *([unknown] if names and unknown not in groups else [])]
         for first in range(0, len(keys), 50):
             part = keys[first : first + 50]
             body: dict[str, Any] = {
                 "features": [f"{unit.view}:{f.column}" for f in unit.features],
-                "entities": [{**dict(zip(names, key, strict=True)), **QUESTIONS.get(unit.view, {})} for key in part],
+                "entities": [
+                    {**dict(zip(names, key, strict=True)), **QUESTIONS.get(unit.view, {})}
+                    for key in part
+                ],
             }
             answer = stack.request(**body, **({"at": at} if at else {}))
             for key, result in zip(part, answer["results"], strict=True):
-                check_result(unit, unit.features, f"{key}", f"at {at}", result, groups.get(key, ()), count)
+                check_result(
+                    unit, unit.features, f"{key}", f"at {at}", result, groups.get(key, ()), count
+                )
                 rows.append({"unit": unit, "key": key, "at": answer["t"], **result})
     return rows
 
@@ -211,9 +243,14 @@ def check_result(
     events: Sequence[OracleEvent],
     count: Count,
 ) -> None:
-    """Compares what was answered for an entity with the oracle over its events, at the answer's own token."""
+    """Compares what was answered for an entity with the oracle over its events, at the answer's own
+    token."""
     (token,) = decode_all(result["token"])
-    known = oracle.contained(events, token.base.offsets, {hour: offset_vector.offsets for hour, offset_vector in token.compacted_beyond.items()})
+    known = oracle.contained(
+        events,
+        token.base.offsets,
+        {hour: offset_vector.offsets for hour, offset_vector in token.compacted_beyond.items()},
+    )
     windows: dict[tuple[int, int, int | None], Inside] = {}
     for feature in features:
         start, end = token.bounds[feature.column]
@@ -242,7 +279,8 @@ def spine(unit: StorageUnit, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     names = [name for name, _ in unit.entity]
     chosen = [row for row in rows if row["unit"] is unit]
     columns: dict[str, Any] = {
-        name: pa.array([row["key"][i] for row in chosen], pa.string()) for i, name in enumerate(names)
+        name: pa.array([row["key"][i] for row in chosen], pa.string())
+        for i, name in enumerate(names)
     }
     for column, values in QUESTIONS.get(unit.view, {}).items():
         columns[column] = pa.array([values] * len(chosen), pa.list_(pa.string()))

@@ -1,4 +1,5 @@
-"""Payments for the end-to-end test: hostile where a producer can be, and reproducible by their seed."""
+"""Payments for the end-to-end test: hostile where a producer can be, and reproducible by their
+seed."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ PARTITIONS = 2
 CARDS = [f"card-{n}" for n in range(24)] + ["ça{d}:é", "", "card 1", "card%201"]
 SHOPS = ["north", "south", "east", "west", "größe", "a:b;c"]
 _NARROW = b'{"card": "x", "paid_at": 1, "at": {"terminal": 128}}'
-BAD = (b"", b"not json", _NARROW, b"[1]", b'{"card": 1}', b'{"card": "x", "paid_at": "soon"}', b"\xff\xfe")
+BAD = (
+    b"",
+    b"not json",
+    _NARROW,
+    b"[1]",
+    b'{"card": 1}',
+    b'{"card": "x", "paid_at": "soon"}',
+    b"\xff\xfe",
+)
 
 
 @dataclass(frozen=True)
@@ -26,11 +35,16 @@ class Produced:
     time_ms: int
 
 
-def payments(seed: int, n: int, now_us: int, oldest_us: int, latest_us: int, bad: int = 0) -> list[Produced]:
-    """n payments with event times in [oldest_us, latest_us), in no order, and `bad` records that are none."""
+def payments(
+    seed: int, n: int, now_us: int, oldest_us: int, latest_us: int, bad: int = 0
+) -> list[Produced]:
+    """n payments with event times in [oldest_us, latest_us), in no order, and `bad` records that
+    are none."""
     rng = random.Random(seed)
     made = [_payment(rng, rng.randrange(oldest_us, latest_us), now_us) for _ in range(n)]
-    made += [Produced(rng.randrange(PARTITIONS), rng.choice(BAD), now_us // 1000) for _ in range(bad)]
+    made += [
+        Produced(rng.randrange(PARTITIONS), rng.choice(BAD), now_us // 1000) for _ in range(bad)
+    ]
     rng.shuffle(made)
     return made
 
@@ -52,9 +66,13 @@ def _payment(rng: random.Random, paid_at: int, now_us: int) -> Produced:
         "items": rng.choice([rng.randint(1, 9), rng.randint(1, 9), -(2**40), None]),
         "accepted": rng.choice([True, True, False, None]),
         "paid_at": paid_at,
-        "born": rng.choice([f"{rng.randint(1930, 2010)}-0{rng.randint(1, 9)}-{rng.randint(10, 28)}", None]),
+        "born": rng.choice(
+            [f"{rng.randint(1930, 2010)}-0{rng.randint(1, 9)}-{rng.randint(10, 28)}", None]
+        ),
         "fee": rng.choice([rng.uniform(0, 3), 0.1, 1e-46, None]),
-        "at": rng.choice([{"terminal": rng.randint(-128, 127)}, {"terminal": None, "x": {}}, {}, None]),
+        "at": rng.choice(
+            [{"terminal": rng.randint(-128, 127)}, {"terminal": None, "x": {}}, {}, None]
+        ),
         "tags": rng.choice([["gift", None], [], ["gift", "é", "gift"], None]),
     }
     if rng.random() < 0.01:

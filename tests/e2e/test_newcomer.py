@@ -1,4 +1,5 @@
-"""A newcomer's way in its order: run, run again, a feature of one's own, the tutorial, a crash, down.
+"""A newcomer's way in its order: run, run again, a feature of one's own, the tutorial, a crash,
+down.
 
 On the whole platform, Airflow included, with a small share of the example's year in the past.
 """
@@ -36,9 +37,13 @@ HOME = Path(__file__).resolve().parents[2]
 EXAMPLE = HOME / "examples" / "flights"
 walk = page_script("walk")
 SHARE = 0.06
-"""Share of the year, before the start. Compressed into a day that is almost an hour and a half: one or two
-full hours to compact, by the time of the day."""
-SETTINGS = {"SLICEWISE_REPLAY_SHARE": str(SHARE), "SLICEWISE_PROBES": "on", "SLICEWISE_REALTIME": "on"}
+"""Share of the year, before the start. Compressed into a day that is almost an hour and a half: one
+or two full hours to compact, by the time of the day."""
+SETTINGS = {
+    "SLICEWISE_REPLAY_SHARE": str(SHARE),
+    "SLICEWISE_PROBES": "on",
+    "SLICEWISE_REALTIME": "on",
+}
 OWN_VIEW = """
 my_first = sw.FeatureView(
     "my_first",
@@ -63,7 +68,10 @@ def run(platform: Stack) -> dict[str, Any]:
     done = platform.cli("run", "--json", timeout_s=1500)
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     platform.settings = Settings.load(platform.given)
-    print(f"run took {time.monotonic() - begun:.0f} s: {', '.join(report['changed']) or 'changed nothing'}")
+    print(
+        f"run took {time.monotonic() - begun:.0f} s: "
+        f"{', '.join(report['changed']) or 'changed nothing'}"
+    )
     return report
 
 
@@ -75,14 +83,20 @@ def test_run_brings_everything_up_and_its_figures_are_true(platform: Stack) -> N
     began_s = time.time()
     report = run(platform)
     print({name: value for name, value in report.items() if name not in ("example", "addresses")})
-    assert report["events_in"] >= Schedule(year(), Pace(share=SHARE), base_us=0).due(round(SHARE * DAY_US))
-    assert report["views"] == len(plan(load_project(platform.settings.definitions)).views) + 1, "and the songs'"
+    assert report["events_in"] >= Schedule(year(), Pace(share=SHARE), base_us=0).due(
+        round(SHARE * DAY_US)
+    )
+    assert report["views"] == len(plan(load_project(platform.settings.definitions)).views) + 1, (
+        "and the songs'"
+    )
     assert report["hours_compacted"] >= began_s // 3600 - (began_s - SHARE * 86_400) // 3600
     assert report["values_checked"] > 0
     assert report["mismatches"] == 0
     assert report["example"]["status"] == 200
     states = {service.name: service.state for service in platform.status()}
-    assert states == dict.fromkeys(pids(platform), "up") | ({"tail": "idle"} if platform.settings.realtime == "off" else {})
+    assert states == dict.fromkeys(pids(platform), "up") | (
+        {"tail": "idle"} if platform.settings.realtime == "off" else {}
+    )
 
 
 def test_the_songs_that_are_played_most_stand_on_a_live_leaderboard(platform: Stack) -> None:
@@ -91,7 +105,9 @@ def test_the_songs_that_are_played_most_stand_on_a_live_leaderboard(platform: St
     assert leaderboard == sorted(leaderboard, key=lambda row: -row[1])
     deadline = time.monotonic() + 60
     while len(windows) < 3:
-        answer = httpx.get(f"{platform.settings.serving_url}/v1/leaderboards/top_songs", timeout=30).json()
+        answer = httpx.get(
+            f"{platform.settings.serving_url}/v1/leaderboards/top_songs", timeout=30
+        ).json()
         assert time.monotonic() < deadline, f"the leaderboard stands still: {answer}"
         if answer["rows"]:
             windows.add(answer["end"])
@@ -117,7 +133,9 @@ def test_a_feature_of_ones_own_answers_within_minutes(platform: Stack) -> None:
     platform.cli("check")
     platform.cli("plan")
     platform.cli("apply", timeout_s=900)
-    answer = platform.request(features=["my_first:arrivals_1h"], entities=[{"dest": "IAH"}, {"dest": "LAX"}])
+    answer = platform.request(
+        features=["my_first:arrivals_1h"], entities=[{"dest": "IAH"}, {"dest": "LAX"}]
+    )
     seconds = time.monotonic() - begun
     values = [result["values"]["my_first:arrivals_1h"] for result in answer["results"]]
     print(f"from an edited file to the first answer {values}: {seconds:.0f} s")
@@ -141,7 +159,8 @@ def test_the_tutorial_goes_from_a_topic_of_ones_own_to_a_training_set_beside_the
         if step.output is None or not step.is_exact:
             continue
         wanted, deadline = walk.masked(step.output), time.monotonic() + 180
-        while walk.masked(output) != wanted:  # drivers that run already read the new topic within seconds
+        # drivers that run already read the new topic within seconds
+        while walk.masked(output) != wanted:
             assert time.monotonic() < deadline, f"{step.commands}\n{output}\nand not\n{step.output}"
             time.sleep(1)
             output = walk.scrubbed(shell.type(step.commands), tmp_path)
@@ -149,9 +168,14 @@ def test_the_tutorial_goes_from_a_topic_of_ones_own_to_a_training_set_beside_the
     own_stack = Stack(platform.settings.state_dir, tmp_path / "plays", SETTINGS)
     plan = json.loads(own_stack.cli("plan", "--json").stdout.splitlines()[-1])
     assert all(change["change"] == "unchanged" for change in plan["changes"])
-    answer = own_stack.request(features=[f"listening:{_a_column(own_stack, 'listening')}"], entities=[{"user_id": "nobody"}])
+    answer = own_stack.request(
+        features=[f"listening:{_a_column(own_stack, 'listening')}"],
+        entities=[{"user_id": "nobody"}],
+    )
     assert answer["results"][0]["values"] is not None
-    assert platform.request(features=["carrier:flights_1h"], entities=[{"carrier": "UA"}])["results"]
+    assert platform.request(features=["carrier:flights_1h"], entities=[{"carrier": "UA"}])[
+        "results"
+    ]
 
 
 def _a_column(platform: Stack, view: str) -> str:
@@ -183,6 +207,10 @@ def test_down_leaves_no_process(platform: Stack) -> None:
     assert ours, "nothing ran"
     platform.cli("down")
     assert not process.marked(platform.settings.state_dir)
-    left = [child.pid for child in psutil.process_iter() if child.pid in ours and child.status() != psutil.STATUS_ZOMBIE]
+    left = [
+        child.pid
+        for child in psutil.process_iter()
+        if child.pid in ours and child.status() != psutil.STATUS_ZOMBIE
+    ]
     assert not left
     assert all(service.state == "down" for service in platform.status())

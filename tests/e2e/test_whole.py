@@ -1,8 +1,9 @@
-"""The whole way on real servers, through crashes: online = training = published = oracle over the raw log, as bytes.
+"""The whole way on real servers, through crashes: online = training = published = oracle over the
+raw log, as bytes.
 
-produce → stream killed in the middle of a batch → started again → compaction → late events → compaction twice →
-Redis loses its last commands → the real-time lane brings what no micro-batch has → everything once more, and every entity and window
-compared.
+produce → stream killed in the middle of a batch → started again → compaction → late events →
+compaction twice → Redis loses its last commands → the real-time lane brings what no micro-batch has
+→ everything once more, and every entity and window compared.
 """
 
 from __future__ import annotations
@@ -53,11 +54,14 @@ def now_us() -> int:
 
 
 def produce(platform: Stack, records: list[Produced]) -> None:
-    platform.produce(TOPIC, [(record.partition, record.value, record.time_ms) for record in records])
+    platform.produce(
+        TOPIC, [(record.partition, record.value, record.time_ms) for record in records]
+    )
 
 
 def of_other_days(seed: int, n: int) -> list[Produced]:
-    """Payments of six hours four days ago, recorded then: hours that only lifetimes hold, in their totals."""
+    """Payments of six hours four days ago, recorded then: hours that only lifetimes hold, in their
+    totals."""
     then = now_us() - 4 * DAY
     return payments(seed, n, then, then - 6 * HOUR, then)
 
@@ -71,7 +75,9 @@ def brought(report: dict[str, Any]) -> dict[str, int]:
 def raw_events(platform: Stack) -> tuple[list[OracleEvent], int]:
     """Every good event of the log, and how many records are bad."""
     records = platform.records(TOPIC)
-    parsed = [parse(topic, partition, offset, value) for topic, partition, offset, _, value in records]
+    parsed = [
+        parse(topic, partition, offset, value) for topic, partition, offset, _, value in records
+    ]
     return [event for event in parsed if event is not None], sum(event is None for event in parsed)
 
 
@@ -91,12 +97,17 @@ def hour_text(hours_ago: int) -> str:
 def ats() -> list[str | None]:
     """Live, and instants of the past that cut hours, slices and days differently."""
     now = datetime.now(UTC)
-    past = [now - timedelta(seconds=1), now - timedelta(minutes=47), now - timedelta(hours=3, minutes=11, seconds=7)]
+    past = [
+        now - timedelta(seconds=1),
+        now - timedelta(minutes=47),
+        now - timedelta(hours=3, minutes=11, seconds=7),
+    ]
     return [None, *(moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") for moment in past)]
 
 
 def check_online(platform: Stack, deployment: Deployment, when: str, past: int) -> Count:
-    """Live and at the past instant of this number: the steps take turns, and the last check asks for all."""
+    """Live and at the past instant of this number: the steps take turns, and the last check asks
+    for all."""
     events, _ = raw_events(platform)
     count = Count()
     for at in (None, ats()[past]):
@@ -122,7 +133,9 @@ def lose_the_last_commands(platform: Stack, kept: Path) -> None:
     platform.up("redis")
 
 
-def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(platform: Stack, tmp_path: Path) -> None:
+def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(
+    platform: Stack, tmp_path: Path
+) -> None:
     print(f"seed {SEED}")
     platform.cli("apply", "--no-wait")
     with deploy.connected(platform.settings) as store:
@@ -139,7 +152,9 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     assert killed_at < 12_040, "the kill came after the last batch: nothing was shown"
     platform.start_stream()
     platform.wait_applied(TOPIC)
-    total = check_online(platform, deployment, f"after SIGKILL at {killed_at} of 12,040", 1).compared
+    total = check_online(
+        platform, deployment, f"after SIGKILL at {killed_at} of 12,040", 1
+    ).compared
 
     # --- compaction changes no value; late events for compacted hours come in; compaction twice
     first = platform.job("compact", "--hour", hour_text(1))
@@ -154,7 +169,10 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
     assert brought(second) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "compacted again", 1).compared
     third = platform.job("compact", "--hour", hour_text(1))
-    print(f"compactions: {[{k: v for k, v in r.items() if isinstance(v, int)} for r in (first, second, third)]}")
+    print(
+        "compactions: "
+        f"{[{k: v for k, v in r.items() if isinstance(v, int)} for r in (first, second, third)]}"
+    )
     total += check_online(platform, deployment, "compacted a third time", 2).compared
 
     # --- Redis comes back without its last commands
@@ -179,15 +197,21 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(pla
         platform.wait_written(TOPIC)
         committed = metadata(platform).committed
         rows, count = served(platform, deployment)
-    beyond = sum(not committed.dominates(token.base) for row in rows for token in decode_all(row["token"]))
-    print(f"with the real-time lane: {count.compared} values; {beyond} of {len(rows)} answers hold what no micro-batch has counted")
+    beyond = sum(
+        not committed.dominates(token.base) for row in rows for token in decode_all(row["token"])
+    )
+    print(
+        f"with the real-time lane: {count.compared} values; {beyond} of {len(rows)} answers "
+        "hold what no micro-batch has counted"
+    )
     assert beyond > 1_000  # live, and where a past instant has such events
     total += count.compared
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "applied again", 2).compared
 
     # --- and training by the tokens of these answers gives the same bytes
-    platform.job("compact", "--hour", hour_text(1))  # archives up to now: the tokens' offset vectors are reached
+    # archives up to now: the tokens' offset vectors are reached
+    platform.job("compact", "--hour", hour_text(1))
     total += check_training(platform, deployment, tmp_path, rows)
     total += check_published(platform, deployment, TOPIC, tmp_path)
     events, bad = raw_events(platform)
@@ -204,7 +228,9 @@ def served(platform: Stack, deployment: Deployment) -> tuple[list[dict[str, Any]
     return rows, count
 
 
-def check_training(platform: Stack, deployment: Deployment, folder: Path, rows: list[dict[str, Any]]) -> int:
+def check_training(
+    platform: Stack, deployment: Deployment, folder: Path, rows: list[dict[str, Any]]
+) -> int:
     """Training sets by token against what was served under these tokens, as bytes."""
     count = Count()
     for unit in deployment.units:
@@ -212,15 +238,33 @@ def check_training(platform: Stack, deployment: Deployment, folder: Path, rows: 
         pq.write_table(spine(unit, rows), given)
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         platform.cli(
-            "dataset", "build", "--spine", str(given), "--features", *refs, "--knowledge", "token", "--out", str(out)
+            "dataset",
+            "build",
+            "--spine",
+            str(given),
+            "--features",
+            *refs,
+            "--knowledge",
+            "token",
+            "--out",
+            str(out),
         )
         built: pa.Table = pq.read_table(out)
         chosen = [row for row in rows if row["unit"] is unit]
         assert built.num_rows == len(chosen)
         for ref in refs:
-            column = built.column(ref) if ref in built.column_names else built.column(ref.partition(":")[2])
+            column = (
+                built.column(ref)
+                if ref in built.column_names
+                else built.column(ref.partition(":")[2])
+            )
             for row, value in zip(chosen, column.to_pylist(), strict=True):
-                count.check(f"training {ref} {row['key']} at {row['at']}", row["values"][ref], value)
-    print(f"training by token: {count.compared} values compared with what was served, {len(count.wrong)} differ")
+                count.check(
+                    f"training {ref} {row['key']} at {row['at']}", row["values"][ref], value
+                )
+    print(
+        f"training by token: {count.compared} values compared with what was served, "
+        f"{len(count.wrong)} differ"
+    )
     assert not count.wrong, "\n".join(count.wrong[:20])
     return count.compared

@@ -1,6 +1,8 @@
-"""A history is played, and after each part of it everything is asked for: online = training by token = the opinion.
+"""A history is played, and after each part of it everything is asked for: online = training by
+token = the opinion.
 
-Bounds of sliding, tumbling and hopping windows are worked out here too; those of a session are searched for.
+Bounds of sliding, tumbling and hopping windows are worked out here too; those of a session are
+searched for.
 """
 
 from __future__ import annotations
@@ -71,7 +73,9 @@ class Counted:
     def differ(self, what: str, expected: Any, actual: Any) -> None:
         self.mismatches += 1
         if len(self.wrong) < MAX_LISTED:
-            self.wrong.append(f"{self.source} seed {self.seed}: {what}: expected {expected!r}, found {actual!r}")
+            self.wrong.append(
+                f"{self.source} seed {self.seed}: {what}: expected {expected!r}, found {actual!r}"
+            )
 
 
 def as_bytes(value: Any) -> bytes:
@@ -79,7 +83,11 @@ def as_bytes(value: Any) -> bytes:
     if isinstance(value, float):
         return b"d" + struct.pack("<d", value)
     if isinstance(value, Mapping):
-        return b"{" + b",".join(repr(name).encode() + b":" + as_bytes(item) for name, item in value.items()) + b"}"
+        return (
+            b"{"
+            + b",".join(repr(name).encode() + b":" + as_bytes(item) for name, item in value.items())
+            + b"}"
+        )
     if isinstance(value, list | tuple):
         return b"[" + b",".join(map(as_bytes, value)) + b"]"
     return repr(value).encode()
@@ -96,8 +104,10 @@ def play(source: str, seed: int, size: float) -> Counted:
     """One history, from its first event to its last; one that raises differs."""
     try:
         return played(World(SOURCES[source](seed, size)))
-    except Exception:  # noqa: BLE001 - the other histories are played all the same
-        return Counted(source, seed, mismatches=1, wrong=[f"{source} seed {seed}: {traceback.format_exc()}"])
+    except Exception:  # noqa: BLE001
+        return Counted(
+            source, seed, mismatches=1, wrong=[f"{source} seed {seed}: {traceback.format_exc()}"]
+        )
 
 
 def played(world: World) -> Counted:
@@ -134,7 +144,9 @@ class ComparedUnit:
         keys = [*islice(self._events, most)] or [()]
         names = [name for name, _ in part.unit.entity]
         if names:
-            keys.append(tuple("nobody" if kind == "string" else -77 for _, kind in part.unit.entity))
+            keys.append(
+                tuple("nobody" if kind == "string" else -77 for _, kind in part.unit.entity)
+            )
         self._keys = keys
         self._entities = [dict(zip(names, key, strict=True)) for key in keys]
         self._known: dict[tuple[Any, ...], Known] = {}
@@ -154,11 +166,17 @@ class ComparedUnit:
     def _judge(self, answer: Answer, first: int) -> None:
         unit, counted = self._part.unit, self._counted
         counted.answers += 1
-        expected_bounds = [bounds_of(unit, feature, answer.mode, answer.t_us) for feature in unit.features]
+        expected_bounds = [
+            bounds_of(unit, feature, answer.mode, answer.t_us) for feature in unit.features
+        ]
         for number, result in enumerate(answer.results, first):
             (token,) = decode_all(result.token)
             if token.base.offsets != self._world.ends.offsets:
-                counted.differ(f"offset vector of {unit.view} {self._keys[number]}", self._world.ends, token.base)
+                counted.differ(
+                    f"offset vector of {unit.view} {self._keys[number]}",
+                    self._world.ends,
+                    token.base,
+                )
             known = self._known_to(number, token)
             bounds = token.bounds
             for i, feature in enumerate(unit.features):
@@ -167,7 +185,10 @@ class ComparedUnit:
                 wanted = expected_bounds[i]
                 if isinstance(window, Session):
                     a, b = known.session(end - window.length_us, end, window.gap_us)
-                    wanted = (known.times[a] // unit.slice_us * unit.slice_us if b > a else end, end)
+                    wanted = (
+                        known.times[a] // unit.slice_us * unit.slice_us if b > a else end,
+                        end,
+                    )
                 else:
                     a, b = known.between(start, end)
                     if window.most_rows:
@@ -175,7 +196,11 @@ class ComparedUnit:
                 if wanted is not None:
                     counted.bounds += 1
                     if wanted != (start, end):
-                        counted.differ(f"bounds of {self._where(number, feature, answer)}", wanted, (start, end))
+                        counted.differ(
+                            f"bounds of {self._where(number, feature, answer)}",
+                            wanted,
+                            (start, end),
+                        )
                 aged = answer.t_us - window.offset_us if window.by_events else end
                 expected = known.value(self._specs[i], feature.aggregate, a, b, aged)
                 outcome = result.values[i]
@@ -184,7 +209,9 @@ class ComparedUnit:
                 if isinstance(expected, Error):
                     code = result.errors.get(f"{unit.view}:{feature.column}")
                     if outcome is not None or code != str(expected):
-                        counted.differ(self._where(number, feature, answer), expected, (outcome, code))
+                        counted.differ(
+                            self._where(number, feature, answer), expected, (outcome, code)
+                        )
                 elif not same(expected, outcome):
                     counted.differ(self._where(number, feature, answer), expected, outcome)
             self._tokens.append(token)
@@ -192,7 +219,10 @@ class ComparedUnit:
             self._rows.append(number)
 
     def _where(self, number: int, feature: PlannedFeature, answer: Answer) -> str:
-        return f"{self._part.unit.view} {self._keys[number]} {feature.column} at {answer.t_us} ({answer.mode})"
+        return (
+            f"{self._part.unit.view} {self._keys[number]} {feature.column} at {answer.t_us} "
+            f"({answer.mode})"
+        )
 
     def train(self) -> None:
         """Training by the tokens of all that was answered since the last time."""
@@ -202,12 +232,16 @@ class ComparedUnit:
         columns = {name: [self._entities[row][name] for row in self._rows] for name in names}
         types = dict(unit.entity)
         table = pa.table(
-            {n: pa.array(v, pa.string() if types[n] == "string" else pa.int64()) for n, v in columns.items()}
+            {
+                n: pa.array(v, pa.string() if types[n] == "string" else pa.int64())
+                for n, v in columns.items()
+            }
         )
         numbers = offline.entities.numbers(table) if names else np.zeros(len(self._rows), np.int64)
         bounds = {
             feature.column: tuple(
-                np.array([token.bounds[feature.column][side] for token in self._tokens], np.int64) for side in (0, 1)
+                np.array([token.bounds[feature.column][side] for token in self._tokens], np.int64)
+                for side in (0, 1)
             )
             for feature in unit.features
         }
@@ -225,18 +259,26 @@ class ComparedUnit:
 
     def _known_to(self, number: int, token: Token) -> Known:
         """The entity's events that the answer contains."""
-        compacted_beyond = tuple((hour, tuple(offset_vector.offsets.items())) for hour, offset_vector in token.compacted_beyond.items())
+        compacted_beyond = tuple(
+            (hour, tuple(offset_vector.offsets.items()))
+            for hour, offset_vector in token.compacted_beyond.items()
+        )
         key = (number, tuple(token.base.offsets.items()), compacted_beyond)
         if key not in self._known:
             events = self._events.get(self._keys[number], [])
             self._known[key] = Known(
-                [e for e in events if token.contains(e.time // HOUR_US, (TOPIC, e.partition), e.offset)]
+                [
+                    e
+                    for e in events
+                    if token.contains(e.time // HOUR_US, (TOPIC, e.partition), e.offset)
+                ]
             )
         return self._known[key]
 
 
 def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:
-    """The events of each entity, by what row logic is meant to say; AssertionError where the product's says else."""
+    """The events of each entity, by what row logic is meant to say; AssertionError where the
+    product's says else."""
     unit = part.unit
     names = [name for name, _ in unit.entity]
     inputs = [name for name, _ in unit.input_types]
@@ -248,17 +290,29 @@ def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:
         for name, expression in unit.columns:
             columns[name] = history.meanings[expression.text](raw)
         key = tuple(columns[name] for name in names)
-        if None in key or (unit.where is not None and history.meanings[unit.where.text](raw) is not True):
+        if None in key or (
+            unit.where is not None and history.meanings[unit.where.text](raw) is not True
+        ):
             continue
         columns = {name: columns[name] for name in inputs}
         topic_partition = raw["partition"], raw["offset"]
         rows[topic_partition] = list(columns.values())
-        events.setdefault(key, []).append(Event(raw[source.timestamp], *_HALVES, *topic_partition, columns))
+        events.setdefault(key, []).append(
+            Event(raw[source.timestamp], *_HALVES, *topic_partition, columns)
+        )
     taken = part.rows.select(["partition", "offset", *inputs]).to_pylist()
-    assert len(taken) == len(rows), f"row logic of {unit.view} takes {len(taken)} events, not {len(rows)}"
+    assert len(taken) == len(rows), (
+        f"row logic of {unit.view} takes {len(taken)} events, not {len(rows)}"
+    )
     for row in taken:
         wanted = rows[row["partition"], row["offset"]]
-        assert all(map(same, [v + 0.0 if isinstance(v, float) else v for v in wanted], [row[n] for n in inputs])), (
+        assert all(
+            map(
+                same,
+                [v + 0.0 if isinstance(v, float) else v for v in wanted],
+                [row[n] for n in inputs],
+            )
+        ), (
             unit.view,
             row,
             wanted,
@@ -270,7 +324,9 @@ MOST_PARTS = 1_500
 """A sliding window starts at a multiple of the finest level of which it has so many at most."""
 
 
-def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) -> tuple[int, int] | None:
+def bounds_of(
+    unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int
+) -> tuple[int, int] | None:
     """A window's bounds at a moment, as docs/reference/aggregates.md, "Windows", has them.
 
     None of sessions, whose start follows from the events.
@@ -280,7 +336,9 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
     present = (-(-t // slice_us) if mode == "live" else t // slice_us) * slice_us
     match window:
         case Sliding():
-            levels = [level for level in (slice_us, MINUTE_US, HOUR_US, DAY_US) if level % slice_us == 0]
+            levels = [
+                level for level in (slice_us, MINUTE_US, HOUR_US, DAY_US) if level % slice_us == 0
+            ]
             step = next(level for level in sorted(levels) if window.length_us <= MOST_PARTS * level)
             return (t - window.length_us) // step * step, present
         case Tumbling() | Hopping():
@@ -288,7 +346,9 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
             return end - window.length_us, min(end, present) if window.open else end
         case ExactRange():
             starts = {"both": 0, "left": 0, "right": 1, "neither": 1}
-            return t - window.length_us + starts[window.closed], t + (window.closed in ("both", "right"))
+            return t - window.length_us + starts[window.closed], t + (
+                window.closed in ("both", "right")
+            )
         case Rows():
             return EARLIEST_US, t + 1
         case Session():
@@ -299,4 +359,13 @@ def bounds_of(unit: StorageUnit, feature: PlannedFeature, mode: str, t_us: int) 
 
 def fingerprint(counted: Counted) -> tuple[Any, ...]:
     """The figures that two runs of one seed agree on."""
-    return counted.source, counted.seed, counted.events, counted.answers, counted.online, counted.bounds, counted.training, counted.mismatches
+    return (
+        counted.source,
+        counted.seed,
+        counted.events,
+        counted.answers,
+        counted.online,
+        counted.bounds,
+        counted.training,
+        counted.mismatches,
+    )

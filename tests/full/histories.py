@@ -1,5 +1,5 @@
-"""Histories to play: the flights of the example, plays of songs, and views and events drawn at random; equal seeds make
-equal histories."""
+"""Histories to play: the flights of the example, plays of songs, and views and events drawn at
+random; equal seeds make equal histories."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
 BEGIN_US = 1_767_355_200_000_000
-"""Noon of 2026-01-02, when histories begin: none depends on the day on which it is played, and a day ends in each."""
+"""Noon of 2026-01-02, when histories begin: none depends on the day on which it is played, and a
+day ends in each."""
 Columns = Mapping[str, Any]
 Meaning = Callable[[Columns], Any]
 
 
 @dataclass(frozen=True)
 class History:
-    """One of a source. events: the source's columns, partition, offset and kafka_time, in the order of the log.
+    """One of a source. events: the source's columns, partition, offset and kafka_time, in the order
+    of the log.
 
     meanings: what each expression of row logic, by its text, is to say of an event's columns.
     """
@@ -73,10 +75,14 @@ FLIGHTS: Mapping[str, Meaning] = {
     "dep_delay > 15": lambda e: None if e["dep_delay"] is None else e["dep_delay"] > 15,
     "CONCAT(origin, '-', dest)": lambda e: f"{e['origin']}-{e['dest']}",
     "dep_delay - arr_delay": lambda e: (
-        None if e["dep_delay"] is None or e["arr_delay"] is None else e["dep_delay"] - e["arr_delay"]
+        None
+        if e["dep_delay"] is None or e["arr_delay"] is None
+        else e["dep_delay"] - e["arr_delay"]
     ),
     "dep_delay >= 120": lambda e: None if e["dep_delay"] is None else e["dep_delay"] >= 120,
-    "distance * 60 / air_time": lambda e: e["distance"] * 60 / e["air_time"] if e["air_time"] else None,
+    "distance * 60 / air_time": lambda e: (
+        e["distance"] * 60 / e["air_time"] if e["air_time"] else None
+    ),
     "distance >= 1500 AND NOT cancelled": lambda e: e["distance"] >= 1500 and not e["cancelled"],
     "arr_delay IS NOT NULL": lambda e: e["arr_delay"] is not None,
     "cancelled": lambda e: e["cancelled"],
@@ -93,7 +99,8 @@ def _flight_views() -> tuple[FeatureView, ...]:
 
 
 def flights(seed: int, size: float) -> History:
-    """A share of the year's flights, another one for each seed, in the order in which they were logged."""
+    """A share of the year's flights, another one for each seed, in the order in which they were
+    logged."""
     share = max(1, round(24 / size))
     flights_of_year = year()
     events = []
@@ -104,7 +111,15 @@ def flights(seed: int, size: float) -> History:
         events.append({**own, "number": i, "scheduled": at, "kafka_time": max(logged, at)})
     deployment = plan(Project.of("flights", _flight_views()))
     assert YEAR_US // SPEED == DAY_US
-    return History("flights", seed, deployment, _placed(events, "carrier"), FLIGHTS, 3, max(4, round(100 * size)))
+    return History(
+        "flights",
+        seed,
+        deployment,
+        _placed(events, "carrier"),
+        FLIGHTS,
+        3,
+        max(4, round(100 * size)),
+    )
 
 
 # ---------------------------------------------------------------------- plays
@@ -137,9 +152,14 @@ def plays(seed: int, size: float) -> History:
     )
     rows = made.batch(0, n).to_pylist()
     turn = DAY_US // max(1, n)
-    events = [{**row, "kafka_time": max(row["played_at"], BEGIN_US + i * turn)} for i, row in enumerate(rows)]
+    events = [
+        {**row, "kafka_time": max(row["played_at"], BEGIN_US + i * turn)}
+        for i, row in enumerate(rows)
+    ]
     deployment = plan(Project.of("plays", _play_views()))
-    return History("plays", seed, deployment, _placed(events, "user_id"), PLAYS, 3, max(4, round(50 * size)))
+    return History(
+        "plays", seed, deployment, _placed(events, "user_id"), PLAYS, 3, max(4, round(50 * size))
+    )
 
 
 # ---------------------------------------------------------------------- at random
@@ -228,10 +248,15 @@ def _aggregates(rng: Random) -> list[Any]:
 
 def _view(rng: Random, number: int, source: KafkaSource) -> FeatureView:
     entity = rng.choice([["k"], ["k"], ["k", "m"], []])
-    features = [sw.Feature(f"f{i}", aggregate, windows=_windows(rng)) for i, aggregate in enumerate(_aggregates(rng))]
+    features = [
+        sw.Feature(f"f{i}", aggregate, windows=_windows(rng))
+        for i, aggregate in enumerate(_aggregates(rng))
+    ]
     if number == 0:
         some = [sw.count(), sw.sum("x"), sw.last_k("g", k=3), sw.max("n")]
-        features += [sw.Feature(f"e{i}", aggregate, windows=_exact(rng)) for i, aggregate in enumerate(some)]
+        features += [
+            sw.Feature(f"e{i}", aggregate, windows=_exact(rng)) for i, aggregate in enumerate(some)
+        ]
     return sw.FeatureView(
         f"v{number}",
         source=source,
@@ -245,7 +270,8 @@ def _view(rng: Random, number: int, source: KafkaSource) -> FeatureView:
 
 
 def at_random(seed: int, size: float) -> History:
-    """Three views of any aggregates and windows, over events in no order, with ties, nulls, and a few busy entities."""
+    """Three views of any aggregates and windows, over events in no order, with ties, nulls, and a
+    few busy entities."""
     rng = Random(f"history {seed}")
     source = sw.KafkaSource(
         "events",
@@ -263,7 +289,10 @@ def at_random(seed: int, size: float) -> History:
     )
     views = [_view(rng, number, source) for number in range(3)]
     deployment = plan(Project.of("drawn", views))
-    n, span = round(rng.randint(400, 1_200) * max(size, 0.2)), rng.choice([2 * HOUR_US, 9 * HOUR_US, DAY_US])
+    n, span = (
+        round(rng.randint(400, 1_200) * max(size, 0.2)),
+        rng.choice([2 * HOUR_US, 9 * HOUR_US, DAY_US]),
+    )
     grain = rng.choice([1, MINUTE_US, 10 * MINUTE_US])
     keys = [f"k{i}" for i in range(rng.randint(3, 8))] + [None]
     plain = rng.random() < 0.5
@@ -271,7 +300,12 @@ def at_random(seed: int, size: float) -> History:
     for i in range(n):
         at = BEGIN_US + rng.randrange(span) // grain * grain
         x = rng.choice(
-            [None, round(rng.uniform(-5, 200), 3), rng.uniform(-1, 1), 0.5 if plain else rng.choice(DOUBLES)]
+            [
+                None,
+                round(rng.uniform(-5, 200), 3),
+                rng.uniform(-1, 1),
+                0.5 if plain else rng.choice(DOUBLES),
+            ]
         )
         events.append(
             {
@@ -285,8 +319,14 @@ def at_random(seed: int, size: float) -> History:
                 "kafka_time": max(at, BEGIN_US + i * span // n),
             }
         )
-    return History("random", seed, deployment, _placed(events, "k"), CONDITIONS, 3, max(4, round(30 * size)))
+    return History(
+        "random", seed, deployment, _placed(events, "k"), CONDITIONS, 3, max(4, round(30 * size))
+    )
 
 
-SOURCES: Mapping[str, Callable[[int, float], History]] = {"flights": flights, "plays": plays, "random": at_random}
+SOURCES: Mapping[str, Callable[[int, float], History]] = {
+    "flights": flights,
+    "plays": plays,
+    "random": at_random,
+}
 """Name -> (seed, size) -> history; a size of 1 is a full run's."""

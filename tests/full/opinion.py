@@ -1,5 +1,5 @@
-"""A second opinion on every value: from raw events in plain Python, by sums that can be subtracted where that is exact,
-else by the laws' brute force; nothing of the algebra has a part in it."""
+"""A second opinion on every value: from raw events in plain Python, by sums that can be subtracted
+where that is exact, else by the laws' brute force; nothing of the algebra has a part in it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ UNIT = 1 << 1074
 
 
 class Column:
-    """The values of a column that are not null, in the order of their events; `at`: which event each is of."""
+    """The values of a column that are not null, in the order of their events; `at`: which event
+    each is of."""
 
     def __init__(self, events: Sequence[Event], name: str) -> None:
-        present = [(i, plus(e.columns[name])) for i, e in enumerate(events) if e.columns[name] is not None]
+        present = [
+            (i, plus(e.columns[name])) for i, e in enumerate(events) if e.columns[name] is not None
+        ]
         self.at = [i for i, _ in present]
         self.values = [value for _, value in present]
 
@@ -53,7 +56,8 @@ def _parts(value: float) -> int:
 
 
 class Known:
-    """The events of an entity that an answer contains, in the total order; windows are ranges of them."""
+    """The events of an entity that an answer contains, in the total order; windows are ranges of
+    them."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = sorted(events, key=identity_of)
@@ -81,7 +85,8 @@ class Known:
         return self._columns[name]
 
     def value(self, key: str, aggregate: Any, first: int, beyond: int, end: int) -> Any:
-        """The answer of a bound aggregate, named by `key`, over a range of a window that ends there; or an `Error`."""
+        """The answer of a bound aggregate, named by `key`, over a range of a window that ends
+        there; or an `Error`."""
         question = (key, first, beyond, end if "half_life" in key else None)
         if question not in self._values:
             self._values[question] = self._counted_out(aggregate, first, beyond, end)
@@ -90,7 +95,9 @@ class Known:
     def _counted_out(self, aggregate: Any, first: int, beyond: int, end: int) -> Any:
         if aggregate.kind == "where":
             at, chosen = self._only(aggregate.column)
-            return chosen._counted_out(aggregate.aggregate, bisect_left(at, first), bisect_left(at, beyond), end)
+            return chosen._counted_out(
+                aggregate.aggregate, bisect_left(at, first), bisect_left(at, beyond), end
+            )
         quick = QUICK.get(aggregate.kind)
         result = NotImplemented if quick is None else quick(self, aggregate, first, beyond)
         if result is not NotImplemented:
@@ -169,7 +176,11 @@ def _top(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
     sign = -1 if aggregate.kind == "top_k" else 1
     best = heapq.nsmallest(aggregate.k, range(a, b), key=lambda i: (sign * column.values[i], i))
     results = [
-        {"by": column.values[i], "payload": plus(known.events[column.at[i]].columns[aggregate.payload])} for i in best
+        {
+            "by": column.values[i],
+            "payload": plus(known.events[column.at[i]].columns[aggregate.payload]),
+        }
+        for i in best
     ]
     return results or None
 
@@ -240,4 +251,5 @@ QUICK: dict[str, Quick] = {
     "quantiles": _quantiles,
     "span": _span,
 }
-"""Kinds whose windows follow from sums and ranges of the events at hand; NotImplemented: not of these events."""
+"""Kinds whose windows follow from sums and ranges of the events at hand; NotImplemented: not of
+these events."""

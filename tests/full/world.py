@@ -1,7 +1,9 @@
-"""A platform in one process: the engine's own micro-batch lane, compaction, store and service over a clock that stands still.
+"""A platform in one process: the engine's own micro-batch lane, compaction, store and service over
+a clock that stands still.
 
-Batches are applied as executors micro-batch lane them, hours compacted and published as the hourly job does it, and questions answered
-by the service object. What is not here is what carries bytes: Kafka, Spark, a server of Redis, HTTP.
+Batches are applied as executors micro-batch lane them, hours compacted and published as the hourly
+job does it, and questions answered by the service object. What is not here is what carries bytes:
+Kafka, Spark, a server of Redis, HTTP.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ class Part:
 
 
 class World:
-    """World in which a history is played. Its log is read up to `ends`, archived up to `archived`."""
+    """World in which a history is played. Its log is read up to `ends`, archived up to
+    `archived`."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -65,7 +68,9 @@ class World:
         (source,) = deployment.sources
         self.source = source
         metadata = self.store.run(Initialise())
-        metadata = self.store.run(Deploy(deployment, metadata.deployment_version, {source.topic: TOPIC}, OffsetVector()))
+        metadata = self.store.run(
+            Deploy(deployment, metadata.deployment_version, {source.topic: TOPIC}, OffsetVector())
+        )
         self.manifest = deployment.to_json()
         typed, refused = typed_events(source, list(history.events))
         assert not refused, refused
@@ -101,18 +106,25 @@ class World:
             for part in self.parts:
                 for partition in range(PARTITIONS):
                     self._apply(part, partition, end)
-        self.store.run(AdvanceCommitted(self.ends, end, metadata.deployment_version, metadata.units))
+        self.store.run(
+            AdvanceCommitted(self.ends, end, metadata.deployment_version, metadata.units)
+        )
         self.ends = end
 
     def _apply(self, part: Part, partition: int, end: OffsetVector) -> None:
         topic_partition, unit = (TOPIC, partition), part.unit
         offset = part.rows["offset"]
-        wanted = pc.and_(pc.greater_equal(offset, self.ends.get(topic_partition)), pc.less(offset, end.get(topic_partition)))
+        wanted = pc.and_(
+            pc.greater_equal(offset, self.ends.get(topic_partition)),
+            pc.less(offset, end.get(topic_partition)),
+        )
         table = part.rows.filter(pc.and_(wanted, pc.equal(part.rows["partition"], partition)))
         if not table.num_rows:
             return
         table = table.append_column("keep", pa.array(np.zeros(table.num_rows, np.int32)))
-        placed = Placed(unit.storage_fingerprint, "keep", tuple(n for n, _ in unit.entity), _own(unit))
+        placed = Placed(
+            unit.storage_fingerprint, "keep", tuple(n for n, _ in unit.entity), _own(unit)
+        )
         rows = SourceRows.of(table.combine_chunks(), TOPIC, partition)
         if isinstance(unit, ListUnit):
             listed = list_batch_of(unit, placed, rows)
@@ -125,7 +137,8 @@ class World:
 
     # ---------------------------------------------------------------- the hourly job
     def compact(self, rng: Random, events: int) -> int:
-        """Archives the first so many events, and compacts some of the hours that are over; how many hours."""
+        """Archives the first so many events, and compacts some of the hours that are over; how many
+        hours."""
         self.archived = self.archived.join(self.offset_vector_of(events))
         self.archive_version += 1
         self.store.run(PutArchiveVersion(self.source.name, self.archive_version, self.archived))
@@ -139,14 +152,18 @@ class World:
             hours = [hour for hour in hours_of_events if hour < now_hour and rng.random() < 0.7]
             tags: dict[int, dict[bytes, None]] = {}
             for hour in hours:
-                tags.setdefault(hour // 24, {}).update(dict.fromkeys(self._publish(part.unit, known, hour)))
+                tags.setdefault(hour // 24, {}).update(
+                    dict.fromkeys(self._publish(part.unit, known, hour))
+                )
             for day in days_to_total(hours, None, now_hour):
                 self.store.run(WriteDayTotals(part.unit, list(tags[day]), day))
             done += len(hours)
         return done
 
     def _contained(self, rows: pa.Table) -> np.ndarray:
-        ends = np.array([self.archived.get((TOPIC, partition)) for partition in range(PARTITIONS)], np.int64)
+        ends = np.array(
+            [self.archived.get((TOPIC, partition)) for partition in range(PARTITIONS)], np.int64
+        )
         return np.asarray(rows["offset"].to_numpy() < ends[rows["partition"].to_numpy()])
 
     def _publish(self, unit: StorageUnit, known: pa.Table, hour: int) -> list[bytes]:
@@ -155,26 +172,39 @@ class World:
         ref = UnitRef(self.manifest, unit.storage_fingerprint)
         whole = Whole(Accumulate(ref, _own(unit)), Combine(ref))
         compacted = pa.Table.from_batches(list(whole(iter(table.combine_chunks().to_batches()))))
-        rows = HourRows(unit, compacted.combine_chunks(), tuple(name for name, _ in unit_entity(unit)))
+        rows = HourRows(
+            unit, compacted.combine_chunks(), tuple(name for name, _ in unit_entity(unit))
+        )
         entries = rows.entries(*rows.hours()[hour], self.archive_version)
-        outcome = self.store.run(PublishHour(unit, hour, self.archive_version, self.archived, entries))
+        outcome = self.store.run(
+            PublishHour(unit, hour, self.archive_version, self.archived, entries)
+        )
         if not outcome.left_over:
             self.store.run(MarkHour(unit, hour, self.archive_version))
         return [entry.tag for entry in entries]
 
     # ---------------------------------------------------------------- questions
-    def read(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], at_us: int | None) -> Answer:
+    def read(
+        self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> Answer:
         """All features of a unit."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
-        return self.connection.run(self.service.read(checked(refs, None, [dict(entity) for entity in entities], at_us)))
+        return self.connection.run(
+            self.service.read(checked(refs, None, [dict(entity) for entity in entities], at_us))
+        )
 
     def instants(self, rng: Random, n: int) -> list[int | None]:
-        """The present, and moments since the history began: at an event, soon after one, or at a minute's edge."""
+        """The present, and moments since the history began: at an event, soon after one, or at a
+        minute's edge."""
         now, instants = self.clock.now_us(), list[int | None]([None])
         source = self.source.timestamp
         times = [time for event in self.history.events if (time := event[source]) < now]
         for _ in range(n - 1):
-            at = min(now, rng.choice(times) + rng.choice([0, 0, rng.randrange(MINUTE_US), rng.randrange(HOUR_US)]))
+            at = min(
+                now,
+                rng.choice(times)
+                + rng.choice([0, 0, rng.randrange(MINUTE_US), rng.randrange(HOUR_US)]),
+            )
             instants.append(at // MINUTE_US * MINUTE_US if rng.random() < 0.3 else at)
         return instants
 

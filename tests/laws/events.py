@@ -1,4 +1,5 @@
-"""Hostile events: unique identities in any order, many partitions, and values at every edge of their type."""
+"""Hostile events: unique identities in any order, many partitions, and values at every edge of
+their type."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def events(draw: st.DrawFn, types: Mapping[str, pa.DataType], most: int = 24) ->
     has which value of its pool follows from a drawn seed, so that many events cost few draws.
     """
     pools = {
-        name: draw(st.lists(values_of(kind), min_size=1, max_size=8, unique_by=repr)) for name, kind in types.items()
+        name: draw(st.lists(values_of(kind), min_size=1, max_size=8, unique_by=repr))
+        for name, kind in types.items()
     }
     for name, kind in types.items():
         if draw(st.booleans()):
@@ -106,6 +108,10 @@ def events(draw: st.DrawFn, types: Mapping[str, pa.DataType], most: int = 24) ->
     }
     times = random.sample(TIMES, random.randint(1, len(TIMES)))
     return [
-        Event(random.choice(times), *topic_partition, {name: random.choice(pool) for name, pool in pools.items()})
+        Event(
+            random.choice(times),
+            *topic_partition,
+            {name: random.choice(pool) for name, pool in pools.items()},
+        )
         for topic_partition in random.sample(sorted(chosen), len(chosen))
     ]

@@ -1,4 +1,5 @@
-"""The laws of the algebra, each a function of a bound aggregate, some events and a source of choices.
+"""The laws of the algebra, each a function of a bound aggregate, some events and a source of
+choices.
 
 States are compared as text: there +0.0 is not -0.0, and a NaN is a NaN.
 """
@@ -43,12 +44,16 @@ def ends(n: int) -> Callable[[], Int64]:
 
 def rows_of(aggregate: Aggregate, events: Sequence[Event]) -> Rows:
     """Column form of the events, with the columns that the aggregate reads."""
-    return Rows.from_events(events, {column: aggregate.type_of(column) for column in aggregate.inputs})
+    return Rows.from_events(
+        events, {column: aggregate.type_of(column) for column in aggregate.inputs}
+    )
 
 
 def one(aggregate: Aggregate, events: Sequence[Event]) -> Columns:
     """The partial of all the events, by the column form."""
-    return aggregate.accumulate_columns(rows_of(aggregate, events), np.zeros(len(events), np.int64), 1)
+    return aggregate.accumulate_columns(
+        rows_of(aggregate, events), np.zeros(len(events), np.int64), 1
+    )
 
 
 def raw(aggregate: Aggregate, partials: Columns) -> bytes:
@@ -99,7 +104,9 @@ def combine_is_associative(aggregate: Aggregate, events: Sequence[Event], random
     assert raw(aggregate, left) == raw(aggregate, join(aggregate, x, y, z))
 
 
-def any_split_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+def any_split_gives_the_same_bytes(
+    aggregate: Aggregate, events: Sequence[Event], random: Random
+) -> None:
     partials = [one(aggregate, part) for part in split(events, random, random.randint(1, 6))]
     while len(partials) > 1:  # any tree: join two at random until one is left
         random.shuffle(partials)
@@ -107,17 +114,24 @@ def any_split_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event]
     assert raw(aggregate, partials[0]) == raw(aggregate, one(aggregate, events))
 
 
-def any_order_gives_the_same_bytes(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+def any_order_gives_the_same_bytes(
+    aggregate: Aggregate, events: Sequence[Event], random: Random
+) -> None:
     shuffled = random.sample(events, len(events))
     assert raw(aggregate, one(aggregate, shuffled)) == raw(aggregate, one(aggregate, events))
     assert repr(_state(aggregate, shuffled)) == repr(_state(aggregate, events))
 
 
-def groups_do_not_touch_each_other(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+def groups_do_not_touch_each_other(
+    aggregate: Aggregate, events: Sequence[Event], random: Random
+) -> None:
     n_groups = random.randint(1, 5)
     groups = np.array([random.randrange(n_groups) for _ in events], np.int64)
     together = aggregate.accumulate_columns(rows_of(aggregate, events), groups, n_groups)
-    apart = [one(aggregate, [e for e, g in zip(events, groups, strict=True) if g == i]) for i in range(n_groups)]
+    apart = [
+        one(aggregate, [e for e, g in zip(events, groups, strict=True) if g == i])
+        for i in range(n_groups)
+    ]
     assert raw(aggregate, together) == raw(aggregate, Columns.concat(apart))
     doubled = aggregate.combine_columns(together, np.arange(n_groups)[::-1].copy(), n_groups + 1)
     mirrored = [*reversed(apart), one(aggregate, [])]
@@ -136,10 +150,16 @@ def rows_and_columns_agree(aggregate: Aggregate, events: Sequence[Event], random
     every = Columns.concat([partials, joined])
     finished = aggregate.finish_columns(every)
     assert finished.values.type == aggregate.output_type
-    assert same(finished, [aggregate.finish(state) for state in [*states, whole]], aggregate.output_type)
+    assert same(
+        finished, [aggregate.finish(state) for state in [*states, whole]], aggregate.output_type
+    )
     finished = aggregate.finish_columns_at(every, ends(every.n))
     assert finished.values.type == aggregate.output_type
-    assert same(finished, [aggregate.finish_at(state, END) for state in [*states, whole]], aggregate.output_type)
+    assert same(
+        finished,
+        [aggregate.finish_at(state, END) for state in [*states, whole]],
+        aggregate.output_type,
+    )
 
 
 def the_oracle_agrees(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
@@ -153,13 +173,17 @@ def the_oracle_agrees(aggregate: Aggregate, events: Sequence[Event], random: Ran
 def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
     layout = Layout.of([aggregate, *_neighbours(aggregate)])
     parts = split(events, random, random.randint(1, 4))
-    columns = [Columns.concat([one(partial, part) for part in parts]) for partial in layout.partials]
+    columns = [
+        Columns.concat([one(partial, part) for part in parts]) for partial in layout.partials
+    ]
     block, rows = layout.encode_block(columns), layout.encode_rows(columns)
     n = len(parts)
     for decoded in (
         layout.decode_blocks([block], [n]),
         layout.decode_blocks(rows, [1] * n),
-        layout.from_arrow(pa.table(layout.to_arrow(columns), schema=pa.schema(layout.arrow_fields()))),
+        layout.from_arrow(
+            pa.table(layout.to_arrow(columns), schema=pa.schema(layout.arrow_fields()))
+        ),
     ):
         assert layout.encode_block(decoded) == block
         for partial, before, after in zip(layout.partials, columns, decoded, strict=True):
@@ -169,12 +193,16 @@ def bytes_come_back(aggregate: Aggregate, events: Sequence[Event], random: Rando
     assert layout.encode_rows(twice) == layout.encode_rows(again) == [*rows, rows[-1], *rows]
 
 
-def lists_are_no_longer_than_longest(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+def lists_are_no_longer_than_longest(
+    aggregate: Aggregate, events: Sequence[Event], random: Random
+) -> None:
     # what `slicewise plan` says of sizes stands on this
     for part in (events, *split(events, random, 3)):
         longest = aggregate.longest(len(part))
         result = one(aggregate, part).values
-        assert longest.keys() == {name for name, values in result.items() if not isinstance(values, np.ndarray)}
+        assert longest.keys() == {
+            name for name, values in result.items() if not isinstance(values, np.ndarray)
+        }
         for name, most in longest.items():
             values = result[name]
             assert not isinstance(values, np.ndarray)
@@ -186,7 +214,13 @@ def inputs_stay_as_they_are(aggregate: Aggregate, events: Sequence[Event], rando
     groups = np.array([random.randrange(3) for _ in events], np.int64)
     partials = aggregate.accumulate_columns(rows, groups, 3)
     state, other = _state(aggregate, events), aggregate.empty()
-    before = (_snapshot(rows), groups.tobytes(), _snapshot_columns(partials), repr(state), repr(other))
+    before = (
+        _snapshot(rows),
+        groups.tobytes(),
+        _snapshot_columns(partials),
+        repr(state),
+        repr(other),
+    )
     aggregate.accumulate_columns(rows, groups, 3)
     aggregate.combine_columns(partials, np.zeros(3, np.int64), 1)
     aggregate.finish_columns(partials)
@@ -194,7 +228,13 @@ def inputs_stay_as_they_are(aggregate: Aggregate, events: Sequence[Event], rando
         aggregate.accumulate(state, event)
     aggregate.combine(state, other)
     aggregate.finish(state)
-    assert before == (_snapshot(rows), groups.tobytes(), _snapshot_columns(partials), repr(state), repr(other))
+    assert before == (
+        _snapshot(rows),
+        groups.tobytes(),
+        _snapshot_columns(partials),
+        repr(state),
+        repr(other),
+    )
 
 
 def deduct_undoes_combine(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
@@ -203,7 +243,9 @@ def deduct_undoes_combine(aggregate: Aggregate, events: Sequence[Event], random:
     a, b = split(events, random, 2)
     whole, part, rest = one(aggregate, events), one(aggregate, a), one(aggregate, b)
     assert raw(aggregate, aggregate.deduct_columns(whole, part)) == raw(aggregate, rest)
-    assert repr(aggregate.deduct(_state(aggregate, events), _state(aggregate, a))) == repr(_state(aggregate, b))
+    assert repr(aggregate.deduct(_state(aggregate, events), _state(aggregate, a))) == repr(
+        _state(aggregate, b)
+    )
 
 
 LAWS: tuple[Law, ...] = (
@@ -230,7 +272,8 @@ def _state(aggregate: Aggregate, events: Sequence[Event]) -> tuple[object, ...]:
 
 
 def _neighbours(aggregate: Aggregate) -> list[Aggregate]:
-    """Partials with fields of every kind over the same columns, to stand beside the one under test."""
+    """Partials with fields of every kind over the same columns, to stand beside the one under
+    test."""
     types = {column: aggregate.type_of(column) for column in aggregate.inputs}
     plain = [column for column, kind in types.items() if not pa.types.is_list(kind)]
     return [count().bind({}), *(last_k(column, k=2).bind(types) for column in plain)]
@@ -245,9 +288,13 @@ def same(finished: Finished, wanted: Sequence[object], kind: pa.DataType) -> boo
 def _bits(values: pa.Array) -> object:
     """Plain values that are equal only where the bits are: +0.0 is not -0.0, NaN is NaN."""
     if pa.types.is_list(values.type):
-        return [None if value is None else _bits(value) for value in (scalar.values for scalar in values)]
+        return [
+            None if value is None else _bits(value)
+            for value in (scalar.values for scalar in values)
+        ]
     if pa.types.is_struct(values.type):
-        return [values.is_valid().to_pylist(), *map(_bits, values.flatten())]  # what stands under a null is nothing
+        # what stands under a null is nothing
+        return [values.is_valid().to_pylist(), *map(_bits, values.flatten())]
     if pa.types.is_float64(values.type):
         return [None if value is None else value.hex() for value in values.to_pylist()]
     if pa.types.is_timestamp(values.type):
@@ -257,7 +304,10 @@ def _bits(values: pa.Array) -> object:
 
 def _snapshot(rows: Rows) -> list[object]:
     arrays = (rows.time, rows.topic_hi, rows.topic_lo, rows.partition, rows.offset)
-    return [*(array.tobytes() for array in arrays), *(repr(_bits(array)) for array in rows.columns.values())]
+    return [
+        *(array.tobytes() for array in arrays),
+        *(repr(_bits(array)) for array in rows.columns.values()),
+    ]
 
 
 def _snapshot_columns(partials: Columns) -> list[bytes]:

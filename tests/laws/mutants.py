@@ -1,4 +1,5 @@
-"""Aggregates that break one law each, as plausible mistakes would, to show that the laws can fail."""
+"""Aggregates that break one law each, as plausible mistakes would, to show that the laws can
+fail."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ class FloatSum(Sum):
         total = np.zeros(n_groups)
         with np.errstate(over="ignore", invalid="ignore"):
             np.add.at(total, groups[kept], values)
-        return Columns(n_groups, {"total": total, "n": np.bincount(groups[kept], minlength=n_groups).astype(np.int64)})
+        return Columns(
+            n_groups,
+            {"total": total, "n": np.bincount(groups[kept], minlength=n_groups).astype(np.int64)},
+        )
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         total, n = np.zeros(n_groups), np.zeros(n_groups, np.int64)
@@ -112,7 +116,11 @@ class TwoForms(BoolOr):
     """Counts nulls as false in its row form, and not in its column form."""
 
     def accumulate(self, state: State, event: Event) -> State:
-        return (state[0], state[1] + 1) if event.columns[self.column] is None else super().accumulate(state, event)
+        return (
+            (state[0], state[1] + 1)
+            if event.columns[self.column] is None
+            else super().accumulate(state, event)
+        )
 
 
 @dataclass(frozen=True)
@@ -187,8 +195,14 @@ MUTANTS: list[tuple[Callable[[], Aggregate], laws.Law]] = [
     (lambda: SubtractsTheRest().bind({}), laws.combine_is_associative),
     (lambda: FloatSum("x").bind(X), laws.any_split_gives_the_same_bytes),
     (lambda: FloatSum("x").bind(X), laws.any_order_gives_the_same_bytes),
-    (lambda: FirstOffered("p", "b").bind({"p": pa.int64(), "b": pa.bool_()}), laws.any_order_gives_the_same_bytes),
-    (lambda: EagerRegisters("x", 3, 4).bind({"x": pa.string()}), laws.any_split_gives_the_same_bytes),
+    (
+        lambda: FirstOffered("p", "b").bind({"p": pa.int64(), "b": pa.bool_()}),
+        laws.any_order_gives_the_same_bytes,
+    ),
+    (
+        lambda: EagerRegisters("x", 3, 4).bind({"x": pa.string()}),
+        laws.any_split_gives_the_same_bytes,
+    ),
     (lambda: LongLimbs("x").bind(X), laws.any_split_gives_the_same_bytes),
     (lambda: MixesGroups().bind({}), laws.groups_do_not_touch_each_other),
     (lambda: TwoForms("x").bind({"x": pa.bool_()}), laws.rows_and_columns_agree),

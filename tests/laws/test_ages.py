@@ -1,7 +1,9 @@
-"""Ages are counted from one instant on every path: served, evaluated, trained, queried, to the same bits as by hand.
+"""Ages are counted from one instant on every path: served, evaluated, trained, queried, to the same
+bits as by hand.
 
-Of an exact window it is the instant that was asked for, less the offset, whichever of its ends are closed. Of others
-it is the end of their effective bounds; a query's row asks at its own event, which is in its windows.
+Of an exact window it is the instant that was asked for, less the offset, whichever of its ends are
+closed. Of others it is the end of their effective bounds; a query's row asks at its own event,
+which is in its windows.
 """
 
 from __future__ import annotations
@@ -46,7 +48,12 @@ plays = sw.KafkaSource(
     timestamp="played_at",
     max_lateness="1d",
 )
-CLOSED: tuple[Literal["both", "left", "right", "neither"], ...] = ("both", "left", "right", "neither")
+CLOSED: tuple[Literal["both", "left", "right", "neither"], ...] = (
+    "both",
+    "left",
+    "right",
+    "neither",
+)
 EXACT: list[sw.Window | str] = [
     *(sw.exact_range("10m", closed=closed) for closed in CLOSED),
     *(sw.exact_range("10m", closed=closed, offset="1us") for closed in CLOSED),
@@ -63,7 +70,10 @@ SLICED: list[sw.Window | str] = [
     sw.hopping("10m", every="5m", open=True, offset="1m"),
     sw.session("2m", max_length="1h"),
 ]
-FEATURES = [("seconds", sw.decay_sum("seconds", half_life=HALF)), ("n", sw.decay_count(half_life=HALF))]
+FEATURES = [
+    ("seconds", sw.decay_sum("seconds", half_life=HALF)),
+    ("n", sw.decay_count(half_life=HALF)),
+]
 ageing = sw.FeatureView(
     "ageing",
     source=plays,
@@ -72,7 +82,11 @@ ageing = sw.FeatureView(
 )
 DEPLOYMENT = plan(Project.of("p", [ageing]))
 SLICE = next(unit.slice_us for unit in DEPLOYMENT.units if isinstance(unit, SliceUnit))
-COLUMNS = [(f"{name}_{w.column_suffix()}", name, w) for name, _ in FEATURES for w in map(as_window, [*EXACT, *SLICED])]
+COLUMNS = [
+    (f"{name}_{w.column_suffix()}", name, w)
+    for name, _ in FEATURES
+    for w in map(as_window, [*EXACT, *SLICED])
+]
 REFS = [f"ageing:{column}" for column, _, _ in COLUMNS]
 
 
@@ -80,10 +94,25 @@ def made() -> list[Event]:
     """Plays of two users around the reading; some at the very edges of its windows."""
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    backs = [0, 1, 2, 7 * MINUTE_US, 7 * MINUTE_US - 1, 7 * MINUTE_US + 1, 10 * MINUTE_US, 10 * MINUTE_US + 1, -1]
+    backs = [
+        0,
+        1,
+        2,
+        7 * MINUTE_US,
+        7 * MINUTE_US - 1,
+        7 * MINUTE_US + 1,
+        10 * MINUTE_US,
+        10 * MINUTE_US + 1,
+        -1,
+    ]
     backs += [chance.randrange(-MINUTE_US, 20 * MINUTE_US) for _ in range(60)]
     return [
-        Event(0, o, NOW - back, {"user": chance.choice(["ann", "bob"]), "seconds": chance.choice([1.0, 0.1, -7e15])})
+        Event(
+            0,
+            o,
+            NOW - back,
+            {"user": chance.choice(["ann", "bob"]), "seconds": chance.choice([1.0, 0.1, -7e15])},
+        )
         for o, back in enumerate(backs)
     ]
 
@@ -92,15 +121,21 @@ EVENTS = made()
 
 
 def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float | None:
-    """The value by hand: the events in the window and the instant from which they age, by the words of the design alone."""
+    """The value by hand: the events in the window and the instant from which they age, by the words
+    of the design alone."""
     own = sorted(
-        (OracleEvent(e.time_us, TOPIC, e.partition, e.offset, e.columns) for e in EVENTS if e.columns["user"] == user),
+        (
+            OracleEvent(e.time_us, TOPIC, e.partition, e.offset, e.columns)
+            for e in EVENTS
+            if e.columns["user"] == user
+        ),
         key=lambda e: e.order,
     )
     t -= window.offset_us
     length = window.length_us
     present = {"live": -(-t // SLICE) * SLICE, "at": t // SLICE * SLICE}.get(mode, t)
-    at = t if mode == "row" else present - 1  # the last microsecond that is in a window of the present
+    # the last microsecond that is in a window of the present
+    at = t if mode == "row" else present - 1
     if isinstance(window, Rows):
         return _value(name, [e for e in own if e.time <= t][-window.rows :], t)
     if isinstance(window, ExactRange):
@@ -110,7 +145,8 @@ def by_hand(name: str, window: sw.Window, mode: str, t: int, user: str) -> float
             [
                 e
                 for e in own
-                if (t - length < e.time or (first and e.time == t - length)) and (e.time < t or (last and e.time == t))
+                if (t - length < e.time or (first and e.time == t - length))
+                and (e.time < t or (last and e.time == t))
             ],
             t,
         )
@@ -146,7 +182,9 @@ def archive() -> Any:
 
 
 @pytest.mark.parametrize("back_us", [None, 0, 1, 7 * MINUTE_US, 13 * MINUTE_US + 17])
-def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(back_us: int | None) -> None:
+def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(
+    back_us: int | None,
+) -> None:
     clock = ManualClock(NOW)
     server = MemoryServer(clock)
     served = Served(open_memory(server), DEPLOYMENT)
@@ -170,7 +208,11 @@ def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(
         values = answer.values(i)
         for column, name, window in COLUMNS:
             wanted = by_hand(name, window, mode, t, user["user"])
-            for age in (values[f"ageing:{column}"], trained[i][f"ageing:{column}"], evaluated[i][column]):
+            for age in (
+                values[f"ageing:{column}"],
+                trained[i][f"ageing:{column}"],
+                evaluated[i][column],
+            ):
                 same(age, wanted, (column, mode, user))
                 compared += 1
     assert compared == 3 * 3 * len(COLUMNS)
@@ -178,7 +220,11 @@ def test_an_answer_its_token_and_evaluate_count_ages_from_the_instant_asked_for(
 
 def test_training_sets_and_snapshots_by_event_time_count_ages_from_the_instant_asked_for() -> None:
     ats = [NOW, NOW - 1, NOW + 1, NOW - 7 * MINUTE_US, NOW // MINUTE_US * MINUTE_US]
-    spine = [{"user": user, "at": as_timestamps(np.array([at]))[0]} for at in ats for user in ("ann", "bob")]
+    spine = [
+        {"user": user, "at": as_timestamps(np.array([at]))[0]}
+        for at in ats
+        for user in ("ann", "bob")
+    ]
     trained = build_training_set(DEPLOYMENT, archive(), spine, REFS, "event_time").table.to_pylist()
     snapped = build_snapshot(DEPLOYMENT, archive(), REFS, ats).table.to_pylist()
     evaluated = sw.evaluate(ageing, given(EVENTS, "played_at"), spine).to_pylist()
@@ -198,14 +244,18 @@ def test_the_rows_of_a_query_age_from_their_own_event() -> None:
     for row in rows:
         t = int((row["played_at"].timestamp() // 1) * SECOND_US) + row["played_at"].microsecond
         for column, name, window in COLUMNS:
-            same(row[column], by_hand(name, window, "row", t, row["user"]), (column, row["user"], t))
+            same(
+                row[column], by_hand(name, window, "row", t, row["user"]), (column, row["user"], t)
+            )
 
 
 def test_after_a_half_life_an_event_weighs_half() -> None:
     #   T ------ 1 s ------ t       read at t: half, whichever ends are closed; at T itself, where it is in: all
     half = sw.decay_sum("seconds", half_life="1s")
     windows = [*(sw.exact_range("1m", closed=closed) for closed in CLOSED), sw.rows(1)]
-    view = sw.FeatureView("v", source=plays, entity=["user"], features=[sw.Feature("s", half, windows)])
+    view = sw.FeatureView(
+        "v", source=plays, entity=["user"], features=[sw.Feature("s", half, windows)]
+    )
     event = {"user": "ann", "seconds": 1.0, "played_at": NOW}
     later, then = sw.evaluate(
         view, [event], [{"user": "ann", "at": NOW + SECOND_US}, {"user": "ann", "at": NOW}]

@@ -1,4 +1,5 @@
-"""A second opinion on every aggregate that DuckDB can say exactly: its values, or the sums that moments are made of."""
+"""A second opinion on every aggregate that DuckDB can say exactly: its values, or the sums that
+moments are made of."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ FREQUENT = (
     "SELECT grp, {'items': list({'value': s, 'count': m} ORDER BY m DESC, encode(s))[:3], 'error': 0, 'miss': 0.0} "
     "FROM (SELECT grp, s, count(*) AS m FROM e WHERE s IS NOT NULL GROUP BY grp, s) GROUP BY grp"
 )
-NESTED = "SELECT grp, list({'key': key, 'value': value} ORDER BY encode(key)) FROM (%s) GROUP BY grp"
+NESTED = (
+    "SELECT grp, list({'key': key, 'value': value} ORDER BY encode(key)) FROM (%s) GROUP BY grp"
+)
 UNNESTED = "SELECT grp, i, w, unnest(list_distinct(a)) AS key FROM e"
 CASES: list[tuple[Aggregate, str]] = [
     (only(agg.count("i"), "w", "w"), "SELECT grp, count(i) FILTER (WHERE w) FROM e GROUP BY grp"),
@@ -34,24 +37,29 @@ CASES: list[tuple[Aggregate, str]] = [
     (only(agg.max("s"), "w", "w"), "SELECT grp, max(s) FILTER (WHERE w) FROM e GROUP BY grp"),
     (
         agg.count_by("s"),
-        NESTED % "SELECT grp, s AS key, count(*) AS value FROM e WHERE s IS NOT NULL GROUP BY grp, s",
+        NESTED
+        % "SELECT grp, s AS key, count(*) AS value FROM e WHERE s IS NOT NULL GROUP BY grp, s",
     ),
     (
         agg.bucketed(only(agg.min("x"), "w", "w"), by="s"),
-        NESTED % "SELECT grp, s AS key, min(x) FILTER (WHERE w) AS value FROM e WHERE s IS NOT NULL GROUP BY grp, s",
+        NESTED
+        % "SELECT grp, s AS key, min(x) FILTER (WHERE w) AS value FROM e WHERE s IS NOT NULL GROUP BY grp, s",
     ),
     (
         agg.count_by("a"),
-        NESTED % f"SELECT grp, key, count(*) AS value FROM ({UNNESTED}) WHERE key IS NOT NULL GROUP BY grp, key",
+        NESTED
+        % f"SELECT grp, key, count(*) AS value FROM ({UNNESTED}) WHERE key IS NOT NULL GROUP BY grp, key",
     ),
     (
         agg.bucketed(only(agg.sum("i"), "w", "w"), by="a"),
-        NESTED % f"SELECT grp, key, sum(i) FILTER (WHERE w) AS value FROM ({UNNESTED}) WHERE key IS NOT NULL "
+        NESTED
+        % f"SELECT grp, key, sum(i) FILTER (WHERE w) AS value FROM ({UNNESTED}) WHERE key IS NOT NULL "
         "GROUP BY grp, key",
     ),
     (agg.histogram("x", edges=EDGES), BINS),
     (agg.count(), "SELECT grp, count(*) FROM e GROUP BY grp"),
-    (agg.sum("x"), "SELECT grp, sum(x) FROM e GROUP BY grp"),  # halves: every order of additions is exact
+    # halves: every order of additions is exact
+    (agg.sum("x"), "SELECT grp, sum(x) FROM e GROUP BY grp"),
     (agg.sum("d"), "SELECT grp, sum(d) FROM e GROUP BY grp"),
     (agg.mean("x"), "SELECT grp, sum(x) / count(x) FROM e GROUP BY grp"),
     (agg.mean("i"), "SELECT grp, sum(i)::DOUBLE / count(i) FROM e GROUP BY grp"),
@@ -62,7 +70,10 @@ CASES: list[tuple[Aggregate, str]] = [
     ),
     (agg.bool_and("w"), "SELECT grp, bool_and(w) FROM e GROUP BY grp"),
     (agg.bool_or("w"), "SELECT grp, bool_or(w) FROM e GROUP BY grp"),
-    (agg.distinct_count("i", threshold=10_000), "SELECT grp, count(DISTINCT i) FROM e GROUP BY grp"),
+    (
+        agg.distinct_count("i", threshold=10_000),
+        "SELECT grp, count(DISTINCT i) FROM e GROUP BY grp",
+    ),
     (agg.distinct_count("s"), "SELECT grp, count(DISTINCT s) FROM e GROUP BY grp"),
     (agg.first("s"), f"SELECT grp, {LISTED % ('s', 'n', 's')}[1] FROM e GROUP BY grp"),
     (agg.last("d"), f"SELECT grp, {LISTED % ('d', 'n DESC', 'd')}[1] FROM e GROUP BY grp"),
@@ -70,9 +81,18 @@ CASES: list[tuple[Aggregate, str]] = [
     (agg.last_k("w", k=3), f"SELECT grp, {LISTED % ('w', 'n DESC', 'w')}[:3] FROM e GROUP BY grp"),
     (agg.last_k_distinct("s", k=3), DISTINCT),
     (agg.argmin("s", by="x"), f"SELECT grp, {LISTED % ('s', 'x, n', 'x')}[1] FROM e GROUP BY grp"),
-    (agg.argmax("i", by="s"), f"SELECT grp, {LISTED % ('i', 'encode(s) DESC, n', 's')}[1] FROM e GROUP BY grp"),
-    (agg.top_k("s", by="x", k=3), f"SELECT grp, {LISTED % (PAIR, 'x DESC, n', 'x')}[:3] FROM e GROUP BY grp"),
-    (agg.bottom_k("s", by="x", k=3), f"SELECT grp, {LISTED % (PAIR, 'x, n', 'x')}[:3] FROM e GROUP BY grp"),
+    (
+        agg.argmax("i", by="s"),
+        f"SELECT grp, {LISTED % ('i', 'encode(s) DESC, n', 's')}[1] FROM e GROUP BY grp",
+    ),
+    (
+        agg.top_k("s", by="x", k=3),
+        f"SELECT grp, {LISTED % (PAIR, 'x DESC, n', 'x')}[:3] FROM e GROUP BY grp",
+    ),
+    (
+        agg.bottom_k("s", by="x", k=3),
+        f"SELECT grp, {LISTED % (PAIR, 'x, n', 'x')}[:3] FROM e GROUP BY grp",
+    ),
     (agg.span(), "SELECT grp, max(n) - min(n) FROM e GROUP BY grp"),
     (
         agg.quantiles("x", q=[0.1, 0.5, 0.9], threshold=10_000),
@@ -80,11 +100,14 @@ CASES: list[tuple[Aggregate, str]] = [
     ),
     (agg.top_k_frequent("s", k=3), FREQUENT),
 ]
-"""Not here: filters and decay, which DuckDB has not, and folds and classes, which are the user's own."""
+"""Not here: filters and decay, which DuckDB has not, and folds and classes, which are the user's
+own."""
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("unbound", "text"), CASES, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("unbound", "text"), CASES, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_duckdb_says_the_same(unbound: Aggregate, text: str, seed: int) -> None:
     events = table(seed)
     with duckdb.connect() as engine:

@@ -1,4 +1,5 @@
-"""The log alone decides what is published: an oracle over raw events says it, and no batch or restart changes it."""
+"""The log alone decides what is published: an oracle over raw events says it, and no batch or
+restart changes it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ import pytest
 import slicewise as sw
 from slicewise.aggregates import Rows
 from slicewise.emission.ticks import Correction, EmittedView, Tick, emitted_views
-from slicewise.emission.view import QUIET_US, Progress, Records, Taken, ViewEmission, resumed, trusted
+from slicewise.emission.view import (
+    QUIET_US,
+    Progress,
+    Records,
+    Taken,
+    ViewEmission,
+    resumed,
+    trusted,
+)
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
@@ -43,14 +52,20 @@ class Event(NamedTuple):
 
 def view_of(*windows: Any, entity: Sequence[str] = ("user",), **emit: str) -> EmittedView:
     source = sw.KafkaSource(
-        "plays", schema={"user": "string", "x": "double", "t": "timestamp_us"}, timestamp="t", max_ahead="2s"
+        "plays",
+        schema={"user": "string", "x": "double", "t": "timestamp_us"},
+        timestamp="t",
+        max_ahead="2s",
     )
     given = {"wait": "500ms", "corrections": "15s", **emit}
     view = sw.FeatureView(
         "v",
         source=source,
         entity=entity,
-        features=[sw.Feature("n", sw.count(), list(windows)), sw.Feature("s", sw.sum("x"), list(windows))],
+        features=[
+            sw.Feature("n", sw.count(), list(windows)),
+            sw.Feature("s", sw.sum("x"), list(windows)),
+        ],
         emit=sw.Emit("out", **given),
     )
     [emitted_view] = emitted_views(plan(Project.of("p", [view])), "plays")
@@ -58,7 +73,8 @@ def view_of(*windows: Any, entity: Sequence[str] = ("user",), **emit: str) -> Em
 
 
 def events_of(seed: int, n: int = 50) -> list[Event]:
-    """Two partitions, Kafka times that mostly rise, event times up to a minute late and a little ahead."""
+    """Two partitions, Kafka times that mostly rise, event times up to a minute late and a little
+    ahead."""
     rng = random.Random(seed)
     events, offsets = [], [0, 0]
     clock = BEGIN
@@ -67,7 +83,8 @@ def events_of(seed: int, n: int = 50) -> list[Event]:
         partition = rng.randrange(2)
         late = rng.choice((0, 0, 0, -S, S // 3, 5 * S, 12 * S, 30 * S))
         kafka_time = clock - rng.choice((0, 0, 0, S // 2))
-        offset = offsets[partition] = offsets[partition] + rng.choice((1, 1, 1, 2))  # gaps, as transactions leave
+        # gaps, as transactions leave
+        offset = offsets[partition] = offsets[partition] + rng.choice((1, 1, 1, 2))
         x = rng.choice((0.1, 1e300, -1e300, 1.0, None, 2.5, 1e-5))
         events.append(Event(partition, offset, kafka_time, kafka_time - late, rng.choice(USERS), x))
     return events
@@ -88,21 +105,28 @@ def cut(events: Sequence[Event], instant: int) -> dict[int, int]:
     return results
 
 
-def answers(events: Sequence[Event], known: dict[int, int], window: Window, end: int) -> dict[str, tuple[Any, Any]]:
+def answers(
+    events: Sequence[Event], known: dict[int, int], window: Window, end: int
+) -> dict[str, tuple[Any, Any]]:
     """Per user with events in the window: count, and the exact sum."""
     results: dict[str, list[float | None]] = {}
     for e in events:
         if e.offset < known[e.partition] and end - window.length_us <= e.time < end:
             results.setdefault(e.user, []).append(e.x)
-    return {user: (len(xs), total([x for x in xs if x is not None])) for user, xs in results.items()}
+    return {
+        user: (len(xs), total([x for x in xs if x is not None])) for user, xs in results.items()
+    }
 
 
 def total(xs: list[float]) -> float | None:
     return math.fsum(xs) if xs else None
 
 
-def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until: int) -> list[tuple[Any, ...]]:
-    """(instant, "tick" or "correction", window, end, user, values, changed or old values), sorted per instant."""
+def oracle(
+    events: Sequence[Event], windows: Sequence[Window], since: int, until: int
+) -> list[tuple[Any, ...]]:
+    """(instant, "tick" or "correction", window, end, user, values, changed or old values), sorted
+    per instant."""
     out: list[tuple[Any, ...]] = []
     instants = range(since + S, until + 1, S)
     before = cut(events, since)
@@ -120,7 +144,9 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
                 # without a record of its own, a window would be taken for the one before it
                 ahead = answers(events, known, window, end - step)
                 changed = {user for user in new if new[user] != old.get(user, nothing)}
-                published_users = changed | {u for u in changed_before if new.get(u, nothing) != ahead.get(u, nothing)}
+                published_users = changed | {
+                    u for u in changed_before if new.get(u, nothing) != ahead.get(u, nothing)
+                }
                 rows += [
                     (
                         instant,
@@ -138,7 +164,8 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
                 now = answers(events, known, window, instant)
                 shown: dict[str, Any] = {}
                 if instant - step > since:
-                    # corrected up to the last instant, that is: also by what this one brings, if it is corrected still
+                    # corrected up to the last instant, that is: also by what this one brings, if it
+                    # is corrected still
                     latest = known if instant - step > instant - CORRECTIONS else before
                     shown = answers(events, latest, window, instant - step)
                 rows += [
@@ -159,7 +186,9 @@ def oracle(events: Sequence[Event], windows: Sequence[Window], since: int, until
 
 
 # ------------------------------------------------------------------ the emission
-def records(events: Sequence[Event], partition: int, units: Sequence[StorageUnit], end: int) -> Records:
+def records(
+    events: Sequence[Event], partition: int, units: Sequence[StorageUnit], end: int
+) -> Records:
     n = len(events)
     rows = Rows(
         np.array([e.time for e in events], np.int64),
@@ -169,9 +198,15 @@ def records(events: Sequence[Event], partition: int, units: Sequence[StorageUnit
         np.array([e.offset for e in events], np.int64),
         {"x": pa.array([e.x for e in events], pa.float64())},
     )
-    entities = pa.table({"user": pa.array([e.user for e in events], pa.string())}) if units[0].entity else pa.table({})
+    entities = (
+        pa.table({"user": pa.array([e.user for e in events], pa.string())})
+        if units[0].entity
+        else pa.table({})
+    )
     taken = {unit.storage_fingerprint: Taken(rows, entities) for unit in units}
-    return Records(partition, rows.offset, np.array([e.kafka_time for e in events], np.int64), taken, end)
+    return Records(
+        partition, rows.offset, np.array([e.kafka_time for e in events], np.int64), taken, end
+    )
 
 
 def published(
@@ -182,7 +217,8 @@ def published(
     rng: random.Random,
     stop_after: int | None = None,
 ) -> tuple[list[tuple[Any, ...]], Progress]:
-    """In batches of random size; the progress after the last instant, or after `stop_after` of them."""
+    """In batches of random size; the progress after the last instant, or after `stop_after` of
+    them."""
     reach = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, progress).reach_us
     start, left = {}, {}
     for partition in (0, 1):
@@ -204,7 +240,9 @@ def published(
             for p in ends:
                 emission.read_to(p, ends[p], until + WAIT + QUIET_US)
         for step, outputs in emission.advance():
-            out += sorted((line for output in outputs for line in lines(step.instant_us, output)), key=repr)
+            out += sorted(
+                (line for output in outputs for line in lines(step.instant_us, output)), key=repr
+            )
             count += 1
             progress = step
             if count == stop_after:
@@ -214,7 +252,11 @@ def published(
 
 def lines(instant: int, output: Tick | Correction) -> list[tuple[Any, ...]]:
     suffix = output.window.column_suffix()
-    users = output.entities["user"].to_pylist() if output.entities.num_columns else [None] * output.values.num_rows
+    users = (
+        output.entities["user"].to_pylist()
+        if output.entities.num_columns
+        else [None] * output.values.num_rows
+    )
     values = list(zip(*(output.values[f"{f}_{suffix}"].to_pylist() for f in "ns"), strict=True))
     if isinstance(output, Tick):
         rest = [bool(flag) for flag in output.changed]
@@ -230,14 +272,18 @@ def lines(instant: int, output: Tick | Correction) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_ticks_and_corrections_are_those_of_the_oracle_in_any_batches_and_after_any_restart(seed: int) -> None:
+def test_ticks_and_corrections_are_those_of_the_oracle_in_any_batches_and_after_any_restart(
+    seed: int,
+) -> None:
     print(f"seed {seed}")
     rng, events = random.Random(seed), events_of(seed)
     emitted = view_of(*WINDOWS)
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     since = BEGIN + 7 * S
     begun = cut(events, since)
-    progress = Progress(since, since, OffsetVector({(TOPIC, p): offset for p, offset in begun.items()}))
+    progress = Progress(
+        since, since, OffsetVector({(TOPIC, p): offset for p, offset in begun.items()})
+    )
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     actual, _ = published(emitted, events, progress, until, rng)
     expected = oracle(events, windows, since, until)
@@ -256,7 +302,9 @@ def test_a_global_view_is_one_entity() -> None:
     events = [event._replace(user="") for event in events_of(9)]
     emitted = view_of("10s", sw.tumbling("10s"), entity=())
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
-    progress = Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
+    progress = Progress(
+        BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()})
+    )
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     actual, _ = published(emitted, events, progress, until, random.Random(9))
     expected = [(*line[:4], None, *line[5:]) for line in oracle(events, windows, BEGIN, until)]
@@ -267,10 +315,16 @@ def test_the_newest_record_of_a_window_or_else_of_the_one_before_is_the_truth() 
     events = events_of(21, 80)
     emitted = view_of(*WINDOWS, corrections="10m")
     since = BEGIN + 3 * S
-    progress = Progress(since, since, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, since).items()}))
+    progress = Progress(
+        since, since, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, since).items()})
+    )
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     result, last = published(emitted, events, progress, until, random.Random(21))
-    newest = {(line[2], line[3], line[4]): line[5] for line in result if line[1] == "correction" or line[6]}
+    newest = {
+        (line[2], line[3], line[4]): line[5]
+        for line in result
+        if line[1] == "correction" or line[6]
+    }
     everything = {0: 1 << 60, 1: 1 << 60}
     for window in {feature.window for feature in emitted.units[0].features}:
         step = step_of(window)
@@ -286,7 +340,9 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
     """Retention took a part of partition 0, also of what was not published yet."""
     events = events_of(33, 80)
     emitted = view_of(*WINDOWS)
-    begun = Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()}))
+    begun = Progress(
+        BEGIN, BEGIN, OffsetVector({(TOPIC, p): offset for p, offset in cut(events, BEGIN).items()})
+    )
     until = max(e.kafka_time for e in events) // S * S + 40 * S
     whole, _ = published(emitted, events, begun, until, random.Random(1))
     own = sorted((e for e in events if e.partition == 0), key=lambda e: e.offset)
@@ -321,20 +377,28 @@ def test_a_clock_far_ahead_holds_nothing_up() -> None:
         return seen[-1].offset_vector.get((TOPIC, 0))
 
     assert come(until) == given[-1].offset + 1
-    assert come(BEGIN + 3600 * S) == wrong.offset, "trusted, it lets its partition pass, and the rest waits"
+    assert come(BEGIN + 3600 * S) == wrong.offset, (
+        "trusted, it lets its partition pass, and the rest waits"
+    )
 
 
 def test_instants_without_anything_are_passed_over_and_no_other() -> None:
-    """A batch of markers alone, then events long ago by the wall clock: their windows are published all the same."""
+    """A batch of markers alone, then events long ago by the wall clock: their windows are published
+    all the same."""
     emitted = view_of("10s")
     at = BEGIN + 100 * S
     events = [Event(0, 7, at, at, "a", 1.0), Event(0, 9, at + 3 * S, at + 3 * S, "a", 2.0)]
-    emission = ViewEmission(emitted, TOPIC, {0: 5}, Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, 0): 5})))
+    emission = ViewEmission(
+        emitted, TOPIC, {0: 5}, Progress(BEGIN, BEGIN, OffsetVector({(TOPIC, 0): 5}))
+    )
     emission.take(records([], 0, emitted.units, 7))
     emission.take(records(events, 0, emitted.units, 10))
     emission.read_to(0, 10, BEGIN + 200 * S)
     actual = [
-        line for step, published in emission.advance() for output in published for line in lines(step.instant_us, output)
+        line
+        for step, published in emission.advance()
+        for output in published
+        for line in lines(step.instant_us, output)
     ]
     windows = [feature.window for feature in emitted.units[0].features if feature.feature == "n"]
     expected = oracle([*events], windows, BEGIN, BEGIN + 198 * S)

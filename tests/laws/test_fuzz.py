@@ -1,5 +1,5 @@
-"""Bytes that no events gave are refused with the declared error, or are some partial: never another error, nor memory
-beyond what the bytes could hold."""
+"""Bytes that no events gave are refused with the declared error, or are some partial: never another
+error, nor memory beyond what the bytes could hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from slicewise.errors import CodecError
 from tests.laws.laws import ends, one
 from tests.unit.golden.partials import events_for
 
-EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
+EXAMPLES = [
+    example for registration in REGISTRY.values() for example in registration.bound_examples()
+]
 BYTES = (0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF)
 MUTANTS = 24
 MOST_MEMORY = 8_000_000
@@ -55,12 +57,17 @@ def read_scalars(aggregate: Aggregate, raw: bytes) -> None:
     scalar.finish(scalar.combine(columns[0], [(0, 1), (1, 2)], [[0, 1], [1]]))
 
 
-@pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.kind}-{'-'.join(map(str, a.types or ()))}")
+@pytest.mark.parametrize(
+    "aggregate", EXAMPLES, ids=lambda a: f"{a.kind}-{'-'.join(map(str, a.types or ()))}"
+)
 def test_mutated_bytes_are_refused_or_some_partial(aggregate: Aggregate) -> None:
     events = events_for(aggregate)
     layout = Layout((aggregate,))
     partials = [one(aggregate, events), one(aggregate, events[:2]), one(aggregate, [])]
-    block, row = layout.encode_block([Columns.concat(partials)]), layout.encode_rows([partials[0]])[0]
+    block, row = (
+        layout.encode_block([Columns.concat(partials)]),
+        layout.encode_rows([partials[0]])[0],
+    )
     tracemalloc.start()
     try:
         for seed in range(MUTANTS):

@@ -13,7 +13,9 @@ from tests.laws.events import events
 from tests.laws.laws import LAWS
 from tests.laws.oracles.aggregates import ENDED, ORACLES
 
-EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
+EXAMPLES = [
+    example for registration in REGISTRY.values() for example in registration.bound_examples()
+]
 
 
 def _name(aggregate: Aggregate) -> str:
@@ -26,7 +28,13 @@ def test_every_aggregate_obeys_every_law(aggregate: Aggregate) -> None:
     types = {column: aggregate.type_of(column) for column in aggregate.inputs}
 
     # Drawing events costs more than any law: what was drawn is given to all of them.
-    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(
+        max_examples=8,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
     @given(events(types), st.integers(0, 2**32))
     def holds(chosen: list[Event], seed: int) -> None:
         for law in LAWS:

@@ -1,4 +1,5 @@
-"""Leaderboards and corrections are functions of the log: in any batches, each is a count of the events below its offset vector."""
+"""Leaderboards and corrections are functions of the log: in any batches, each is a count of the
+events below its offset vector."""
 
 from __future__ import annotations
 
@@ -34,13 +35,19 @@ Rows = list[tuple[Any, Any]]
 
 def deployment_of() -> tuple[Deployment, EmittedView]:
     source = sw.KafkaSource(
-        "plays", schema={"user": "string", "x": "double", "t": "timestamp_us"}, timestamp="t", max_ahead="2s"
+        "plays",
+        schema={"user": "string", "x": "double", "t": "timestamp_us"},
+        timestamp="t",
+        max_ahead="2s",
     )
     view = sw.FeatureView(
         "v",
         source=source,
         entity=["user"],
-        features=[sw.Feature("n", sw.count(), ["10s"]), sw.Feature("s", sw.sum("x"), [sw.tumbling("10s")])],
+        features=[
+            sw.Feature("n", sw.count(), ["10s"]),
+            sw.Feature("s", sw.sum("x"), [sw.tumbling("10s")]),
+        ],
     )
     leaderboards = [
         sw.Leaderboard("counts", view=view, by="n_10s", k=K, late="correct", correct_within="1h"),
@@ -70,12 +77,16 @@ R = TypeVar("R")
 class Seen:
     """A store's leaderboards, each as it was first shown."""
 
-    def __init__(self, store: OnlineStore, leaderboards: dict[tuple[str, int], StoredLeaderboard]) -> None:
+    def __init__(
+        self, store: OnlineStore, leaderboards: dict[tuple[str, int], StoredLeaderboard]
+    ) -> None:
         self._store, self._leaderboards = store, leaderboards
 
     def run(self, operation: Operation[R]) -> R:
         if isinstance(operation, PublishLeaderboard):
-            self._leaderboards.setdefault((operation.name, operation.leaderboard.end_us), operation.leaderboard)
+            self._leaderboards.setdefault(
+                (operation.name, operation.leaderboard.end_us), operation.leaderboard
+            )
         return self._store.run(operation)
 
     def __getattr__(self, name: str) -> Any:
@@ -85,17 +96,26 @@ class Seen:
 def run(
     events: Sequence[Event], rng: random.Random, behind: bool = False
 ) -> tuple[dict[tuple[str, int], StoredLeaderboard], list[Any], int]:
-    """The first leaderboard of every name and window end, all corrections, and how many leaderboards were skipped; in batches of
-    random size. behind: at times the emission catches up."""
+    """The first leaderboard of every name and window end, all corrections, and how many
+    leaderboards were skipped; in batches of random size. behind: at times the emission catches
+    up."""
     deployment, emitted = deployment_of()
     server = MemoryServer(ManualClock(BEGIN))
     open_memory(server).run(Initialise())
     topic = Topic()
     leaderboards: dict[tuple[str, int], StoredLeaderboard] = {}
     clock = ManualClock(BEGIN)
-    sink = LeaderboardSink(deployment, 1, lambda: cast(OnlineStore, Seen(open_memory(server), leaderboards)), clock, topic)
+    sink = LeaderboardSink(
+        deployment,
+        1,
+        lambda: cast(OnlineStore, Seen(open_memory(server), leaderboards)),
+        clock,
+        topic,
+    )
     emission = ViewEmission(emitted, TOPIC, {0: 0, 1: 0}, Progress(BEGIN, BEGIN, OffsetVector({})))
-    left = {p: sorted((e for e in events if e.partition == p), key=lambda e: e.offset) for p in (0, 1)}
+    left = {
+        p: sorted((e for e in events if e.partition == p), key=lambda e: e.offset) for p in (0, 1)
+    }
     ends = {p: rest[-1].offset + 1 if rest else 0 for p, rest in left.items()}
     until = max(e.kafka_time for e in events) + 30 * S
     while any(left.values()):
@@ -126,14 +146,18 @@ def counted(events: Sequence[Event], below: dict[int, int], end_us: int) -> Rows
     for e in events:
         if e.offset < below.get(e.partition, 0) and end_us - 10 * S <= e.time < end_us:
             counts[e.user] = counts.get(e.user, 0) + 1
-    return sorted(counts.items(), key=lambda item: (-item[1], entity_tags((("user", "string"),), [[item[0]]])[0]))[:K]
+    return sorted(
+        counts.items(),
+        key=lambda item: (-item[1], entity_tags((("user", "string"),), [[item[0]]])[0]),
+    )[:K]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_leaderboards_and_corrections_are_counts_of_the_log_in_any_batches(seed: int) -> None:
     events = events_of(seed)
     leaderboards, corrections, skipped = run(events, random.Random(seed))
-    assert (leaderboards, corrections, 0) == run(events, random.Random(seed + 100))  # as bytes, whatever the batches
+    # as bytes, whatever the batches
+    assert (leaderboards, corrections, 0) == run(events, random.Random(seed + 100))
     assert skipped == 0
     compared(events, leaderboards, corrections)
 
@@ -148,8 +172,13 @@ def test_what_is_shown_and_corrected_while_it_catches_up_are_counts_of_the_log_t
     assert left_out > 20
 
 
-def compared(events: Sequence[Event], leaderboards: dict[tuple[str, int], StoredLeaderboard], corrections: list[Any]) -> None:
-    """Leaderboards as they were first shown, then each correction, against a count of the log below its offset vector."""
+def compared(
+    events: Sequence[Event],
+    leaderboards: dict[tuple[str, int], StoredLeaderboard],
+    corrections: list[Any],
+) -> None:
+    """Leaderboards as they were first shown, then each correction, against a count of the log below
+    its offset vector."""
     newest: dict[int, Rows] = {}
     for (name, end_us), leaderboard in leaderboards.items():
         below = {p: offset for (_, p), offset in leaderboard.offset_vector.offsets.items()}
@@ -163,7 +192,9 @@ def compared(events: Sequence[Event], leaderboards: dict[tuple[str, int], Stored
         below = {int(p): offset for p, offset in record["cover"][TOPIC].items()}
         rows = [(row["entity"]["user"], row["value"]) for row in record["new"]]
         assert rows == counted(events, below, record["end_us"])
-        assert newest[record["end_us"]] == [(row["entity"]["user"], row["value"]) for row in record["old"]]
+        assert newest[record["end_us"]] == [
+            (row["entity"]["user"], row["value"]) for row in record["old"]
+        ]
         newest[record["end_us"]] = rows
         n_corrections += 1
     assert newest == {end_us: counted(events, EVERYTHING, end_us) for end_us in newest}

@@ -16,15 +16,18 @@ from tests.laws.mutants import MUTANTS
 
 
 @pytest.mark.parametrize(
-    ("make", "law"), MUTANTS, ids=[f"{make().__class__.__name__}-{law.__name__}" for make, law in MUTANTS]
+    ("make", "law"),
+    MUTANTS,
+    ids=[f"{make().__class__.__name__}-{law.__name__}" for make, law in MUTANTS],
 )
 def test_the_law_finds_the_mutant(make: Callable[[], Aggregate], law: Law) -> None:
     aggregate = make()
     types = {column: aggregate.type_of(column) for column in aggregate.inputs}
 
     @settings(
-        # Hypothesis also draws on the constants of whatever modules are loaded, so that the examples differ between
-        # this file alone and the whole suite; the first failure ends the search, so a large bound costs nothing.
+        # Hypothesis also draws on the constants of whatever modules are loaded, so that the
+        # examples differ between this file alone and the whole suite; the first failure ends the
+        # search, so a large bound costs nothing.
         max_examples=5_000,
         deadline=None,
         database=None,

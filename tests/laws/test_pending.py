@@ -1,7 +1,9 @@
-"""A read of pending events are training by token and the oracle, as bytes, for all aggregates and windows.
+"""A read of pending events are training by token and the oracle, as bytes, for all aggregates and
+windows.
 
-An entity's events are dealt out between compacted hours, a lifetime's total, running partials and the pending events, with parts
-of the pending events that must not count: applied or compacted already, waiting behind a skipped offset.
+An entity's events are dealt out between compacted hours, a lifetime's total, running partials and
+the pending events, with parts of the pending events that must not count: applied or compacted
+already, waiting behind a skipped offset.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ WINDOWS: dict[str, Window] = {
     "session": session("10m", max_length="6h"),
     "lifetime": lifetime(),
 }
-EXAMPLES = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
+EXAMPLES = [
+    example for registration in REGISTRY.values() for example in registration.bound_examples()
+]
 
 
 def unit_of(*aggregates: Aggregate) -> StoreUnit:
@@ -90,7 +94,9 @@ class Dealt:
         owners = np.repeat(np.arange(len(groups)), [len(events) for events in groups])
         rows = Rows.from_events(flat, self.unit.types)
         partials = self.unit.layout.partials
-        return self.unit.layout.encode_block([p.accumulate_columns(rows, owners, len(groups)) for p in partials])
+        return self.unit.layout.encode_block(
+            [p.accumulate_columns(rows, owners, len(groups)) for p in partials]
+        )
 
     def compact(self, hour: int, archive_version: int, events: Sequence[Event]) -> None:
         day = self.days.setdefault(hour // 24, {})
@@ -111,15 +117,26 @@ class Dealt:
         for number in {event.time // SLICE_US for event in events}:
             own = [event for event in events if event.time // SLICE_US == number]
             offsets = [event.offset for event in own]
-            self.hot[b"r:%d:" % number + at] = codec.pack_running(min(offsets), max(offsets), self.row([own]))
+            self.hot[b"r:%d:" % number + at] = codec.pack_running(
+                min(offsets), max(offsets), self.row([own])
+            )
 
     def write(self, events: Sequence[Event]) -> None:
         members = self.unit.members.encode(Rows.from_events(events, self.unit.types))
-        add_pending(self.hot, [(topic_partition_of(e), m) for e, m in zip(events, members, strict=True)], Room(3, 4096))
+        add_pending(
+            self.hot,
+            [(topic_partition_of(e), m) for e, m in zip(events, members, strict=True)],
+            Room(3, 4096),
+        )
 
     def read(self, plan: ReadPlan) -> Stored:
         hot = [part for pair in self.hot.items() for part in pair]
-        return Stored(0, None, hot, [[self.days.get(d.day, {}).get(name) for name in d.names] for d in plan.days])
+        return Stored(
+            0,
+            None,
+            hot,
+            [[self.days.get(d.day, {}).get(name) for name in d.names] for d in plan.days],
+        )
 
 
 def events_of(aggregate: Aggregate, random: Random) -> list[Event]:
@@ -139,21 +156,47 @@ def events_of(aggregate: Aggregate, random: Random) -> list[Event]:
 
 def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
     store = Dealt(unit)
-    topic_partitions = {topic_partition: [e for e in events if topic_partition_of(e) == topic_partition] for topic_partition in {topic_partition_of(e) for e in events}}
-    applied = {topic_partition: random.choice(own[:-1]).offset for topic_partition, own in topic_partitions.items()}
-    store.committed = {topic_partition: random.randint(0, last + 1) for topic_partition, last in applied.items()}
+    topic_partitions = {
+        topic_partition: [e for e in events if topic_partition_of(e) == topic_partition]
+        for topic_partition in {topic_partition_of(e) for e in events}
+    }
+    applied = {
+        topic_partition: random.choice(own[:-1]).offset
+        for topic_partition, own in topic_partitions.items()
+    }
+    store.committed = {
+        topic_partition: random.randint(0, last + 1) for topic_partition, last in applied.items()
+    }
     store.offset_vectors = {
-        1: OffsetVector({topic_partition: random.randint(0, store.committed[topic_partition]) for topic_partition in topic_partitions}),
+        1: OffsetVector(
+            {
+                topic_partition: random.randint(0, store.committed[topic_partition])
+                for topic_partition in topic_partitions
+            }
+        ),
         2: OffsetVector(
-            {topic_partition: random.randint(store.committed[topic_partition], own[-1].offset + 1) for topic_partition, own in topic_partitions.items()}
+            {
+                topic_partition: random.randint(
+                    store.committed[topic_partition], own[-1].offset + 1
+                )
+                for topic_partition, own in topic_partitions.items()
+            }
         ),
     }
-    archive_versions = {hour: random.choice([None, 1, 2]) for hour in {e.time // HOUR_US for e in events}}
-    archive_versions = {hour: 1 if hour < TOTAL_UNTIL else archive_version for hour, archive_version in archive_versions.items()}  # those before the total-until hour are in a total
+    archive_versions = {
+        hour: random.choice([None, 1, 2]) for hour in {e.time // HOUR_US for e in events}
+    }
+    # those before the total-until hour are in a total
+    archive_versions = {
+        hour: 1 if hour < TOTAL_UNTIL else archive_version
+        for hour, archive_version in archive_versions.items()
+    }
 
     def compacted(e: Event) -> bool:
         archive_version = archive_versions[e.time // HOUR_US]
-        return archive_version is not None and store.offset_vectors[archive_version].contains(topic_partition_of(e), e.offset)
+        return archive_version is not None and store.offset_vectors[archive_version].contains(
+            topic_partition_of(e), e.offset
+        )
 
     old = [e for e in events if compacted(e) and e.time // HOUR_US < TOTAL_UNTIL]
     store.hot[b"t"] = codec.pack_lifetime(TOTAL_UNTIL, 1, store.row([old]))
@@ -164,21 +207,32 @@ def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
     for day, fields in store.days.items():
         if b"c" in fields:
             store.total(
-                day, [e for e in events if compacted(e) and e.time >= TOTAL_UNTIL * HOUR_US and e.time // DAY_US == day]
+                day,
+                [
+                    e
+                    for e in events
+                    if compacted(e) and e.time >= TOTAL_UNTIL * HOUR_US and e.time // DAY_US == day
+                ],
             )
     for topic_partition, own in topic_partitions.items():
         last = applied[topic_partition]
-        store.apply(topic_partition, [e for e in own if e.offset <= last and not compacted(e)], last)
+        store.apply(
+            topic_partition, [e for e in own if e.offset <= last and not compacted(e)], last
+        )
         beyond = [e for e in own if e.offset > last and not compacted(e)]
         come = random.randint(min(1, len(beyond)), len(beyond))
         reached = max([last, *(e.offset for e in beyond[:come])])
-        behind = [e for e in own if e.offset <= reached and e not in beyond and random.random() < 0.3]
+        behind = [
+            e for e in own if e.offset <= reached and e not in beyond and random.random() < 0.3
+        ]
         first = random.choice(beyond[:come]).offset if topic_partition[1] == 2 and come else 1 << 50
         if first < 1 << 50:
             at = b"x:%s:%d" % (topic_partition[0].encode(), topic_partition[1])
             store.hot[at] = b"%d:%d" % (first, beyond[come - 1].offset)
         store.counted += [e for e in beyond[:come] if e.offset < first]
-        store.write([*(e for e in beyond[:come] if e.offset < first or random.random() < 0.5), *behind])
+        store.write(
+            [*(e for e in beyond[:come] if e.offset < first or random.random() < 0.5), *behind]
+        )
     return store
 
 
@@ -186,7 +240,9 @@ def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> I
     """By few rows, by whole columns, and with the pending events at once and one by one."""
     total_until = TOTAL_UNTIL if any(f.window.unbounded for f in features) else None
     plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), total_until)
-    claims = NodeClaims(OffsetVector(store.committed), OffsetVector(), store.offset_vectors, pending=True)
+    claims = NodeClaims(
+        OffsetVector(store.committed), OffsetVector(), store.offset_vectors, pending=True
+    )
     for scalar_rows in (2_000, -1):
         yield merge(BatchedPlan((plan,)), [[store.read(plan)]], 1, [claims], scalar_rows)
 
@@ -209,21 +265,34 @@ def trained(
     topic_partitions = sorted({topic_partition_of(e) for e in ordered})
     number = np.array([topic_partitions.index(topic_partition_of(e)) for e in ordered], np.int64)
     source = SortedRows(np.zeros(len(ordered), np.int64), Rows.from_events(ordered, unit.types))
-    of_unit = UnitEvents(cast(Any, unit), cast(Entities, None), source, number, tuple(topic_partitions), {})
+    of_unit = UnitEvents(
+        cast(Any, unit), cast(Entities, None), source, number, tuple(topic_partitions), {}
+    )
     known = tokens.decode(token)
-    bounds = {c: (np.array([start], np.int64), np.array([end], np.int64)) for c, (start, end) in known.bounds.items()}
+    bounds = {
+        c: (np.array([start], np.int64), np.array([end], np.int64))
+        for c, (start, end) in known.bounds.items()
+    }
     question = Question(np.zeros(1, np.int64), bounds, TokenOffsets.of([known], topic_partitions))
     return answer(of_unit, cast(Any, features), question)
 
 
 def inside(events: Sequence[Event], token: tokens.Token, feature: PlannedFeature) -> list[Event]:
     """By hand: those that the token's offset vector names, within the window at NOW."""
-    known = [e for e in events if token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset)]
+    known = [
+        e for e in events if token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset)
+    ]
     start, end = feature.window.bounds("live", NOW, SLICE_US)
     if not feature.window.session_gap_us:
         return [e for e in known if start <= e.time < end]
-    raw = [windows_oracle.OracleEvent(e.time, TOPIC, e.partition, e.offset, {"event": e}) for e in known]
-    return [stored.columns["event"] for stored in windows_oracle.session(raw, start, end, feature.window.session_gap_us)]
+    raw = [
+        windows_oracle.OracleEvent(e.time, TOPIC, e.partition, e.offset, {"event": e})
+        for e in known
+    ]
+    return [
+        stored.columns["event"]
+        for stored in windows_oracle.session(raw, start, end, feature.window.session_gap_us)
+    ]
 
 
 def name_of(aggregate: Aggregate) -> str:
@@ -257,10 +326,15 @@ def test_what_is_read_of_pending_events_is_training_by_token_and_the_oracle_as_b
         ((seen,),) = {merged.pending for merged in answers}
         token, by_token = tokens.decode(text), trained(unit, events, chosen, text)
         assert seen.events or not store.counted
-        assert all(token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset) for e in store.counted)
+        assert all(
+            token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset)
+            for e in store.counted
+        )
         for i, feature in enumerate(chosen):
             own = inside(events, token, feature)
-            wanted = oracle.expected(aggregate, own, feature.window.bounds("live", NOW, SLICE_US)[1])
+            wanted = oracle.expected(
+                aggregate, own, feature.window.bounds("live", NOW, SLICE_US)[1]
+            )
             expected = [Failed(str(wanted)) if isinstance(wanted, Error) else wanted]
             for found in (by_token[feature.column], *(value(merged, i) for merged in answers)):
                 assert same(found, expected, aggregate.output_type), (feature.column, seed)
@@ -268,7 +342,10 @@ def test_what_is_read_of_pending_events_is_training_by_token_and_the_oracle_as_b
 
 def test_the_histories_hold_what_the_law_is_about() -> None:
     unit = unit_of()
-    stores = [dealt(unit, events_of(count().bind({}), Random(f"{seed}")), Random(seed)) for seed in range(2)]
+    stores = [
+        dealt(unit, events_of(count().bind({}), Random(f"{seed}")), Random(seed))
+        for seed in range(2)
+    ]
     assert all(store.counted for store in stores)
     names = [{name[:1] for name in store.hot} for store in stores]
     assert any(b"x" in name for name in names)

@@ -9,4 +9,8 @@ def pytest_report_header() -> list[str]:
     result = interpreters()
     missing = [version for version in VERSIONS if version not in result]
     lines = [f"tried on: Python {', '.join(result)}"]
-    return [*lines, f"NOT FOUND here, and not tried: Python {', '.join(missing)}"] if missing else lines
+    return (
+        [*lines, f"NOT FOUND here, and not tried: Python {', '.join(missing)}"]
+        if missing
+        else lines
+    )

@@ -18,7 +18,8 @@ def interpreters() -> dict[str, str]:
     """Version -> an interpreter of it that runs; those that are not here are left out."""
     candidates = {version: _candidates(version) for version in VERSIONS}
     paths = {
-        version: next(filter(lambda path: _runs(path, version), paths), None) for version, paths in candidates.items()
+        version: next(filter(lambda path: _runs(path, version), paths), None)
+        for version, paths in candidates.items()
     }
     return {version: path for version, path in paths.items() if path is not None}
 
@@ -27,7 +28,11 @@ def _candidates(version: str) -> list[str]:
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
     own = f"{sys.base_prefix}/bin/python{version}"
     on_path = shutil.which(f"python{version}")
-    return [own, *([on_path] if on_path else []), *map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python")))]
+    return [
+        own,
+        *([on_path] if on_path else []),
+        *map(str, sorted(pyenv.glob(f"versions/{version}.*/bin/python"))),
+    ]
 
 
 def _runs(path: str, version: str) -> bool:

@@ -1,4 +1,5 @@
-"""The wheel, alone in clean environments: the base defines, evaluates and checks; the client is light and asks."""
+"""The wheel, alone in clean environments: the base defines, evaluates and checks; the client is
+light and asks."""
 
 from __future__ import annotations
 
@@ -69,7 +70,12 @@ print(json.dumps({
 def uv(*arguments: str | Path) -> None:
     done = subprocess.run(
         [str(UV), *map(str, arguments)],
-        env={"UV_NO_CONFIG": "1", "UV_PYTHON_DOWNLOADS": "never", "UV_LINK_MODE": "copy", **os.environ},
+        env={
+            "UV_NO_CONFIG": "1",
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_LINK_MODE": "copy",
+            **os.environ,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -78,7 +84,8 @@ def uv(*arguments: str | Path) -> None:
 
 
 class Environment:
-    """A clean environment of one interpreter, in a folder of its own; it has no pip and nothing of this repository."""
+    """A clean environment of one interpreter, in a folder of its own; it has no pip and nothing of
+    this repository."""
 
     def __init__(self, folder: Path, python: str, constraints: Path) -> None:
         self.bin, self.folder, self._constraints = folder / "bin", folder, constraints
@@ -88,10 +95,15 @@ class Environment:
         uv("pip", "install", "-q", "--python", self.bin / "python", "-c", self._constraints, *what)
 
     def installed(self) -> set[str]:
-        code = "import importlib.metadata as m; print(*(each.name.lower() for each in m.distributions()))"
+        code = (
+            "import importlib.metadata as m; print(*(each.name.lower() for each in "
+            "m.distributions()))"
+        )
         return set(self.run("python", "-c", code).stdout.replace("_", "-").split())
 
-    def run(self, program: str, *arguments: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: str, folder: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [str(self.bin / program), *arguments],
             cwd=folder or self.folder,
@@ -110,16 +122,31 @@ class Environment:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    uv("build", "-q", "--wheel", "--no-build-isolation", "--python", sys.executable, "-o", folder, ROOT)
+    uv(
+        "build",
+        "-q",
+        "--wheel",
+        "--no-build-isolation",
+        "--python",
+        sys.executable,
+        "-o",
+        folder,
+        ROOT,
+    )
     [made] = folder.glob("*.whl")
     return made
 
 
 @pytest.fixture(scope="module")
 def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The versions that are locked: what is tried does not change by what somebody publishes today."""
+    """The versions that are locked: what is tried does not change by what somebody publishes
+    today."""
     path = tmp_path_factory.mktemp("pins") / "constraints.txt"
-    path.write_text("".join(f"{name}=={version}\n" for name, version in pins("requirements/platform.txt").items()))
+    path.write_text(
+        "".join(
+            f"{name}=={version}\n" for name, version in pins("requirements/platform.txt").items()
+        )
+    )
     return path
 
 
@@ -153,13 +180,17 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.parametrize("version", interpreters())
-def test_the_base_defines_evaluates_and_checks(version: str, wheel: Path, constraints: Path, tmp_path: Path) -> None:
+def test_the_base_defines_evaluates_and_checks(
+    version: str, wheel: Path, constraints: Path, tmp_path: Path
+) -> None:
     clean = Environment(tmp_path / "base", interpreters()[version], constraints)
     clean.install(str(wheel))
     assert clean.installed() == BASE
     assert "'seconds_10m': 90.5" in clean.succeeds("python", "-c", EVALUATES)
     clean.succeeds("slicewise", "init", "first", folder=tmp_path)
-    assert "1 views, 1 feature sets, 1 tests passed" in clean.succeeds("slicewise", "check", folder=tmp_path / "first")
+    assert "1 views, 1 feature sets, 1 tests passed" in clean.succeeds(
+        "slicewise", "check", folder=tmp_path / "first"
+    )
     assert "check     type the project's definitions" in clean.succeeds("slicewise", "--help")
     for name, extra in (("Client", "serving"), ("HttpClient", "client")):
         output = clean.run("python", "-c", f"import slicewise as sw; sw.{name}").stderr
@@ -172,7 +203,9 @@ def test_the_base_defines_evaluates_and_checks(version: str, wheel: Path, constr
         assert f"where: slicewise {command}" in refused.stderr
         assert 'next step: pip install "slicewise[platform]"' in refused.stderr
     clean.install(f"{wheel}[client]")
-    assert BASE | CLIENT <= clean.installed() <= BASE | CLIENT | HELPERS, "the extra adds what is light"
+    assert BASE | CLIENT <= clean.installed() <= BASE | CLIENT | HELPERS, (
+        "the extra adds what is light"
+    )
 
 
 @pytest.mark.parametrize("version", interpreters())
@@ -183,7 +216,11 @@ def test_the_client_asks_without_anything_heavy(
     clean.install("--no-deps", str(wheel))
     clean.install("httpx", "msgpack")
     output = json.loads(clean.succeeds("python", "-c", READS, url))
-    assert output["values"] == {"listening:plays_1h": 1, "listening:seconds_1h": 2.5, "everyone:plays_1h": 1}
+    assert output["values"] == {
+        "listening:plays_1h": 1,
+        "listening:seconds_1h": 2.5,
+        "everyone:plays_1h": 1,
+    }
     heavy = {"numpy", "pyarrow", "pandas", "duckdb", "sqlglot", "redis", "msgspec"}
     assert not heavy & {*output["imported"], *output["installed"]}
     assert "the packages of slicewise itself" in output["refused"]

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.histories.play import History, Play
 from tests.simulation.histories.seeds import SEEDS
-from tests.simulation.histories.play import Play, History
 from tests.simulation.mutants import lifetimes as lifetime_mutants
 from tests.simulation.mutants import lists as list_mutants
 from tests.simulation.mutants import nodes as node_mutants
+from tests.simulation.mutants import realtime as realtime_mutants
 from tests.simulation.mutants import served as served_mutants
 from tests.simulation.mutants import slices as mutants
-from tests.simulation.mutants import realtime as realtime_mutants
 from tests.simulation.mutants.rules import Mutant
 from tests.simulation.stops import lifetimes as lifetime_stops
 from tests.simulation.stops import meetings
@@ -24,18 +24,18 @@ from tests.simulation.worlds import (
     lifetime_play,
     lists,
     nodes,
-    repeats,
-    schemas,
+    realtime,
     realtime_lifetime,
     realtime_lists,
-    realtime,
+    repeats,
+    schemas,
 )
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A play and its mutants. paused: meetings that the mutants are played through which random histories meet too
-    rarely; histories: how many the suite plays."""
+    """A play and its mutants. paused: meetings that the mutants are played through which random
+    histories meet too rarely; histories: how many the suite plays."""
 
     play: Play[Any]
     mutants: Mapping[str, Mutant]
@@ -55,7 +55,8 @@ class Entry:
         return {rule: mutant for rule, mutant in self.mutants.items() if not mutant.met}
 
     def search(self, rule: str, most: int) -> History | None:
-        """The first history that goes wrong without the rule: a seed that is known to, or one of so many."""
+        """The first history that goes wrong without the rule: a seed that is known to, or one of so
+        many."""
         with self.mutants[rule].removed() as rules:
             for seed in (SEEDS.get(self.name, {}).get(rule, 0), *range(most)):
                 history = self.play.history(seed, rules)

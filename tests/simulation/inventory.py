@@ -26,7 +26,8 @@ def table(jobs: int) -> str:
     cells = [HEAD, *sorted(rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip() for text in cells
+        "  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip()
+        for text in cells
     )
 
 

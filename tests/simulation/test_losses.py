@@ -1,4 +1,5 @@
-"""Every loss comes back with no hand, flagged meanwhile and right throughout; and not without any one rule."""
+"""Every loss comes back with no hand, flagged meanwhile and right throughout; and not without any
+one rule."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ of, after = Filling.of, MetadataBackup.after
 def taking(wrongly: Fill) -> Callable[..., Fill]:
     """Rows are published as what lies below the start offsets, which they are not."""
 
-    def lenient(self: Filling, hour: int, archive_version: int, offset_vector: OffsetVector | None) -> Fill:
+    def lenient(
+        self: Filling, hour: int, archive_version: int, offset_vector: OffsetVector | None
+    ) -> Fill:
         result = of(self, hour, archive_version, offset_vector)
         return Fill.START if result is wrongly else result
 
@@ -37,7 +40,13 @@ def falling_back(self: MetadataBackup, metadata: StoreMetadata) -> MetadataBacku
 
 
 def moved_freely(committed: OffsetVector, wanted: OffsetVector, kept: object) -> OffsetVector:  # noqa: ARG001
-    return OffsetVector({topic_partition: offset for topic_partition, offset in wanted.offsets.items() if offset > committed.get(topic_partition)})
+    return OffsetVector(
+        {
+            topic_partition: offset
+            for topic_partition, offset in wanted.offsets.items()
+            if offset > committed.get(topic_partition)
+        }
+    )
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {

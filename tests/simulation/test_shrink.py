@@ -21,9 +21,12 @@ SHORT = 12
 
 
 @pytest.mark.parametrize(
-    ("world", "rule"), [("slices", "last"), ("slices", "straddle"), ("lists", "room"), ("realtime", "deletes")]
+    ("world", "rule"),
+    [("slices", "last"), ("slices", "straddle"), ("lists", "room"), ("realtime", "deletes")],
 )
-def test_a_wrong_history_shrinks_to_few_moves_that_go_wrong_the_same_way(world: str, rule: str) -> None:
+def test_a_wrong_history_shrinks_to_few_moves_that_go_wrong_the_same_way(
+    world: str, rule: str
+) -> None:
     entry = ENTRIES[world]
     history = entry.search(rule, 600)
     assert history is not None
@@ -34,13 +37,19 @@ def test_a_wrong_history_shrinks_to_few_moves_that_go_wrong_the_same_way(world: 
     assert way(short.wrong) == way(history.wrong)
     assert len(short.tape.moves) <= SHORT < len(history.tape.moves), str(short)
     assert entry.play.history(short.seed, tape=short.tape).wrong is None, "with the rule it is true"
-    print(f"{world} without {rule}: {len(history.tape.moves)} moves, {len(short.tape.moves)} of them needed\n{short}")
+    print(
+        f"{world} without {rule}: {len(history.tape.moves)} moves, {len(short.tape.moves)} of "
+        f"them needed\n{short}"
+    )
 
 
 def test_a_timeline_says_when_who_did_what_and_what_came_of_it() -> None:
     story = str(ENTRIES["slices"].play.history(7)).splitlines()
     assert story[0].split() == ["move", "time", "who", "what", "effect"]
-    assert any(" stream 1 " in line and " apply first p" in line and line.endswith(" applied") for line in story)
+    assert any(
+        " stream 1 " in line and " apply first p" in line and line.endswith(" applied")
+        for line in story
+    )
     assert any(" hot set r:" in line for line in story)
 
 
@@ -56,7 +65,10 @@ def test_a_tape_answers_what_was_not_recorded_with_nothing_special() -> None:
 
 @pytest.mark.long
 def test_a_history_does_not_depend_on_the_process_that_plays_it() -> None:
-    play = "from tests.simulation.catalog import ENTRIES; print(*(str(e.play.history(3)) for e in ENTRIES.values()))"
+    play = (
+        "from tests.simulation.catalog import ENTRIES; print(*(str(e.play.history(3)) for e in "
+        "ENTRIES.values()))"
+    )
     stories = {
         subprocess.run(
             [sys.executable, "-c", play],
@@ -72,12 +84,16 @@ def test_a_history_does_not_depend_on_the_process_that_plays_it() -> None:
 
 
 @pytest.mark.long
-def test_a_search_plays_as_many_histories_of_every_world_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    assert search.counted(["lists", "realtime-lists", "realtime"], first=0, histories=6, jobs=1) == 0
+def test_a_search_plays_as_many_histories_of_every_world_as_it_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        search.counted(["lists", "realtime-lists", "realtime"], first=0, histories=6, jobs=1) == 0
+    )
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(" from ")[0] for line in lines[:3]] == [
         "lists: 6 histories",
         "realtime-lists: 6 histories",
-        "real-time lanes: 6 histories",
+        "realtime: 6 histories",
     ]
     assert lines[3].startswith("18 histories, ")

@@ -1,4 +1,5 @@
-"""Crashes and pauses at every step of small histories: true after each, and false without the rules that they need."""
+"""Crashes and pauses at every step of small histories: true after each, and false without the rules
+that they need."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tests.simulation.stops.pairs import Meeting
 
 UNMET = [(entry, rule) for entry, rule in rules() if not entry.mutants[rule].met]
 IN_PAIRS = (*TRIM, LATE)
-"""Meetings that rules are removed from. `python -m tests.simulation --stops` plays all pairs of all."""
+"""Meetings that rules are removed from. `python -m tests.simulation --stops` plays all pairs of
+all."""
 
 
 @pytest.mark.long
@@ -40,7 +42,9 @@ def test_wherever_two_stop_and_go_on_all_is_true(meeting: Meeting[Any]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("entry", "rule"), [pytest.param(e, r, id=f"{e.name}-{r}") for e, r in UNMET])
+@pytest.mark.parametrize(
+    ("entry", "rule"), [pytest.param(e, r, id=f"{e.name}-{r}") for e, r in UNMET]
+)
 def test_without_the_rule_two_that_stop_go_wrong(entry: Entry, rule: str) -> None:
     stops = entry.meet(rule)
     assert stops is not None, f"no pair of stops needs the rule {rule!r}"

@@ -1,4 +1,5 @@
-"""A definition that is called wrongly is answered with what, where, what was expected and what to write instead."""
+"""A definition that is called wrongly is answered with what, where, what was expected and what to
+write instead."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.sql.names import SPELLINGS
 
-SCHEMA = {"user_id": "string", "song": "string", "seconds": "double", "n": "int64", "ts": "timestamp_us"}
+SCHEMA = {
+    "user_id": "string",
+    "song": "string",
+    "seconds": "double",
+    "n": "int64",
+    "ts": "timestamp_us",
+}
 ANY: Any = sw  # mistakes are made through it, which type checkers would refuse
 
 
@@ -28,7 +35,9 @@ def source(**changes: Any) -> Any:
 
 def view(**changes: Any) -> Any:
     features = [sw.Feature("plays", sw.count(), windows=["10m"])]
-    return ANY.FeatureView(**{"name": "v", "source": source(), "entity": ["user_id"], "features": features, **changes})
+    return ANY.FeatureView(
+        **{"name": "v", "source": source(), "entity": ["user_id"], "features": features, **changes}
+    )
 
 
 # ---- names
@@ -81,7 +90,10 @@ def test_every_hint_names_what_there_is() -> None:
     ours = set(dir(sw))
     for name, text in hints.ATTRIBUTES.items():
         assert name not in ours, f"sw.{name} is there"
-        named = [part.split("(")[0].split(")")[0].split(",")[0].split(" ")[0] for part in text.split("sw.")[1:]]
+        named = [
+            part.split("(")[0].split(")")[0].split(",")[0].split(" ")[0]
+            for part in text.split("sw.")[1:]
+        ]
         assert named
         assert {hint_name.split(".")[0] for hint_name in named} <= ours, text
 
@@ -93,20 +105,49 @@ def test_sql_and_python_answer_a_name_of_the_field_alike() -> None:
 
 
 def test_every_parameter_of_the_hints_exists() -> None:
-    functions: tuple[Callable[..., Any], ...] = (sw.evaluate, sw.training_set, sw.snapshot, sw.Client)
-    known = {name for made in (*(function for _, function in makers()), *functions) for name in inspect.signature(made).parameters}
+    functions: tuple[Callable[..., Any], ...] = (
+        sw.evaluate,
+        sw.training_set,
+        sw.snapshot,
+        sw.Client,
+    )
+    known = {
+        name
+        for made in (*(function for _, function in makers()), *functions)
+        for name in inspect.signature(made).parameters
+    }
     assert set(hints.PARAMETERS) <= known
     assert set(hints.EXAMPLES) <= known
 
 
 def test_dir_holds_what_users_use_and_nothing_else() -> None:
-    code = "import slicewise as sw; print(*dir(sw)); sw.count; sw.FeatureView; sw.evaluate; print(*dir(sw))"
+    code = (
+        "import slicewise as sw; print(*dir(sw)); sw.count; sw.FeatureView; sw.evaluate; "
+        "print(*dir(sw))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     before, after = done.stdout.splitlines()
     assert before == after, "also once names are loaded"
     names = set(before.split())
-    assert {"FeatureView", "KafkaSource", "count", "tumbling", "evaluate", "Client", "SlicewiseError", "sql"} <= names
-    assert not names & {"annotations", "importlib", "sys", "Any", "TYPE_CHECKING", "errors", "features"}
+    assert {
+        "FeatureView",
+        "KafkaSource",
+        "count",
+        "tumbling",
+        "evaluate",
+        "Client",
+        "SlicewiseError",
+        "sql",
+    } <= names
+    assert not names & {
+        "annotations",
+        "importlib",
+        "sys",
+        "Any",
+        "TYPE_CHECKING",
+        "errors",
+        "features",
+    }
     assert all(name == "__version__" or not name.startswith("_") for name in names)
 
 
@@ -122,10 +163,26 @@ WRONG: dict[str, tuple[Callable[[], object], str, str]] = {
         "no parameter 'event_time'",
         "write timestamp=",
     ),
-    "a filter": (lambda: ANY.sum("seconds", filter="n > 1"), "sw.sum has no parameter 'filter'", "write where="),
-    "a filter of a view": (lambda: view(filter="n > 1"), "sw.FeatureView has no parameter 'filter'", "write where="),
-    "a misspelt parameter": (lambda: view(entitiy=["user_id"]), "no parameter 'entitiy'", "leave entitiy= out"),
-    "one window": (lambda: ANY.Feature("f", sw.count(), window="1h"), "no parameter 'window'", "write windows="),
+    "a filter": (
+        lambda: ANY.sum("seconds", filter="n > 1"),
+        "sw.sum has no parameter 'filter'",
+        "write where=",
+    ),
+    "a filter of a view": (
+        lambda: view(filter="n > 1"),
+        "sw.FeatureView has no parameter 'filter'",
+        "write where=",
+    ),
+    "a misspelt parameter": (
+        lambda: view(entitiy=["user_id"]),
+        "no parameter 'entitiy'",
+        "leave entitiy= out",
+    ),
+    "one window": (
+        lambda: ANY.Feature("f", sw.count(), window="1h"),
+        "no parameter 'window'",
+        "write windows=",
+    ),
     "features of a view by another word": (
         lambda: ANY.FeatureView("v", source=source(), entity=[], aggregations=[]),
         "no parameter 'aggregations'",
@@ -139,11 +196,31 @@ WRONG: dict[str, tuple[Callable[[], object], str, str]] = {
         "given 2 arguments without a name, and takes 1",
         "where=…",
     ),
-    "a hop without its name": (lambda: ANY.hopping("1h", "10m"), "given 2 arguments without a name", "every=…"),
-    "a misspelt parameter of a window": (lambda: ANY.tumbling("1h", opne=True), "no parameter 'opne'", "write open="),
-    "a column twice": (lambda: ANY.sum("seconds", column="n"), "is given column twice", "leave column= out"),
-    "a leaderboard without a feature": (lambda: ANY.Leaderboard("b", view="v"), "sw.Leaderboard lacks by", "by="),
-    "a set without features": (lambda: ANY.FeatureSet("s"), "sw.FeatureSet lacks features", "features="),
+    "a hop without its name": (
+        lambda: ANY.hopping("1h", "10m"),
+        "given 2 arguments without a name",
+        "every=…",
+    ),
+    "a misspelt parameter of a window": (
+        lambda: ANY.tumbling("1h", opne=True),
+        "no parameter 'opne'",
+        "write open=",
+    ),
+    "a column twice": (
+        lambda: ANY.sum("seconds", column="n"),
+        "is given column twice",
+        "leave column= out",
+    ),
+    "a leaderboard without a feature": (
+        lambda: ANY.Leaderboard("b", view="v"),
+        "sw.Leaderboard lacks by",
+        "by=",
+    ),
+    "a set without features": (
+        lambda: ANY.FeatureSet("s"),
+        "sw.FeatureSet lacks features",
+        "features=",
+    ),
     "a case of nothing": (lambda: ANY.case(), "sw.case lacks events, at and expect", "expect="),
     "a topic that is missing": (lambda: ANY.Emit(), "sw.Emit lacks topic", "topic"),
     "ids of nothing": (lambda: ANY.dedupe(), "sw.dedupe lacks column", "column"),
@@ -157,7 +234,11 @@ WRONG: dict[str, tuple[Callable[[], object], str, str]] = {
         "sw.sum, without its parentheses,",
         "sw.sum(…)",
     ),
-    "an aggregate's name": (lambda: ANY.Feature("f", "avg", windows=["1h"]), "'avg' is no aggregate", "sw.mean"),
+    "an aggregate's name": (
+        lambda: ANY.Feature("f", "avg", windows=["1h"]),
+        "'avg' is no aggregate",
+        "sw.mean",
+    ),
     "windows as a text": (
         lambda: ANY.Feature("f", sw.count(), windows="10m"),
         "windows are '10m'",
@@ -168,7 +249,11 @@ WRONG: dict[str, tuple[Callable[[], object], str, str]] = {
         "features are no list",
         "in [ ]: features=[",
     ),
-    "an entity as text": (lambda: view(entity="user_id"), "entity is 'user_id'", "entity=['user_id']"),
+    "an entity as text": (
+        lambda: view(entity="user_id"),
+        "entity is 'user_id'",
+        "entity=['user_id']",
+    ),
     "columns as a list": (lambda: view(columns=["n"]), "columns is ['n']", 'columns={"minutes"'),
     "a number as condition": (lambda: view(where=5), "where is 5", "in quotes"),
 }
@@ -221,8 +306,31 @@ def odd() -> list[object]:
     """Values that stand where something else belongs."""
     texts = ["", "x", "1h", "seconds", "ä ö", "a:b", "'"]
     numbers = [0, -1, 5, 1 << 70, 0.5, float("nan"), float("inf"), True, None, 1j]
-    groups: list[object] = [[], ["seconds"], [None], [[1]], {}, {"a": "b"}, {"a": 1}, {1: 2}, {"seconds"}, (), (1, 2)]
-    return [*texts, *numbers, *groups, b"x", object(), sw.count, sw.count(), sw.Window, sw.tumbling("1h"), iter("ab")]
+    groups: list[object] = [
+        [],
+        ["seconds"],
+        [None],
+        [[1]],
+        {},
+        {"a": "b"},
+        {"a": 1},
+        {1: 2},
+        {"seconds"},
+        (),
+        (1, 2),
+    ]
+    return [
+        *texts,
+        *numbers,
+        *groups,
+        b"x",
+        object(),
+        sw.count,
+        sw.count(),
+        sw.Window,
+        sw.tumbling("1h"),
+        iter("ab"),
+    ]
 
 
 def makers() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -283,7 +391,9 @@ def good(maker: str, parameter: str) -> Any:
     if parameter == "source":
         return source()
     if parameter == "features":
-        return ["v:x_1h"] if maker == "FeatureSet" else [sw.Feature("x", sw.count(), windows=["1h"])]
+        return (
+            ["v:x_1h"] if maker == "FeatureSet" else [sw.Feature("x", sw.count(), windows=["1h"])]
+        )
     if parameter in ("init", "step", "finish"):
         return {"init": nothing, "step": add, "finish": itself}[parameter]
     return GOOD[parameter]
@@ -322,17 +432,31 @@ def planned(made: object) -> None:
 @pytest.mark.parametrize("name", [name for name, _ in makers()])
 def test_no_value_in_any_parameter_ends_in_a_bare_python_error(name: str) -> None:
     make = getattr(sw, name)
-    parameters = [parameter for parameter in inspect.signature(make).parameters.values() if parameter.name != "location"]
+    parameters = [
+        parameter
+        for parameter in inspect.signature(make).parameters.values()
+        if parameter.name != "location"
+    ]
     needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
     for changed in parameters:
         for value in odd():
-            given = {parameter.name: good(name, parameter.name) for parameter in needed if parameter.kind is not parameter.POSITIONAL_ONLY}
+            given = {
+                parameter.name: good(name, parameter.name)
+                for parameter in needed
+                if parameter.kind is not parameter.POSITIONAL_ONLY
+            }
             try:
-                made = make(value) if changed.kind is changed.POSITIONAL_ONLY else make(**given | {changed.name: value})
+                made = (
+                    make(value)
+                    if changed.kind is changed.POSITIONAL_ONLY
+                    else make(**given | {changed.name: value})
+                )
                 planned(made)
             except DefinitionError as error:
                 if not (error.where and error.next_step):
-                    raise AssertionError(f"sw.{name}({changed.name}={value!r}) is not placed: {error}") from error
+                    raise AssertionError(
+                        f"sw.{name}({changed.name}={value!r}) is not placed: {error}"
+                    ) from error
             except Exception as error:
                 raise AssertionError(f"sw.{name}({changed.name}={value!r}): {error!r}") from error
 
@@ -402,7 +526,10 @@ def some(n: int) -> int:
         (lambda: source(schema=[("user_id", "string")]), "schema is [('user_id', 'string')]"),
         (lambda: source(schema={}), "a source has no columns"),
         (lambda: view(owner=object()), "owner is an instance of object"),
-        (lambda: ANY.Feature("n", sw.count(), [sw.tumbling]), "sw.tumbling, without its parentheses, is no window"),
+        (
+            lambda: ANY.Feature("n", sw.count(), [sw.tumbling]),
+            "sw.tumbling, without its parentheses, is no window",
+        ),
         (lambda: ANY.FeatureSet("s", [view()] * 50), "features is [FeatureView("),
         (lambda: ANY.sql("SELECT 1", sources=source()), "sources is sw.KafkaSource 'plays'"),
         (lambda: ANY.sql_views("views.sql"), "the SQL is 'views.sql', the name of a file"),

@@ -1,4 +1,5 @@
-"""An error says what, where, what was expected and what next; and survives the way between processes."""
+"""An error says what, where, what was expected and what next; and survives the way between
+processes."""
 
 from __future__ import annotations
 
@@ -12,11 +13,17 @@ from slicewise import errors
 from slicewise.errors import BehindToken, BeyondRetention, NotReady, Overloaded, SlicewiseError
 
 PACKAGE = Path(errors.__file__).parent
-KINDS = [var for var in vars(errors).values() if isinstance(var, type) and issubclass(var, SlicewiseError)]
+KINDS = [
+    var
+    for var in vars(errors).values()
+    if isinstance(var, type) and issubclass(var, SlicewiseError)
+]
 
 
 def test_all_four_parts_are_told() -> None:
-    error = SlicewiseError("unknown column 'x'", where="view plays", expected="one of a, b", next_step="correct it")
+    error = SlicewiseError(
+        "unknown column 'x'", where="view plays", expected="one of a, b", next_step="correct it"
+    )
     assert str(error).splitlines() == [
         "unknown column 'x'",
         "  where: view plays",
@@ -54,7 +61,11 @@ def test_every_place_that_raises_says_what_to_do_next() -> None:
     results = []
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in kinds
+            ):
                 given = {keyword.arg for keyword in node.keywords}
                 if not given & {"next_step", None}:  # None: parts that are passed on
                     results.append(f"{path.relative_to(PACKAGE)}:{node.lineno} {node.func.id}")

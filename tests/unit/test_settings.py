@@ -1,4 +1,5 @@
-"""Settings come from the environment, then from the supervisor, then from defaults; and show no secret."""
+"""Settings come from the environment, then from the supervisor, then from defaults; and show no
+secret."""
 
 from __future__ import annotations
 

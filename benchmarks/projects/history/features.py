@@ -1,4 +1,5 @@
-"""The view that the recipe is compared with, and five views of ten features, over 26 hours of plays."""
+"""The view that the recipe is compared with, and five views of ten features, over 26 hours of
+plays."""
 
 import slicewise as sw
 
@@ -48,7 +49,11 @@ view0, view1, view2, view3, view4 = (_view(number) for number in range(5))
 
 listening_v1 = sw.FeatureSet(
     "listening_v1",
-    features=[f"listening:{name}_{window}" for name in ("plays", "seconds") for window in ("30m", "1h", "2h")],
+    features=[
+        f"listening:{name}_{window}"
+        for name in ("plays", "seconds")
+        for window in ("30m", "1h", "2h")
+    ],
 )
 five_v1 = sw.FeatureSet(
     "five_v1",

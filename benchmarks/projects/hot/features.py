@@ -1,4 +1,5 @@
-"""One user may get nearly all plays, and all of them count for everyone: the most pending events that there can be."""
+"""One user may get nearly all plays, and all of them count for everyone: the most pending events
+that there can be."""
 
 import slicewise as sw
 

@@ -29,5 +29,9 @@ listening = sw.FeatureView(
 
 listening_v1 = sw.FeatureSet(
     "listening_v1",
-    features=[f"listening:{name}_{window}" for name in ("plays", "seconds") for window in ("30m", "1h", "2h")],
+    features=[
+        f"listening:{name}_{window}"
+        for name in ("plays", "seconds")
+        for window in ("30m", "1h", "2h")
+    ],
 )

@@ -81,7 +81,8 @@ def variance(column: str, *, population: bool = False, where: str | None = None)
 
 @checked_call
 def stddev(column: str, *, population: bool = False, where: str | None = None) -> Aggregate:
-    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population.
+    """Square root of the exact variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a
+    population.
 
     Example: `sw.stddev("price", population=True)`
     """
@@ -108,7 +109,8 @@ def kurtosis(column: str, *, where: str | None = None) -> Aggregate:
 
 @checked_call
 def covariance(x: str, y: str, *, population: bool = False, where: str | None = None) -> Aggregate:
-    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a population.
+    """Exact covariance of two number columns, rounded once: SQL's COVAR_SAMP, or COVAR_POP of a
+    population.
 
     Example: `sw.covariance("stars", "seconds")`
     """
@@ -125,10 +127,14 @@ def correlation(x: str, y: str, *, where: str | None = None) -> Aggregate:
 
 
 @checked_call
-def linear_trend(column: str, *, over: str | None = None, output: str = "slope", where: str | None = None) -> Aggregate:
-    """The line of least squares of a number column over event time in seconds, or over a second column.
+def linear_trend(
+    column: str, *, over: str | None = None, output: str = "slope", where: str | None = None
+) -> Aggregate:
+    """The line of least squares of a number column over event time in seconds, or over a second
+    column.
 
-    output: `slope`, `intercept` or `r2`; the three share one partial. SQL's REGR_SLOPE(column, over) and so on.
+    output: `slope`, `intercept` or `r2`; the three share one partial. SQL's REGR_SLOPE(column,
+    over) and so on.
 
     Example: `sw.linear_trend("seconds", over="stars")`
     """
@@ -191,7 +197,8 @@ def bottom_k(payload: str, *, by: str, k: int, where: str | None = None) -> Aggr
 
 @checked_call
 def first(column: str, *, where: str | None = None) -> Aggregate:
-    """The earliest value that is not null: of the first event by event time, not of the first to arrive.
+    """The earliest value that is not null: of the first event by event time, not of the first to
+    arrive.
 
     Example: `sw.first("song")`
     """
@@ -200,8 +207,8 @@ def first(column: str, *, where: str | None = None) -> Aggregate:
 
 @checked_call
 def last(column: str, *, where: str | None = None) -> Aggregate:
-    """The latest value that is not null: of the last event by event time, not of the last to arrive; of one
-    instant the last by topic, partition and offset.
+    """The latest value that is not null: of the last event by event time, not of the last to
+    arrive; of one instant the last by topic, partition and offset.
 
     Example: `sw.last("stars")`
     """
@@ -236,7 +243,9 @@ def last_k_distinct(column: str, *, k: int, where: str | None = None) -> Aggrega
 
 
 @checked_call
-def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, where: str | None = None) -> Aggregate:
+def distinct_count(
+    column: str, *, threshold: int = 256, precision: int = 12, where: str | None = None
+) -> Aggregate:
     """Number of distinct values: exact up to `threshold`, beyond it HyperLogLog's estimate.
 
     Example: `sw.distinct_count("song")`
@@ -245,9 +254,11 @@ def distinct_count(column: str, *, threshold: int = 256, precision: int = 12, wh
 
 
 @checked_call
-def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
-    """Tells whether the value that a reader asks for was seen, of up to `capacity` values; strangers are taken for
-    members with a probability of at most `error`.
+def bloom(
+    column: str, *, capacity: int, error: float = 0.01, where: str | None = None
+) -> Aggregate:
+    """Tells whether the value that a reader asks for was seen, of up to `capacity` values;
+    strangers are taken for members with a probability of at most `error`.
 
     Example: `sw.bloom("song", capacity=1_000)`
     """
@@ -255,7 +266,9 @@ def bloom(column: str, *, capacity: int, error: float = 0.01, where: str | None 
 
 
 @checked_call
-def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
+def bloom_fill(
+    column: str, *, capacity: int, error: float = 0.01, where: str | None = None
+) -> Aggregate:
     """The share of bits that are set in the filter of `bloom` with the same parameters.
 
     Example: `sw.bloom_fill("song", capacity=1_000)`
@@ -264,8 +277,11 @@ def bloom_fill(column: str, *, capacity: int, error: float = 0.01, where: str | 
 
 
 @checked_call
-def cuckoo(column: str, *, capacity: int, error: float = 0.01, where: str | None = None) -> Aggregate:
-    """Answers as `bloom`, by sorted fingerprints: 4 bytes a value, smaller where few are seen or the error is small.
+def cuckoo(
+    column: str, *, capacity: int, error: float = 0.01, where: str | None = None
+) -> Aggregate:
+    """Answers as `bloom`, by sorted fingerprints: 4 bytes a value, smaller where few are seen or
+    the error is small.
 
     Example: `sw.cuckoo("song", capacity=1_000)`
     """
@@ -278,7 +294,8 @@ def top_k_frequent(
 ) -> Aggregate:
     """The k values that came most often, their counts, and how far these may be off.
 
-    Exact up to `capacity` distinct values; beyond it counts may be too high, by a share `error` of all events.
+    Exact up to `capacity` distinct values; beyond it counts may be too high, by a share `error` of
+    all events.
 
     Example: `sw.top_k_frequent("song", k=2)`
     """
@@ -287,11 +304,17 @@ def top_k_frequent(
 
 @checked_call
 def quantiles(
-    column: str, *, q: Sequence[float], threshold: int = 256, error: float = 0.01, where: str | None = None
+    column: str,
+    *,
+    q: Sequence[float],
+    threshold: int = 256,
+    error: float = 0.01,
+    where: str | None = None,
 ) -> Aggregate:
     """For each share q the least value that so many values do not exceed: a list of doubles.
 
-    Exact up to `threshold` distinct values; beyond it within a share `error` of the value (DDSketch).
+    Exact up to `threshold` distinct values; beyond it within a share `error` of the value
+    (DDSketch).
 
     Example: `sw.quantiles("seconds", q=[0.5, 0.9])`
     """
@@ -308,8 +331,11 @@ def decay_sum(column: str, *, half_life: str, where: str | None = None) -> Aggre
 
 
 @checked_call
-def decay_count(column: str | None = None, *, half_life: str, where: str | None = None) -> Aggregate:
-    """Number of events (with a column, of values not null), each of which weighs half after each `half_life`.
+def decay_count(
+    column: str | None = None, *, half_life: str, where: str | None = None
+) -> Aggregate:
+    """Number of events (with a column, of values not null), each of which weighs half after each
+    `half_life`.
 
     Example: `sw.decay_count(half_life="5m")`
     """
@@ -330,9 +356,10 @@ def ordered(
 ) -> Aggregate:
     """finish(step(… step(init(), first event) …, last event)) over the events in their total order.
 
-    An event is a dict of `columns`; the functions are plain ones of the project's module that compute from their
-    arguments alone, and travel as text in the definition. output: long, double, boolean or string. Beyond `cap` events
-    null with the error `too_many_events` (policy "refuse"), or of the latest `cap` (policy "newest").
+    An event is a dict of `columns`; the functions are plain ones of the project's module that
+    compute from their arguments alone, and travel as text in the definition. output: long, double,
+    boolean or string. Beyond `cap` events null with the error `too_many_events` (policy "refuse"),
+    or of the latest `cap` (policy "newest").
 
     Example: `sw.ordered(nothing, rise, rises, columns=["stars"], output="long")`
     """
@@ -370,11 +397,13 @@ def bool_or(column: str, *, where: str | None = None) -> Aggregate:
 
 
 @checked_call
-def bucketed(aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: str | None = None) -> Aggregate:
+def bucketed(
+    aggregate: Aggregate, *, by: str, max_buckets: int = 100, where: str | None = None
+) -> Aggregate:
     """One aggregate per value of a second column: list<struct<key, value>>, ascending by key.
 
-    Exact up to `max_buckets` keys; beyond them null with the error `too_many_buckets`. Of an array column every
-    element is a key: an event is in the bucket of each different one that it holds.
+    Exact up to `max_buckets` keys; beyond them null with the error `too_many_buckets`. Of an array
+    column every element is a key: an event is in the bucket of each different one that it holds.
 
     Example: `sw.bucketed(sw.sum("seconds"), by="song")`
     """
@@ -393,7 +422,9 @@ def count_by(category: str, *, max_categories: int = 100, where: str | None = No
 
 
 @checked_call
-def histogram(column: str, *, edges: Sequence[float | Decimal], where: str | None = None) -> Aggregate:
+def histogram(
+    column: str, *, edges: Sequence[float | Decimal], where: str | None = None
+) -> Aggregate:
     """Number of values in each bin [edge, next edge), under the first edge, and from the last on.
 
     Example: `sw.histogram("seconds", edges=[60, 120, 180])`
@@ -402,7 +433,8 @@ def histogram(column: str, *, edges: Sequence[float | Decimal], where: str | Non
 
 
 def _given(aggregate: Aggregate, where: str | None) -> Aggregate:
-    """The aggregate of the events for which `where`, a condition of row logic, is true; of all without one."""
+    """The aggregate of the events for which `where`, a condition of row logic, is true; of all
+    without one."""
     check_texts(aggregate)
     return aggregate if where is None else only(aggregate, where)
 

@@ -1,4 +1,5 @@
-"""An aggregate is a definition, a stored form, and operations by column and by row; each is a contract of its own.
+"""An aggregate is a definition, a stored form, and operations by column and by row; each is a
+contract of its own.
 
 `Definition` is what is asked, `StoredForm` what is kept, `ByColumn` and `ByRow` how it is computed.
 Eleven primitives are required; all others are optional or derived, and say so where they stand.
@@ -23,7 +24,8 @@ class Aggregate(StoredForm, ByColumn, ByRow):
     """Parameters only. Made unbound (`sw.sum("x")`), given column types by `bind`.
 
     The stored form and the operations need a bound aggregate. Here stand the primitives
-    that give an aggregate. The law suite (tests/laws) holds every registered one to the laws of its primitives.
+    that give an aggregate. The law suite (tests/laws) holds every registered one to the laws of its
+    primitives.
     """
 
     # ---------------------------------------------------------------- optional
@@ -54,7 +56,11 @@ class Aggregate(StoredForm, ByColumn, ByRow):
         return self
 
     def meaning(self) -> dict[str, Any]:
-        return super().meaning() if self.finish_version == 1 else {**self.spec(), "finish": self.finish_version}
+        return (
+            super().meaning()
+            if self.finish_version == 1
+            else {**self.spec(), "finish": self.finish_version}
+        )
 
     # ---------------------------------------------------------------- derived
     def bind(self, types: Mapping[str, pa.DataType]) -> Aggregate:
@@ -73,7 +79,10 @@ class Aggregate(StoredForm, ByColumn, ByRow):
             expected = self.accepts(column, types[column])
             if expected is not None:
                 raise DefinitionError(
-                    f"{self.describe()} cannot read column {column!r} of type {named_kind(types[column])}",
+                    (
+                        f"{self.describe()} cannot read column {column!r} of type "
+                        f"{named_kind(types[column])}"
+                    ),
                     expected=expected,
                     next_step="convert it in the view's columns, or choose another aggregate",
                 )

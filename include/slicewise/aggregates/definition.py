@@ -1,4 +1,5 @@
-"""A definition says what is asked of which columns; it is data, and reads back from its own text."""
+"""A definition says what is asked of which columns; it is data, and reads back from its own
+text."""
 
 from __future__ import annotations
 
@@ -63,19 +64,21 @@ class Definition(ABC):
     def meaning(self) -> dict[str, Any]:
         """The part of the spec that bears on answers, without what is there for people to read.
 
-        Optional; by default the whole spec. Law: two aggregates of one meaning over the same columns
-        give the same values. It is part of the definition fingerprint.
+        Optional; by default the whole spec. Law: two aggregates of one meaning over the same
+        columns give the same values. It is part of the definition fingerprint.
         """
         return self.spec()
 
     def describe(self) -> str:
-        """The call as a user would write it, for messages. Optional; by default kind and parameters."""
+        """The call as a user would write it, for messages. Optional; by default kind and
+        parameters."""
         given = (f"{k}={v!r}" for k, v in self.spec().items() if k != "kind" and v is not None)
         return f"{self.kind}({', '.join(given)})"
 
     # ---------------------------------------------------------------- derived
     def type_of(self, column: str) -> pa.DataType:
-        """The Arrow type of an input column of a bound aggregate. Raises DefinitionError if it is unbound."""
+        """The Arrow type of an input column of a bound aggregate. Raises DefinitionError if it is
+        unbound."""
         if self.types is None:
             raise DefinitionError(
                 f"{self.describe()} has no column types yet",

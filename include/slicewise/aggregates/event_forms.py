@@ -1,5 +1,5 @@
-"""Events that no partial holds yet become one state: of a few as Python's own numbers, of many as arrays, to the same
-bits.
+"""Events that no partial holds yet become one state: of a few as Python's own numbers, of many as
+arrays, to the same bits.
 
 Both forms have the same methods, so that an aggregate's `scalar_of` is written once.
 """
@@ -37,7 +37,9 @@ class ScalarEvents:
     def span(self) -> tuple[int, int]:
         """Times of the earliest and the latest, in microseconds; requires an event."""
         first, last = min(self.identities), max(self.identities)
-        return int.from_bytes(first[:8], "big") - SIGN_BIT, int.from_bytes(last[:8], "big") - SIGN_BIT
+        return int.from_bytes(first[:8], "big") - SIGN_BIT, int.from_bytes(
+            last[:8], "big"
+        ) - SIGN_BIT
 
     def outermost(self, column: str, newest: bool) -> tuple[bytes, Any] | None:
         """Identity and value of the latest, or earliest, whose value is not null."""
@@ -54,7 +56,8 @@ class ScalarEvents:
         if all(true):
             return self
         return ScalarEvents(
-            list(compress(self.identities, true)), {name: list(compress(v, true)) for name, v in self.columns.items()}
+            list(compress(self.identities, true)),
+            {name: list(compress(v, true)) for name, v in self.columns.items()},
         )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from slicewise.errors import DefinitionError
 
-COUNTABLE = "an integer, decimal, boolean, text, timestamp(us) or date column; doubles are no categories"
+COUNTABLE = (
+    "an integer, decimal, boolean, text, timestamp(us) or date column; doubles are no categories"
+)
 
 
 def check_whole(name: str, value: object, least: int, most: int, where: str) -> None:

@@ -1,4 +1,5 @@
-"""Operations depend on the multiset of events alone: not on order, on how they are split, or on the tree of merges.
+"""Operations depend on the multiset of events alone: not on order, on how they are split, or on the
+tree of merges.
 
 Equal multisets give equal partials, byte for byte, on every machine. Nothing here calls libm or a
 transcendental whose last bit a CPU could choose.
@@ -49,16 +50,19 @@ class ByColumn(ABC):
     """
 
     finish_version: ClassVar[int] = 1
-    """Raised where equal partials finish to another value than before: part of the definition fingerprint."""
+    """Raised where equal partials finish to another value than before: part of the definition
+    fingerprint."""
 
     @property
     @abstractmethod
     def output_type(self) -> pa.DataType:
-        """Type of a finished value, by column and by row. Required; it follows from the bound definition."""
+        """Type of a finished value, by column and by row. Required; it follows from the bound
+        definition."""
 
     @abstractmethod
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
-        """Partials [n_groups] of the rows of each group; a group without rows has the empty partial.
+        """Partials [n_groups] of the rows of each group; a group without rows has the empty
+        partial.
 
         Required. `rows` may be in any order; `groups` has a row's group, from 0 to n_groups - 1.
         Law: any order and any split of a group's rows, with `combine_columns` of the parts, gives
@@ -101,14 +105,15 @@ class ByColumn(ABC):
     def scalar_of(self) -> ScalarOf | None:
         """Makes a state of `scalar` of few events.
 
-        Optional; None: only as whole columns. Requires `scalar`. Law: the same state as `scalar` makes of
-        `accumulate_columns`.
+        Optional; None: only as whole columns. Requires `scalar`. Law: the same state as `scalar`
+        makes of `accumulate_columns`.
         """
         return None
 
 
 class ByRow(ABC):
-    """Operations on one event or two partials: the form that tests, law checks and users' classes are written in.
+    """Operations on one event or two partials: the form that tests, law checks and users' classes
+    are written in.
 
     A state is a tuple and stays as it is; each primitive returns a new one. Law of all: they agree
     with the column form, byte for byte.
@@ -137,19 +142,21 @@ class ByRow(ABC):
         """
 
     def finish_at(self, state: State, end_us: int) -> Any:  # noqa: ARG002
-        """The value of a partial of a window that ends there. Optional, together with `finish_columns_at`."""
+        """The value of a partial of a window that ends there. Optional, together with
+        `finish_columns_at`."""
         return self.finish(state)
 
 
 class Deducts(ABC):
-    """The undoing of a combine, by column and by row. An aggregate that cannot undo it has neither."""
+    """The undoing of a combine, by column and by row. An aggregate that cannot undo it has
+    neither."""
 
     @abstractmethod
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         """Row by row, the partial of the events of `whole` that are not in `part`.
 
-        Required of an `Invertible`. Every event of `part` must be one of `whole`; both stay as they are.
-        Law: combine(deduct(w, p), p) == w, byte for byte.
+        Required of an `Invertible`. Every event of `part` must be one of `whole`; both stay as they
+        are. Law: combine(deduct(w, p), p) == w, byte for byte.
         """
 
     @abstractmethod

@@ -33,7 +33,8 @@ def register(examples: Callable[[type[Any]], Sequence[Aggregate]]) -> Callable[[
     def enter(cls: Kind) -> Kind:
         if cls.kind in REGISTRY:
             raise DefinitionError(
-                f"aggregate kind {cls.kind!r} is registered twice", next_step="give one of the classes another kind"
+                f"aggregate kind {cls.kind!r} is registered twice",
+                next_step="give one of the classes another kind",
             )
         REGISTRY[cls.kind] = Registration(cls, examples)
         return cls

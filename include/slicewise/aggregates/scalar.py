@@ -16,12 +16,14 @@ from typing import Any, Protocol
 Run = tuple[int, int]
 """Half-open range of rows."""
 Groups = Sequence[Sequence[int]]
-"""Per group the numbers of the runs that it holds; those after the last run are the cached states."""
+"""Per group the numbers of the runs that it holds; those after the last run are the cached
+states."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scalars:
-    """Finished values as Python's own, and per failed position its error code (its value is None)."""
+    """Finished values as Python's own, and per failed position its error code (its value is
+    None)."""
 
     values: list[Any]
     errors: Mapping[int, str] = field(default_factory=dict)
@@ -31,7 +33,11 @@ class ScalarForm(Protocol):
     """Combines and finishes few partials of one aggregate."""
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         """One combined partial per group, in a form of its own: a state.
 
@@ -52,10 +58,15 @@ class Tallies:
     value: Callable[[tuple[int, ...]], Any]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         totals = [
-            [sum(column[a:b]) for a, b in runs] + [state[at] for state in cached] for at, column in enumerate(columns)
+            [sum(column[a:b]) for a, b in runs] + [state[at] for state in cached]
+            for at, column in enumerate(columns)
         ]
         if len(totals) == 1:
             only = totals[0]
@@ -77,7 +88,11 @@ class Sums:
     failed: Callable[[Any], str | None]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         counts, starts, limbs = columns
         whole = int.from_bytes
@@ -86,11 +101,19 @@ class Sums:
         least = min(units, default=0)
         if len(units) > 1:
             # numbers of unlike size: brought to one unit
-            numbers = [number << ((start - least) << 5) for number, start in zip(numbers, starts, strict=True)]
-            cached = [(n, total << (max(start - least, 0) << 5), least) for n, total, start in cached]
+            numbers = [
+                number << ((start - least) << 5)
+                for number, start in zip(numbers, starts, strict=True)
+            ]
+            cached = [
+                (n, total << (max(start - least, 0) << 5), least) for n, total, start in cached
+            ]
         n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in cached]
         totals = [sum(numbers[a:b]) for a, b in runs] + [state[1] for state in cached]
-        return [(sum([n[run] for run in group]), sum([totals[run] for run in group]), least) for group in groups]
+        return [
+            (sum([n[run] for run in group]), sum([totals[run] for run in group]), least)
+            for group in groups
+        ]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
         value = self.value
@@ -120,20 +143,31 @@ class Extremes:
     key: Callable[[Any], Any]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         values, present = columns
         best: Any = max if self.largest else min
-        if math.isnan(sum(values) + sum(_some(cached))):  # a NaN, or infinities of both signs: looked at one by one
+        # a NaN, or infinities of both signs: looked at one by one
+        if math.isnan(sum(values) + sum(_some(cached))):
             best = _By(best, self.key)
         if 0 not in present:
             bests = [best(values[a:b]) if b > a else None for a, b in runs]
         else:
-            kept = [value if is_present else None for value, is_present in zip(values, present, strict=True)]
+            kept = [
+                value if is_present else None
+                for value, is_present in zip(values, present, strict=True)
+            ]
             bests = [best(some) if (some := _some(kept[a:b])) else None for a, b in runs]
         bests += cached
         if None in bests:
-            return [best(some) if (some := _some([bests[run] for run in group])) else None for group in groups]
+            return [
+                best(some) if (some := _some([bests[run] for run in group])) else None
+                for group in groups
+            ]
         return [best([bests[run] for run in group]) if group else None for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
@@ -152,7 +186,11 @@ class Outermost:
     """Code of the value, for a struct."""
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         best: Any = max if self.newest else min
         entries = list(zip(*columns, strict=True))
@@ -185,15 +223,26 @@ class Spans:
     overflow: str
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
-        each = [(first, last) if is_present else None for first, last, is_present in zip(*columns, strict=True)]
+        each = [
+            (first, last) if is_present else None
+            for first, last, is_present in zip(*columns, strict=True)
+        ]
         found = [_outermost(each[a:b]) for a, b in runs] + list(cached)
         return [_outermost([found[run] for run in group]) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
         values = [None if span is None else span[1] - span[0] for span in combined]
-        errors = {at: self.overflow for at, value in enumerate(values) if value is not None and value >= 2**63}
+        errors = {
+            at: self.overflow
+            for at, value in enumerate(values)
+            if value is not None and value >= 2**63
+        }
         return Scalars([None if at in errors else value for at, value in enumerate(values)], errors)
 
 

@@ -1,4 +1,5 @@
-"""A stored form says which fields a partial has; aggregates of one form share one stored partial."""
+"""A stored form says which fields a partial has; aggregates of one form share one stored
+partial."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes
 
 State = tuple[Any, ...]
-"""A partial in row form: one Python value per field (int or float, tuple of items, tuple of bytes)."""
+"""A partial in row form: one Python value per field (int or float, tuple of items, tuple of
+bytes)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class StoredForm(Definition):
     """
 
     semantic_version: ClassVar[int] = 1
-    """Raised where equal events are stored as other bytes than before: part of the storage fingerprint."""
+    """Raised where equal events are stored as other bytes than before: part of the storage
+    fingerprint."""
 
     # ---------------------------------------------------------------- required
     @abstractmethod
@@ -52,7 +55,8 @@ class StoredForm(Definition):
     # ---------------------------------------------------------------- optional
     @property
     def most_items(self) -> int:
-        """The most items that its parameters allow in a list among `fields`. Optional; by default no bound."""
+        """The most items that its parameters allow in a list among `fields`. Optional; by default
+        no bound."""
         return 2**63 - 1
 
     def longest(self, events: int) -> Mapping[str, int]:
@@ -61,7 +65,9 @@ class StoredForm(Definition):
         Optional; by default an item per event, at most `most_items`. Law: no partial of so many
         events has a longer list. Costs and row sizes are planned by it.
         """
-        return {f.name: min(events, self.most_items) for f in self.fields if not isinstance(f, Fixed)}
+        return {
+            f.name: min(events, self.most_items) for f in self.fields if not isinstance(f, Fixed)
+        }
 
     # ---------------------------------------------------------------- derived
     def partial_id(self) -> str:
@@ -83,7 +89,9 @@ class StoredForm(Definition):
 
         Derived from `fields`. Law: it is the identity of `combine`.
         """
-        return tuple(np.dtype(f.dtype).type(0).item() if isinstance(f, Fixed) else () for f in self.fields)
+        return tuple(
+            np.dtype(f.dtype).type(0).item() if isinstance(f, Fixed) else () for f in self.fields
+        )
 
     def to_columns(self, states: Sequence[State]) -> Columns:
         """The column form of these partials. Derived from `fields`; `states` stay as they are."""
@@ -99,7 +107,8 @@ class StoredForm(Definition):
         return Columns(len(states), values)
 
     def from_columns(self, partials: Columns) -> list[State]:
-        """The row form of these partials. Derived from `fields`. Law: the inverse of `to_columns`."""
+        """The row form of these partials. Derived from `fields`. Law: the inverse of
+        `to_columns`."""
         columns: list[list[Any]] = []
         for f in self.fields:
             if isinstance(f, Fixed):

@@ -1,4 +1,5 @@
-"""A parameter that names a column is text, and one that is a list is a list: refused where it is written."""
+"""A parameter that names a column is text, and one that is a list is a list: refused where it is
+written."""
 
 from __future__ import annotations
 
@@ -18,13 +19,20 @@ def check_texts(aggregate: Aggregate) -> None:
         kind, value = _TEXTS.get(str(field.type)), getattr(aggregate, field.name)
         if kind is None:
             continue
-        wrong = [value] if not isinstance(value, kind) else [v for v in _members(value) if not isinstance(v, str)]
+        wrong = (
+            [value]
+            if not isinstance(value, kind)
+            else [v for v in _members(value) if not isinstance(v, str)]
+        )
         if wrong:
             raise DefinitionError(
                 f"{field.name} is {value!r}",
                 where=f"{aggregate.kind}(…)",
                 expected="text, such as the name of a column",
-                next_step="name a column of the source or of the view's columns; an expression is a column of the view",
+                next_step=(
+                    "name a column of the source or of the view's columns; an expression is a "
+                    "column of the view"
+                ),
             )
 
 

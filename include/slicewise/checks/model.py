@@ -1,4 +1,5 @@
-"""Comparisons of the check, as data: every compared value has both sides, its bounds and a verdict."""
+"""Comparisons of the check, as data: every compared value has both sides, its bounds and a
+verdict."""
 
 from __future__ import annotations
 
@@ -24,10 +25,13 @@ class Cause(StrEnum):
     """The likeliest reason of a difference: which change to the question gives the online value."""
 
     NONE = ""
-    LATE = "late"  # without the events that came after their hour was over, or those that an archive had
+    # without the events that came after their hour was over, or those that an archive had
+    LATE = "late"
     LAG = "lag"  # with another offset vector than the token's
     BOUNDARY = (
-        "boundary"  # with a bound, or what one slice holds, on its other side; or the bounds themselves are wrong
+        # with a bound, or what one slice holds, on its other side; or the bounds themselves are
+        # wrong
+        "boundary"
     )
     EXPIRY = "expiry"  # with the window, or what was compacted of it, cut short at its start
     TIE = "tie"  # the same rank, another event of the same value
@@ -43,7 +47,8 @@ class Cause(StrEnum):
 class Predicted:
     """Online answer for one entity: its values by ref, one token per unit, and their text.
 
-    incomplete: refs whose windows lack events that are lost for good: nothing can say what they should be.
+    incomplete: refs whose windows lack events that are lost for good: nothing can say what they
+    should be.
     """
 
     values: Mapping[str, Any]
@@ -106,11 +111,13 @@ class PlainSum:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Repeated ids among a source's latest events: how many have the id of one before them, of whatever entity.
+    """Repeated ids among a source's latest events: how many have the id of one before them, of
+    whatever entity.
 
-    events: all of them. repeated: in their partition within the look-back time, with the same content; conflicts: with
-    another content (docs/adr/0064: neither counts, where the entity is the same); across: the id came in another
-    partition within the look-back time, which nothing leaves out.
+    events: all of them. repeated: in their partition within the look-back time, with the same
+    content; conflicts: with another content (docs/adr/0064: neither counts, where the entity is the
+    same); across: the id came in another partition within the look-back time, which nothing leaves
+    out.
     """
 
     source: str
@@ -128,12 +135,14 @@ class Repeats:
         notes = []
         if self.conflicts:
             notes.append(
-                f"source {self.source}: {self.conflicts} events have the id of another one and another content "
+                f"source {self.source}: {self.conflicts} events have the id of another one and "
+                "another content "
                 f"(ops.duplicates_{self.source}, reason 'conflict')"
             )
         if self.across:
             notes.append(
-                f"source {self.source}: {self.across} events have the id of one in another partition; they count twice"
+                f"source {self.source}: {self.across} events have the id of one in another "
+                "partition; they count twice"
             )
         return notes
 
@@ -164,7 +173,8 @@ class Outcome:
 
     @property
     def differs(self) -> bool:
-        """Tells whether anything was found to differ: this stands, whatever else goes wrong in the run."""
+        """Tells whether anything was found to differ: this stands, whatever else goes wrong in the
+        run."""
         return bool(self.wrong()) or not all(plain_sum.agrees for plain_sum in self.plain_sums)
 
     def per_million(self) -> float:

@@ -38,15 +38,19 @@ class HttpReader:
     url: str
     timeout_s: float = 30.0
     pause: Callable[[float], None] = time.sleep
-    """Waits so many seconds: a service that is overloaded is asked again, since the check is in no hurry."""
+    """Waits so many seconds: a service that is overloaded is asked again, since the check is in no
+    hurry."""
     patience: Patience = field(default_factory=lambda: Patience(0.0))
-    """For a service or a store that is away; by default none. A request that got its answer is not repeated."""
+    """For a service or a store that is away; by default none. A request that got its answer is not
+    repeated."""
 
-    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted]:
         """One answer per entity, in their order. at_us: microseconds UTC; None asks for now.
 
-        Raises StoreUnavailable, NotReady, BeyondRetention; UnknownArchive, DataLoss and CodecError where what is
-        stored of one of them gives no answer; and BadRequest for all else.
+        Raises StoreUnavailable, NotReady, BeyondRetention; UnknownArchive, DataLoss and CodecError
+        where what is stored of one of them gives no answer; and BadRequest for all else.
         """
         size = max(1, min(MAX_ENTITIES, MAX_VALUES // max(1, len(refs))))
         predictions: list[Predicted] = []
@@ -54,7 +58,9 @@ class HttpReader:
             predictions += self._request(refs, entities[first : first + size], at_us)
         return predictions
 
-    def _request(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def _request(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted]:
         request: dict[str, Any] = {"features": list(refs), "entities": list(entities)}
         if at_us is not None:
             request["at"] = at_us
@@ -69,7 +75,10 @@ class HttpReader:
                 next_step="ask the serving API of the same version: slicewise down, then slicewise up",
             )
         lacking = frozenset(body.get("incomplete", ()))
-        return [Predicted(each["values"], decode_all(each["token"]), each["token"], lacking) for each in results]
+        return [
+            Predicted(each["values"], decode_all(each["token"]), each["token"], lacking)
+            for each in results
+        ]
 
     def _answer(self, packed: bytes) -> Any:
         status, body = self._post(packed)
@@ -84,7 +93,9 @@ class HttpReader:
 
     def _post(self, body: bytes) -> tuple[int, Any]:
         address = urlsplit(self.url)
-        kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+        kind = (
+            http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
+        )
         connection = kind(address.netloc, timeout=self.timeout_s)
         try:
             headers = {"Content-Type": _MSGPACK, "Accept": _MSGPACK}
@@ -114,7 +125,10 @@ def _error(status: int, body: Any, url: str) -> Exception:
     kind, what = str(error.get("kind", "")), str(error.get("what", body))
     if kind == "BeyondRetention":
         return BeyondRetention(
-            what, earliest_at_us=int(error.get("earliest_at_us", 0)), where=url, next_step=error.get("next_step")
+            what,
+            earliest_at_us=int(error.get("earliest_at_us", 0)),
+            where=url,
+            next_step=error.get("next_step"),
         )
     if kind == "NotReady":
         return NotReady(what, progress=0.0, where=url, next_step=error.get("next_step"))
@@ -122,5 +136,7 @@ def _error(status: int, body: Any, url: str) -> Exception:
         if kind == unreadable.__name__:
             return unreadable(what, where=url, next_step=error.get("next_step"))
     if status >= http.client.INTERNAL_SERVER_ERROR:
-        return StoreUnavailable(f"{status} {kind}: {what}", where=url, next_step=error.get("next_step"))
+        return StoreUnavailable(
+            f"{status} {kind}: {what}", where=url, next_step=error.get("next_step")
+        )
     return BadRequest(f"{status} {kind}: {what}", where=url, next_step=error.get("next_step"))

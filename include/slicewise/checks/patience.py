@@ -1,7 +1,8 @@
-"""A store that goes away or restarts under the check is waited for, within bounds that the log tells.
+"""A store that goes away or restarts under the check is waited for, within bounds that the log
+tells.
 
-Waiting takes nothing back: what was read and found before stands, and no value is asked a second time for another
-answer. Only a question that got no answer is asked again.
+Waiting takes nothing back: what was read and found before stands, and no value is asked a second
+time for another answer. Only a question that got no answer is asked again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Patience:
     """Number of times that it has waited."""
 
     def through(self, what: str, request: Callable[[], T]) -> T:
-        """The answer of `request`, asked again while the store is away. Raises StoreUnavailable once nothing is left.
+        """The answer of `request`, asked again while the store is away. Raises StoreUnavailable
+        once nothing is left.
 
         what: for the log. Time in which `request` fails counts as waiting.
         """
@@ -51,7 +53,12 @@ class Patience:
                 self.waits += 1
                 left_s = round(self.left_s)
                 log.warning(
-                    "check_waits", what=what, seconds=seconds, left_s=left_s, waits=self.waits, reason=error.what
+                    "check_waits",
+                    what=what,
+                    seconds=seconds,
+                    left_s=left_s,
+                    waits=self.waits,
+                    reason=error.what,
                 )
                 self.pause(seconds)
                 self.left_s -= seconds

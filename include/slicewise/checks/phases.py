@@ -1,4 +1,5 @@
-"""Seconds that each phase of a run took, on the wall's clock: they show what a slow check is slow at."""
+"""Seconds that each phase of a run took, on the wall's clock: they show what a slow check is slow
+at."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One run of the check: sample, read online, archive what was read, recompute, compare; always in this order.
+"""One run of the check: sample, read online, archive what was read, recompute, compare; always in
+this order.
 
 The answers come first and the archive after them, so that everything that an answer contains can
 be recomputed while the stream goes on.
@@ -39,7 +40,14 @@ from slicewise.checks.recompute.repeats import repeats
 from slicewise.checks.recompute.run import Recomputation
 from slicewise.checks.values import canonical
 from slicewise.clock import Clock
-from slicewise.errors import BeyondRetention, CodecError, DataLoss, NotReady, SlicewiseError, UnknownArchive
+from slicewise.errors import (
+    BeyondRetention,
+    CodecError,
+    DataLoss,
+    NotReady,
+    SlicewiseError,
+    UnknownArchive,
+)
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.token import Token
@@ -50,7 +58,8 @@ MODES = ("live", "at")
 MEMBERS = 24
 """Number of values seen somewhere for which the features that are asked are asked."""
 LANES = 2
-"""Units that are sampled, and recomputed, side by side: Spark plans one query while another one runs."""
+"""Units that are sampled, and recomputed, side by side: Spark plans one query while another one
+runs."""
 _BACK_US = HOUR_US
 """Distance back at which a past instant may lie, where the source's lateness leaves room for it."""
 
@@ -59,9 +68,9 @@ _BACK_US = HOUR_US
 class CheckRun:
     """The means that a run works with.
 
-    archived: archives a source up to now and gives its offset vector. table: the log's name in Spark, by
-    source. run: names the run; sample and past instant follow from it, so that a run can be made
-    again.
+    archived: archives a source up to now and gives its offset vector. table: the log's name in
+    Spark, by source. run: names the run; sample and past instant follow from it, so that a run can
+    be made again.
     """
 
     spark: SparkSession
@@ -89,15 +98,20 @@ class CheckRun:
             read = self._answers(units, compared, skipped)
         sums: list[PlainSum] = []
         with timed(self.seconds, "archive", self.clock):
-            offset_vectors = {source: self.archived(source) for source in sorted({unit.source for unit, _ in read})}
+            offset_vectors = {
+                source: self.archived(source)
+                for source in sorted({unit.source for unit, _ in read})
+            }
         for unit, reads in read:
             _refuse_unarchived(unit, offset_vectors[unit.source], reads)
         failed: list[Exception] = []
         with timed(self.seconds, "recompute", self.clock), ThreadPoolExecutor(LANES) as lanes:
-            for unit, comparison in [(unit, lanes.submit(self._compare, unit, reads)) for unit, reads in read]:
+            for unit, comparison in [
+                (unit, lanes.submit(self._compare, unit, reads)) for unit, reads in read
+            ]:
                 try:
                     rows, plain = comparison.result()
-                except Exception as error:  # noqa: BLE001 - raised below, unless another unit's values differ
+                except Exception as error:  # noqa: BLE001
                     failed.append(error)
                     self.notes.append(f"view {unit.view}: not checked, {_what(error)}")
                     continue
@@ -157,11 +171,15 @@ class CheckRun:
         for name in sources:
             source = self.deployment.source(name)
             if source.dedupe is not None:
-                repeated = repeats(self.spark, self._log(name), source, source.dedupe, self.clock.now_us())
+                repeated = repeats(
+                    self.spark, self._log(name), source, source.dedupe, self.clock.now_us()
+                )
                 log.event("check_repeats", **repeated.to_json())
                 yield repeated
 
-    def _read(self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]) -> list[Read]:
+    def _read(
+        self, unit: StorageUnit, entities: Sequence[Mapping[str, Any]], compared: list[Compared]
+    ) -> list[Read]:
         """Reads the answers. compared: gets a row for each entity that had no answer."""
         refs = [f"{unit.view}:{feature.column}" for feature in unit.features]
         reads: list[Read] = []
@@ -169,7 +187,9 @@ class CheckRun:
         for mode in self.modes:
             at_us = None if mode == "live" else self._past(unit)
             try:
-                replies = self._replies(refs, [{**entity, **_sent(questions)} for entity in entities], at_us)
+                replies = self._replies(
+                    refs, [{**entity, **_sent(questions)} for entity in entities], at_us
+                )
             except BeyondRetention as error:
                 self.notes.append(f"view {unit.view}: not checked at a past instant, {error.what}")
                 continue
@@ -179,25 +199,41 @@ class CheckRun:
                     compared.append(_unanswered(unit, entity, mode, answer))
                     continue
                 online = OnlineAnswer(len(reads), entity, _token_of(unit, answer.tokens))
-                reads.append(Read(online, answer.values, mode, at_us, answer.text, answer.incomplete, questions))
+                reads.append(
+                    Read(
+                        online,
+                        answer.values,
+                        mode,
+                        at_us,
+                        answer.text,
+                        answer.incomplete,
+                        questions,
+                    )
+                )
             lacking = sorted(answers[0].incomplete) if answers else []
             if lacking:
                 named = ", ".join(lacking)
-                self.notes.append(f"not checked, their windows touch events that are lost ({mode}): {named}")
+                self.notes.append(
+                    f"not checked, their windows touch events that are lost ({mode}): {named}"
+                )
         log.event("check_read", view=unit.view, unit=unit.storage_fingerprint, answers=len(reads))
         return reads
 
     def _replies(
         self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
     ) -> list[Predicted | SlicewiseError]:
-        """One per entity: its answer, or why what is stored gives none, which is found by halves."""
+        """One per entity: its answer, or why what is stored gives none, which is found by
+        halves."""
         try:
             return [*self.reader.read(refs, entities, at_us)]
         except (DataLoss, CodecError) as error:
             if len(entities) == 1:
                 return [error]
         half = len(entities) // 2
-        return [*self._replies(refs, entities[:half], at_us), *self._replies(refs, entities[half:], at_us)]
+        return [
+            *self._replies(refs, entities[:half], at_us),
+            *self._replies(refs, entities[half:], at_us),
+        ]
 
     def _entities(self, unit: StorageUnit) -> list[Mapping[str, Any]]:
         if not unit.entity:
@@ -225,13 +261,21 @@ class CheckRun:
         """Per column that features are asked by some of its values, and strangers beside them."""
         source = self.deployment.source(unit.source)
         questions: dict[str, list[Any]] = {}
-        for column in sorted({c for f in unit.features if (c := engine.question_column(f.aggregate)) is not None}):
-            events = queries.archived(self._log(unit.source), source, 0, self.clock.now_us() + source.most_ahead_us)
+        for column in sorted(
+            {c for f in unit.features if (c := engine.question_column(f.aggregate)) is not None}
+        ):
+            events = queries.archived(
+                self._log(unit.source), source, 0, self.clock.now_us() + source.most_ahead_us
+            )
             spark = self._session()
             row_functions.register(spark, unit)
-            text = queries.question_values(queries.viewed(unit, source, events), column, self.run, MEMBERS)
+            text = queries.question_values(
+                queries.viewed(unit, source, events), column, self.run, MEMBERS
+            )
             members = [row["value"] for row in spark.sql(text).toArrow().to_pylist()]
-            questions[column] = members + declared.strangers(dict(unit.input_types)[column], self.run)
+            questions[column] = members + declared.strangers(
+                dict(unit.input_types)[column], self.run
+            )
         return questions
 
     def _log(self, source: str) -> str:
@@ -239,7 +283,8 @@ class CheckRun:
             return self.table(source)
 
     def _session(self) -> SparkSession:
-        """A lane's own: views and functions of the recomputation have names, which are a session's."""
+        """A lane's own: views and functions of the recomputation have names, which are a
+        session's."""
         if not hasattr(self._own, "spark"):
             self._own.spark = self.spark.newSession()
         spark: SparkSession = self._own.spark
@@ -250,12 +295,16 @@ class CheckRun:
         digest = hashlib.sha256(f"{self.run} {unit.storage_fingerprint}".encode()).digest()
         return self.clock.now_us() - 1 - int.from_bytes(digest[:8], "big") % max(room, 1)
 
-    def _compare(self, unit: StorageUnit, reads: list[Read]) -> tuple[list[Compared], list[PlainSum]]:
+    def _compare(
+        self, unit: StorageUnit, reads: list[Read]
+    ) -> tuple[list[Compared], list[PlainSum]]:
         if not reads:
             return [], []
         source = self.deployment.source(unit.source)
         online = [read.answer for read in reads]
-        with Recomputation(self._session(), unit, source, self._log(unit.source), online) as recomputation:
+        with Recomputation(
+            self._session(), unit, source, self._log(unit.source), online
+        ) as recomputation:
             rows, plain = compare(recomputation, reads)
         log.event("check_compared", view=unit.view, unit=unit.storage_fingerprint, values=len(rows))
         return rows, plain
@@ -265,7 +314,9 @@ def _what(error: Exception) -> str:
     return error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
 
 
-def _unanswered(unit: StorageUnit, entity: Mapping[str, Any], mode: str, error: SlicewiseError) -> Compared:
+def _unanswered(
+    unit: StorageUnit, entity: Mapping[str, Any], mode: str, error: SlicewiseError
+) -> Compared:
     """Without an answer there is no token, so that nothing says what it had to be."""
     return Compared(
         view=unit.view,
@@ -294,13 +345,17 @@ def _token_of(unit: StorageUnit, tokens: Sequence[Token]) -> Token:
         raise DataLoss(
             f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",
             expected="one token per unit that was read",
-            next_step="restart serving, so that it runs the version that checks: slicewise down, then slicewise up",
+            next_step=(
+                "restart serving, so that it runs the version that checks: slicewise down, then "
+                "slicewise up"
+            ),
         )
     return token
 
 
 def _refuse_unarchived(unit: StorageUnit, archived: OffsetVector, reads: Sequence[Read]) -> None:
-    """Everything that an answer contains was in the log when it was read, so it must be archived now."""
+    """Everything that an answer contains was in the log when it was read, so it must be archived
+    now."""
     for read in reads:
         token = read.answer.token
         for offset_vector in (token.base, *token.compacted_beyond.values()):

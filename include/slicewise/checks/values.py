@@ -1,4 +1,5 @@
-"""Two answers agree if and only if their canonical bytes are equal: 3 is not 3.0, and every bit of a double counts."""
+"""Two answers agree if and only if their canonical bytes are equal: 3 is not 3.0, and every bit of
+a double counts."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def _plain(value: object) -> Any:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)  # Spark gives naive UTC
+        # Spark gives naive UTC
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
     if isinstance(value, date):
         return value.isoformat()
@@ -44,7 +46,8 @@ def _plain(value: object) -> Any:
 
 
 def instant(value: object) -> object:
-    """Microseconds UTC of an instant that may be RFC 3339 text, a datetime or microseconds already."""
+    """Microseconds UTC of an instant that may be RFC 3339 text, a datetime or microseconds
+    already."""
     if isinstance(value, str):
         value = datetime.fromisoformat(value)
     return _plain(value)
@@ -69,5 +72,6 @@ def value_of(raw: bytes) -> Any:
 
 
 def shown(raw: bytes) -> str:
-    """A value's canonical bytes as text for people; doubles in the shortest form that reads back."""
+    """A value's canonical bytes as text for people; doubles in the shortest form that reads
+    back."""
     return repr(value_of(raw))

@@ -1,4 +1,5 @@
-"""Every command is a module of one of the three folders, found by its name; it says its own help and arguments.
+"""Every command is a module of one of the three folders, found by its name; it says its own help
+and arguments.
 
 To add `slicewise <name>`, add `<folder>/<name>.py` with a docstring (its first line is the help),
 `add_arguments(parser)` and `run(arguments, settings) -> int` (the exit code). What is heavy is
@@ -32,14 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = command_names()
     # only the module that is asked for is imported; help needs them all
     chosen = [name for name in names if given and given[0] == name] or names
-    parser = argparse.ArgumentParser(prog="slicewise", description=_first_line(importlib.import_module("slicewise")))
+    parser = argparse.ArgumentParser(
+        prog="slicewise", description=_first_line(importlib.import_module("slicewise"))
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     modules: dict[str, ModuleType] = {}
     for name in chosen:
         modules[name] = importlib.import_module(command_modules()[name])
         text = _first_line(modules[name])
         form = argparse.RawDescriptionHelpFormatter  # examples stand in lines of their own
-        parsed = commands.add_parser(name, help=text, description=modules[name].__doc__, formatter_class=form)
+        parsed = commands.add_parser(
+            name, help=text, description=modules[name].__doc__, formatter_class=form
+        )
         modules[name].add_arguments(parsed)
     arguments = parser.parse_args(given)
     try:
@@ -49,7 +54,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"slicewise {arguments.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"slicewise {arguments.command}: interrupted; running it again goes on", file=sys.stderr)
+        print(
+            f"slicewise {arguments.command}: interrupted; running it again goes on", file=sys.stderr
+        )
         return 130
 
 

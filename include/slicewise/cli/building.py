@@ -1,4 +1,5 @@
-"""The history of views is built by a job; who asked for it is told how far it is, from the store's own metadata."""
+"""The history of views is built by a job; who asked for it is told how far it is, from the store's
+own metadata."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ class ByAirflow:
         self.where = f"{airflow.url}/dags/{_DAG}"
         self._run: DagRun | None = None
         self._now: DagRun | None = None
-        # a run that is under way already may say of a view what it did long before this one is its turn
+        # a run that is under way already may say of a view what it did long before this one is its
+        # turn
         self.since_us = SystemClock().now_us() - _LONG_US
         airflow.unpause(_DAG)
 
@@ -65,11 +67,17 @@ class ByAirflow:
 
 
 class Here:
-    """Build as a process of this one's, for when Airflow does not answer. It ends with it, and the next goes on."""
+    """Build as a process of this one's, for when Airflow does not answer. It ends with it, and the
+    next goes on."""
 
     def __init__(self, settings: Settings, view: str | None) -> None:
         job = settings.home / "spark_jobs" / "backfill.py"
-        self._argv = [str(settings.spark_python), str(job), "--json", *(["--view", view] if view else [])]
+        self._argv = [
+            str(settings.spark_python),
+            str(job),
+            "--json",
+            *(["--view", view] if view else []),
+        ]
         self._env = os.environ | settings.to_env()
         self.where = str(settings.state_dir / "logs" / "backfill.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -104,7 +112,8 @@ def build(
     view: str | None = None,
     here: bool = False,
 ) -> None:
-    """Builds what is not ready; waits until these views are. view: that one alone; command: what to run again."""
+    """Builds what is not ready; waits until these views are. view: that one alone; command: what to
+    run again."""
     with _job(settings, view, here) as job:
         job.begin()
         notify(f"building the history: {job.where}")
@@ -132,7 +141,10 @@ def build(
             if time.monotonic() > deadline:
                 raise ServerError(
                     f"{', '.join(left)} not built after {PATIENCE_S:.0f} s",
-                    next_step=f"slicewise status shows how far it is; then run {command} again: it goes on",
+                    next_step=(
+                        f"slicewise status shows how far it is; then run {command} again: it goes "
+                        "on"
+                    ),
                 )
             if over:  # entities were left over that the stream applied meanwhile
                 job.begin()

@@ -75,7 +75,9 @@ def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
         if not _same(row[column], wanted)
     )
     metadata = table.schema.metadata or {}
-    return Outcome(name, differences, refused=metadata.get(REFUSED, b"").decode(), raised=tuple(raised))
+    return Outcome(
+        name, differences, refused=metadata.get(REFUSED, b"").decode(), raised=tuple(raised)
+    )
 
 
 def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:
@@ -84,7 +86,10 @@ def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:
     entities = {tuple(event.get(column) for column in view.entity) for event in case.events}
     if len(entities) != 1:
         raise DefinitionError(
-            f"the events hold {len(entities)} entities, and the case does not say which one is asked",
+            (
+                f"the events hold {len(entities)} entities, and the case does not say which one "
+                "is asked"
+            ),
             where=place,
             expected="entity={" + ", ".join(f'"{column}": …' for column in view.entity) + "}",
             next_step="add it to the case",
@@ -100,5 +105,7 @@ def _same(answered: Any, wanted: Any) -> bool:
     if isinstance(answered, list) and isinstance(wanted, list | tuple):
         return len(answered) == len(wanted) and all(map(_same, answered, wanted))
     if isinstance(answered, dict) and isinstance(wanted, Mapping):
-        return answered.keys() == wanted.keys() and all(_same(answered[k], wanted[k]) for k in wanted)
+        return answered.keys() == wanted.keys() and all(
+            _same(answered[k], wanted[k]) for k in wanted
+        )
     return bool(answered == wanted)

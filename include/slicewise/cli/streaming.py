@@ -1,4 +1,5 @@
-"""The stream alone computes what is deployed: who deploys first is not left with views that nobody feeds."""
+"""The stream alone computes what is deployed: who deploys first is not left with views that nobody
+feeds."""
 
 from __future__ import annotations
 
@@ -16,11 +17,16 @@ _NOTIFY_EVERY_S = 10.0
 
 
 def begin(settings: Settings, sources: Collection[str], notify: Callable[[str], None]) -> None:
-    """Hands the stream to Airflow, as a first deployment needs it, and waits until it reads these sources.
+    """Hands the stream to Airflow, as a first deployment needs it, and waits until it reads these
+    sources.
 
-    Where Airflow does not run, only says what to do. Raises ServerError where the stream does not start.
+    Where Airflow does not run, only says what to do. Raises ServerError where the stream does not
+    start.
     """
-    if not any(service.name == "airflow" and service.state in ("up", "external") for service in supervisor.status(settings)):
+    if not any(
+        service.name == "airflow" and service.state in ("up", "external")
+        for service in supervisor.status(settings)
+    ):
         report_stopped(notify)
         return
     with AirflowApi(settings.airflow_url) as airflow:

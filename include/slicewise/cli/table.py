@@ -11,7 +11,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Header and rows, columns two spaces apart; the last column is not filled up."""
     widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
     for line in (header, *rows):
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        print(
+            "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        )
 
 
 def shortened(text: str) -> str:

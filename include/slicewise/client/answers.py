@@ -19,14 +19,16 @@ class EntityAnswer:
     entity: Entity
     values: tuple[Any, ...]
     token: str
-    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`), or none was asked for."""
+    """Tokens of the units that were read, joined; "" where nothing was read (flag `default`), or
+    none was asked for."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Feature -> error code, for values that are null because of an error (`overflow`)."""
     bounds: Mapping[str, Interval] = field(default_factory=dict)
-    """Feature -> effective (start_us, end_us) of this entity's own session; empty at its end where none is open."""
+    """Feature -> effective (start_us, end_us) of this entity's own session; empty at its end where
+    none is open."""
     no_data: tuple[str, ...] = ()
-    """Views of which the read found nothing of this entity: it was never seen, or nothing of it is kept any more.
-    Of a view that is not named, events are kept, if not in these windows."""
+    """Views of which the read found nothing of this entity: it was never seen, or nothing of it is
+    kept any more. Of a view that is not named, events are kept, if not in these windows."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,16 @@ class SourceFreshness:
 
     source: str
     ledger_advanced_us: int | None
-    """Store's time at which this process last saw the committed offsets move; None: not since it started."""
+    """Store's time at which this process last saw the committed offsets move; None: not since it
+    started."""
     lag_events: int | None
-    """Events in the log that are not applied yet, as the stream last said; None: it said nothing."""
+    """Events in the log that are not applied yet, as the stream last said; None: it said
+    nothing."""
     heartbeat_us: int | None
     """Time of the stream's last word."""
     pending_events: int = 0
-    """Events in the answer that the committed offsets do not hold yet: of the pending events, each counted once per view that has it."""
+    """Events in the answer that the committed offsets do not hold yet: of the pending events, each
+    counted once per view that has it."""
     pending_newest_us: int | None = None
     """Event time of the latest of them."""
 
@@ -55,14 +60,16 @@ class Answer:
     t_us: int
     """The serving clock (live) or the `at` that was asked for."""
     bounds: Mapping[str, Interval]
-    """Feature -> effective (start_us, end_us), half-open; of a session those within which it was looked for."""
+    """Feature -> effective (start_us, end_us), half-open; of a session those within which it was
+    looked for."""
     results: tuple[EntityAnswer, ...]
     freshness: tuple[SourceFreshness, ...] = ()
     flags: tuple[str, ...] = ()
     """"stale": last known values, of `t_us`; "default": declared defaults; "overflow": see errors;
     "incomplete": see incomplete; "clock_off": the service's present is not the store's."""
     incomplete: tuple[str, ...] = ()
-    """Features whose windows may lack events that the log lost before they were archived; a person accepted it."""
+    """Features whose windows may lack events that the log lost before they were archived; a person
+    accepted it."""
     tokens: bool = True
     """Tells whether the API writes the tokens."""
 
@@ -91,10 +98,12 @@ class LeaderboardRow:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """A leaderboard as it stands, for the window [start_us, end_us); times in microseconds UTC, now by the store's clock.
+    """A leaderboard as it stands, for the window [start_us, end_us); times in microseconds UTC, now
+    by the store's clock.
 
-    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a leaderboard lately, there are
-    no rows), "stale" (its window ended more than two periods ago), "short" (fewer rows than could be known).
+    more: whether entities beyond these rows have a value too. flags: "missing" (nobody made a
+    leaderboard lately, there are no rows), "stale" (its window ended more than two periods ago),
+    "short" (fewer rows than could be known).
     """
 
     name: str

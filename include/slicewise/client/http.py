@@ -19,7 +19,16 @@ import httpx
 
 from slicewise.calls import checked_class, shown
 from slicewise.client.answers import Answer, Entity, Leaderboard
-from slicewise.client.retrying import Attempts, Budget, NoReply, Outcome, Reply, Retry, Wait, attempts
+from slicewise.client.retrying import (
+    Attempts,
+    Budget,
+    NoReply,
+    Outcome,
+    Reply,
+    Retry,
+    Wait,
+    attempts,
+)
 from slicewise.client.wire import (
     Entities,
     Features,
@@ -83,8 +92,14 @@ class _Rules:
         return {
             "base_url": self.url,
             "trust_env": False,
-            "limits": httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
-            "headers": {**(headers or {}), "content-type": self.form.media_type, "accept": self.form.media_type},
+            "limits": httpx.Limits(
+                max_connections=connections, max_keepalive_connections=connections
+            ),
+            "headers": {
+                **(headers or {}),
+                "content-type": self.form.media_type,
+                "accept": self.form.media_type,
+            },
         }
 
     def call(self) -> Attempts:
@@ -94,7 +109,9 @@ class _Rules:
     def reply(self, response: httpx.Response) -> Reply:
         """A response whose body was read."""
         after = response.headers.get("retry-after")
-        return Reply(response.status_code, response.content, None if after is None else self._seconds(after))
+        return Reply(
+            response.status_code, response.content, None if after is None else self._seconds(after)
+        )
 
     def _seconds(self, retry_after: str) -> float | None:
         """Retry-After is a number of seconds, or a date."""
@@ -103,7 +120,9 @@ class _Rules:
         except ValueError:
             pass
         try:
-            return max(0.0, parsedate_to_datetime(retry_after).timestamp() - self._clock.now_us() / 1e6)
+            return max(
+                0.0, parsedate_to_datetime(retry_after).timestamp() - self._clock.now_us() / 1e6
+            )
         except ValueError:
             return None
 
@@ -116,7 +135,8 @@ class _Rules:
 
 @checked_class
 class HttpClient:
-    """Reads features from a serving API. Connections are kept and shared; several threads may use one client.
+    """Reads features from a serving API. Connections are kept and shared; several threads may use
+    one client.
 
     with sw.HttpClient("http://host:8000") as client:
         client.get(["listening:plays_1h"], {"user_id": "42"}).values()
@@ -136,11 +156,13 @@ class HttpClient:
         sleep: Callable[[float], object] = time.sleep,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        """url: None for that of the settings. timeout_s: for a whole call, with its retries and their waits.
+        """url: None for that of the settings. timeout_s: for a whole call, with its retries and
+        their waits.
 
-        retry: None sends each call once, since retries are what overload feeds on; `sw.Retry()` asks for bounded ones.
-        form: in "msgpack" doubles arrive as their eight bytes; in "json" NaN and infinities arrive as texts.
-        headers: sent with each request, as a gateway wants them. Raises BadRequest.
+        retry: None sends each call once, since retries are what overload feeds on; `sw.Retry()`
+        asks for bounded ones. form: in "msgpack" doubles arrive as their eight bytes; in "json" NaN
+        and infinities arrive as texts. headers: sent with each request, as a gateway wants them.
+        Raises BadRequest.
         """
         self._rules = _Rules(url, timeout_s, retry, form, clock or SystemClock(), monotonic, random)
         self._http = httpx.Client(**self._rules.options(connections, headers))
@@ -157,9 +179,12 @@ class HttpClient:
     ) -> Answer:
         """Features of one entity (a mapping) or several, now or at a past instant; as `Client.get`.
 
-        Raises what `Client.get` raises, and Overloaded (OverShare: this client alone asks too much).
+        Raises what `Client.get` raises, and Overloaded (OverShare: this client alone asks too
+        much).
         """
-        body = features_body(self._rules.form, features, entities_of(entities), at, min_token, tokens)
+        body = features_body(
+            self._rules.form, features, entities_of(entities), at, min_token, tokens
+        )
         return self._rules.answer(self._call("POST", _FEATURES, body))
 
     def get_batches(
@@ -172,15 +197,22 @@ class HttpClient:
         min_token: str | None = None,
         tokens: bool = True,
     ) -> Iterator[Answer]:
-        """Features of many entities, in requests of `size`; an answer for each request, in the order of the entities.
+        """Features of many entities, in requests of `size`; an answer for each request, in the
+        order of the entities.
 
         Each is read at its own moment: name one with `at` where all shall be of the same.
         """
-        return (self.get(features, batch, at, min_token=min_token, tokens=tokens) for batch in _batches(entities, size))
+        return (
+            self.get(features, batch, at, min_token=min_token, tokens=tokens)
+            for batch in _batches(entities, size)
+        )
 
     def leaderboard(self, name: str) -> Leaderboard:
-        """The leaderboard of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, Overloaded."""
-        return self._rules.leaderboard(self._call("GET", _LEADERBOARDS + quote(name, safe=""), None))
+        """The leaderboard of this name as it stands. Raises UnknownName, NotReady,
+        StoreUnavailable, Overloaded."""
+        return self._rules.leaderboard(
+            self._call("GET", _LEADERBOARDS + quote(name, safe=""), None)
+        )
 
     def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
         steps = self._rules.call()
@@ -249,7 +281,9 @@ class AsyncHttpClient:
         tokens: bool = True,
     ) -> Answer:
         """Reads as `HttpClient.get`."""
-        body = features_body(self._rules.form, features, entities_of(entities), at, min_token, tokens)
+        body = features_body(
+            self._rules.form, features, entities_of(entities), at, min_token, tokens
+        )
         return self._rules.answer(await self._call("POST", _FEATURES, body))
 
     def get_batches(
@@ -267,13 +301,16 @@ class AsyncHttpClient:
         if at_once < 1:
             raise _not_positive("at_once", at_once)
         calls = (
-            self.get(features, batch, at, min_token=min_token, tokens=tokens) for batch in _batches(entities, size)
+            self.get(features, batch, at, min_token=min_token, tokens=tokens)
+            for batch in _batches(entities, size)
         )
         return _in_order(calls, at_once)
 
     async def leaderboard(self, name: str) -> Leaderboard:
         """Reads as `HttpClient.leaderboard`."""
-        return self._rules.leaderboard(await self._call("GET", _LEADERBOARDS + quote(name, safe=""), None))
+        return self._rules.leaderboard(
+            await self._call("GET", _LEADERBOARDS + quote(name, safe=""), None)
+        )
 
     async def _call(self, method: str, path: str, body: bytes | None) -> Outcome:
         steps = self._rules.call()
@@ -289,7 +326,9 @@ class AsyncHttpClient:
                 outcome = None
                 continue
             try:
-                response = await self._http.request(method, path, content=body, timeout=step.timeout_s)
+                response = await self._http.request(
+                    method, path, content=body, timeout=step.timeout_s
+                )
                 outcome = self._rules.reply(response)
             except httpx.HTTPError as error:
                 outcome = NoReply(error)
@@ -301,7 +340,9 @@ class AsyncHttpClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: TracebackType | type[BaseException] | BaseException | None) -> None:
+    async def __aexit__(
+        self, *_: TracebackType | type[BaseException] | BaseException | None
+    ) -> None:
         await self.aclose()
 
 
@@ -316,11 +357,16 @@ def _batches(entities: ManyEntities, size: int) -> Iterator[list[Entity]]:
 
 def _not_positive(name: str, value: int) -> BadRequest:
     return BadRequest(
-        f"{name} is {value!r}", where="get_batches", expected="at least 1", next_step="leave it out for the usual one"
+        f"{name} is {value!r}",
+        where="get_batches",
+        expected="at least 1",
+        next_step="leave it out for the usual one",
     )
 
 
-async def _in_order(calls: Iterator[Awaitable[Answer]], at_once: int) -> AsyncGenerator[Answer, None]:
+async def _in_order(
+    calls: Iterator[Awaitable[Answer]], at_once: int
+) -> AsyncGenerator[Answer, None]:
     """Results in the order of the calls; a call is begun when one before it has ended."""
     under_way: deque[asyncio.Future[Answer]] = deque()
     try:

@@ -13,7 +13,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant_us(at: str | int | datetime) -> int:
-    """Microseconds UTC of an instant: RFC 3339 text or a datetime, both with zone, or an integer."""
+    """Microseconds UTC of an instant: RFC 3339 text or a datetime, both with zone, or an
+    integer."""
     us: int | None = None
     if isinstance(at, bool):
         us = None

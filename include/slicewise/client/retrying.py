@@ -1,7 +1,7 @@
 """Decides whether and when a read is sent once more, over plain values; both clients carry it out.
 
-Reads change nothing, so that sending one twice is safe. Three bounds keep retries from feeding an overload: their
-number, the time that the call has, and a budget over all calls of a client.
+Reads change nothing, so that sending one twice is safe. Three bounds keep retries from feeding an
+overload: their number, the time that the call has, and a budget over all calls of a client.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Retry:
     """Rules by which a client repeats reads that failed for the moment.
 
     times: further attempts of a call at most; 0 never repeats. The n-th waits for a random part of
-    `first_wait_s * 2 ** (n - 1)`, at most `longest_wait_s`, and before that as long as the API's Retry-After says.
-    share: retries for each call, over many calls. A service that fails for long gets so many more requests, not all
-    of them several times.
+    `first_wait_s * 2 ** (n - 1)`, at most `longest_wait_s`, and before that as long as the API's
+    Retry-After says. share: retries for each call, over many calls. A service that fails for long
+    gets so many more requests, not all of them several times.
     """
 
     times: int = 2
@@ -107,9 +107,14 @@ Attempts = Generator[Send | Wait, Outcome | None, Outcome]
 
 
 def attempts(
-    retry: Retry, budget: Budget, timeout_s: float, monotonic: Callable[[], float], random: Callable[[], float]
+    retry: Retry,
+    budget: Budget,
+    timeout_s: float,
+    monotonic: Callable[[], float],
+    random: Callable[[], float],
 ) -> Attempts:
-    """The steps of one call; `Send` is answered with its outcome. Returns the outcome that counts."""
+    """The steps of one call; `Send` is answered with its outcome. Returns the outcome that
+    counts."""
     ends = monotonic() + timeout_s
     budget.earn()
     n = 1

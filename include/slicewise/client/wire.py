@@ -39,13 +39,22 @@ class Form:
 
 
 def form_of(name: str) -> Form:
-    """The form "msgpack" or "json". Raises BadRequest, and MissingExtra where msgpack is not installed."""
+    """The form "msgpack" or "json". Raises BadRequest, and MissingExtra where msgpack is not
+    installed."""
     if name == "json":
-        return Form("application/json", lambda value: json.dumps(value, allow_nan=False).encode(), json.loads)
+        return Form(
+            "application/json",
+            lambda value: json.dumps(value, allow_nan=False).encode(),
+            json.loads,
+        )
     if name == "msgpack":
         with extras.needed("client", 'HttpClient(form="msgpack")'):
             import msgpack
-        return Form("application/msgpack", msgpack.packb, lambda body: msgpack.unpackb(body, strict_map_key=False))
+        return Form(
+            "application/msgpack",
+            msgpack.packb,
+            lambda body: msgpack.unpackb(body, strict_map_key=False),
+        )
     raise BadRequest(
         f"form is {name!r}",
         where="HttpClient",
@@ -93,14 +102,19 @@ def features_body(
 
 
 def decoded(form: Form, outcome: Outcome, address: str) -> Any:
-    """The members of a reply with status 200. Raises the error that the API names, else StoreUnavailable."""
+    """The members of a reply with status 200. Raises the error that the API names, else
+    StoreUnavailable."""
     if not isinstance(outcome, Reply):
-        raise _no_answer(f"the serving API does not answer: {outcome.error}", address) from outcome.error
+        raise _no_answer(
+            f"the serving API does not answer: {outcome.error}", address
+        ) from outcome.error
     try:
         wire = form.unpack(outcome.body)
         failed = None if outcome.status == 200 else wire["error"]
     except Exception as error:  # what a gateway or another server writes
-        what = f"the serving API does not answer: status {outcome.status} with a body of another form"
+        what = (
+            f"the serving API does not answer: status {outcome.status} with a body of another form"
+        )
         raise _no_answer(what, address) from error
     if failed is not None:
         raise _error(failed, outcome)
@@ -108,12 +122,16 @@ def decoded(form: Form, outcome: Outcome, address: str) -> Any:
 
 
 def _no_answer(what: str, address: str) -> StoreUnavailable:
-    return StoreUnavailable(what, where=address, next_step="see that it runs: slicewise status; then ask again")
+    return StoreUnavailable(
+        what, where=address, next_step="see that it runs: slicewise status; then ask again"
+    )
 
 
 def _error(wire: Mapping[str, Any], reply: Reply) -> SlicewiseError:
     named = getattr(errors, str(wire["kind"]), None)
-    kind = named if isinstance(named, type) and issubclass(named, SlicewiseError) else SlicewiseError
+    kind = (
+        named if isinstance(named, type) and issubclass(named, SlicewiseError) else SlicewiseError
+    )
     parts: dict[str, Any] = {name: wire.get(name) for name in ("where", "expected", "next_step")}
     if issubclass(kind, errors.NotReady):
         parts["progress"] = wire.get("progress", 0.0)
@@ -176,10 +194,15 @@ def leaderboard_of(wire: Mapping[str, Any]) -> Leaderboard:
         start_us=_instant(wire["start"]),
         end_us=_instant(wire["end"]),
         written_us=_instant(wire["written"]),
-        rows=tuple(LeaderboardRow(row["rank"], row["entity"], row["value"]) for row in wire["rows"]),
+        rows=tuple(
+            LeaderboardRow(row["rank"], row["entity"], row["value"]) for row in wire["rows"]
+        ),
         more=wire["more"],
         # the keys of JSON's objects are text
-        cover={topic: {int(p): offset for p, offset in ends.items()} for topic, ends in wire["cover"].items()},
+        cover={
+            topic: {int(p): offset for p, offset in ends.items()}
+            for topic, ends in wire["cover"].items()
+        },
         flags=tuple(wire["flags"]),
     )
 

@@ -1,6 +1,7 @@
 """Bytes to columns and back: the rows of a unit, and the values that the online store keeps.
 
-A name is looked up when it is first asked for: Airflow's environment has neither numpy nor msgpack, and reads keys.
+A name is looked up when it is first asked for: Airflow's environment has neither numpy nor msgpack,
+and reads keys.
 
 Doors: Layout, envelopes, members.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         Total,
         check_values,
         day_digest,
+        five_day_digest,
         open_running,
         open_slices,
         pack_day,
@@ -32,13 +34,12 @@ if TYPE_CHECKING:
         pack_running,
         pack_slices,
         pack_total,
-        five_day_digest,
-        versions_of,
         unpack_day,
         unpack_lifetime,
         unpack_running,
         unpack_slices,
         unpack_total,
+        versions_of,
     )
     from slicewise.codec.hours import Hours, pack_hours, unpack_hours
     from slicewise.codec.ids import IDS_HEAD, NOTHING, Remembered, pack_ids, unpack_ids
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
         score_of,
     )
     from slicewise.codec.pending import (
-        ROOM,
         PENDING_HEAD,
         PENDING_SIZE,
+        ROOM,
         Room,
         offset_of,
         pack_pending,
@@ -75,12 +76,12 @@ __all__ = [
     "LIFETIME_HEAD",
     "MEMBERS_VERSION",
     "NOTHING",
-    "TOPIC_PARTITION",
+    "PENDING_HEAD",
+    "PENDING_SIZE",
     "ROOM",
     "RUNNING_HEAD",
     "SEAL_BYTES",
-    "PENDING_HEAD",
-    "PENDING_SIZE",
+    "TOPIC_PARTITION",
     "TOTAL_HEAD",
     "Day",
     "Hours",
@@ -98,6 +99,7 @@ __all__ = [
     "Total",
     "check_values",
     "day_digest",
+    "five_day_digest",
     "identity_time",
     "offset_of",
     "open_running",
@@ -106,25 +108,24 @@ __all__ = [
     "pack_hours",
     "pack_ids",
     "pack_lifetime",
+    "pack_pending",
+    "pack_pending_numbers",
     "pack_running",
     "pack_skip",
     "pack_slices",
-    "pack_pending",
-    "pack_pending_numbers",
     "pack_total",
-    "five_day_digest",
     "score_of",
-    "versions_of",
     "unpack_day",
     "unpack_hours",
     "unpack_ids",
     "unpack_lifetime",
+    "unpack_pending",
+    "unpack_pending_numbers",
     "unpack_running",
     "unpack_skip",
     "unpack_slices",
-    "unpack_pending",
-    "unpack_pending_numbers",
     "unpack_total",
+    "versions_of",
 ]
 
 if not TYPE_CHECKING:  # a type checker shall know the names above and no others
@@ -133,7 +134,16 @@ if not TYPE_CHECKING:  # a type checker shall know the names above and no others
         from importlib import import_module
 
         if name in __all__:
-            for module in ("envelopes", "hours", "ids", "layout", "members", "pending", "scalar", "skips"):
+            for module in (
+                "envelopes",
+                "hours",
+                "ids",
+                "layout",
+                "members",
+                "pending",
+                "scalar",
+                "skips",
+            ):
                 names = vars(import_module(f"{__name__}.{module}"))
                 if name in names:
                     globals()[name] = names[name]

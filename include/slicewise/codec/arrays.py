@@ -41,7 +41,9 @@ class ListType:
         lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0).to_numpy(), np.int64)
         flat = pc.list_flatten(array)
         stored = self.element.store(flat)
-        values: list[Any] = stored.tolist() if isinstance(stored, np.ndarray) else stored.to_pylist()
+        values: list[Any] = (
+            stored.tolist() if isinstance(stored, np.ndarray) else stored.to_pylist()
+        )
         if flat.null_count:
             for at in np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False)).tolist():
                 values[at] = None
@@ -55,29 +57,48 @@ class ListType:
     def load(self, values: pa.Array, valid: NDArray[np.bool_] | None = None) -> pa.Array:
         """The arrays again. Raises CodecError for bytes that are none of such elements."""
         given = np.ones(len(values), np.bool_) if valid is None else valid
-        lists = [self._unpacked(raw) if there else () for raw, there in zip(values.to_pylist(), given, strict=True)]
+        lists = [
+            self._unpacked(raw) if there else ()
+            for raw, there in zip(values.to_pylist(), given, strict=True)
+        ]
         flat = list(chain.from_iterable(lists))
         present = np.array([item is not None for item in flat], np.bool_)
         kind = self.element
         if kind.dtype is None:
-            filled: Any = pa.array([b"" if item is None else item for item in flat], pa.large_binary())
+            filled: Any = pa.array(
+                [b"" if item is None else item for item in flat], pa.large_binary()
+            )
         else:
             filled = np.array([0 if item is None else item for item in flat], kind.dtype)
-        offsets = pa.array(offsets_of(np.array([len(items) for items in lists], np.int64)).astype(np.int32))
+        offsets = pa.array(
+            offsets_of(np.array([len(items) for items in lists], np.int64)).astype(np.int32)
+        )
         array = pa.ListArray.from_arrays(offsets, kind.load(filled, present)).cast(self.arrow)
-        return array if given.all() else pc.if_else(pa.array(given), array, pa.scalar(None, self.arrow))
+        return (
+            array
+            if given.all()
+            else pc.if_else(pa.array(given), array, pa.scalar(None, self.arrow))
+        )
 
     def _unpacked(self, raw: bytes) -> list[Any]:
         try:
             unpacked = msgpack.unpackb(raw, raw=False, strict_map_key=True)
-            fits = isinstance(unpacked, list) and all(item is None or type(item) is self._python for item in unpacked)
+            fits = isinstance(unpacked, list) and all(
+                item is None or type(item) is self._python for item in unpacked
+            )
             if fits and self.element.dtype == "|u1":
                 fits = all(item in (None, 0, 1) for item in unpacked)
             elif fits and self.element.dtype == "<i8":
                 fits = all(item is None or -(1 << 63) <= item < 1 << 63 for item in unpacked)
             elif fits and self.element.dtype is None:
                 self.element.load(pa.array([item or b"" for item in unpacked], pa.large_binary()))
-        except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException, pa.ArrowInvalid) as error:
+        except (
+            ValueError,
+            TypeError,
+            RecursionError,
+            msgpack.exceptions.UnpackException,
+            pa.ArrowInvalid,
+        ) as error:
             raise CodecError(
                 "an array in a member of an event list is damaged", next_step="build the view anew"
             ) from error

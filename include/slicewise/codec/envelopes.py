@@ -30,7 +30,12 @@ _SLICES = struct.Struct("<QI")
 DIGEST_BYTES = 8
 NO_HOURS = bytes(DIGEST_BYTES)
 """Stands for the digest of a day of which nothing is compacted."""
-RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD, LIFETIME_HEAD = _RUNNING.size, _VERSION.size, DIGEST_BYTES, _LIFETIME.size
+RUNNING_HEAD, TOTAL_HEAD, DAY_HEAD, LIFETIME_HEAD = (
+    _RUNNING.size,
+    _VERSION.size,
+    DIGEST_BYTES,
+    _LIFETIME.size,
+)
 """Bytes before the row of a running partial, of an hour's total, of a day's and of a lifetime's."""
 SCALAR_NUMBERS = 128
 """Up to so many slice numbers are faster as a tuple than as an array."""
@@ -62,7 +67,8 @@ class Total(NamedTuple):
 
 
 class Lifetime(NamedTuple):
-    """The total of all hours before `total_until` (since the epoch): what archive version contains of them, as a row."""
+    """The total of all hours before `total_until` (since the epoch): what archive version contains
+    of them, as a row."""
 
     total_until: int
     archive_version: int
@@ -110,8 +116,11 @@ def unpack_total(raw: Raw) -> Total:
 
 
 def check_values(values: Sequence[bytes], head: int) -> None:
-    """Refuses values of which one is damaged or has no `head` bytes: for the path that reads many."""
-    if not values or (min(map(len, values)) >= head + SEAL_BYTES and set(map(zlib.crc32, values)) == {_WHOLE}):
+    """Refuses values of which one is damaged or has no `head` bytes: for the path that reads
+    many."""
+    if not values or (
+        min(map(len, values)) >= head + SEAL_BYTES and set(map(zlib.crc32, values)) == {_WHOLE}
+    ):
         return
     for value in values:
         _opened(value, head, "stored value")
@@ -122,8 +131,11 @@ def versions_of(totals: Sequence[bytes]) -> list[int]:
     return [archive_version for (archive_version,) in map(_VERSION.unpack_from, totals)]
 
 
-def pack_slices(archive_version: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw) -> bytes:
-    """Value of `s:` and `m:`: archive version u64, n u32, n numbers i64 ascending, block of n rows, CRC."""
+def pack_slices(
+    archive_version: int, numbers: Sequence[int] | NDArray[np.int64], block: Raw
+) -> bytes:
+    """Value of `s:` and `m:`: archive version u64, n u32, n numbers i64 ascending, block of n rows,
+    CRC."""
     column = np.asarray(numbers, "<i8")
     if (column[1:] <= column[:-1]).any():
         raise CodecError("slice numbers do not ascend", expected="each greater than the one before")
@@ -136,7 +148,9 @@ def unpack_slices(raw: Raw) -> Slices:
     archive_version, n = _SLICES.unpack_from(body)
     end = _SLICES.size + 8 * n
     if end > len(body):
-        raise CodecError(f"{len(body)} bytes cannot hold {n} slice numbers", where="slices of an hour")
+        raise CodecError(
+            f"{len(body)} bytes cannot hold {n} slice numbers", where="slices of an hour"
+        )
     numbers = np.frombuffer(body[_SLICES.size : end], "<i8")
     if (numbers[1:] <= numbers[:-1]).any():
         raise CodecError("slice numbers do not ascend", where="slices of an hour")
@@ -144,8 +158,8 @@ def unpack_slices(raw: Raw) -> Slices:
 
 
 def open_slices(raw: bytes) -> tuple[int, Sequence[int] | NDArray[np.int64], int]:
-    """archive version, numbers and where the block begins, of a checked value: for the path that reads many.
-    Few numbers are Python's own."""
+    """archive version, numbers and where the block begins, of a checked value: for the path that
+    reads many. Few numbers are Python's own."""
     if len(raw) >= _SLICES.size + SEAL_BYTES:
         archive_version, n = _SLICES.unpack_from(raw)
         end = _SLICES.size + 8 * n
@@ -188,7 +202,8 @@ def day_digest(compacted: Raw) -> bytes:
 
 
 def five_day_digest(days: Sequence[Raw | None]) -> bytes:
-    """Digest of the `c` values of a five-day total's days, in their order; None where a day has none."""
+    """Digest of the `c` values of a five-day total's days, in their order; None where a day has
+    none."""
     of_days = [NO_HOURS if day is None else day_digest(day) for day in days]
     return hashlib.sha256(b"".join(of_days)).digest()[:DIGEST_BYTES]
 
@@ -201,7 +216,9 @@ def _opened(raw: Raw, least: int, where: str) -> memoryview:
     view = memoryview(raw)
     size = len(view) - _CRC.size
     if size < least:
-        raise CodecError(f"{len(view)} bytes are too few", where=where, expected=f"{least + 4} or more")
+        raise CodecError(
+            f"{len(view)} bytes are too few", where=where, expected=f"{least + 4} or more"
+        )
     body = view[:size]
     (stated,) = _CRC.unpack_from(view, size)
     checksum = zlib.crc32(body)

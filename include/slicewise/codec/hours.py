@@ -14,11 +14,14 @@ Hours = dict[int, int]
 
 def pack_hours(hours: Mapping[int, int]) -> bytes:
     """The field `c`: canonical msgpack of [[hour, archive version], ...], ascending."""
-    return bytes(msgpack.packb(sorted([hour, archive_version] for hour, archive_version in hours.items())))
+    return bytes(
+        msgpack.packb(sorted([hour, archive_version] for hour, archive_version in hours.items()))
+    )
 
 
 def unpack_hours(raw: bytes | None) -> Hours:
-    """hour -> archive version of the field `c`; none where the field is absent. CodecError otherwise."""
+    """hour -> archive version of the field `c`; none where the field is absent. CodecError
+    otherwise."""
     if raw is None:
         return {}
     try:
@@ -27,5 +30,7 @@ def unpack_hours(raw: bytes | None) -> Hours:
     except (ValueError, TypeError, msgpack.exceptions.UnpackException) as error:
         raise CodecError(f"{len(raw)} bytes are no list of hours: {error}") from error
     if pack_hours(hours) != raw:
-        raise CodecError("a list of hours is not in canonical form", expected="[[hour, archive version], ...]")
+        raise CodecError(
+            "a list of hours is not in canonical form", expected="[[hour, archive version], ...]"
+        )
     return hours

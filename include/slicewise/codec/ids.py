@@ -1,7 +1,7 @@
 """Memory of an entity's events in one partition, to know those that come again: ids, and clocks.
 
-`last` (int64: the last offset that was looked at), then the clocks (int64, ascending, microseconds UTC), then the ids
-(64-bit hashes), then a checksum: all little-endian.
+`last` (int64: the last offset that was looked at), then the clocks (int64, ascending, microseconds
+UTC), then the ids (64-bit hashes), then a checksum: all little-endian.
 """
 
 from __future__ import annotations
@@ -40,7 +40,11 @@ def pack_ids(last: int, clocks: NDArray[np.int64], ids: NDArray[np.uint64]) -> b
 def unpack_ids(raw: Raw) -> Remembered:
     """Opens what was packed. Raises CodecError."""
     count, rest = divmod(len(raw) - IDS_HEAD - SEAL_BYTES, _ID_BYTES)
-    if count < 0 or rest or zlib.crc32(memoryview(raw)[:-SEAL_BYTES]) != _CRC.unpack(raw[-SEAL_BYTES:])[0]:
+    if (
+        count < 0
+        or rest
+        or zlib.crc32(memoryview(raw)[:-SEAL_BYTES]) != _CRC.unpack(raw[-SEAL_BYTES:])[0]
+    ):
         raise CodecError(
             f"remembered ids that are none: {len(raw)} bytes",
             expected=f"{IDS_HEAD} bytes, {_ID_BYTES} for each id, and their checksum",

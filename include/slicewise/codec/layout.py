@@ -75,7 +75,9 @@ class Layout:
     def _slots(self) -> tuple[tuple[int, Field, str], ...]:
         """(partial, field, its name in records and tables), in stored order."""
         return tuple(
-            (i, field, f"p{i}_{field.name}") for i, partial in enumerate(self.partials) for field in partial.fields
+            (i, field, f"p{i}_{field.name}")
+            for i, partial in enumerate(self.partials)
+            for field in partial.fields
         )
 
     @cached_property
@@ -114,7 +116,9 @@ class Layout:
         if len(heaps) == 0:
             return [raw[at : at + size] for at in range(0, len(raw), size)]
         bounds = ends.tolist()
-        return [raw[i * size : (i + 1) * size] + heaps[a:b] for i, (a, b) in enumerate(pairwise(bounds))]
+        return [
+            raw[i * size : (i + 1) * size] + heaps[a:b] for i, (a, b) in enumerate(pairwise(bounds))
+        ]
 
     def _encode(self, columns: Sequence[Columns]) -> tuple[NDArray[np.void], bytes, Int64]:
         """Records [n], all heaps, and where each row's heap ends [n+1]."""
@@ -139,7 +143,9 @@ class Layout:
             return records, b"", np.zeros(n + 1, np.int64)
         # Row-major order of segments that stand field by field: one gather over all of them.
         chosen = np.arange(len(segments) * n).reshape(len(segments), n).T.reshape(-1)
-        whole = pa.concat_arrays(segments).take(pa.array(chosen)) if len(segments) > 1 else segments[0]
+        whole = (
+            pa.concat_arrays(segments).take(pa.array(chosen)) if len(segments) > 1 else segments[0]
+        )
         heap = RaggedBytes.from_strings(np.zeros(1, np.int64), whole)
         return records, heap.data.tobytes(), heap.ends[:: len(segments)]
 
@@ -176,7 +182,9 @@ class Layout:
         records = np.frombuffer(b"".join(heads), self.record)
         return self._decode(records, behind, np.fromiter(counts, np.int64, len(counts)))
 
-    def _decode(self, records: NDArray[np.void], behind: Sequence[Raw], counts: Int64) -> list[Columns]:
+    def _decode(
+        self, records: NDArray[np.void], behind: Sequence[Raw], counts: Int64
+    ) -> list[Columns]:
         n = len(records)
         widths = self._segment_widths(records)
         ends = offsets_of(widths.reshape(-1))
@@ -203,7 +211,9 @@ class Layout:
                 indices = records[name]
                 offsets = offsets_of(indices)
             if isinstance(field, Items):
-                out[i][field.name] = Ragged(offsets, _items(heap, starts[:, at], offsets, field.numpy))
+                out[i][field.name] = Ragged(
+                    offsets, _items(heap, starts[:, at], offsets, field.numpy)
+                )
                 at += 1
             else:
                 sizes = _items(heap, starts[:, at], offsets, U4)
@@ -242,7 +252,11 @@ class Layout:
             return None
         return ScalarRows(
             "".join([_CODES[self.record[name].str] for _, _, name in self._slots]),
-            tuple((i, f.numpy.itemsize) for i, (_, f, _) in enumerate(self._slots) if isinstance(f, Items)),
+            tuple(
+                (i, f.numpy.itemsize)
+                for i, (_, f, _) in enumerate(self._slots)
+                if isinstance(f, Items)
+            ),
             tuple(len(partial.fields) for partial in self.partials),
         )
 
@@ -269,7 +283,9 @@ class Layout:
         Fixed: int64, int32, double; `|u1` as int32. Items: their raw bytes, binary.
         Texts: list<binary>.
         """
-        return [pa.field(name, _arrow_type(field), nullable=False) for _, field, name in self._slots]
+        return [
+            pa.field(name, _arrow_type(field), nullable=False) for _, field, name in self._slots
+        ]
 
     def to_arrow(self, columns: Sequence[Columns]) -> dict[str, pa.Array]:
         """Table columns of these partials, by name."""
@@ -298,7 +314,9 @@ class Layout:
                 wide = array.to_numpy(zero_copy_only=False)
                 out[i][field.name] = wide.astype(field.dtype, copy=False)
             elif isinstance(field, Items):
-                texts = RaggedBytes.from_strings(np.zeros(1, np.int64), array.cast(pa.large_binary()))
+                texts = RaggedBytes.from_strings(
+                    np.zeros(1, np.int64), array.cast(pa.large_binary())
+                )
                 width = field.numpy.itemsize
                 if (texts.ends % width).any():
                     raise CodecError(f"column {name} holds no whole items of {width} bytes")
@@ -314,7 +332,9 @@ class Layout:
 
 def _sizes(lengths: Int64, name: str) -> NDArray[np.uint32]:
     if len(lengths) and int(lengths.max()) >= 2**32:
-        raise CodecError(f"{name} has {int(lengths.max())} items or bytes in one row", expected="below 2^32")
+        raise CodecError(
+            f"{name} has {int(lengths.max())} items or bytes in one row", expected="below 2^32"
+        )
     return lengths.astype(U4)
 
 
@@ -326,8 +346,11 @@ def _segment(values: NDArray[Any], offsets: Int64, dtype: np.dtype[Any]) -> pa.A
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, [None, ends, data])
 
 
-def _items(heap: NDArray[np.uint8], starts: Int64, offsets: Int64, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Items of one segment of every row, gathered from the heap: starts [n] in bytes, offsets in items."""
+def _items(
+    heap: NDArray[np.uint8], starts: Int64, offsets: Int64, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """Items of one segment of every row, gathered from the heap: starts [n] in bytes, offsets in
+    items."""
     total = int(offsets[-1])
     if total == 0:
         return np.empty(0, dtype)
@@ -335,7 +358,11 @@ def _items(heap: NDArray[np.uint8], starts: Int64, offsets: Int64, dtype: np.dty
     lengths = offsets[1:] - offsets[:-1]
     if total * width >= LONG * len(lengths):
         data, sizes = heap.data, lengths * width
-        pieces = [data[a : a + size] for a, size in zip(starts.tolist(), sizes.tolist(), strict=True) if size]
+        pieces = [
+            data[a : a + size]
+            for a, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+            if size
+        ]
         return np.frombuffer(b"".join(pieces), dtype)
     # Items stand at any byte: a view with a stride of one byte reads them where they are, as
     # plain bytes, which NumPy moves faster than records of fields.

@@ -1,4 +1,5 @@
-"""A leaderboard is one value: equal rows of one window from one offset vector are equal bytes, whoever made them.
+"""A leaderboard is one value: equal rows of one window from one offset vector are equal bytes,
+whoever made them.
 
 docs/format.md, "Leaderboards", gives every byte: canonical msgpack, then CRC-32.
 """
@@ -25,8 +26,8 @@ Ranked = int | float | str
 
 @dataclass(frozen=True)
 class LeaderboardRow:
-    """An entity and what it is ranked by. key: per column text, integer, boolean, a date as yyyy-mm-dd, or an instant
-    in microseconds."""
+    """An entity and what it is ranked by. key: per column text, integer, boolean, a date as
+    yyyy-mm-dd, or an instant in microseconds."""
 
     key: tuple[KeyValue, ...]
     value: Ranked
@@ -36,8 +37,9 @@ class LeaderboardRow:
 class StoredLeaderboard:
     """The rows of a leaderboard at one window end, best first.
 
-    fingerprint: of what the rows mean, 16 hex digits. start_us, end_us: the window, half-open; of sessions the bounds
-    within which they are looked for. offset_vector: what the rows contain. columns: (name, type) of the entity.
+    fingerprint: of what the rows mean, 16 hex digits. start_us, end_us: the window, half-open; of
+    sessions the bounds within which they are looked for. offset_vector: what the rows contain.
+    columns: (name, type) of the entity.
     """
 
     fingerprint: str
@@ -51,7 +53,8 @@ class StoredLeaderboard:
 
     @property
     def version(self) -> int:
-        """Grows with the offset vector: of two leaderboards of one window end the one of the greater version contains more."""
+        """Grows with the offset vector: of two leaderboards of one window end the one of the
+        greater version contains more."""
         return sum(self.offset_vector.offsets.values())
 
     def pack(self) -> bytes:
@@ -91,8 +94,16 @@ class StoredLeaderboard:
                 tuple(LeaderboardRow(tuple(key), value) for key, value in rows),
                 more is True,
             )
-            same = leaderboard.pack() == raw and all(len(row.key) == len(leaderboard.columns) for row in leaderboard.rows)
-        except (ValueError, TypeError, AttributeError, RecursionError, msgpack.exceptions.UnpackException) as error:
+            same = leaderboard.pack() == raw and all(
+                len(row.key) == len(leaderboard.columns) for row in leaderboard.rows
+            )
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            msgpack.exceptions.UnpackException,
+        ) as error:
             raise _damaged(str(error)) from error
         if not same:
             raise _damaged("it is not in canonical form")

@@ -1,6 +1,8 @@
-"""A member of an event list is one event: equal events are equal bytes, whose order is the total order of events.
+"""A member of an event list is one event: equal events are equal bytes, whose order is the total
+order of events.
 
-docs/format.md, "Event lists", gives every byte: identity, which values there are, the values, CRC-32.
+docs/format.md, "Event lists", gives every byte: identity, which values there are, the values,
+CRC-32.
 """
 
 from __future__ import annotations
@@ -23,7 +25,13 @@ from slicewise.aggregates.kernel.fields import IDENTITY, SIGN_BIT
 from slicewise.aggregates.kernel.ragged import offsets_of, runs
 from slicewise.aggregates.kernel.values import ValueType
 from slicewise.codec.arrays import ListType, stored_type
-from slicewise.codec.pending import OFFSET_OF, PENDING_HEAD, PENDING_HEAD_FORM, PENDING_SIZE, unpack_pending
+from slicewise.codec.pending import (
+    OFFSET_OF,
+    PENDING_HEAD,
+    PENDING_HEAD_FORM,
+    PENDING_SIZE,
+    unpack_pending,
+)
 from slicewise.errors import CodecError
 
 MEMBERS_VERSION = 1
@@ -31,8 +39,8 @@ IDENTITY_BYTES = IDENTITY.itemsize
 TOPIC_PARTITION = slice(8, 28)
 """Place of topic id partition partition in an identity."""
 MOST_SCORE = 2**53 - 1
-"""A score is a double: times beyond what one holds exactly have the last exact one, and the order of the members
-within it is still that of their times."""
+"""A score is a double: times beyond what one holds exactly have the last exact one, and the order
+of the members within it is still that of their times."""
 _CRC_BYTES = 4
 _WHOLE = 0x2144DF1C
 """CRC-32 of any bytes followed by their own CRC-32, little-endian."""
@@ -63,8 +71,8 @@ class Members:
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        """The head of every member: identity, a byte per column that is 1 where there is a value, and the
-        values; of text, decimals and arrays the number of their bytes, which follow the
+        """The head of every member: identity, a byte per column that is 1 where there is a value,
+        and the values; of text, decimals and arrays the number of their bytes, which follow the
         record."""
         fields: list[tuple[str, Any]] = [("identity", IDENTITY)]
         fields += [(f"has{i}", "|u1") for i in range(len(self.columns))]
@@ -102,7 +110,9 @@ class Members:
         if len(members) >= MANY and not self._texts and self._even(members):
             whole = b"".join(members)
             if zlib.crc32(whole) == _crcs(self._sealed.itemsize).of(len(members)):
-                return OpenMembers(self, np.frombuffer(whole, self._sealed)["record"], lambda: members)
+                return OpenMembers(
+                    self, np.frombuffer(whole, self._sealed)["record"], lambda: members
+                )
         least = min(map(len, members), default=width + _CRC_BYTES)
         if least < width + _CRC_BYTES or not _WHOLES.issuperset(map(zlib.crc32, members)):
             raise CodecError(
@@ -113,16 +123,22 @@ class Members:
         records = np.frombuffer(b"".join([member[:width] for member in members]), self.record)
         sizes = [records[f"v{i}"].astype(np.int64) for i in self._texts]
         lengths = np.fromiter(map(len, members), np.int64, len(members))
-        if not np.array_equal(sum(sizes, np.full(len(members), width + _CRC_BYTES, np.int64)), lengths):
+        if not np.array_equal(
+            sum(sizes, np.full(len(members), width + _CRC_BYTES, np.int64)), lengths
+        ):
             raise CodecError("the sizes of a member of an event list do not add up")
         return OpenMembers(self, records, lambda: members)
 
     def open_fields(self, values: Sequence[bytes]) -> OpenMembers:
-        """The members of these pending fields, seen to be whole. Raises CodecError for one that is damaged."""
+        """The members of these pending fields, seen to be whole. Raises CodecError for one that is
+        damaged."""
         if self._texts:
             opened = [unpack_pending(value)[1] for value in values]
             opened_members = self.open(list(chain.from_iterable(opened)))
-            return replace(opened_members, topic_partition=_only({members[0][TOPIC_PARTITION] for members in opened}))
+            return replace(
+                opened_members,
+                topic_partition=_only({members[0][TOPIC_PARTITION] for members in opened}),
+            )
         width = self._sealed.itemsize
         head, whole, bodies = PENDING_HEAD_FORM.unpack_from, int.from_bytes, []
         for value in values:
@@ -152,7 +168,10 @@ class Members:
                 self.open(unpack_pending(value)[1])
         except CodecError as error:
             return error
-        return CodecError("a pending field whose parts do not agree", expected=f"members of {self._sealed.itemsize} bytes")
+        return CodecError(
+            "a pending field whose parts do not agree",
+            expected=f"members of {self._sealed.itemsize} bytes",
+        )
 
     @cached_property
     def _texts(self) -> tuple[int, ...]:
@@ -188,7 +207,12 @@ class OpenMembers:
 
     def take(self, indices: Sequence[int] | NDArray[np.int64]) -> OpenMembers:
         """These of them, in this order."""
-        return OpenMembers(self.form, self.records[indices], lambda: [self.members[i] for i in indices], self.topic_partition)
+        return OpenMembers(
+            self.form,
+            self.records[indices],
+            lambda: [self.members[i] for i in indices],
+            self.topic_partition,
+        )
 
     def events(self) -> ScalarEvents:
         """The same as Python's own numbers."""
@@ -197,7 +221,9 @@ class OpenMembers:
         identities = [member[:IDENTITY_BYTES] for member in self.members]
         values = zip(rows[1 : len(names) + 1], rows[len(names) + 1 :], strict=True)
         columns = {
-            name: column if 0 not in there else [v if present else None for v, present in zip(column, there, strict=True)]
+            name: column
+            if 0 not in there
+            else [v if present else None for v, present in zip(column, there, strict=True)]
             for name, (there, column) in zip(names, values, strict=True)
         }
         return ScalarEvents(identities, columns)
@@ -207,7 +233,10 @@ class OpenMembers:
         records, columns = self.records, {}
         for i, (name, _) in enumerate(self.form.columns):
             present = records[f"has{i}"] != 0
-            columns[name] = np.ascontiguousarray(records[f"v{i}"]), None if present.all() else present
+            columns[name] = (
+                np.ascontiguousarray(records[f"v{i}"]),
+                None if present.all() else present,
+            )
         return ColumnarEvents(records["identity"], columns)
 
     def rows(self, names: Collection[str] | None = None) -> Rows:
@@ -215,9 +244,15 @@ class OpenMembers:
         records, texts, width = self.records, self.form._texts, self.form.record.itemsize
         identity, columns = records["identity"], {}
         if texts:
-            heap = np.frombuffer(b"".join([member[width:-_CRC_BYTES] for member in self.members]), np.uint8)
-            at = offsets_of(np.fromiter(map(len, self.members), np.int64, len(records)) - width - _CRC_BYTES)[:-1]
-        for i, ((name, _), kind) in enumerate(zip(self.form.columns, self.form._types, strict=True)):
+            heap = np.frombuffer(
+                b"".join([member[width:-_CRC_BYTES] for member in self.members]), np.uint8
+            )
+            at = offsets_of(
+                np.fromiter(map(len, self.members), np.int64, len(records)) - width - _CRC_BYTES
+            )[:-1]
+        for i, ((name, _), kind) in enumerate(
+            zip(self.form.columns, self.form._types, strict=True)
+        ):
             valid = records[f"has{i}"] != 0
             if kind.dtype is None:
                 size = records[f"v{i}"].astype(np.int64)
@@ -242,10 +277,11 @@ def _only(topic_partitions: set[bytes]) -> bytes | None:
 
 
 class _Crcs:
-    """CRC-32 of n whole members of one width laid end to end: each that is not whole changes it, for good.
+    """CRC-32 of n whole members of one width laid end to end: each that is not whole changes it,
+    for good.
 
-    A member takes the checksum c of all before it to shift(c) xor its own, which is the same for all that are whole;
-    shift(c), of so many bytes whatever they are, is told by zeros.
+    A member takes the checksum c of all before it to shift(c) xor its own, which is the same for
+    all that are whole; shift(c), of so many bytes whatever they are, is told by zeros.
     """
 
     def __init__(self, width: int) -> None:
@@ -256,7 +292,8 @@ class _Crcs:
 
     def of(self, n: int) -> int:
         known = self._known
-        if n >= len(known):  # pending events and lists grow: each length is one step beyond those that were asked for
+        # pending events and lists grow: each length is one step beyond those that were asked for
+        if n >= len(known):
             with self._lock:
                 while n >= len(known):
                     known.append(zlib.crc32(self._zeros, known[-1]) ^ self._nothing ^ _WHOLE)
@@ -268,7 +305,9 @@ def _crcs(width: int) -> _Crcs:
     return _Crcs(width)
 
 
-def _strings(data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> pa.Array:
+def _strings(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> pa.Array:
     ends = offsets_of(sizes)
     flat = data[runs(starts, ends)]
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(flat))]

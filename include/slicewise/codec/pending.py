@@ -1,4 +1,5 @@
-"""A pending field holds consecutive events of one entity and partition: where they end, how many, their sizes, the members.
+"""A pending field holds consecutive events of one entity and partition: where they end, how many,
+their sizes, the members.
 
 docs/format.md, "Keys, fields, metadata", gives every byte; docs/adr/0066 why.
 """
@@ -29,8 +30,9 @@ class Room(NamedTuple):
 
 
 ROOM = Room(64, 1024)
-"""Length of the longest value with which the store keeps a hash as one piece (hash-max-listpack-value of
-`local.redis_server`): beyond it the hash takes a quarter more, for good, and each append is logged with all of it."""
+"""Length of the longest value with which the store keeps a hash as one piece
+(hash-max-listpack-value of `local.redis_server`): beyond it the hash takes a quarter more, for
+good, and each append is logged with all of it."""
 
 
 def pack_pending(members: Sequence[bytes]) -> bytes:
@@ -70,7 +72,9 @@ def unpack_pending_numbers(raw: bytes) -> tuple[int, int]:
     try:
         oldest, newest = map(int, raw.split(b":"))
     except ValueError as error:
-        raise CodecError(f"no numbers of pending fields: {raw[:40]!r}", expected="<oldest>:<newest>") from error
+        raise CodecError(
+            f"no numbers of pending fields: {raw[:40]!r}", expected="<oldest>:<newest>"
+        ) from error
     return oldest, newest
 
 

@@ -16,7 +16,8 @@ Converter = Callable[[pa.Array], list[Any]]
 
 @lru_cache(maxsize=256)
 def converter(kind: pa.DataType) -> Converter:
-    """The converter of a finished column into Python values: int, float, str, bool, None, list, dict.
+    """The converter of a finished column into Python values: int, float, str, bool, None, list,
+    dict.
 
     Instants become RFC 3339 text, decimals text with all digits of their scale.
     """

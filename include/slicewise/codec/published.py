@@ -1,6 +1,8 @@
-"""A published record has one text: equal ticks give equal bytes. docs/format.md, "Published records", gives each.
+"""A published record has one text: equal ticks give equal bytes. docs/format.md, "Published
+records", gives each.
 
-Texts are built by whole columns; only what JSON must escape, and what is nested, goes through Python row by row.
+Texts are built by whole columns; only what JSON must escape, and what is nested, goes through
+Python row by row.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ def texts_of(values: pa.Array | pa.ChunkedArray) -> pa.Array:
         return pc.fill_null(array.cast(pa.string()), "null")
     if pa.types.is_float64(kind):
         coded = array.dictionary_encode()  # a number is written once, however many have it
-        texts = [repr(value) if value - value == 0 else _text(value) for value in coded.dictionary.to_pylist()]
+        texts = [
+            repr(value) if value - value == 0 else _text(value)
+            for value in coded.dictionary.to_pylist()
+        ]
         return pc.fill_null(pa.array(texts, pa.string()).take(coded.indices), "null")
     if pa.types.is_string(kind) and not pc.any(pc.match_substring_regex(array, _ESCAPED)).as_py():
         quoted = pc.binary_join_element_wise('"', array, '"', "")
@@ -47,12 +52,21 @@ def objects_of(table: pa.Table, rows: int) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "}", "")
 
 
-def keys_of(view: str, window: str, starts: pa.Array, ends: pa.Array, entities: pa.Table) -> list[bytes]:
+def keys_of(
+    view: str, window: str, starts: pa.Array, ends: pa.Array, entities: pa.Table
+) -> list[bytes]:
     """Keys of records: view, window, entity. `window` is the ending of its columns' names."""
     head = '{"view":' + _text(view) + ',"window":' + _text(window) + ',"start":'
     who = objects_of(entities, len(starts))
     text = pc.binary_join_element_wise(
-        head, starts.cast(pa.string()), ',"end":', ends.cast(pa.string()), ',"entity":', who, "}", ""
+        head,
+        starts.cast(pa.string()),
+        ',"end":',
+        ends.cast(pa.string()),
+        ',"entity":',
+        who,
+        "}",
+        "",
     )
     return list(text.cast(pa.binary()).to_pylist())
 
@@ -72,7 +86,12 @@ def values_of(
     head = f'{{"version":{version_of(offset_vector)},"kind":"{kind}","values":'
     parts: list[pa.Array | str] = [head, objects_of(values, n)]
     if old is not None and causes is not None:
-        parts += [',"old":', objects_of(old, n), ',"cause":', pa.array([_text(list(c)) for c in causes], pa.string())]
+        parts += [
+            ',"old":',
+            objects_of(old, n),
+            ',"cause":',
+            pa.array([_text(list(c)) for c in causes], pa.string()),
+        ]
     if any(errors.values()):
         parts += [',"errors":', _errors(errors, n)]
     parts += [f',"definition":"{definition}","cover":{offset_vector_text(offset_vector)}}}']
@@ -80,7 +99,8 @@ def values_of(
 
 
 def version_of(offset_vector: OffsetVector) -> int:
-    """Grows with the offset vector: of two records of one key the one with the larger version knows more events."""
+    """Grows with the offset vector: of two records of one key the one with the larger version knows
+    more events."""
     return sum(offset_vector.offsets.values())
 
 

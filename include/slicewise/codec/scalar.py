@@ -35,7 +35,9 @@ class _ByLength(dict[int, Callable[[bytes], Row]]):
             raise _refused(f"a value of {length} bytes", f"{length - rest} or more")
         if len(self) >= LENGTHS:
             self.clear()
-        unpack = self[length] = struct.Struct(f"<{self._head}x{self._codes}{rest}s{SEAL_BYTES}x").unpack
+        unpack = self[length] = struct.Struct(
+            f"<{self._head}x{self._codes}{rest}s{SEAL_BYTES}x"
+        ).unpack
         return unpack
 
 
@@ -70,7 +72,9 @@ class ScalarRows:
         size, end = self.size, len(value) - SEAL_BYTES
         middle = start + n * size
         if middle > end:
-            raise _refused(f"a block of {end - start} bytes for {n} rows", f"records of {size} bytes")
+            raise _refused(
+                f"a block of {end - start} bytes for {n} rows", f"records of {size} bytes"
+            )
         records = list(self._record.iter_unpack(value[start:middle]))
         rest = value[middle:end]
         if len(self.lists) == 1:
@@ -80,8 +84,12 @@ class ScalarRows:
             widths = [sum([width * record[at] for at, width in self.lists]) for record in records]
         ends = list(accumulate(widths, initial=0))
         if ends[-1] != len(rest):
-            raise _refused(f"{len(rest)} bytes after {n} records", f"{ends[-1]}, as the records say")
-        return list(map(operator.add, records, zip([rest[a:b] for a, b in pairwise(ends)], strict=True)))
+            raise _refused(
+                f"{len(rest)} bytes after {n} records", f"{ends[-1]}, as the records say"
+            )
+        return list(
+            map(operator.add, records, zip([rest[a:b] for a, b in pairwise(ends)], strict=True))
+        )
 
     def columns(self, rows: Sequence[Row]) -> list[Sequence[Sequence[Any]]]:
         """Per partial, per field, its value by row; a list of items is its raw bytes."""
@@ -118,4 +126,8 @@ def _uneven() -> CodecError:
 
 
 def _refused(what: str, expected: str) -> CodecError:
-    return CodecError(what, expected=expected, next_step="the stored value is damaged or of another unit: rebuild it")
+    return CodecError(
+        what,
+        expected=expected,
+        next_step="the stored value is damaged or of another unit: rebuild it",
+    )

@@ -1,4 +1,5 @@
-"""A skip mark has one text, `<first>:<last>`: the offsets between which the real-time lane left events to the micro-batch lane."""
+"""A skip mark has one text, `<first>:<last>`: the offsets between which the real-time lane left
+events to the micro-batch lane."""
 
 from __future__ import annotations
 
@@ -15,5 +16,7 @@ def unpack_skip(raw: bytes) -> tuple[int, int]:
     try:
         first, last = map(int, raw.split(b":"))
     except ValueError as error:
-        raise CodecError(f"a skip mark that is none: {raw[:40]!r}", expected="<first>:<last>") from error
+        raise CodecError(
+            f"a skip mark that is none: {raw[:40]!r}", expected="<first>:<last>"
+        ) from error
     return first, last

@@ -37,7 +37,8 @@ def _codes(column: pa.Array | pa.ChunkedArray) -> tuple[Int64, int]:
 
 
 def same(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Per row whether two columns of one type hold the same value, bit for bit; nulls are the same."""
+    """Per row whether two columns of one type hold the same value, bit for bit; nulls are the
+    same."""
     kind = left.type
     if pa.types.is_nested(kind):
         return np.array([str(a) == str(b) for a, b in zip(left, right, strict=True)], np.bool_)

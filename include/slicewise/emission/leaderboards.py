@@ -1,8 +1,10 @@
-"""A leaderboard is made of one tick and written with it; what late events change is said before it is remembered.
+"""A leaderboard is made of one tick and written with it; what late events change is said before it
+is remembered.
 
-The sink of emission that keeps leaderboards. Replays give equal bytes: leaderboards by the order under which they are
-written, corrections because what they start from is remembered only after they stand in their topic. While the
-emission catches up, leaderboards that would be stale when they are written are skipped for the newest of them.
+The sink of emission that keeps leaderboards. Replays give equal bytes: leaderboards by the order
+under which they are written, corrections because what they start from is remembered only after they
+stand in their topic. While the emission catches up, leaderboards that would be stale when they are
+written are skipped for the newest of them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from slicewise.stores.online.port import OnlineStore
 from slicewise.windows.window import Window
 
 RESERVE = 4
-"""Rows that are remembered of a past leaderboard, for each that it shows: late events may take rows off a leaderboard."""
+"""Rows that are remembered of a past leaderboard, for each that it shows: late events may take rows
+off a leaderboard."""
 SPARE = 40
 MOST_REMEMBERED = 1_000
 MAX_EXTRA_US = 30_000_000
@@ -71,22 +74,29 @@ class Ranked:
         """Rows that corrections start from."""
         return max(self.leaderboard.k, min(MOST_REMEMBERED, RESERVE * self.leaderboard.k + SPARE))
 
-    def made(self, ranked: RankedRows, window: tuple[int, int], offset_vector: OffsetVector, k: int) -> StoredLeaderboard:
+    def made(
+        self, ranked: RankedRows, window: tuple[int, int], offset_vector: OffsetVector, k: int
+    ) -> StoredLeaderboard:
         """The leaderboard of these rows."""
         rows = tuple(place.row for place in ranked.places[:k])
         more = ranked.more or len(ranked.places) > k
-        return StoredLeaderboard(self.leaderboard.fingerprint, *window, offset_vector, self.unit.entity, rows, more)
+        return StoredLeaderboard(
+            self.leaderboard.fingerprint, *window, offset_vector, self.unit.entity, rows, more
+        )
 
     def ranked_rows(self, leaderboard: StoredLeaderboard) -> RankedRows:
         """The rows of a leaderboard, with their ranks."""
-        return RankedRows(tuple(Place(self._rank(row), row) for row in leaderboard.rows), leaderboard.more)
+        return RankedRows(
+            tuple(Place(self._rank(row), row) for row in leaderboard.rows), leaderboard.more
+        )
 
     def _rank(self, row: LeaderboardRow) -> tuple[Any, bytes]:
         value = decimal.Decimal(row.value) if isinstance(row.value, str) else row.value
         return -value, self.tag(row)
 
     def tag(self, row: LeaderboardRow) -> bytes:
-        """The bytes that decide between equal values. A date and an instant are written in keys as in leaderboards."""
+        """The bytes that decide between equal values. A date and an instant are written in keys as
+        in leaderboards."""
         return entity_tags(self.unit.entity, [[value] for value in row.key])[0]
 
 
@@ -104,8 +114,9 @@ def ranked(deployment: Deployment) -> dict[tuple[str, Window], list[Ranked]]:
 class LeaderboardSink:
     """Leaderboards of one deployment. Used by one thread.
 
-    open_store: opens a connection that holds the deployment's deployment version; a broken one is left and another opened with the
-    next tick: a leaderboard that could not be written is made anew within its period.
+    open_store: opens a connection that holds the deployment's deployment version; a broken one is
+    left and another opened with the next tick: a leaderboard that could not be written is made anew
+    within its period.
     """
 
     deployment: Deployment
@@ -115,7 +126,8 @@ class LeaderboardSink:
     corrections: Corrections | None = None
     written: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    """Leaderboard -> how many of its states were never shown: they were stale, and others newer, before they were written."""
+    """Leaderboard -> how many of its states were never shown: they were stale, and others newer,
+    before they were written."""
     failures: int = 0
     corrected: int = 0
     uncorrected: int = 0
@@ -124,18 +136,22 @@ class LeaderboardSink:
     _past: dict[tuple[str, int], StoredLeaderboard] = field(default_factory=dict)
     """Boards to be remembered once the corrections before them stand."""
     _late: dict[str, tuple[Ranked, Tick]] = field(default_factory=dict)
-    """Leaderboard -> its newest tick, where that came too late to be shown unless nothing newer follows."""
+    """Leaderboard -> its newest tick, where that came too late to be shown unless nothing newer
+    follows."""
     _newest: dict[str, int] = field(default_factory=dict)
     """Leaderboard -> the window end that was shown last."""
     _ranked: Mapping[tuple[str, Window], Sequence[Ranked]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._ranked = ranked(self.deployment)
-        if self.corrections is None and any(leaderboard.topic for leaderboard in self.deployment.leaderboards):
+        if self.corrections is None and any(
+            leaderboard.topic for leaderboard in self.deployment.leaderboards
+        ):
             raise ValueError("corrections are declared, and there is nowhere for them to go")
 
     def publish(self, tick: Tick) -> None:
-        """Writes the leaderboards of this window end, or where it is long past leaves them to newer ones until `flush`."""
+        """Writes the leaderboards of this window end, or where it is long past leaves them to newer
+        ones until `flush`."""
         late = self._late_us(tick.end_us)
         for entry in self._ranked.get((tick.view, tick.window), ()):
             if tick.end_us % entry.leaderboard.every_us:
@@ -155,7 +171,11 @@ class LeaderboardSink:
         values = tick.values.column(entry.feature.column).combine_chunks()
         leaders = top(entry.unit.entity, tick.entities, values, entry.nothing, keeps)
         window = (tick.start_us, tick.end_us)
-        past = entry.made(leaders, window, tick.offset_vector, keeps) if entry.leaderboard.topic else None
+        past = (
+            entry.made(leaders, window, tick.offset_vector, keeps)
+            if entry.leaderboard.topic
+            else None
+        )
         self._newest[entry.leaderboard.name] = tick.end_us
         if past is not None:
             self._past[entry.leaderboard.name, tick.end_us] = past
@@ -171,17 +191,27 @@ class LeaderboardSink:
             if entry.leaderboard.topic is None:
                 continue
             ends = np.unique(correction.ends_us).tolist()
-            if entry.leaderboard.name in self._late and self._late[entry.leaderboard.name][1].end_us in ends:
-                self._show_late(entry.leaderboard.name)  # as it was before these events: they correct it
+            if (
+                entry.leaderboard.name in self._late
+                and self._late[entry.leaderboard.name][1].end_us in ends
+            ):
+                # as it was before these events: they correct it
+                self._show_late(entry.leaderboard.name)
             ends = [end_us for end_us in ends if end_us % entry.leaderboard.every_us == 0]
             unknown = [end_us for end_us in ends if not self._correct(entry, correction, end_us)]
             if unknown:
                 self.uncorrected += len(unknown)
                 first_us, last_us = unknown[0], unknown[-1]
-                log.warning("leaderboards_not_corrected", leaderboard=entry.leaderboard.name, first_us=first_us, last_us=last_us)
+                log.warning(
+                    "leaderboards_not_corrected",
+                    leaderboard=entry.leaderboard.name,
+                    first_us=first_us,
+                    last_us=last_us,
+                )
 
     def _correct(self, entry: Ranked, correction: Correction, end_us: int) -> bool:
-        """Corrects the leaderboard of this end; tells whether any is known: it was shown, within `correct_within`."""
+        """Corrects the leaderboard of this end; tells whether any is known: it was shown, within
+        `correct_within`."""
         past = self._past.get((entry.leaderboard.name, end_us))
         if past is None:
             past = self._opened().run(ReadRememberedLeaderboard(entry.leaderboard.name, end_us))
@@ -194,7 +224,9 @@ class LeaderboardSink:
         changed = _changed(entry, correction, rows)
         ranked = corrected(entry.ranked_rows(past), *changed, entry.remembered)
         window = (past.start_us, past.end_us)
-        self._past[entry.leaderboard.name, end_us] = entry.made(ranked, window, correction.offset_vector, entry.remembered)
+        self._past[entry.leaderboard.name, end_us] = entry.made(
+            ranked, window, correction.offset_vector, entry.remembered
+        )
         k = entry.leaderboard.k
         if tuple(place.row for place in ranked.places[:k]) == past.rows[:k]:
             return True
@@ -205,14 +237,20 @@ class LeaderboardSink:
         return True
 
     def _is_newest(self, name: str, end_us: int) -> bool:
-        """Tells whether the leaderboard of this end is the newest: a past one is corrected where it is said, and shown no more."""
+        """Tells whether the leaderboard of this end is the newest: a past one is corrected where it
+        is said, and shown no more."""
         newest = self._newest.get(name)
-        if newest is None:  # since a restart none was shown; what stands, its order keeps from older ones
+        # since a restart none was shown; what stands, its order keeps from older ones
+        if newest is None:
             return self._opened().run(ReadLeaderboard(name)).leaderboard is not None
         return newest == end_us
 
     def _publish_correction(
-        self, each: Ranked, before: StoredLeaderboard, now: StoredLeaderboard, cause: tuple[str, int, int]
+        self,
+        each: Ranked,
+        before: StoredLeaderboard,
+        now: StoredLeaderboard,
+        cause: tuple[str, int, int],
     ) -> None:
         assert self.corrections is not None
         assert each.leaderboard.topic is not None
@@ -221,14 +259,20 @@ class LeaderboardSink:
         self.corrected += 1
 
     def flush(self) -> None:
-        """The newest leaderboard is shown; what was said stands; then what the next corrections start from is remembered."""
+        """The newest leaderboard is shown; what was said stands; then what the next corrections
+        start from is remembered."""
         for name in list(self._late):
             self._show_late(name)
         if self.corrections is not None:
             self.corrections.flush()
         if self._past:
-            within = {leaderboard.name: leaderboard.correct_within_us for leaderboard in self.deployment.leaderboards}
-            past = [(name, within[name], leaderboard) for (name, _), leaderboard in self._past.items()]
+            within = {
+                leaderboard.name: leaderboard.correct_within_us
+                for leaderboard in self.deployment.leaderboards
+            }
+            past = [
+                (name, within[name], leaderboard) for (name, _), leaderboard in self._past.items()
+            ]
             self._opened().run(RememberLeaderboards(self.deployment_version, past))
             self._past.clear()
 
@@ -242,9 +286,11 @@ class LeaderboardSink:
             self._store.close()
             self._store = None
 
-    def _put(self, entry: Ranked, leaderboard: StoredLeaderboard, past: StoredLeaderboard | None = None) -> None:
-        """past: what corrections start from; it is remembered first, so that no leaderboard that was ever seen lacks it,
-        also where a restart finds it late and skips it."""
+    def _put(
+        self, entry: Ranked, leaderboard: StoredLeaderboard, past: StoredLeaderboard | None = None
+    ) -> None:
+        """past: what corrections start from; it is remembered first, so that no leaderboard that
+        was ever seen lacks it, also where a restart finds it late and skips it."""
         name, every_us = entry.leaderboard.name, entry.leaderboard.every_us
         late = self._late_us(leaderboard.end_us)
         # whoever catches up shows leaderboards more rarely than their periods
@@ -252,12 +298,25 @@ class LeaderboardSink:
         try:
             store = self._opened()
             if past is not None:
-                store.run(RememberLeaderboards(self.deployment_version, [(name, entry.leaderboard.correct_within_us, past)]))
-            written = store.run(PublishLeaderboard(name, self.deployment_version, every_us, leaderboard, extra_us=extra_us))
+                store.run(
+                    RememberLeaderboards(
+                        self.deployment_version, [(name, entry.leaderboard.correct_within_us, past)]
+                    )
+                )
+            written = store.run(
+                PublishLeaderboard(
+                    name, self.deployment_version, every_us, leaderboard, extra_us=extra_us
+                )
+            )
         except StoreUnavailable as error:
             # readers see its age; the next tick writes a newer one
             self.failures += 1
-            log.warning("leaderboard_not_written", leaderboard=name, end_us=leaderboard.end_us, what=error.what)
+            log.warning(
+                "leaderboard_not_written",
+                leaderboard=name,
+                end_us=leaderboard.end_us,
+                what=error.what,
+            )
             self.close()
         else:
             self.written += written
@@ -268,10 +327,15 @@ class LeaderboardSink:
         return self._store
 
 
-def _changed(entry: Ranked, correction: Correction, rows: np.ndarray[Any, Any]) -> tuple[list[Place], list[bytes]]:
+def _changed(
+    entry: Ranked, correction: Correction, rows: np.ndarray[Any, Any]
+) -> tuple[list[Place], list[bytes]]:
     """Rows of one window end with a value now, and the keys of rows without."""
     at = pa.array(rows)
-    who, values = correction.entities.take(at), correction.values.column(entry.feature.column).combine_chunks().take(at)
+    who, values = (
+        correction.entities.take(at),
+        correction.values.column(entry.feature.column).combine_chunks().take(at),
+    )
     names = [name for name, _ in entry.unit.entity]
     ranked = top(entry.unit.entity, who, values, entry.nothing, len(rows))
     stays = {place.rank[1] for place in ranked.places}
@@ -280,9 +344,13 @@ def _changed(entry: Ranked, correction: Correction, rows: np.ndarray[Any, Any]) 
 
 
 def correction_record(
-    leaderboard: PlannedLeaderboard, before: StoredLeaderboard, now: StoredLeaderboard, cause: tuple[str, int, int]
+    leaderboard: PlannedLeaderboard,
+    before: StoredLeaderboard,
+    now: StoredLeaderboard,
+    cause: tuple[str, int, int],
 ) -> tuple[bytes, bytes]:
-    """Key and value of a correction, canonical JSON: of one key the greatest version is the newest."""
+    """Key and value of a correction, canonical JSON: of one key the greatest version is the
+    newest."""
     key = {"leaderboard": leaderboard.name, "end_us": now.end_us}
     value = {
         **key,
@@ -299,7 +367,11 @@ def correction_record(
 
 
 def _of_topic(offset_vector: OffsetVector, topic: str) -> dict[str, int]:
-    return {str(partition): offset for (name, partition), offset in offset_vector.offsets.items() if name == topic}
+    return {
+        str(partition): offset
+        for (name, partition), offset in offset_vector.offsets.items()
+        if name == topic
+    }
 
 
 def _rows(leaderboard: StoredLeaderboard, k: int) -> list[dict[str, Any]]:

@@ -1,7 +1,9 @@
-"""The rows of a leaderboard follow from values and keys alone: any order of the entities, and any that are too many, give it.
+"""The rows of a leaderboard follow from values and keys alone: any order of the entities, and any
+that are too many, give it.
 
-Best first: the greater value, and of equal ones the smaller key by its bytes (`stores.keys`, without the partition).
-An entity whose value is that of no events stands on no leaderboard, so that it does not matter who is still remembered.
+Best first: the greater value, and of equal ones the smaller key by its bytes (`stores.keys`,
+without the partition). An entity whose value is that of no events stands on no leaderboard, so that
+it does not matter who is still remembered.
 """
 
 from __future__ import annotations
@@ -40,9 +42,15 @@ class RankedRows:
     more: bool
 
 
-def top(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array, nothing: object, k: int) -> RankedRows:
-    """The best k. columns: (name, type) of the entity, sorted; values: aligned with entities, one row for each;
-    nothing: the value of an entity without events. Nulls and NaN have no rank."""
+def top(
+    columns: Sequence[tuple[str, str]],
+    entities: pa.Table,
+    values: pa.Array,
+    nothing: object,
+    k: int,
+) -> RankedRows:
+    """The best k. columns: (name, type) of the entity, sorted; values: aligned with entities, one
+    row for each; nothing: the value of an entity without events. Nulls and NaN have no rank."""
     ranked = _ranked(values, nothing)
     kept = values.filter(ranked)
     who = entities.select([name for name, _ in columns]).filter(ranked)
@@ -53,7 +61,9 @@ def top(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array
         least = kept.take(best[-1:])[0]
         enough = pc.greater_equal(kept, least)
         kept, who = kept.filter(enough), who.filter(enough)
-    ranks = zip((-value for value in kept.to_pylist()), _tags(columns, who), range(len(kept)), strict=True)
+    ranks = zip(
+        (-value for value in kept.to_pylist()), _tags(columns, who), range(len(kept)), strict=True
+    )
     chosen = pa.array([i for *_, i in nsmallest(k, ranks)], pa.int64())
     return RankedRows(tuple(places(columns, who.take(chosen), kept.take(chosen))), more)
 
@@ -89,7 +99,9 @@ def _ranked(values: pa.Array, nothing: object) -> pa.Array:
 
 def of_no_events(aggregate: Aggregate) -> object:
     """The value of an entity without events: null, of counts 0."""
-    value: object = aggregate.finish_columns(aggregate.to_columns([aggregate.empty()])).values[0].as_py()
+    value: object = (
+        aggregate.finish_columns(aggregate.to_columns([aggregate.empty()])).values[0].as_py()
+    )
     return value
 
 
@@ -106,9 +118,12 @@ def _value(value: Any) -> Ranked:
     return f"{value:f}" if isinstance(value, decimal.Decimal) else value
 
 
-def corrected(before: RankedRows, changed: Iterable[Place], gone: Iterable[bytes], most: int) -> RankedRows:
-    """After late events. changed: what entities have now; gone: keys of those without a value now. Who was not among
-    the rows is worse than all of them: where there is more, a row that fell below the worst of them is left out."""
+def corrected(
+    before: RankedRows, changed: Iterable[Place], gone: Iterable[bytes], most: int
+) -> RankedRows:
+    """After late events. changed: what entities have now; gone: keys of those without a value now.
+    Who was not among the rows is worse than all of them: where there is more, a row that fell below
+    the worst of them is left out."""
     changed = list(changed)
     moved = {place.rank[1] for place in changed} | set(gone)
     rows = [place for place in before.places if place.rank[1] not in moved] + changed

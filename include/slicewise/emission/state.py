@@ -1,6 +1,8 @@
-"""The state holds, per entity and slice, the partials of all events that it was given, and no window.
+"""The state holds, per entity and slice, the partials of all events that it was given, and no
+window.
 
-Windows are combined from it as a reader combines them from the store: by the same algebra, so to the same bits.
+Windows are combined from it as a reader combines them from the store: by the same algebra, so to
+the same bits.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class WindowState:
     _place: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.features = tuple(feature for feature in self.unit.features if feature.column in self.columns)
+        self.features = tuple(
+            feature for feature in self.unit.features if feature.column in self.columns
+        )
         wanted = sorted({feature.partial for feature in self.features})
         self._place = {partial: i for i, partial in enumerate(wanted)}
         self.aggregates = tuple(self.unit.layout.partials[partial] for partial in wanted)
@@ -69,9 +73,13 @@ class WindowState:
         codes, _ = numbered(entities)
         low = int(number.min(initial=0))
         span = int(number.max(initial=0)) - low + 1
-        _, first, groups = np.unique(codes * span + (number - low), return_index=True, return_inverse=True)
+        _, first, groups = np.unique(
+            codes * span + (number - low), return_index=True, return_inverse=True
+        )
         groups = groups.astype(np.int64)
-        partials = tuple(aggregate.accumulate_columns(rows, groups, len(first)) for aggregate in self.aggregates)
+        partials = tuple(
+            aggregate.accumulate_columns(rows, groups, len(first)) for aggregate in self.aggregates
+        )
         return Chunk(entities.take(first), number[first], partials, first.astype(np.int64))
 
     def add(self, chunk: Chunk) -> None:
@@ -116,7 +124,9 @@ class WindowState:
             for aggregate, columns in zip(self.aggregates, chunk.partials, strict=True)
         )
 
-    def joined(self, parts: Sequence[tuple[Columns, ...]], groups: Int64, n: int) -> tuple[Columns, ...]:
+    def joined(
+        self, parts: Sequence[tuple[Columns, ...]], groups: Int64, n: int
+    ) -> tuple[Columns, ...]:
         """Partials of n groups, of the rows of several partials one after the other."""
         return tuple(
             aggregate.combine_columns(Columns.concat([part[i] for part in parts]), groups, n)
@@ -134,7 +144,10 @@ class WindowState:
     ) -> tuple[Finished, ...]:
         """Values of these features over windows that end there."""
         return tuple(
-            feature.aggregate.finish_columns_at(partials[self._place[feature.partial]], lambda: ends) for feature in features
+            feature.aggregate.finish_columns_at(
+                partials[self._place[feature.partial]], lambda: ends
+            )
+            for feature in features
         )
 
     def _joined(self, chunks: Sequence[Chunk], level: int) -> Chunk:
@@ -142,16 +155,23 @@ class WindowState:
         codes, _ = numbered(whole.entities)
         low = int(whole.number.min())
         span = int(whole.number.max()) - low + 1
-        _, first, groups = np.unique(codes * span + (whole.number - low), return_index=True, return_inverse=True)
+        _, first, groups = np.unique(
+            codes * span + (whole.number - low), return_index=True, return_inverse=True
+        )
         partials = self.combine(whole, groups.astype(np.int64), len(first))
-        return Chunk(whole.entities.take(first), whole.number[first], partials, first.astype(np.int64), level)
+        return Chunk(
+            whole.entities.take(first), whole.number[first], partials, first.astype(np.int64), level
+        )
 
 
 def concat(chunks: Sequence[Chunk]) -> Chunk:
     """All rows of these chunks, at least one."""
     if len(chunks) == 1:
         return chunks[0]
-    partials = tuple(Columns.concat(list(columns)) for columns in zip(*(chunk.partials for chunk in chunks), strict=True))
+    partials = tuple(
+        Columns.concat(list(columns))
+        for columns in zip(*(chunk.partials for chunk in chunks), strict=True)
+    )
     return Chunk(
         pa.concat_tables([chunk.entities for chunk in chunks]).combine_chunks(),
         np.concatenate([chunk.number for chunk in chunks]),

@@ -1,8 +1,10 @@
-"""The log alone decides what is published: equal offset vectors give equal ticks, whoever computes them and when.
+"""The log alone decides what is published: equal offset vectors give equal ticks, whoever computes
+them and when.
 
-An instant is a time at which windows end. Its offset vector is, per partition, the first offset whose Kafka time has
-reached it; a tick is the state of a window at that offset vector. Events of a window that was published already, between
-two instants' offset vectors, make a correction of it at the later one (docs/adr/0043).
+An instant is a time at which windows end. Its offset vector is, per partition, the first offset
+whose Kafka time has reached it; a tick is the state of a window at that offset vector. Events of a
+window that was published already, between two instants' offset vectors, make a correction of it at
+the later one (docs/adr/0043).
 """
 
 from __future__ import annotations
@@ -31,8 +33,9 @@ BEAT_US = 10_000_000
 
 @dataclass(frozen=True, eq=False)
 class Tick:
-    """One window of a view at its end, for all entities that are active: those with events in it, and those that
-    had events in the window that ended one step before (their values are those of no events, once)."""
+    """One window of a view at its end, for all entities that are active: those with events in it,
+    and those that had events in the window that ended one step before (their values are those of no
+    events, once)."""
 
     view: str
     window: Window
@@ -41,7 +44,8 @@ class Tick:
     entities: pa.Table
     """The entity's columns, sorted by name; of a global view none, and one row."""
     values: pa.Table
-    """Rows aligned with `entities`; per feature of this window a column of its name (`plays_10s`)."""
+    """Rows aligned with `entities`; per feature of this window a column of its name
+    (`plays_10s`)."""
     changed: npt.NDArray[np.bool_]
     """Rows whose values are others than those published one step before."""
     offset_vector: OffsetVector
@@ -51,7 +55,8 @@ class Tick:
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Published windows of a view and length that late events changed, each entity and window a row."""
+    """Published windows of a view and length that late events changed, each entity and window a
+    row."""
 
     view: str
     window: Window
@@ -69,7 +74,8 @@ class Correction:
 
 @dataclass(frozen=True)
 class EmittedView:
-    """A view whose windows are published, and to what end. topic: of `emit=`; None where only leaderboards want its ticks."""
+    """A view whose windows are published, and to what end. topic: of `emit=`; None where only
+    leaderboards want its ticks."""
 
     view: str
     units: tuple[SliceUnit, ...]
@@ -81,23 +87,40 @@ class EmittedView:
     @property
     def longest_us(self) -> int:
         """Length of its longest published window."""
-        features = [feature for unit in self.units for feature in unit.features if feature.column in self.columns]
+        features = [
+            feature
+            for unit in self.units
+            for feature in unit.features
+            if feature.column in self.columns
+        ]
         return max(feature.window.length_us for feature in features)
 
 
 def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...]:
-    """The views of a source that somebody wants ticks of: a topic all features, a leaderboard its own."""
+    """The views of a source that somebody wants ticks of: a topic all features, a leaderboard its
+    own."""
     views = []
     for view in deployment.views:
         units = [unit for unit in deployment.sliced if unit.view == view and unit.source == source]
         emission = next((unit.emission for unit in units if unit.emission is not None), None)
-        leaderboards = [leaderboard for leaderboard in deployment.leaderboards if leaderboard.view == view]
+        leaderboards = [
+            leaderboard for leaderboard in deployment.leaderboards if leaderboard.view == view
+        ]
         wanted = {leaderboard.column for leaderboard in leaderboards}
         if emission is not None:
-            wanted |= {emitted_feature.column for unit in units for emitted_feature in unit.emitted_features}
-        own = tuple(unit for unit in units if any(feature.column in wanted for feature in unit.features))
+            wanted |= {
+                emitted_feature.column
+                for unit in units
+                for emitted_feature in unit.emitted_features
+            }
+        own = tuple(
+            unit for unit in units if any(feature.column in wanted for feature in unit.features)
+        )
         if own:
-            late = [0 if leaderboard.topic is None else leaderboard.correct_within_us for leaderboard in leaderboards]
+            late = [
+                0 if leaderboard.topic is None else leaderboard.correct_within_us
+                for leaderboard in leaderboards
+            ]
             views.append(
                 EmittedView(
                     view,
@@ -112,18 +135,20 @@ def emitted_views(deployment: Deployment, source: str) -> tuple[EmittedView, ...
 
 
 class Sink(Protocol):
-    """Receiver of ticks. Called by one thread, in the order of instants; after a restart the ticks since the last `flush`
-    come again, equal."""
+    """Receiver of ticks. Called by one thread, in the order of instants; after a restart the ticks
+    since the last `flush` come again, equal."""
 
     def publish(self, tick: Tick) -> None: ...
     def correct(self, correction: Correction) -> None: ...
     def flush(self) -> None:
-        """Returns when all that was handed over stands: then the offset vector of this emission advances."""
+        """Returns when all that was handed over stands: then the offset vector of this emission
+        advances."""
         ...
 
 
 def grid(steps: Iterable[int]) -> tuple[int, ...]:
-    """Steps of the instants of a view whose windows end at these: theirs, and beats where those are rare."""
+    """Steps of the instants of a view whose windows end at these: theirs, and beats where those are
+    rare."""
     distinct = set(steps)
     return tuple(sorted({*distinct, min(BEAT_US, *distinct)}))
 

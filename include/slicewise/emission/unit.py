@@ -1,7 +1,8 @@
-"""A unit's ticks and corrections at an instant follow from the events before it and those since the last one.
+"""A unit's ticks and corrections at an instant follow from the events before it and those since the
+last one.
 
-The value that was published last of a window is that of the state at the last instant: so old values, and whether
-one changed, are known without being kept, and are the same after a restart.
+The value that was published last of a window is that of the state at the last instant: so old
+values, and whether one changed, are known without being kept, and are the same after a restart.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class UnitEmission:
     columns: frozenset[str]
     corrections_us: int
     late_rows: int = 0
-    """Events since the start that came after a window of theirs was published, and made it corrected."""
+    """Events since the start that came after a window of theirs was published, and made it
+    corrected."""
     too_late: int = 0
     """Events whose windows are no longer corrected."""
     state: WindowState = field(init=False)
@@ -85,7 +87,8 @@ class UnitEmission:
             self.state.add(self.state.accumulate(rows, self._named(entities, len(rows))))
 
     def begin(self, since_us: int, last_us: int) -> None:
-        """After all that is remembered: publication began at `since_us` and has come to `last_us`."""
+        """After all that is remembered: publication began at `since_us` and has come to
+        `last_us`."""
         self._since, self._last = since_us, last_us
         self._forget(last_us)
         for window in self._windows:
@@ -96,7 +99,8 @@ class UnitEmission:
     def advance(
         self, instant_us: int, rows: Rows, entities: pa.Table, offset_vector: OffsetVector
     ) -> Iterator[Tick | Correction]:
-        """Publishes this instant, given the events since the last one, in the order of their identities."""
+        """Publishes this instant, given the events since the last one, in the order of their
+        identities."""
         fresh = self.state.accumulate(rows, self._named(entities, len(rows))) if len(rows) else None
         if fresh is not None:
             self._count_late(rows, instant_us)
@@ -132,12 +136,18 @@ class UnitEmission:
         if before is not None:
             places[codes[n_stored:]] = np.arange(1, before.entities.num_rows + 1)
         for i, (now, empty) in enumerate(zip(finished, none, strict=True)):
-            shown = empty.values if before is None else pa.concat_arrays([empty.values, before.values[i]])
+            shown = (
+                empty.values
+                if before is None
+                else pa.concat_arrays([empty.values, before.values[i]])
+            )
             changed |= ~same(now.values, shown.take(pa.array(places)))
         present = np.bincount(codes[:n_stored], minlength=n) > 0
         entities = entities.take(pa.array(first))
         values = tuple(result.values for result in finished)
-        self._shown[window] = _chosen(entities, values, np.flatnonzero(present)) if present.any() else None
+        self._shown[window] = (
+            _chosen(entities, values, np.flatnonzero(present)) if present.any() else None
+        )
         return Tick(
             view=self.unit.view,
             window=window,
@@ -164,12 +174,16 @@ class UnitEmission:
             return None
         features, slice_us = self._windows[window], self.unit.slice_us
         step = window.ends_every(slice_us)
-        # whoever holds the last value of a window without a record for the next must hear that the next is another
+        # whoever holds the last value of a window without a record for the next must hear that the
+        # next is another
         low = int(late.end.min()) - window.length_us
         high = min(int(late.end.max()) + step, floor(self._last, step))
         stored = self.state.between(low // slice_us, high // slice_us)
         theirs = np.unique(late.row)
-        tables = [fresh.entities.take(pa.array(theirs)), *(() if stored is None else (stored.entities,))]
+        tables = [
+            fresh.entities.take(pa.array(theirs)),
+            *(() if stored is None else (stored.entities,)),
+        ]
         codes, first = numbered(pa.concat_tables(tables).combine_chunks())
         step = window.ends_every(slice_us)
 
@@ -193,15 +207,26 @@ class UnitEmission:
             found = key(codes[len(theirs) :][untouched][pairs.row], pairs.end)
             near = np.minimum(np.searchsorted(wanted, found), n - 1)
             # an end beyond the wanted ones would have the key of another entity's window
-            known = np.flatnonzero((wanted[near] == found) & (pairs.end >= first_end) & (pairs.end <= high))
-            before = self.state.combine(stored.take(untouched[pairs.row[known]]), near[known].astype(np.int64), n)
+            known = np.flatnonzero(
+                (wanted[near] == found) & (pairs.end >= first_end) & (pairs.end <= high)
+            )
+            before = self.state.combine(
+                stored.take(untouched[pairs.row[known]]), near[known].astype(np.int64), n
+            )
             present[near[known]] = True
         added = tuple(partial.take(late.row) for partial in fresh.partials)
-        after = self.state.joined([before, added], np.concatenate([np.arange(n, dtype=np.int64), groups]), n)
-        old, new = self.state.finish(features, before, ends), self.state.finish(features, after, ends)
+        after = self.state.joined(
+            [before, added], np.concatenate([np.arange(n, dtype=np.int64), groups]), n
+        )
+        old, new = (
+            self.state.finish(features, before, ends),
+            self.state.finish(features, after, ends),
+        )
         who = tables[0].take(pa.array(first[wanted // places]))
         values = tuple(result.values for result in new)
-        self._patch(window, who, values, np.flatnonzero(present & (ends == floor(self._last, step))))
+        self._patch(
+            window, who, values, np.flatnonzero(present & (ends == floor(self._last, step)))
+        )
         cause = np.full(n, np.iinfo(np.int64).max)
         np.minimum.at(cause, groups, fresh.first[late.row])
         kept = _corrected(wanted, places, old, new, cause)
@@ -221,7 +246,8 @@ class UnitEmission:
         )
 
     def _published(self, window: Window, number: Int64, instant_us: int) -> _Pairs:
-        """Pairs the rows with the published windows that they lie in, and that are still corrected."""
+        """Pairs the rows with the published windows that they lie in, and that are still
+        corrected."""
         step = window.ends_every(self.unit.slice_us)
         times = number * self.unit.slice_us
         earliest = floor(self._corrected_from(instant_us), step) + step
@@ -232,13 +258,17 @@ class UnitEmission:
         nth = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(count) - count, count)
         return _Pairs(row, first[row] + nth * step)
 
-    def _patch(self, window: Window, who: pa.Table, values: tuple[pa.Array, ...], newest: Int64) -> None:
+    def _patch(
+        self, window: Window, who: pa.Table, values: tuple[pa.Array, ...], newest: Int64
+    ) -> None:
         """Replaces these rows in what was published last of the newest window."""
         if not len(newest):
             return
         mended, before = _chosen(who, values, newest), self._shown[window]
         if before is not None:
-            codes, _ = numbered(pa.concat_tables([mended.entities, before.entities]).combine_chunks())
+            codes, _ = numbered(
+                pa.concat_tables([mended.entities, before.entities]).combine_chunks()
+            )
             others = np.flatnonzero(codes[len(newest) :] >= len(newest))
             rest = _chosen(before.entities, before.values, others)
             pairs = zip(mended.values, rest.values, strict=True)
@@ -253,7 +283,9 @@ class UnitEmission:
 
     def _count_late(self, rows: Rows, instant_us: int) -> None:
         longest = max(window.length_us for window in self._windows)
-        self.too_late += int(np.count_nonzero(rows.time + longest <= self._corrected_from(instant_us)))
+        self.too_late += int(
+            np.count_nonzero(rows.time + longest <= self._corrected_from(instant_us))
+        )
         self.late_rows += int(np.count_nonzero(rows.time < floor(self._last, min(self.steps))))
 
     def _forget(self, instant_us: int) -> None:
@@ -263,8 +295,11 @@ class UnitEmission:
         return entities if self.unit.entity else pa.table({NOBODY: np.zeros(n, np.int8)})
 
 
-def _corrected(wanted: Int64, places: int, old: tuple[Finished, ...], new: tuple[Finished, ...], cause: Int64) -> Int64:
-    """Pairs, ascending by entity and window, that are other than before, or follow one that is and differ from it.
+def _corrected(
+    wanted: Int64, places: int, old: tuple[Finished, ...], new: tuple[Finished, ...], cause: Int64
+) -> Int64:
+    """Pairs, ascending by entity and window, that are other than before, or follow one that is and
+    differ from it.
 
     cause is completed: what only follows has that of the window before.
     """
@@ -274,7 +309,12 @@ def _corrected(wanted: Int64, places: int, old: tuple[Finished, ...], new: tuple
         changed |= ~same(was.values, now.values)
         like_before[1:] &= same(now.values[1:], now.values[:-1])
     follows = np.zeros(n, np.bool_)
-    follows[1:] = (wanted[1:] == wanted[:-1] + 1) & (wanted[1:] % places > 0) & changed[:-1] & ~like_before[1:]
+    follows[1:] = (
+        (wanted[1:] == wanted[:-1] + 1)
+        & (wanted[1:] % places > 0)
+        & changed[:-1]
+        & ~like_before[1:]
+    )
     only = np.flatnonzero(follows & (cause == np.iinfo(np.int64).max))
     cause[only] = cause[only - 1]
     return np.flatnonzero(changed | follows).astype(np.int64)
@@ -290,15 +330,25 @@ def _public(entities: pa.Table) -> pa.Table:
 
 
 def _table(features: tuple[PlannedFeature, ...], values: tuple[pa.Array, ...]) -> pa.Table:
-    return pa.table({feature.column: value for feature, value in zip(features, values, strict=True)})
+    return pa.table(
+        {feature.column: value for feature, value in zip(features, values, strict=True)}
+    )
 
 
-def _errors(features: tuple[PlannedFeature, ...], finished: tuple[Finished, ...], rows: Int64 | None = None) -> Errors:
+def _errors(
+    features: tuple[PlannedFeature, ...], finished: tuple[Finished, ...], rows: Int64 | None = None
+) -> Errors:
     errors: dict[str, dict[int, str]] = {}
     for feature, result in zip(features, finished, strict=True):
         if result.errors:
-            at = {row: row for row in result.errors} if rows is None else {int(r): i for i, r in enumerate(rows)}
-            errors[feature.column] = {at[row]: code for row, code in result.errors.items() if row in at}
+            at = (
+                {row: row for row in result.errors}
+                if rows is None
+                else {int(r): i for i, r in enumerate(rows)}
+            )
+            errors[feature.column] = {
+                at[row]: code for row, code in result.errors.items() if row in at
+            }
     return errors
 
 

@@ -1,7 +1,8 @@
 """Kafka's own times say where an instant is cut, never the end of a batch.
 
-A partition has passed an instant when it holds a record whose Kafka time has reached it, or when the log was read to
-its end later than that by the wall clock. Nothing beyond a cut is seen before its instant is published.
+A partition has passed an instant when it holds a record whose Kafka time has reached it, or when
+the log was read to its end later than that by the wall clock. Nothing beyond a cut is seen before
+its instant is published.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ QUIET_US = 1_000_000
 
 
 TRUSTED_US = 300_000_000
-"""A record whose time lies further ahead of the wall clock says nothing of how far its partition is."""
+"""A record whose time lies further ahead of the wall clock says nothing of how far its partition
+is."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +53,23 @@ class Taken:
         first, beyond = np.searchsorted(self.rows.offset, (low, high))
         if not first and beyond == len(self.rows):
             return self
-        return Taken(self.rows.take(np.arange(first, beyond)), self.entities.slice(first, beyond - first))
+        return Taken(
+            self.rows.take(np.arange(first, beyond)), self.entities.slice(first, beyond - first)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Consecutive records of one partition: of all their offsets and Kafka times, of each unit its rows."""
+    """Consecutive records of one partition: of all their offsets and Kafka times, of each unit its
+    rows."""
 
     partition: int
     offset: Int64
     kafka_time: Int64
     units: Mapping[str, Taken]
     end: int
-    """First offset that they do not reach: behind the last there may be markers that no reader is given."""
+    """First offset that they do not reach: behind the last there may be markers that no reader is
+    given."""
 
 
 @dataclass
@@ -86,7 +92,11 @@ class _Partition:
 
     def before(self, offset: int, unit: str) -> list[Taken]:
         """The unit's rows from the last cut up to this one."""
-        return [records.units[unit].between(self.cut, offset) for records in self.waiting if unit in records.units]
+        return [
+            records.units[unit].between(self.cut, offset)
+            for records in self.waiting
+            if unit in records.units
+        ]
 
     def advance(self, offset: int) -> None:
         self.cut = offset
@@ -95,8 +105,9 @@ class _Partition:
 
 @dataclass
 class ViewEmission:
-    """Emission of one view, with all its units that are emitted. start: per partition of the topic the first offset that is given:
-    at or below the progress's, and before all events within `reach_us` of it."""
+    """Emission of one view, with all its units that are emitted. start: per partition of the topic
+    the first offset that is given: at or below the progress's, and before all events within
+    `reach_us` of it."""
 
     emitted: EmittedView
     topic_id: str
@@ -109,10 +120,15 @@ class ViewEmission:
 
     def __post_init__(self) -> None:
         wanted = self.emitted
-        self.emissions = tuple(UnitEmission(unit, wanted.columns, wanted.corrections_us) for unit in wanted.units)
+        self.emissions = tuple(
+            UnitEmission(unit, wanted.columns, wanted.corrections_us) for unit in wanted.units
+        )
         self._steps = grid(step for emission in self.emissions for step in emission.steps)
         known = self.progress.offset_vector
-        self._parts = {p: _Partition(at, cut=max(at, known.get((self.topic_id, p)))) for p, at in self.start.items()}
+        self._parts = {
+            p: _Partition(at, cut=max(at, known.get((self.topic_id, p))))
+            for p, at in self.start.items()
+        }
 
     @property
     def view(self) -> str:
@@ -120,11 +136,13 @@ class ViewEmission:
 
     @property
     def reach_us(self) -> int:
-        """The distance before the last instant, by event time, from which it must be given events again."""
+        """The distance before the last instant, by event time, from which it must be given events
+        again."""
         return max(emission.reach_us for emission in self.emissions)
 
     def take(self, records: Records) -> None:
-        """The next records of a partition; what the last instant knew already is remembered alone."""
+        """The next records of a partition; what the last instant knew already is remembered
+        alone."""
         part = self._parts[records.partition]
         part.position = max(part.position, records.end)
         first = int(records.offset[0]) if len(records.offset) else records.end
@@ -145,7 +163,8 @@ class ViewEmission:
             part.read_us = max(part.read_us, wall_us)
 
     def advance(self) -> Iterator[tuple[Progress, Sequence[Tick | Correction]]]:
-        """The instants that every partition has passed, one after the other, and what each publishes."""
+        """The instants that every partition has passed, one after the other, and what each
+        publishes."""
         if not self._begun:
             if any(part.position < part.cut for part in self._parts.values()):
                 return
@@ -158,7 +177,11 @@ class ViewEmission:
             published: list[Tick | Correction] = []
             for emission in self.emissions:
                 name = emission.unit.storage_fingerprint
-                taken = [row_group for p, cut in cuts.items() for row_group in self._parts[p].before(cut, name)]
+                taken = [
+                    row_group
+                    for p, cut in cuts.items()
+                    for row_group in self._parts[p].before(cut, name)
+                ]
                 rows, entities = _joined(taken, emission.unit)
                 published.extend(emission.advance(instant_us, rows, entities, offset_vector))
             for p, cut in cuts.items():
@@ -169,9 +192,18 @@ class ViewEmission:
     def _next(self) -> tuple[int, dict[int, int]] | None:
         instant_us = next_instant(self.progress.instant_us, self._steps)
         if all(emission.idle for emission in self.emissions):
-            # instants without any event and any active entity say nothing: on to the last before the next record
-            first = [int(batch.kafka_time.min()) for part in self._parts.values() for batch in part.waiting[:1]]
-            limit = min(first) if first else min(part.read_us for part in self._parts.values()) - QUIET_US
+            # instants without any event and any active entity say nothing: on to the last before
+            # the next record
+            first = [
+                int(batch.kafka_time.min())
+                for part in self._parts.values()
+                for batch in part.waiting[:1]
+            ]
+            limit = (
+                min(first)
+                if first
+                else min(part.read_us for part in self._parts.values()) - QUIET_US
+            )
             instant_us = max(instant_us, floor(limit - self.emitted.wait_us, self._steps[0]))
         time_us = instant_us + self.emitted.wait_us
         cuts = {p: part.cut_at(time_us, time_us + QUIET_US) for p, part in self._parts.items()}
@@ -181,15 +213,20 @@ class ViewEmission:
 
 
 def trusted(kafka_time: Int64, wall_us: int) -> Int64:
-    """Kafka times to cut by. One that a clock far ahead wrote would let its partition pass all instants up to it, and
-    whatever comes after would wait for them: it is taken as 0, which cuts nothing."""
+    """Kafka times to cut by. One that a clock far ahead wrote would let its partition pass all
+    instants up to it, and whatever comes after would wait for them: it is taken as 0, which cuts
+    nothing."""
     return np.where(kafka_time > wall_us + TRUSTED_US, 0, kafka_time)
 
 
-def resumed(progress: Progress, emitted: EmittedView, max_ahead_us: int, log_begins_us: int) -> Progress:
-    """Progress from which publication goes on if events before the log's first record, of this Kafka time, are gone.
+def resumed(
+    progress: Progress, emitted: EmittedView, max_ahead_us: int, log_begins_us: int
+) -> Progress:
+    """Progress from which publication goes on if events before the log's first record, of this
+    Kafka time, are gone.
 
-    An event that is gone lies at most `max_ahead_us` after that time: windows that start later are whole.
+    An event that is gone lies at most `max_ahead_us` after that time: windows that start later are
+    whole.
     """
     whole_us = log_begins_us + max_ahead_us + emitted.longest_us
     if whole_us <= progress.instant_us - emitted.corrections_us:
@@ -206,7 +243,9 @@ def _joined(taken: Sequence[Taken], unit: StorageUnit) -> tuple[Rows, pa.Table]:
     names = [name for name, _ in unit.input_types]
     rows = [batch.rows for batch in some]
     columns = {
-        name: pa.concat_arrays([part.columns[name] for part in rows]) if len(rows) > 1 else rows[0].columns[name]
+        name: pa.concat_arrays([part.columns[name] for part in rows])
+        if len(rows) > 1
+        else rows[0].columns[name]
         for name in names
     }
     together = Rows(
@@ -217,4 +256,6 @@ def _joined(taken: Sequence[Taken], unit: StorageUnit) -> tuple[Rows, pa.Table]:
         np.concatenate([part.offset for part in rows]),
         columns,
     )
-    return together, pa.concat_tables([batch.entities for batch in some]) if unit.entity else pa.table({})
+    return together, pa.concat_tables(
+        [batch.entities for batch in some]
+    ) if unit.entity else pa.table({})

@@ -23,11 +23,18 @@ def aggregate(given: object) -> str:
 
     name = given if isinstance(given, str) else getattr(given, "__name__", "")
     if callable(given) and name in slicewise.__dir__():
-        needed = [parameter for parameter in inspect.signature(given).parameters.values() if parameter.default is parameter.empty]
+        needed = [
+            parameter
+            for parameter in inspect.signature(given).parameters.values()
+            if parameter.default is parameter.empty
+        ]
         return f"call it: sw.{name}({'…' if needed else ''})"
     if isinstance(given, type):
         return f"call it with the columns that it reads: {name}(…)"
-    return hints.attribute_instead(name, slicewise.AGGREGATES) or 'write sw.count(), or sw.sum("column")'
+    return (
+        hints.attribute_instead(name, slicewise.AGGREGATES)
+        or 'write sw.count(), or sw.sum("column")'
+    )
 
 
 def windows(given: object) -> str:

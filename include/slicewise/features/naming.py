@@ -1,4 +1,5 @@
-"""A name is good everywhere that it will stand, and an error says where its definition was written."""
+"""A name is good everywhere that it will stand, and an error says where its definition was
+written."""
 
 from __future__ import annotations
 
@@ -31,7 +32,15 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 # columns of log.<source> and slices.<unit> that are the platform's own
-_LOG_COLUMNS = {"archive_seq", "kind", "topic_id", "partition", "offset", "kafka_time", "archive_time"}
+_LOG_COLUMNS = {
+    "archive_seq",
+    "kind",
+    "topic_id",
+    "partition",
+    "offset",
+    "kafka_time",
+    "archive_time",
+}
 _EVENT_COLUMNS = {"event_time", "hour", "slice", "reason", "raw", "events", "cover", "seq", "at"}
 # columns of a question beside its entity's
 OF_QUESTIONS = frozenset({"mode", "token"})
@@ -69,7 +78,10 @@ def check_truth(value: object, what: str, where: str | None) -> None:
     """Refuse what is neither True nor False: "no" is true to Python."""
     if not isinstance(value, bool):
         raise DefinitionError(
-            f"{what} is {shown(value)}", where=where, expected=f"{what}=True or {what}=False", next_step="write it so"
+            f"{what} is {shown(value)}",
+            where=where,
+            expected=f"{what}=True or {what}=False",
+            next_step="write it so",
         )
 
 
@@ -90,9 +102,13 @@ def check_mapping(value: object, what: str, where: str, example: str) -> None:
 
 
 def texts(value: Sequence[str], what: str, where: str) -> tuple[str, ...]:
-    """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python, and so is what
-    has no order, or is used up when it is read."""
-    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(v, str) for v in value):
+    """A list of texts as a tuple; a text alone is refused, since it is a list of letters to Python,
+    and so is what has no order, or is used up when it is read."""
+    if (
+        isinstance(value, str)
+        or not isinstance(value, Sequence)
+        or not all(isinstance(v, str) for v in value)
+    ):
         raise DefinitionError(
             f"{what} is {shown(value)}",
             where=where,
@@ -148,4 +164,6 @@ def placed(where: str) -> Iterator[None]:
     try:
         yield
     except DefinitionError as error:
-        raise DefinitionError(error.what, where=where, expected=error.expected, next_step=error.next_step) from error
+        raise DefinitionError(
+            error.what, where=where, expected=error.expected, next_step=error.next_step
+        ) from error

@@ -1,4 +1,5 @@
-"""Names of what the platform deploys for itself; needs nothing, since every environment reads them."""
+"""Names of what the platform deploys for itself; needs nothing, since every environment reads
+them."""
 
 from __future__ import annotations
 

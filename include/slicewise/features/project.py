@@ -1,7 +1,8 @@
-"""A project is a folder with slicewise.toml and its definitions; all views and sets in them are deployed.
+"""A project is a folder with slicewise.toml and its definitions; all views and sets in them are
+deployed.
 
-Definitions are a Python file, a file of SQL, or a folder: its `__init__.py`, if there is one, and every `*.sql` in it,
-which may name the sources that Python declares.
+Definitions are a Python file, a file of SQL, or a folder: its `__init__.py`, if there is one, and
+every `*.sql` in it, which may name the sources that Python declares.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ def _name(folder: Path) -> str:
         named = tomllib.loads(file.read_text(encoding="utf-8")).get("name", folder.resolve().name)
     except (OSError, ValueError) as error:
         raise DefinitionError(
-            f"it cannot be read: {error}", where=str(file), expected="TOML in UTF-8", next_step="correct the file"
+            f"it cannot be read: {error}",
+            where=str(file),
+            expected="TOML in UTF-8",
+            next_step="correct the file",
         ) from error
     if not isinstance(named, str) or not named:
         raise DefinitionError(
@@ -118,7 +122,8 @@ def _module(path: Path) -> ModuleType:
             expected="Python 3.11",
             next_step="correct the line; nothing was deployed",
         ) from error
-    except (Exception, SystemExit) as error:  # the user's own code may raise anything, and may try to leave
+    except (Exception, SystemExit) as error:
+        # the user's own code may raise anything, and may try to leave
         raise DefinitionError(
             f"{type(error).__name__}: {error}",
             where=_line(error, path),

@@ -26,7 +26,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class Loss:
-    """Consequence of accepting all that is missing of a source: the partitions, and the offset vector that holds then."""
+    """Consequence of accepting all that is missing of a source: the partitions, and the offset
+    vector that holds then."""
 
     missing: tuple[Missing, ...]
     offset_vector: OffsetVector
@@ -34,12 +35,23 @@ class Loss:
     @property
     def digest(self) -> str:
         """By which a person accepts exactly this loss and no other: 12 hex digits."""
-        named = [(*lost_range.topic_partition, lost_range.first, lost_range.end) for lost_range in self.missing]
-        return hashlib.sha256(json.dumps([named, sorted(self.offset_vector.offsets.items())]).encode()).hexdigest()[:12]
+        named = [
+            (*lost_range.topic_partition, lost_range.first, lost_range.end)
+            for lost_range in self.missing
+        ]
+        return hashlib.sha256(
+            json.dumps([named, sorted(self.offset_vector.offsets.items())]).encode()
+        ).hexdigest()[:12]
 
 
-def loss(offset_vector: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector]) -> Loss:
-    """The loss that `next_extent` of the same values would refuse; nothing missing where it would not."""
+def loss(
+    offset_vector: OffsetVector,
+    earliest: OffsetVector,
+    goal: OffsetVector,
+    starts: Sequence[OffsetVector],
+) -> Loss:
+    """The loss that `next_extent` of the same values would refuse; nothing missing where it would
+    not."""
     known = {topic for topic, _ in offset_vector}
     begins = {topic_partition: earliest.get(topic_partition) for topic_partition in goal.offsets}
     missing = []
@@ -51,16 +63,25 @@ def loss(offset_vector: OffsetVector, earliest: OffsetVector, goal: OffsetVector
     beyond = {p: first for p, first in begins.items() if p in {m.topic_partition for m in missing}}
     # a topic that nothing is archived of begins at the log's beginning in all of its partitions
     beyond |= {p: first for p, first in begins.items() if p[0] in topics - known}
-    return Loss(tuple(sorted(missing, key=lambda m: m.topic_partition)), offset_vector.join(OffsetVector(beyond)))
+    return Loss(
+        tuple(sorted(missing, key=lambda m: m.topic_partition)),
+        offset_vector.join(OffsetVector(beyond)),
+    )
 
 
 def accepted_gap_of(
-    source: Source, lost: Missing, before_us: int | None, after_us: int, by: str, why: str, at_us: int
+    source: Source,
+    lost: Missing,
+    before_us: int | None,
+    after_us: int,
+    by: str,
+    why: str,
+    at_us: int,
 ) -> AcceptedGap:
     """The accepted gap that a person accepts.
 
-    before_us, after_us: Kafka timestamps of the records on both sides (before_us None: there is none, so that its
-    events may be of any earlier time).
+    before_us, after_us: Kafka timestamps of the records on both sides (before_us None: there is
+    none, so that its events may be of any earlier time).
     """
     times = [after_us] if before_us is None else [before_us, after_us]
     from_us = 0 if before_us is None else min(times) - source.most_lateness_us
@@ -92,15 +113,20 @@ class Extent:
 
 
 def next_extent(
-    offset_vector: OffsetVector, earliest: OffsetVector, goal: OffsetVector, starts: Sequence[OffsetVector], most: int
+    offset_vector: OffsetVector,
+    earliest: OffsetVector,
+    goal: OffsetVector,
+    starts: Sequence[OffsetVector],
+    most: int,
 ) -> Extent:
-    """The extent that follows `offset_vector`, up to `goal`, about `most` offsets; empty where nothing is left.
+    """The extent that follows `offset_vector`, up to `goal`, about `most` offsets; empty where
+    nothing is left.
 
-    offset_vector: of what is archived; earliest, goal: where the topic's log begins, and where it ended when
-    the run began. Another run may have archived beyond the goal since: there nothing is left to take.
-    starts: start offsets of the source's deployed units. A topic that was never archived begins where
-    its log begins, but not behind what the stream has applied: an offset vector would claim what it lacks, and
-    the publish would delete it.
+    offset_vector: of what is archived; earliest, goal: where the topic's log begins, and where it
+    ended when the run began. Another run may have archived beyond the goal since: there nothing is
+    left to take. starts: start offsets of the source's deployed units. A topic that was never
+    archived begins where its log begins, but not behind what the stream has applied: an offset
+    vector would claim what it lacks, and the publish would delete it.
 
     Raises DataLoss where the log no longer holds what is missing.
     """
@@ -119,7 +145,8 @@ def next_extent(
                 topic_partition,
                 wanted,
                 first,
-                "the online store alone has them: deploy its views under new names, whose history begins "
+                "the online store alone has them: deploy its views under new names, whose history "
+                "begins "
                 f"with what the log still holds; or {_ACCEPT}",
             )
         start[topic_partition[1]] = begin
@@ -128,7 +155,8 @@ def next_extent(
 
 
 def refuse_lost_end(offset_vector: OffsetVector, latest: OffsetVector, topic_id: str) -> None:
-    """Refuses a log that ends before what is archived of it: later records would get archived offsets again.
+    """Refuses a log that ends before what is archived of it: later records would get archived
+    offsets again.
 
     latest: where the log ends, asked after `offset_vector` was read. Raises DataLoss.
     """
@@ -138,22 +166,35 @@ def refuse_lost_end(offset_vector: OffsetVector, latest: OffsetVector, topic_id:
                 f"the log ends at {latest.get(topic_partition)}, archived is up to {offset}",
                 where=f"topic {topic_partition[0]} partition {topic_partition[1]}",
                 expected="a log that holds what was archived, or has dropped it by its retention",
-                next_step="the broker lost acknowledged records: bring its data back, or make the topic anew",
+                next_step=(
+                    "the broker lost acknowledged records: bring its data back, or make the topic "
+                    "anew"
+                ),
             )
 
 
-def _wanted(topic_partition: TopicPartition, offset_vector: OffsetVector, first: int, starts: Sequence[OffsetVector]) -> int:
+def _wanted(
+    topic_partition: TopicPartition,
+    offset_vector: OffsetVector,
+    first: int,
+    starts: Sequence[OffsetVector],
+) -> int:
     """The first offset that an archive must take at a place whose log begins at `first`."""
     if any(topic == topic_partition[0] for topic, _ in offset_vector):
         return offset_vector.get(topic_partition)
     return min((start.get(topic_partition) for start in starts), default=first)
 
 
-def _refuse_gone(topic_partition: TopicPartition, wanted: int, earliest: int, next_step: str) -> None:
+def _refuse_gone(
+    topic_partition: TopicPartition, wanted: int, earliest: int, next_step: str
+) -> None:
     if earliest > wanted:
         raise DataLoss(
             f"{earliest - wanted} offsets are gone from the log before they were archived",
-            where=f"topic {topic_partition[0]} partition {topic_partition[1]}: wanted from {wanted}, log begins at {earliest}",
+            where=(
+                f"topic {topic_partition[0]} partition {topic_partition[1]}: wanted from "
+                f"{wanted}, log begins at {earliest}"
+            ),
             expected="a retention longer than the longest pause of the archive",
             next_step=next_step,
         )

@@ -1,4 +1,5 @@
-"""A check that found a difference is red; one that compared nothing, or not all, could not be made: two matters.
+"""A check that found a difference is red; one that compared nothing, or not all, could not be made:
+two matters.
 
 Decided from its report, or from what its output says where it printed none.
 """
@@ -62,17 +63,30 @@ def _difference(report: Report, wrong: int, off: int) -> str:
         else ""
     )
     parts = [f"{wrong} of {_count(report, 'values')} values differ{likeliest}"] if wrong else []
-    sums = [f"{off} of {_count(report, 'plain_sums')} plain sums lie outside their rounding"] if off else []
+    sums = (
+        [f"{off} of {_count(report, 'plain_sums')} plain sums lie outside their rounding"]
+        if off
+        else []
+    )
     return "; ".join([*parts, *sums])
 
 
 def _lacking(report: Report) -> str:
-    """Tells why a report without a difference is not green: its notes, else the expectations that are not met."""
+    """Tells why a report without a difference is not green: its notes, else the expectations that
+    are not met."""
     notes = report.get("notes")
     lines = [str(note) for note in notes] if isinstance(notes, list) else []
     expectations = report.get("expectations")
-    unmet = [name for name, met in expectations.items() if not met] if isinstance(expectations, Mapping) else []
-    nothing = ["nothing was compared"] if not _count(report, "values") else [f"not met: {', '.join(unmet)}"]
+    unmet = (
+        [name for name, met in expectations.items() if not met]
+        if isinstance(expectations, Mapping)
+        else []
+    )
+    nothing = (
+        ["nothing was compared"]
+        if not _count(report, "values")
+        else [f"not met: {', '.join(unmet)}"]
+    )
     return "; ".join([*nothing, *lines])
 
 

@@ -1,6 +1,7 @@
 """Archived, compacted and published hours decide which hours to compact; nobody reports it.
 
-Hours are counted since 1970, archive versions from 1; archive version 0 stands for a unit's start offsets.
+Hours are counted since 1970, archive versions from 1; archive version 0 stands for a unit's start
+offsets.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Compacted:
-    """State of an hour. archive_version: of its header; holds: the newest archive all of whose events
-    it contains (`archive_version` itself, or what start offsets contain), or NOTHING."""
+    """State of an hour. archive_version: of its header; holds: the newest archive all of whose
+    events it contains (`archive_version` itself, or what start offsets contain), or NOTHING."""
 
     archive_version: int
     holds: int
@@ -47,15 +48,25 @@ def holds(
     contained: Callable[[OffsetVector], int],
     published: int,
 ) -> int:
-    """The newest archive of which a compacted hour holds all events, for every node of the store, or NOTHING.
+    """The newest archive of which a compacted hour holds all events, for every node of the store,
+    or NOTHING.
 
-    archive_version, offset_vector: of its header; starts: the unit's start offsets on each node; contained: as in `Filling`. An hour that
-    lies within start offsets counts once the backfill has brought it (published: the archive version that all nodes say): nobody
-    else may. What was compacted for one node's start offsets another that never published it must get of an archive.
+    archive_version, offset_vector: of its header; starts: the unit's start offsets on each node;
+    contained: as in `Filling`. An hour that lies within start offsets counts once the backfill has
+    brought it (published: the archive version that all nodes say): nobody else may. What was
+    compacted for one node's start offsets another that never published it must get of an archive.
     """
     if archive_version == 0:
-        return contained(offset_vector) if published == 0 or all(offset_vector == start for start in starts) else NOTHING
-    return archive_version if published >= archive_version or all(offset_vector.dominates(start) for start in starts) else NOTHING
+        return (
+            contained(offset_vector)
+            if published == 0 or all(offset_vector == start for start in starts)
+            else NOTHING
+        )
+    return (
+        archive_version
+        if published >= archive_version or all(offset_vector.dominates(start) for start in starts)
+        else NOTHING
+    )
 
 
 @dataclass(frozen=True)
@@ -63,8 +74,9 @@ class UnitHours:
     """Knowledge of a unit's hours.
 
     newest: hour -> newest archive among its source's events; compacted: hour -> what stands in
-    `slices`; published: hour -> archive version that the online store holds, marked when no entity was left over.
-    kept_from: first hour that the online store still keeps; older ones are compacted, not published.
+    `slices`; published: hour -> archive version that the online store holds, marked when no entity
+    was left over. kept_from: first hour that the online store still keeps; older ones are
+    compacted, not published.
     """
 
     newest: Mapping[int, int]
@@ -79,21 +91,31 @@ class UnitHours:
         newest, compacted = self.newest.get(hour, 0), self.compacted.get(hour)
         if newest and (compacted is None or newest > compacted.holds):
             return DirtyHour(hour, Why.EVENTS)
-        if compacted is None or hour < self.kept_from or self.published.get(hour, NOTHING) >= compacted.archive_version:
+        if (
+            compacted is None
+            or hour < self.kept_from
+            or self.published.get(hour, NOTHING) >= compacted.archive_version
+        ):
             return None
         return DirtyHour(hour, Why.PUBLISH)
 
     def named(self) -> list[tuple[int, int]]:
         """Per kept hour the first and the last archive version that any entity's may stand at.
 
-        Where the hour was published whole, no entity stands at an older archive version; one that was compacted
-        later may have reached some of them. One that was never published whole may stand at any.
+        Where the hour was published whole, no entity stands at an older archive version; one that
+        was compacted later may have reached some of them. One that was never published whole may
+        stand at any.
         """
         found = [(archive_version, archive_version) for archive_version in self.totals]
         for hour in {*self.compacted, *self.published}:
             if hour >= self.kept_from:
                 compacted, published = self.compacted.get(hour), self.published.get(hour, 0)
-                found.append((published, max(published, compacted.archive_version if compacted is not None else 0)))
+                found.append(
+                    (
+                        published,
+                        max(published, compacted.archive_version if compacted is not None else 0),
+                    )
+                )
         return found
 
 
@@ -125,11 +147,13 @@ class Fill(Enum):
     EXTEND = "extend"
     """Stored hours lack events below the start offsets, and hold none beyond: add exactly those."""
     START = "start"
-    """Stored hours hold exactly the events below the start offsets: publish them as that, whatever archive version their header has."""
+    """Stored hours hold exactly the events below the start offsets: publish them as that, whatever
+    archive version their header has."""
     PUBLISH = "swap"
     """Stored hours hold all of them and more: publish them under their own archive version."""
     RECOMPACT = "recompact"
-    """Stored hours hold some beyond the start offsets and lack others below: compact to the newest archive."""
+    """Stored hours hold some beyond the start offsets and lack others below: compact to the newest
+    archive."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +167,8 @@ class Filling:
     """The newest archive all of whose events an offset vector contains."""
 
     def of(self, hour: int, archive_version: int, offset_vector: OffsetVector | None) -> Fill:
-        """archive_version, offset_vector: of the hour's header; offset vector None where it has none."""
+        """archive_version, offset_vector: of the hour's header; offset vector None where it has
+        none."""
         if offset_vector is None:
             return Fill.COMPUTE
         if offset_vector == self.start and not archive_version:

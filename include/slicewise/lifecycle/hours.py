@@ -23,10 +23,13 @@ def unit_hours(
     kept_from: int,
     totals: tuple[int, ...],
 ) -> UnitHours:
-    """newest, published, kept_from, totals: as in `UnitHours`; headers: hour -> archive version and offset vector of what stands; starts,
-    contained: as in `compaction.holds`."""
+    """newest, published, kept_from, totals: as in `UnitHours`; headers: hour -> archive version and
+    offset vector of what stands; starts, contained: as in `compaction.holds`."""
     compacted = {
-        hour: Compacted(archive_version, holds(archive_version, offset_vector, starts, contained, published.get(hour, NOTHING)))
+        hour: Compacted(
+            archive_version,
+            holds(archive_version, offset_vector, starts, contained, published.get(hour, NOTHING)),
+        )
         for hour, (archive_version, offset_vector) in headers.items()
     }
     return UnitHours(newest, compacted, published, kept_from, totals)
@@ -34,8 +37,11 @@ def unit_hours(
 
 def first_kept(unit: StorageUnit, metadata: StoreMetadata, now_us: int) -> int:
     """First hour of which the store still keeps anything by itself."""
-    if unit.lifetime:  # nothing expires: what is older is in totals, or will be before the unit is ready
-        return kept_from(metadata, unit.storage_fingerprint, first_total_until(now_us, unit.retention_us))
+    # nothing expires: what is older is in totals, or will be before the unit is ready
+    if unit.lifetime:
+        return kept_from(
+            metadata, unit.storage_fingerprint, first_total_until(now_us, unit.retention_us)
+        )
     hour = (now_us - unit.retention_us) // HOUR_US - 1
     while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= now_us:
         hour += 1

@@ -1,4 +1,5 @@
-"""An Airflow run alone decides what a bounded job is asked to do: the same run, the same arguments."""
+"""An Airflow run alone decides what a bounded job is asked to do: the same run, the same
+arguments."""
 
 from __future__ import annotations
 
@@ -51,12 +52,17 @@ def hour_number(text: str) -> int:
 
 
 def may_be_clean(run: Run) -> str | None:
-    """The hour of a run that another run of its backfill may have taken with its own; None where the run has work of
-    its own in any case.
+    """The hour of a run that another run of its backfill may have taken with its own; None where
+    the run has work of its own in any case.
 
     A run at a day's first hour also adds up the day before, whose last hour may have had no events.
     """
-    if run.run_type != "backfill" or not run.partition_key or run.params.get("only") or run.params.get("from_raw"):
+    if (
+        run.run_type != "backfill"
+        or not run.partition_key
+        or run.params.get("only")
+        or run.params.get("from_raw")
+    ):
         return None
     hour = hour_of(run.partition_key)
     return None if hour_number(hour) % 24 == 0 else hour
@@ -112,13 +118,24 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
         raise BadRequest(
             f"a training set needs {', '.join(missing)}",
             where="params of build_training_set",
-            expected="spine (a file of rows), features (a feature set or view:column, comma separated), out",
+            expected=(
+                "spine (a file of rows), features (a feature set or view:column, comma "
+                "separated), out"
+            ),
             next_step="trigger the run with these params",
         )
     knowledge = str(run.params.get("knowledge") or "event_time")
     arguments = ["--spine", str(run.params["spine"]), "--features", str(run.params["features"])]
     refusing = () if run.params.get("archive", True) else ("--no-archive",)
-    return (*arguments, "--knowledge", knowledge, "--out", str(run.params["out"]), "--json", *refusing)
+    return (
+        *arguments,
+        "--knowledge",
+        knowledge,
+        "--out",
+        str(run.params["out"]),
+        "--json",
+        *refusing,
+    )
 
 
 def _positive(name: str, value: object) -> int:

@@ -1,4 +1,5 @@
-"""A job's report is one JSON object, the last such line that it prints; without one it did not finish its work."""
+"""A job's report is one JSON object, the last such line that it prints; without one it did not
+finish its work."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class ReportReader:
         if self.error_line:
             return self.error_line
         if self.report is not None:  # a red check reports, and fails
-            return "it reported " + ", ".join(f"{k} {_cell(v)}" for k, v in summary(self.report).items())
+            return "it reported " + ", ".join(
+                f"{k} {_cell(v)}" for k, v in summary(self.report).items()
+            )
         return self.last_line or "it printed nothing"
 
     def required(self, job: str) -> Report:
@@ -90,7 +93,8 @@ def slice_rows(report: Report) -> list[dict[str, object]]:
 
 
 def bad_shares(report: Report, percent: float) -> tuple[str, ...]:
-    """Tells how many of a source's new records are bad, and why, where more than so many percent are."""
+    """Tells how many of a source's new records are bad, and why, where more than so many percent
+    are."""
     shares = []
     for source in _listed(report.get("archived")):
         bad = source.get("bad") if isinstance(source, Mapping) else None
@@ -108,7 +112,10 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[
     """Rows as aligned lines for a task's log, numbers to the right; the header first."""
     cells = [[_cell(row.get(name)) for name in columns] for row in rows]
     widths = [max([len(name), *(len(line[i]) for line in cells)]) for i, name in enumerate(columns)]
-    right = [bool(rows) and all(isinstance(row.get(name), int | float) for row in rows) for name in columns]
+    right = [
+        bool(rows) and all(isinstance(row.get(name), int | float) for row in rows)
+        for name in columns
+    ]
 
     def line(values: Sequence[str]) -> str:
         padded = (
@@ -122,8 +129,14 @@ def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[
 
 def summary(report: Report) -> dict[str, object]:
     """The report's plain values, as an event's; lists are counted, nested objects left out."""
-    counted = {key: len(_listed(value)) if _is_list(value) else value for key, value in report.items()}
-    return {key: value for key, value in counted.items() if key != "name" and not isinstance(value, Mapping)}
+    counted = {
+        key: len(_listed(value)) if _is_list(value) else value for key, value in report.items()
+    }
+    return {
+        key: value
+        for key, value in counted.items()
+        if key != "name" and not isinstance(value, Mapping)
+    }
 
 
 def _cell(value: object) -> str:

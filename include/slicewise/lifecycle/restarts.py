@@ -1,7 +1,8 @@
-"""A server that died is started again: at once, then ever later while it dies again, and never one that was stopped.
+"""A server that died is started again: at once, then ever later while it dies again, and never one
+that was stopped.
 
-Decisions only, over what is kept per server from look to look: the watcher (`local/servers/watch.py`) looks, starts
-and keeps.
+Decisions only, over what is kept per server from look to look: the watcher
+(`local/servers/watch.py`) looks, starts and keeps.
 """
 
 from __future__ import annotations
@@ -40,12 +41,14 @@ class Restarts:
         return self.in_a_row >= LOOP
 
     def due(self, now_us: int) -> bool:
-        """Tells whether it is to be started now. A clock that was set back lets nobody wait for longer than the longest."""
+        """Tells whether it is to be started now. A clock that was set back lets nobody wait for
+        longer than the longest."""
         return self.next_us is not None and not now_us < self.next_us <= now_us + MOST_WAIT_US
 
 
 def wait_us(in_a_row: int) -> int:
-    """The wait before the next start after so many in a row: none, a second, and twice as long each time."""
+    """The wait before the next start after so many in a row: none, a second, and twice as long each
+    time."""
     if in_a_row == 0:
         return 0
     return min(FIRST_WAIT_US << min(in_a_row - 1, 16), MOST_WAIT_US)
@@ -61,7 +64,9 @@ def alive(kept: Restarts, now_us: int) -> Restarts:
 
 def dead(kept: Restarts, now_us: int) -> Restarts:
     """After a look that found it dead, which nobody meant."""
-    return kept if kept.next_us is not None else replace(kept, next_us=now_us + wait_us(kept.in_a_row))
+    return (
+        kept if kept.next_us is not None else replace(kept, next_us=now_us + wait_us(kept.in_a_row))
+    )
 
 
 def stopped(kept: Restarts) -> Restarts:
@@ -71,14 +76,17 @@ def stopped(kept: Restarts) -> Restarts:
 
 def started(kept: Restarts, now_us: int, error: str = "") -> Restarts:
     """After a start, or one that failed."""
-    at_us = (*(restart for restart in kept.at_us if now_us - DAY_US < restart <= now_us), now_us)[-_KEPT:]
+    at_us = (*(restart for restart in kept.at_us if now_us - DAY_US < restart <= now_us), now_us)[
+        -_KEPT:
+    ]
     in_a_row = kept.in_a_row + 1
     return Restarts(at_us, in_a_row, now_us + wait_us(in_a_row) if error else None, error)
 
 
 def needless(kept: Restarts) -> Restarts:
-    """After a start that was not made: somebody else had stopped the server, or started it. No restart is told of it;
-    it makes the next one wait all the same, so that what stays so is not tried at each look."""
+    """After a start that was not made: somebody else had stopped the server, or started it. No
+    restart is told of it; it makes the next one wait all the same, so that what stays so is not
+    tried at each look."""
     return replace(kept, in_a_row=kept.in_a_row + 1, next_us=None)
 
 

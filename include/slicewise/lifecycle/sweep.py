@@ -1,7 +1,9 @@
-"""Every key of the online store goes once no read can reach it; none that a read can reach is ever shortened.
+"""Every key of the online store goes once no read can reach it; none that a read can reach is ever
+shortened.
 
 A unit's build that is over is over for ever: its keys go whenever they are found, also those that
-a zombie writes later. A bound is generous by SLACK_S: the micro-batch lane's own expiry, set from event time, always lies below it.
+a zombie writes later. A bound is generous by SLACK_S: the micro-batch lane's own expiry, set from
+event time, always lies below it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ _SLICE = re.compile(rb"r:(\d+):.+", re.DOTALL)
 _STATE = re.compile(rb"sw:(\d+):\{([^{}]*)\}:([0-9a-f]{16}(?:\.\d+)?):(.+)", re.DOTALL)
 _NODE = re.compile(rb"sw:(?:marks:\{0\}|manifest:[0-9a-f]{64}|status:.+)", re.DOTALL)
 # leaderboards expire by themselves, within periods that their writers know
-_OF_STORE_ID = re.compile(rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL)
+_OF_STORE_ID = re.compile(
+    rb"sw:(\d+):(?:(?:swapped|covers):.+:\{0\}|board:\w+(?::\d+)?)", re.DOTALL
+)
 _PUBLISHED = re.compile(rb"sw:\d+:swapped:([0-9a-f]{16}(?:\.\d+)?):\{0\}")
 _LIST = (b"list", b"events")
 _IDS = b"ids"
@@ -40,7 +44,8 @@ class UnitRule:
     keeps_rows: bool = False
     """True of an event list: the last rows of an entity have no expiry, by design."""
     lifetime: bool = False
-    """Nothing of it has an expiry, by design: hours go into totals, and what is left of their days is of no use."""
+    """Nothing of it has an expiry, by design: hours go into totals, and what is left of their days
+    is of no use."""
     total_until: int | None = None
     """Hour before which every entity's hours are in its total, of such a unit."""
 
@@ -57,8 +62,8 @@ class SweepRules:
     """Number as in the metadata."""
 
     def is_over(self, name: str) -> bool:
-        """Tells whether the name in a key is of a build that is over. A build that a later deployment than the
-        one of these rules began is not."""
+        """Tells whether the name in a key is of a build that is over. A build that a later
+        deployment than the one of these rules began is not."""
         if name in self.units:
             return False
         build = name.partition(".")[2]
@@ -68,7 +73,9 @@ class SweepRules:
     @property
     def longest_us(self) -> int:
         """For units that these rules do not know yet: about what a unit keeps here."""
-        return max((unit.retention_us + unit.max_ahead_us for unit in self.units.values()), default=DAY_US)
+        return max(
+            (unit.retention_us + unit.max_ahead_us for unit in self.units.values()), default=DAY_US
+        )
 
 
 class Finding(Enum):
@@ -113,8 +120,9 @@ def verdict(
     """About one key. expires_at_s: its expiry in seconds since the epoch, None if it has none;
     fields: the names of its fields, where a first verdict asked for them.
 
-    Keys of an older store id, or of a build that is over, are read by nobody: they go. Metadata, manifests, the
-    hours and offset vectors of this store id, and all that is of a unit with a lifetime, have no expiry, by design.
+    Keys of an older store id, or of a build that is over, are read by nobody: they go. Metadata,
+    manifests, the hours and offset vectors of this store id, and all that is of a unit with a
+    lifetime, have no expiry, by design.
     """
     if _NODE.fullmatch(key):
         return _WELL
@@ -145,12 +153,15 @@ def verdict(
     # decides, not the store's clock alone.
     needs_fields = kind == b"hot" and fields is None and unit in rules.units
     if fields is not None and any(name.startswith(PENDING_FIELDS) for name in fields):
-        return _WELL  # their names say nothing of time; the micro-batch lane makes running partials of them within seconds
+        # their names say nothing of time; the micro-batch lane makes running partials of them
+        # within seconds
+        return _WELL
     if fields is not None and unit in rules.units:
         bound_s = max(bound_s, _reach_s(fields, rules.units[unit]))
     if expires_at_s is None:
         return Verdict(Finding.NO_EXPIRY, unit, bound_s, needs_fields=needs_fields)
-    # the retention of a unit that came after the rules is not known: only a missing expiry is a finding
+    # the retention of a unit that came after the rules is not known: only a missing expiry is a
+    # finding
     if expires_at_s > bound_s and unit in rules.units:
         return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=needs_fields)
     return _WELL
@@ -160,21 +171,28 @@ def _lifetime_verdict(unit: str, kind: bytes, rule: UnitRule) -> Verdict:
     day = _day_start_s(kind)
     if day is None:
         return _WELL if kind in (b"hot", _IDS) else Verdict(Finding.UNKNOWN, unit)
-    in_totals = rule.total_until is not None and day + DAY_US // 1_000_000 <= rule.total_until * 3_600
+    in_totals = (
+        rule.total_until is not None and day + DAY_US // 1_000_000 <= rule.total_until * 3_600
+    )
     return Verdict(Finding.IN_TOTALS, unit) if in_totals else _WELL
 
 
 def _list_verdict(unit: str, expires_at_s: int | None, now_us: int, rules: SweepRules) -> Verdict:
-    """Verdict on a list. Its own script sets its expiry, by its newest event; here one is only set where there is none at all, as
-    where a rows window went."""
+    """Verdict on a list. Its own script sets its expiry, by its newest event; here one is only set
+    where there is none at all, as where a rows window went."""
     rule = rules.units.get(unit)
     if expires_at_s is not None or rule is None or rule.keeps_rows:
         return _WELL
-    return Verdict(Finding.NO_EXPIRY, unit, -((now_us + rule.max_ahead_us + rule.retention_us) // -1_000_000) + SLACK_S)
+    return Verdict(
+        Finding.NO_EXPIRY,
+        unit,
+        -((now_us + rule.max_ahead_us + rule.retention_us) // -1_000_000) + SLACK_S,
+    )
 
 
 def _of_store_id(store_id: int, rules: SweepRules) -> Verdict:
-    """Verdict on a key's store id. Of a newer one than that of the rules (the store was emptied since), nothing is known."""
+    """Verdict on a key's store id. Of a newer one than that of the rules (the store was emptied
+    since), nothing is known."""
     return Verdict(Finding.OLD_STORE_ID) if store_id < rules.store_id else _WELL
 
 
@@ -209,7 +227,9 @@ def _day_start_s(kind: bytes) -> int | None:
 
 def rules_of(metadata: StoreMetadata, manifest: Mapping[str, object]) -> SweepRules:
     """The rules of a deployment, from the metadata and its manifest's JSON."""
-    sources = {str(source["name"]): _most_ahead_us(source) for source in _maps(manifest.get("sources"))}
+    sources = {
+        str(source["name"]): _most_ahead_us(source) for source in _maps(manifest.get("sources"))
+    }
     units = {
         metadata.name(str(unit["storage_fingerprint"])): UnitRule(
             int(unit["retention_us"]),

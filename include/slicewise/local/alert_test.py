@@ -1,4 +1,5 @@
-"""A test alert is sent by Airflow's own environment, with the variables and connections that its tasks have."""
+"""A test alert is sent by Airflow's own environment, with the variables and connections that its
+tasks have."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ _TIMEOUT_S = 180.0
 
 
 def send(settings: Settings) -> dict[str, Any]:
-    """Sends one alert to each configured channel: its text, and per channel what came back. Raises ServerError."""
+    """Sends one alert to each configured channel: its text, and per channel what came back. Raises
+    ServerError."""
     python = settings.airflow_bin.parent / "python"
     if not python.exists():
         raise ServerError(
@@ -28,7 +30,12 @@ def send(settings: Settings) -> dict[str, Any]:
     command = [str(python), "-m", "slicewise_airflow.channels"]
     try:
         done = subprocess.run(
-            command, env=_environment(settings), capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            command,
+            env=_environment(settings),
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ServerError(
@@ -40,7 +47,9 @@ def send(settings: Settings) -> dict[str, Any]:
     if reader.report is None:
         raise ServerError(
             "no test alert could be sent",
-            where=done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}",
+            where=done.stderr.strip().splitlines()[-1]
+            if done.stderr.strip()
+            else f"exit code {done.returncode}",
             expected="what came back from each channel",
             next_step="does Airflow itself run? slicewise status",
         )
@@ -48,7 +57,8 @@ def send(settings: Settings) -> dict[str, Any]:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The environment of Airflow's tasks: of the embedded one what the supervisor gives it, else what is set here."""
+    """The environment of Airflow's tasks: of the embedded one what the supervisor gives it, else
+    what is set here."""
     env = os.environ | settings.to_env()
     state = StateFolder(settings.state_dir)
     port = state.ports().get(airflow_server.NAME)

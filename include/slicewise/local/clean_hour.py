@@ -1,7 +1,7 @@
 """An hour is clean when all that the log had at the request is archived, and nothing is dirty.
 
-All is read from the catalog's and the store's own records, without Spark. Where they do not say it, the hour is not
-called clean: a job then looks, and writes what is missing (docs/adr/0076).
+All is read from the catalog's and the store's own records, without Spark. Where they do not say it,
+the hour is not called clean: a job then looks, and writes what is missing (docs/adr/0076).
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.hours import first_kept, unit_hours
 from slicewise.settings import Settings
 from slicewise.stores.lake import slices
-from slicewise.stores.lake.archive import ArchiveState, archive_state, archived_until_us, load, newest_by_hour
+from slicewise.stores.lake.archive import (
+    ArchiveState,
+    archive_state,
+    archived_until_us,
+    load,
+    newest_by_hour,
+)
 from slicewise.stores.lake.catalog import Catalog, open_catalog
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS
@@ -31,7 +37,8 @@ from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
 
 def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | None:
-    """Tells why a compaction of the hour may find something to do; None where it would find nothing.
+    """Tells why a compaction of the hour may find something to do; None where it would find
+    nothing.
 
     requested_us: all events that the log had by then count.
     """
@@ -41,9 +48,18 @@ def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | Non
         manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
         if manifest is None:
             return "nothing is deployed"
-        deployment, catalog, now_us = Deployment.from_json(manifest), open_catalog(settings), store.run(ReadTime())
+        deployment, catalog, now_us = (
+            Deployment.from_json(manifest),
+            open_catalog(settings),
+            store.run(ReadTime()),
+        )
         store.run(
-            HoldBuilds({name: metadata.builds.get(name, 0) for name in (u.storage_fingerprint for u in deployment.units)})
+            HoldBuilds(
+                {
+                    name: metadata.builds.get(name, 0)
+                    for name in (u.storage_fingerprint for u in deployment.units)
+                }
+            )
         )
         for source in dict.fromkeys(unit.source for unit in deployment.declared.units):
             log = load(catalog, source)
@@ -68,20 +84,23 @@ def recorded(settings: Settings, clock: Clock) -> str:
     """Enters a run that found nothing to do among all others; its id."""
     run_id = uuid4().hex
     append(
-        open_catalog(settings), RUNS, [{"run_id": run_id, "job": "compact", "time": clock.now_us(), "outcome": "clean"}]
+        open_catalog(settings),
+        RUNS,
+        [{"run_id": run_id, "job": "compact", "time": clock.now_us(), "outcome": "clean"}],
     )
     return run_id
 
 
 def _is_at_the_end(settings: Settings, topic: str, state: ArchiveState) -> bool:
-    """Tells whether nothing is in the log that the archive lacks: of a topic that rests nothing is archived any more."""
+    """Tells whether nothing is in the log that the archive lacks: of a topic that rests nothing is
+    archived any more."""
     with KafkaLog(settings.kafka_bootstrap) as log:
         return state.offset_vector.dominates(log.latest(topic))
 
 
 def _margin_us(settings: Settings) -> int:
-    """By how much the clock that dates archives may be ahead of the one that dates questions: on one machine they are
-    the same."""
+    """By how much the clock that dates archives may be ahead of the one that dates questions: on
+    one machine they are the same."""
     local = any(f"//{host}" in settings.airflow_url for host in ("127.0.0.1", "localhost"))
     return 0 if local and settings.spark_master.startswith("local") else 2 * CLOCK_OFF_US
 
@@ -96,8 +115,17 @@ def _hours(
     now_us: int,
 ) -> UnitHours:
     table = slices.load(catalog, unit.storage_fingerprint)
-    headers = {} if table is None else {hour: (header.archive_version, header.offset_vector) for hour, header in slices.headers(table).items()}
+    headers = (
+        {}
+        if table is None
+        else {
+            hour: (header.archive_version, header.offset_vector)
+            for hour, header in slices.headers(table).items()
+        }
+    )
     starts = metadata.starts_of([unit.storage_fingerprint])
     totals = store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
     kept = first_kept(unit, metadata, now_us)
-    return unit_hours(newest, headers, starts, archive.contained, store.run(ReadHours(unit)), kept, totals)
+    return unit_hours(
+        newest, headers, starts, archive.contained, store.run(ReadHours(unit)), kept, totals
+    )

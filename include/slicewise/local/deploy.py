@@ -1,4 +1,5 @@
-"""A deployment reaches the running platform by one script on the store; its history follows from the archive.
+"""A deployment reaches the running platform by one script on the store; its history follows from
+the archive.
 
 A changed unit under a name that is served is refused before anything is written.
 """
@@ -30,7 +31,8 @@ from slicewise.stores.recovery.schema_offsets import settled
 
 @dataclass(frozen=True)
 class Current:
-    """State of the store: its metadata, and the deployment that it names (none before the first)."""
+    """State of the store: its metadata, and the deployment that it names (none before the
+    first)."""
 
     metadata: StoreMetadata
     deployment: Deployment | None
@@ -49,12 +51,15 @@ def connected(settings: Settings) -> Iterator[OnlineStore]:
 
 @contextmanager
 def looked_at(settings: Settings) -> Iterator[OnlineStore]:
-    """A connection that writes nothing, not even a store id. ServerError where the store, or a node, has none."""
+    """A connection that writes nothing, not even a store id. ServerError where the store, or a
+    node, has none."""
     store = open_store(settings.redis_url)
     try:
         yield store
     except NotReady as error:
-        raise ServerError(error.what, expected="a deployment", next_step="slicewise apply") from error
+        raise ServerError(
+            error.what, expected="a deployment", next_step="slicewise apply"
+        ) from error
     finally:
         store.close()
 
@@ -67,33 +72,41 @@ def current(store: OnlineStore) -> Current:
 
 
 def in_effect(settings: Settings, store: OnlineStore) -> Current:
-    """Gives what is deployed, once the offsets are recorded from which each changed schema holds. That takes some seconds,
-    where one is not recorded (docs/adr/0057)."""
+    """Gives what is deployed, once the offsets are recorded from which each changed schema holds.
+    That takes some seconds, where one is not recorded (docs/adr/0057)."""
     settled(store, settings.kafka_bootstrap, time.sleep)
     return current(store)
 
 
-def deploy(settings: Settings, store: OnlineStore, deployment: Deployment, deployment_version: int) -> StoreMetadata:
+def deploy(
+    settings: Settings, store: OnlineStore, deployment: Deployment, deployment_version: int
+) -> StoreMetadata:
     """Deploys; topics that do not exist are made. The metadata afterwards.
 
-    deployment_version: the one that the plan was made under; DeploymentSuperseded when somebody deployed since.
+    deployment_version: the one that the plan was made under; DeploymentSuperseded when somebody
+    deployed since.
     """
     with KafkaLog(settings.kafka_bootstrap) as log:
         for source in deployment.sources:
             log.create(source.topic, 1 if source.name == own.SOURCE else settings.kafka_partitions)
-        # a store that knows nothing is a new one, or one that lost all: then the archive may hold what it lost
+        # a store that knows nothing is a new one, or one that lost all: then the archive may hold
+        # what it lost
         archived = None if store.run(ReadMetadata()).units else archived_by(settings)
         topics, first = beginnings(deployment, log, archived)
-    metadata = with_probes_ready(store, deployment, store.run(Deploy(deployment, deployment_version, topics, first)))
+    metadata = with_probes_ready(
+        store, deployment, store.run(Deploy(deployment, deployment_version, topics, first))
+    )
     try:
-        record_instants(settings.redis_url, [DEPLOYED])  # drivers that nobody wanted before have time to start
+        # drivers that nobody wanted before have time to start
+        record_instants(settings.redis_url, [DEPLOYED])
     except StoreUnavailable as error:  # the deployment stands
         warning("deployment_not_recorded", reason=error.what)
     return metadata
 
 
 def building(deployment: Deployment, metadata: StoreMetadata) -> dict[str, tuple[int, int]]:
-    """View -> (hours done, hours in all) of those whose history is not built yet; (0, 0): not begun."""
+    """View -> (hours done, hours in all) of those whose history is not built yet; (0, 0): not
+    begun."""
     left: dict[str, tuple[int, int]] = {}
     for unit in deployment.units:
         if unit.storage_fingerprint not in metadata.ready:
@@ -104,8 +117,8 @@ def building(deployment: Deployment, metadata: StoreMetadata) -> dict[str, tuple
 def waiting(
     store: OnlineStore, deployment: Deployment, metadata: StoreMetadata, job: str, since_us: int
 ) -> dict[str, str]:
-    """View -> how far its build is and what it waits for, of those whose history is not built. job: what counts where
-    nobody has said that of a unit since since_us."""
+    """View -> how far its build is and what it waits for, of those whose history is not built. job:
+    what counts where nobody has said that of a unit since since_us."""
     left: dict[str, str] = {}
     building = phases.phases_of(store.run(ReadStatus(phases.PART)))
     for unit in deployment.units:

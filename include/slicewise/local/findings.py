@@ -51,7 +51,9 @@ def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
     try:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
-        return Picture(rows, None, (*of_servers, Finding("store", error.what, stores[0].log or "slicewise up")))
+        return Picture(
+            rows, None, (*of_servers, Finding("store", error.what, stores[0].log or "slicewise up"))
+        )
     findings_now = (*of_servers, *emptied(settings, status), *findings(status, limits))
     return Picture(rows, overview(status, limits), findings_now)
 
@@ -67,7 +69,9 @@ def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Find
         elif row.name == services.WATCH and died:
             faults.append(Finding(row.name, "it died: servers that die stay down", "slicewise up"))
         elif died and row.name not in services.ON_DEMAND:
-            faults.append(Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log))
+            faults.append(
+                Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log)
+            )
         elif row.state == "up" and row.name in kept and kept[row.name].at_us:
             loops = kept[row.name].in_a_row >= restarts.LOOP
             faults.append(Finding(row.name, row.detail, row.log, now=loops))
@@ -75,8 +79,13 @@ def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Find
 
 
 def emptied(settings: Settings, status: StoreStatus) -> tuple[Finding, ...]:
-    """Finds a store without a deployment where the stream's copy has one: a new store is well, one that lost it is not."""
-    backup = None if status.metadata.get("units") else MetadataBackupFile(settings.state_dir / "stream").read()
+    """Finds a store without a deployment where the stream's copy has one: a new store is well, one
+    that lost it is not."""
+    backup = (
+        None
+        if status.metadata.get("units")
+        else MetadataBackupFile(settings.state_dir / "stream").read()
+    )
     if backup is None or not backup.units:
         return ()
     text = "it lost what was deployed: each answer is a 503 until the stream has brought it back"

@@ -10,8 +10,8 @@ from slicewise.settings import Settings
 
 
 def example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
-    """One answer, for an entity of the example project; for another project its global views, if any. Empty where
-    nothing can be asked for."""
+    """One answer, for an entity of the example project; for another project its global views, if
+    any. Empty where nothing can be asked for."""
     import httpx
 
     entity = {"carrier": "UA", "origin": "EWR", "dest": "SFO"}
@@ -20,7 +20,9 @@ def example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
         return {}
     body = {"feature_set": feature_set, "entities": [entity]}
     try:
-        answer = httpx.post(f"{settings.serving_url}/v1/features", json=body, timeout=10, trust_env=False)
+        answer = httpx.post(
+            f"{settings.serving_url}/v1/features", json=body, timeout=10, trust_env=False
+        )
     except httpx.HTTPError as error:
         raise ServerError(
             f"the serving API does not answer: {error}",
@@ -31,7 +33,8 @@ def example(settings: Settings, deployment: Deployment) -> dict[str, Any]:
 
 
 def values(shown: dict[str, Any]) -> dict[str, Any]:
-    """The values of an example that hold anything; none where it was not answered, or nothing is known yet."""
+    """The values of an example that hold anything; none where it was not answered, or nothing is
+    known yet."""
     if shown.get("status") != 200:
         return {}
     answered: dict[str, Any] = shown["answer"]["results"][0]["values"]

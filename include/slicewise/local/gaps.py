@@ -1,4 +1,5 @@
-"""A loss is accepted as it was shown, or not at all: the plan is made anew, and told apart by its digest."""
+"""A loss is accepted as it was shown, or not at all: the plan is made anew, and told apart by its
+digest."""
 
 from __future__ import annotations
 
@@ -78,9 +79,13 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
     for source in sources:
         table = load(catalog, source.name)
         state = ArchiveState(None, {}) if table is None else archive_state(table)
-        units = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
+        units = [
+            unit.storage_fingerprint for unit in deployment.units if unit.source == source.name
+        ]
         starts = metadata.starts_of(units)
-        lost = loss(state.offset_vector, log.earliest(source.topic), log.latest(source.topic), starts)
+        lost = loss(
+            state.offset_vector, log.earliest(source.topic), log.latest(source.topic), starts
+        )
         made.append(
             Plan(
                 source,
@@ -98,19 +103,27 @@ def plans(settings: Settings, clock: Clock, only: str | None = None) -> list[Pla
 
 
 def accept(settings: Settings, clock: Clock, plan: Plan, by: str, why: str) -> int:
-    """Records the loss in the archive, in `ops.runs` and with the store; the archive version that brought it.
+    """Records the loss in the archive, in `ops.runs` and with the store; the archive version that
+    brought it.
 
-    Raises CommitConflict when another archive came first, ClockOff where the commit would be dated wrong.
+    Raises CommitConflict when another archive came first, ClockOff where the commit would be dated
+    wrong.
     """
     with deploy.connected(settings) as store:
         check_clock(clock.now_us(), store.run(ReadTime()), clock.now_us())
     accepted_gaps = plan.accepted_gaps(by, why)
     table = ensure(plan.catalog, log_table(plan.source)) if plan.table is None else plan.table
-    archive_version = archive.accept(plan.catalog, table, plan.state, accepted_gaps, plan.loss.offset_vector)
+    archive_version = archive.accept(
+        plan.catalog, table, plan.state, accepted_gaps, plan.loss.offset_vector
+    )
     lost = sum(accepted_gap.end - accepted_gap.first for accepted_gap in accepted_gaps)
     row = {"run_id": uuid4().hex, "job": "hole", "time": clock.now_us(), "source": plan.source.name}
-    append(plan.catalog, RUNS, [row | {"outcome": "accepted", "seq": archive_version, "events": lost}])
+    append(
+        plan.catalog, RUNS, [row | {"outcome": "accepted", "seq": archive_version, "events": lost}]
+    )
     with deploy.connected(settings) as store:
         publish_gaps(store, plan.source.name, (*plan.accepted, *accepted_gaps))
-    warning("gap_accepted", source=plan.source.name, archive_version=archive_version, events=lost, by=by)
+    warning(
+        "gap_accepted", source=plan.source.name, archive_version=archive_version, events=lost, by=by
+    )
     return archive_version

@@ -1,8 +1,10 @@
-"""The main job: from nothing to a platform that answers and was checked; each step first looks whether it is done.
+"""The main job: from nothing to a platform that answers and was checked; each step first looks
+whether it is done.
 
-Airflow does the work (it watches the stream, compacts the past hours, checks); this module asks it to, and waits. Only
-the stream's driver does not wait for Airflow to be up: it is started beside it, by the rule by which Airflow's own task
-ensures it (docs/adr/0076). A second run finds every step done and changes nothing.
+Airflow does the work (it watches the stream, compacts the past hours, checks); this module asks it
+to, and waits. Only the stream's driver does not wait for Airflow to be up: it is started beside it,
+by the rule by which Airflow's own task ensures it (docs/adr/0076). A second run finds every step
+done and changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +40,13 @@ from slicewise.stores.online.redis.status import StoreStatus, read_status
 from slicewise.windows.durations import HOUR_US
 
 # Those that run by their own schedule once they are unpaused.
-SCHEDULED = ("compact_slices", "backfill_view", "check_consistency", "maintain_iceberg", "sweep_expired")
+SCHEDULED = (
+    "compact_slices",
+    "backfill_view",
+    "check_consistency",
+    "maintain_iceberg",
+    "sweep_expired",
+)
 _PATIENCE_S = 1800.0
 _LEADERBOARD_WITHIN_S = 60.0
 
@@ -46,7 +54,8 @@ _LEADERBOARD_WITHIN_S = 60.0
 def run(settings: Settings, notify: Notify) -> Report:
     """Runs every step that is not done yet; the figures afterwards. Raises SlicewiseError."""
     seconds = Seconds()
-    planned = plan(load_project(settings.definitions))  # what is wrong in it is said before anything starts
+    # what is wrong in it is said before anything starts
+    planned = plan(load_project(settings.definitions))
     changed: list[str] = []
     settings = supervisor.up(settings, notify, only=("redis", "kafka", "serving", WATCH))
     seconds.done("stores and API up")
@@ -84,7 +93,9 @@ def run(settings: Settings, notify: Notify) -> Report:
     return replace(report, seconds=seconds.of)
 
 
-def _deployed(settings: Settings, planned: Deployment, notify: Notify, changed: list[str]) -> Deployment:
+def _deployed(
+    settings: Settings, planned: Deployment, notify: Notify, changed: list[str]
+) -> Deployment:
     with deploy.connected(settings) as store:
         current = deploy.current(store)
         if current.deployment is None:
@@ -97,12 +108,20 @@ def _deployed(settings: Settings, planned: Deployment, notify: Notify, changed: 
             deploy.deploy(settings, store, first, current.metadata.deployment_version)
             changed.append("deployed")
             return first
-    if whole(planned, current.deployment, probes=settings.probes == "on").digest != current.deployment.digest:
-        notify("the definitions differ from what is deployed: slicewise plan shows how, slicewise apply deploys")
+    if (
+        whole(planned, current.deployment, probes=settings.probes == "on").digest
+        != current.deployment.digest
+    ):
+        notify(
+            "the definitions differ from what is deployed: slicewise plan shows how, "
+            "slicewise apply deploys"
+        )
     return current.deployment
 
 
-def _started(settings: Settings, producer: str, words: str, notify: Notify, changed: list[str]) -> None:
+def _started(
+    settings: Settings, producer: str, words: str, notify: Notify, changed: list[str]
+) -> None:
     """A producer of the example's events runs; it goes on where its topic ends."""
     if supervisor.runs(settings, producer):
         return
@@ -112,7 +131,8 @@ def _started(settings: Settings, producer: str, words: str, notify: Notify, chan
 
 
 def _leaderboard_stands(settings: Settings, notify: Notify) -> None:
-    """Until the songs' leaderboard has rows, or it takes too long: the page tells by itself when they come."""
+    """Until the songs' leaderboard has rows, or it takes too long: the page tells by itself when
+    they come."""
     deadline, shown = time.monotonic() + _LEADERBOARD_WITHIN_S, songs.leaderboard_shown(settings)
     while not shown.rows and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -122,8 +142,8 @@ def _leaderboard_stands(settings: Settings, notify: Notify) -> None:
 
 
 def _streaming(settings: Settings, notify: Notify, changed: list[str]) -> bool:
-    """Starts the stream's driver, unless it runs or Airflow is another's, who starts it where he wants it; did it run
-    before."""
+    """Starts the stream's driver, unless it runs or Airflow is another's, who starts it where he
+    wants it; did it run before."""
     if stream_status(settings).running:
         return True
     if AIRFLOW not in services.build(settings).external:
@@ -134,7 +154,12 @@ def _streaming(settings: Settings, notify: Notify, changed: list[str]) -> bool:
 
 
 def _handed_over(
-    settings: Settings, airflow: AirflowApi, is_paused: bool, was_streaming: bool, notify: Notify, changed: list[str]
+    settings: Settings,
+    airflow: AirflowApi,
+    is_paused: bool,
+    was_streaming: bool,
+    notify: Notify,
+    changed: list[str],
 ) -> None:
     """Airflow watches the stream, and starts what belongs to it."""
     if is_paused:
@@ -146,26 +171,47 @@ def _handed_over(
         for left in airflow.runs("ingest_stream", limit=5):
             if not left.over:
                 airflow.end(left)
-        # a run that was ended from outside is followed by the next one only when the file is parsed again
+        # a run that was ended from outside is followed by the next one only when the file is parsed
+        # again
         airflow.trigger("ingest_stream")
-    _wait(lambda: None if stream_status(settings).running else "not started by Airflow yet", "the stream", notify, 300.0)
+    _wait(
+        lambda: None if stream_status(settings).running else "not started by Airflow yet",
+        "the stream",
+        notify,
+        300.0,
+    )
 
 
-def _caught_up(settings: Settings, deployment: Deployment, was_streaming: bool, notify: Notify, seconds: Seconds) -> None:
-    """Until the committed offsets have reached the end that the logs have once the past is loaded. Of a stream that was started
-    just now the first answer that says something is told at once."""
+def _caught_up(
+    settings: Settings,
+    deployment: Deployment,
+    was_streaming: bool,
+    notify: Notify,
+    seconds: Seconds,
+) -> None:
+    """Until the committed offsets have reached the end that the logs have once the past is loaded.
+    Of a stream that was started just now the first answer that says something is told at once."""
     topics = frozenset(source.topic for source in deployment.sources) & {songs.FLIGHTS_TOPIC}
-    left = CatchingUp(settings, deployment, topics, SystemClock(), lambda: seconds.done("first event in"))
+    left = CatchingUp(
+        settings, deployment, topics, SystemClock(), lambda: seconds.done("first event in")
+    )
     with KafkaLog(settings.kafka_bootstrap) as log, deploy.connected(settings) as store:
 
         def reason() -> str | None:
             why = left.reason(store, log)
-            if not was_streaming and "first event in" in seconds.of and "first answer" not in seconds.of:
+            if (
+                not was_streaming
+                and "first event in" in seconds.of
+                and "first answer" not in seconds.of
+            ):
                 with suppress(ServerError):  # the API is busy: the next look asks again
                     shown = first_answer.example(settings, deployment)
                     if answered := first_answer.values(shown):
                         seconds.done("first answer")
-                        notify(f"first answer of {shown['request']['feature_set']}: {json.dumps(answered)}")
+                        notify(
+                            f"first answer of {shown['request']['feature_set']}: "
+                            f"{json.dumps(answered)}"
+                        )
             return why
 
         _wait(reason, "the stream catches up", notify, _PATIENCE_S)
@@ -175,8 +221,9 @@ def _caught_up(settings: Settings, deployment: Deployment, was_streaming: bool, 
 def hours_missing(status: StoreStatus, ran: Set[int], first_us: int) -> list[int]:
     """Finished hours, counted since the epoch, from the first event on, that no run has taken yet.
 
-    ran: those of successful runs, which compact nothing where an hour has no events; so does a run that left nothing
-    dirty, of all hours that were over by then. What is dirty in an hour that was taken, the scheduled runs bring.
+    ran: those of successful runs, which compact nothing where an hour has no events; so does a run
+    that left nothing dirty, of all hours that were over by then. What is dirty in an hour that was
+    taken, the scheduled runs bring.
     """
     taken = {hour for hours in status.published.values() for hour in hours} | ran
     first = max(first_us // HOUR_US, _settled_before(status))
@@ -186,10 +233,20 @@ def hours_missing(status: StoreStatus, ran: Set[int], first_us: int) -> list[int
 def _settled_before(status: StoreStatus) -> int:
     """The hour before which the last compaction left nothing dirty."""
     report = job_report(status, "compact")
-    return hour_number(str(report["over_until"])) if report.get("dirty") == 0 and "over_until" in report else 0
+    return (
+        hour_number(str(report["over_until"]))
+        if report.get("dirty") == 0 and "over_until" in report
+        else 0
+    )
 
 
-def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, notify: Notify, changed: list[str]) -> None:
+def _compacted(
+    settings: Settings,
+    deployment: Deployment,
+    airflow: AirflowApi,
+    notify: Notify,
+    changed: list[str],
+) -> None:
     """One run of Airflow's takes all hours: its key, and as many other dirty ones."""
     if not hours_missing(read_status(settings.redis_url, ["compact"]), frozenset(), 0):
         return  # whenever the first event was: the log need not be asked
@@ -200,7 +257,9 @@ def _compacted(settings: Settings, deployment: Deployment, airflow: AirflowApi, 
         if run is None:
             notify(f"compact_slices: {len(missing)} hours, in one run of Airflow's")
             key = f"{_hour(missing[-1]):%Y-%m-%dT%H:00:00}"
-            run = airflow.trigger("compact_slices", partition_key=key, conf={"max_hours": len(missing)})
+            run = airflow.trigger(
+                "compact_slices", partition_key=key, conf={"max_hours": len(missing)}
+            )
         over = airflow.wait(run, timeout_s=_PATIENCE_S * 2)
         left = _missing(settings, airflow, first_us)
         if not over.well or left == missing:
@@ -218,7 +277,11 @@ def _missing(settings: Settings, airflow: AirflowApi, first_us: int) -> list[int
     status = read_status(settings.redis_url, ["compact"])
     if not hours_missing(status, frozenset(), first_us):
         return []
-    ran = {hour_number(run.partition_key) for run in airflow.runs("compact_slices") if run.well and run.partition_key}
+    ran = {
+        hour_number(run.partition_key)
+        for run in airflow.runs("compact_slices")
+        if run.well and run.partition_key
+    }
     return hours_missing(status, ran, first_us)
 
 
@@ -249,7 +312,8 @@ def _checked(settings: Settings, airflow: AirflowApi, notify: Notify, changed: l
 
 
 def _not_green(settings: Settings, before_us: int) -> ServerError:
-    """The error of a check by Airflow that is not green, by what it recorded later than before_us."""
+    """The error of a check by Airflow that is not green, by what it recorded later than
+    before_us."""
     try:
         record = job_record(read_status(settings.redis_url, ["check"]), "check")
     except StoreUnavailable as error:
@@ -263,22 +327,30 @@ def _not_green(settings: Settings, before_us: int) -> ServerError:
     what = "the check is red" if section == "check_red" else "the check could not be made"
     return ServerError(
         f"{what}: {why}",
-        where=f"{settings.airflow_url}/dags/check_consistency; reports in {settings.state_dir / 'reports' / 'check'}",
+        where=(
+            f"{settings.airflow_url}/dags/check_consistency; reports in "
+            f"{settings.state_dir / 'reports' / 'check'}"
+        ),
         next_step=runbook_link(section, settings.runbook_url),
     )
 
 
 def _check_run(airflow: AirflowApi) -> DagRun:
     """A run of the check that began after now."""
-    run = _next_run(airflow, "check_consistency") if airflow.is_paused("check_consistency") else None
+    run = (
+        _next_run(airflow, "check_consistency") if airflow.is_paused("check_consistency") else None
+    )
     return run or airflow.trigger("check_consistency")
 
 
 def _first_event_us(settings: Settings, deployment: Deployment) -> int:
-    """Kafka time at which the logs begin; earlier hours, of late events, are left to the scheduled run."""
+    """Kafka time at which the logs begin; earlier hours, of late events, are left to the scheduled
+    run."""
     with KafkaLog(settings.kafka_bootstrap) as log:
         times = [first_time_us(log, source.topic) for source in deployment.declared.sources]
-    return min((time_us for time_us in times if time_us is not None), default=SystemClock().now_us())
+    return min(
+        (time_us for time_us in times if time_us is not None), default=SystemClock().now_us()
+    )
 
 
 def _hour(number: int) -> datetime:
@@ -290,7 +362,9 @@ def _wait(reason: Callable[[], str | None], what: str, notify: Notify, timeout_s
     while (why := reason()) is not None:
         now = time.monotonic()
         if now - begun > timeout_s:
-            raise ServerError(f"{what}: {why} after {timeout_s:.0f} s", next_step="slicewise status; its logs")
+            raise ServerError(
+                f"{what}: {why} after {timeout_s:.0f} s", next_step="slicewise status; its logs"
+            )
         if now - notified > 5:
             notified = now
             notify(f"{what}: {why}")

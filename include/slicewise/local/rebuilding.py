@@ -41,15 +41,20 @@ class UnitPlan:
     """By the rate of the builds that were measured last; None where none was."""
 
 
-def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked_at) -> list[UnitPlan]:
-    """Per unit of a view, or of all that are not ready. Changes nothing, unless `connect` begins a node that was
-    emptied (`deploy.connected`). Raises UnknownName, ServerError, StoreUnavailable."""
+def plans(
+    settings: Settings, view: str | None, connect: Connect = deploy.looked_at
+) -> list[UnitPlan]:
+    """Per unit of a view, or of all that are not ready. Changes nothing, unless `connect` begins a
+    node that was emptied (`deploy.connected`). Raises UnknownName, ServerError,
+    StoreUnavailable."""
     with connect(settings) as store:
         current, now_us = deploy.current(store), store.run(ReadTime())
     deployment = deploy.require_units(current)
     own_units = [unit for unit in deployment.units if unit.project != own.PROJECT]
     if view is not None and view not in {unit.view for unit in own_units}:
-        raise unknown("view", view, dict.fromkeys(unit.view for unit in own_units), "slicewise rebuild")
+        raise unknown(
+            "view", view, dict.fromkeys(unit.view for unit in own_units), "slicewise rebuild"
+        )
     catalog = open_catalog(settings)
     rate = _rate(catalog)
     made = {}
@@ -60,7 +65,9 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
             continue
         table = slices.load(catalog, name)
         kept_from = 0 if unit.lifetime else (now_us - unit.retention_us) // HOUR_US
-        hours = [] if table is None else [hour for hour in slices.headers(table) if hour >= kept_from]
+        hours = (
+            [] if table is None else [hour for hour in slices.headers(table) if hour >= kept_from]
+        )
         rows, size = (0, 0) if table is None or not hours else slices.bounds(table, hours)
         seconds = None if rate is None or isinstance(unit, ListUnit) else size / rate
         made[name] = UnitPlan(unit.view, name, ready, len(hours), rows, size, seconds)
@@ -68,15 +75,22 @@ def plans(settings: Settings, view: str | None, connect: Connect = deploy.looked
 
 
 def begin(settings: Settings, planned: Sequence[UnitPlan]) -> list[str]:
-    """Begins a build of their own for the units that are ready, and gives their views. Raises DeploymentSuperseded where another
-    deployment came between: plan again."""
+    """Begins a build of their own for the units that are ready, and gives their views. Raises
+    DeploymentSuperseded where another deployment came between: plan again."""
     anew = frozenset(plan.unit for plan in planned if plan.ready)
     if not anew:
         return []
     with deploy.connected(settings) as store:
         current = deploy.current(store)
         deployment = deploy.require_units(current)
-        metadata = store.run(Deploy(deployment, current.metadata.deployment_version, dict(current.metadata.topics), renewal=Renewal(anew)))
+        metadata = store.run(
+            Deploy(
+                deployment,
+                current.metadata.deployment_version,
+                dict(current.metadata.topics),
+                renewal=Renewal(anew),
+            )
+        )
     event("rebuild_begun", units=len(anew), deployment_version=metadata.deployment_version)
     return [plan.view for plan in planned if plan.ready]
 

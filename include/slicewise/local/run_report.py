@@ -62,7 +62,9 @@ def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]
     shown = songs.leaderboard_shown(settings) if songs.has_songs(settings, deployment) else None
     hours = {hour for published in status.published.values() for hour in published}
     return Report(
-        events_in=sum(offset for (topic, _), offset in metadata.committed.offsets.items() if topic in topics),
+        events_in=sum(
+            offset for (topic, _), offset in metadata.committed.offsets.items() if topic in topics
+        ),
         views=len(deployment.views),
         features=sum(len(unit.features) for unit in deployment.declared.units),
         hours_compacted=len(hours),

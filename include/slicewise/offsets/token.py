@@ -52,10 +52,13 @@ class Token:
         return offset < self.first_missing(hour, topic_partition)
 
     def first_missing(self, hour: int, topic_partition: TopicPartition) -> int:
-        """The first offset at `topic_partition` that the answer does not contain for events of `hour`."""
+        """The first offset at `topic_partition` that the answer does not contain for events of
+        `hour`."""
         base = self.base.get(topic_partition)
         compacted_beyond = self.compacted_beyond.get(hour)
-        return base if compacted_beyond is None else max(base, compacted_beyond.get(topic_partition))
+        return (
+            base if compacted_beyond is None else max(base, compacted_beyond.get(topic_partition))
+        )
 
 
 def encode(
@@ -71,7 +74,8 @@ def encode(
 
 
 def head(unit: str, definition: str, mode: str) -> bytes:
-    """The bytes before the offset vectors; the same for all entities of a read, so made once per plan."""
+    """The bytes before the offset vectors; the same for all entities of a read, so made once per
+    plan."""
     return b"".join(
         (
             _ARRAY,
@@ -91,7 +95,12 @@ def bounds_bytes(bounds: Bounds) -> bytes:
     return _pack([[start, end, sorted(grouped[start, end])] for start, end in sorted(grouped)])
 
 
-def seal(head_bytes: bytes, base: OffsetVector, compacted_beyond: Mapping[int, OffsetVector], ending: bytes) -> str:
+def seal(
+    head_bytes: bytes,
+    base: OffsetVector,
+    compacted_beyond: Mapping[int, OffsetVector],
+    ending: bytes,
+) -> str:
     """A token of its four parts."""
     return _text(head_bytes + base.pack() + _pack_beyond(compacted_beyond) + ending)
 
@@ -114,18 +123,28 @@ def decode_all(text: str) -> tuple[Token, ...]:
 
 
 def missing_partitions(
-    wanted: Token, base: OffsetVector, compacted_beyond: Mapping[int, OffsetVector], hours: tuple[int, int]
+    wanted: Token,
+    base: OffsetVector,
+    compacted_beyond: Mapping[int, OffsetVector],
+    hours: tuple[int, int],
 ) -> tuple[TopicPartition, ...]:
-    """Partitions at which an answer (base, compacted_beyond) lacks events that the wanted token contains.
+    """Partitions at which an answer (base, compacted_beyond) lacks events that the wanted token
+    contains.
 
     hours: the half-open range of hours that the answer reaches; what lies outside of it is in no
     answer of this read. Empty when the answer contains at least all that `wanted` does.
     """
-    behind = {topic_partition for topic_partition, offset in wanted.base.offsets.items() if base.get(topic_partition) < offset}
+    behind = {
+        topic_partition
+        for topic_partition, offset in wanted.base.offsets.items()
+        if base.get(topic_partition) < offset
+    }
     for hour, offset_vector in wanted.compacted_beyond.items():
         if hours[0] <= hour < hours[1]:
             contained = base.join(compacted_beyond[hour]) if hour in compacted_beyond else base
-            behind.update(p for p, offset in offset_vector.offsets.items() if contained.get(p) < offset)
+            behind.update(
+                p for p, offset in offset_vector.offsets.items() if contained.get(p) < offset
+            )
     return tuple(sorted(behind))
 
 
@@ -140,7 +159,9 @@ def _pack_beyond(compacted_beyond: Mapping[int, OffsetVector]) -> bytes:
     if not compacted_beyond:
         return _NOTHING_BEYOND
     header = bytes(msgpack.Packer().pack_map_header(len(compacted_beyond)))
-    return header + b"".join(_pack(hour) + compacted_beyond[hour].pack() for hour in sorted(compacted_beyond))
+    return header + b"".join(
+        _pack(hour) + compacted_beyond[hour].pack() for hour in sorted(compacted_beyond)
+    )
 
 
 def _text(body: bytes) -> str:
@@ -159,7 +180,14 @@ def _decode(text: str) -> Token:
         if seal_bytes != _CRC_HEAD + zlib.crc32(body).to_bytes(4, "little"):
             raise _bad("a token that was cut or changed")
         token = _token(msgpack.unpackb(sealed, strict_map_key=False))
-        again = encode(token.unit, token.definition, token.base, token.compacted_beyond, token.mode, token.bounds)
+        again = encode(
+            token.unit,
+            token.definition,
+            token.base,
+            token.compacted_beyond,
+            token.mode,
+            token.bounds,
+        )
     except BadRequest:
         raise
     except (
@@ -192,7 +220,10 @@ def _token(values: Any) -> Token:
         definition=bytes(definition).hex(),
         mode=MODES[_whole(mode)],
         base=_offset_vector(base),
-        compacted_beyond={_whole(hour): _offset_vector(offset_vector) for hour, offset_vector in compacted_beyond.items()},
+        compacted_beyond={
+            _whole(hour): _offset_vector(offset_vector)
+            for hour, offset_vector in compacted_beyond.items()
+        },
         bounds=_bounds(bounds),
     )
 

@@ -1,4 +1,5 @@
-"""An offset vector says, per partition, the first offset that a result does not contain; it only grows."""
+"""An offset vector says, per partition, the first offset that a result does not contain; it only
+grows."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _HEX = frozenset("0123456789abcdef")
 class OffsetVector:
     """First offset not contained, per (topic id, partition); a place that is absent has 0.
 
-    Zeros are dropped and partitions sorted when an offset vector is made, so that equal offset vectors are equal
-    values, hashes and bytes.
+    Zeros are dropped and partitions sorted when an offset vector is made, so that equal offset
+    vectors are equal values, hashes and bytes.
     """
 
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -68,7 +69,9 @@ class OffsetVector:
 
     def dominates(self, other: OffsetVector) -> bool:
         """Tells whether this offset vector contains everything that `other` contains."""
-        return all(self.get(topic_partition) >= offset for topic_partition, offset in other.offsets.items())
+        return all(
+            self.get(topic_partition) >= offset for topic_partition, offset in other.offsets.items()
+        )
 
     def pack(self) -> bytes:
         """Canonical msgpack: {topic hex: {partition: offset}}, keys sorted, zeros left out."""
@@ -90,12 +93,16 @@ class OffsetVector:
 
         try:
             nested = msgpack.unpackb(raw, strict_map_key=False)
-            offset_vector = OffsetVector({(t, p): o for t, entry in nested.items() for p, o in entry.items()})
+            offset_vector = OffsetVector(
+                {(t, p): o for t, entry in nested.items() for p, o in entry.items()}
+            )
         except (ValueError, TypeError, AttributeError, msgpack.exceptions.UnpackException) as error:
             raise CodecError(
                 f"{len(raw)} bytes are no packed offset vector: {error}",
                 expected="canonical msgpack {topic id: {partition: offset}}",
             ) from error
         if offset_vector.pack() != bytes(raw):
-            raise CodecError("a packed offset vector is not in canonical form", expected="what pack writes")
+            raise CodecError(
+                "a packed offset vector is not in canonical form", expected="what pack writes"
+            )
         return offset_vector

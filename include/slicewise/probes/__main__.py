@@ -1,4 +1,5 @@
-"""`python -m slicewise.probes` probes until it is told to stop; what it saw stands in the store, a file and metrics."""
+"""`python -m slicewise.probes` probes until it is told to stop; what it saw stands in the store, a
+file and metrics."""
 
 from __future__ import annotations
 
@@ -52,7 +53,11 @@ def run(settings: Settings, stop: threading.Event) -> None:
         metrics.waiting.set(prober.waiting_s())
         refused = api.refused
         if time.monotonic() >= report_at:
-            report(settings, file, recent.to_json("running", prober.waiting_s()) | {"metrics_port": port})
+            report(
+                settings,
+                file,
+                recent.to_json("running", prober.waiting_s()) | {"metrics_port": port},
+            )
             report_at = time.monotonic() + REPORT_EVERY_S
         if (pause := prober.wake()) > 0:
             stop.wait(pause)

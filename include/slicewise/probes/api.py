@@ -1,4 +1,5 @@
-"""A question that is not answered says nothing: only an answer of 200 tells whether a probe is in it."""
+"""A question that is not answered says nothing: only an answer of 200 tells whether a probe is in
+it."""
 
 from __future__ import annotations
 
@@ -25,8 +26,11 @@ class Api:
     _headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
 
     def request(self, probes: Sequence[str]) -> Sequence[bool] | None:
-        """Asks for the probes, and tells for each whether it is in the answer; None where there was none, which is logged once for each reason."""
-        body = json.dumps({"features": [REF], "entities": [{"probe": probe} for probe in probes]}).encode()
+        """Asks for the probes, and tells for each whether it is in the answer; None where there was
+        none, which is logged once for each reason."""
+        body = json.dumps(
+            {"features": [REF], "entities": [{"probe": probe} for probe in probes]}
+        ).encode()
         try:
             connection = self._connected()
             connection.request("POST", "/v1/features", body, self._headers)
@@ -46,8 +50,14 @@ class Api:
     def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
             address = urlsplit(self.url)
-            kind = http.client.HTTPSConnection if address.scheme == "https" else http.client.HTTPConnection
-            self._connection = kind(address.hostname or "127.0.0.1", address.port, timeout=TIMEOUT_S)
+            kind = (
+                http.client.HTTPSConnection
+                if address.scheme == "https"
+                else http.client.HTTPConnection
+            )
+            self._connection = kind(
+                address.hostname or "127.0.0.1", address.port, timeout=TIMEOUT_S
+            )
         return self._connection
 
     def _refuse(self, why: str) -> None:

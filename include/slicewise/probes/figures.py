@@ -1,4 +1,5 @@
-"""Figures of probes are what was seen: a histogram since the start, and the quantiles of the last minutes."""
+"""Figures of probes are what was seen: a histogram since the start, and the quantiles of the last
+minutes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,24 @@ from slicewise.clock import Clock
 from slicewise.errors import SettingsError
 from slicewise.probes.prober import Seen
 
-SECONDS = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+SECONDS = (
+    0.001,
+    0.002,
+    0.003,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.2,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+)
 MINUTE_US = 60_000_000
 RECENT_US = 5 * MINUTE_US
 
@@ -29,13 +47,19 @@ class Metrics:
             registry=self.registry,
         )
         self.lost = Counter(
-            "slicewise_probes_lost", "Probes that were in no answer within a minute", registry=self.registry
+            "slicewise_probes_lost",
+            "Probes that were in no answer within a minute",
+            registry=self.registry,
         )
         self.refused = Counter(
-            "slicewise_probe_questions_refused", "Questions that nobody answered", registry=self.registry
+            "slicewise_probe_questions_refused",
+            "Questions that nobody answered",
+            registry=self.registry,
         )
         self.waiting = Gauge(
-            "slicewise_probe_waiting_seconds", "Age of the oldest probe in no answer yet", registry=self.registry
+            "slicewise_probe_waiting_seconds",
+            "Age of the oldest probe in no answer yet",
+            registry=self.registry,
         )
 
     def serve(self, address: str) -> int:
@@ -71,7 +95,8 @@ class Recent:
             self._lost.popleft()
 
     def to_json(self, state: str, waiting_s: float) -> dict[str, Any]:
-        """`lifecycle.probing.ProbeStatus` as plain values. minute: of the last; recent: of the last five."""
+        """`lifecycle.probing.ProbeStatus` as plain values. minute: of the last; recent: of the last
+        five."""
         now = self.clock.now_us()
         minute = sorted(seconds for at, seconds in self._shown if at >= now - MINUTE_US)
         recent = sorted(seconds for at, seconds in self._shown if at >= now - RECENT_US)

@@ -1,7 +1,7 @@
 """A probe counts from the time at which it was due: nothing that stands still hides late answers.
 
-All that are not in an answer yet are asked for in one request: every millisecond at first, then less often the older
-the youngest of them is. One that never showed is lost, and counted.
+All that are not in an answer yet are asked for in one request: every millisecond at first, then
+less often the older the youngest of them is. One that never showed is lost, and counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ PATIENCE_S = 60.0
 """After which a probe is lost. Beyond it the feature would not count its event for much longer."""
 POLL_S = 0.001
 AGED = 0.1
-"""Share of its age: the pause before a probe is asked for again, which bounds how exactly it is measured, and the cost."""
+"""Share of its age: the pause before a probe is asked for again, which bounds how exactly it is
+measured, and the cost."""
 REFUSED_S = 0.25
 """The pause after a question that nobody answered."""
 
@@ -29,9 +30,11 @@ class Seen:
 
 @dataclass
 class Prober:
-    """The rule; `step` is called in a loop, and `wake` says when it wants to be. Times are a monotonic clock's seconds.
+    """The rule; `step` is called in a loop, and `wake` says when it wants to be. Times are a
+    monotonic clock's seconds.
 
-    produce: makes the event of a probe; request: which of these probes are in an answer, None where there is none.
+    produce: makes the event of a probe; request: which of these probes are in an answer, None where
+    there is none.
     """
 
     produce: Callable[[str], None]
@@ -41,7 +44,8 @@ class Prober:
     """Name of this run: no two runs have a probe in common."""
     number: int = 0
     shown: bool = False
-    """Tells whether one was ever in an answer. Until then the platform is starting, and nothing is said of freshness."""
+    """Tells whether one was ever in an answer. Until then the platform is starting, and nothing is
+    said of freshness."""
     _due: float | None = None
     _poll_at: float = 0.0
     _waiting: dict[str, float] = field(default_factory=dict)
@@ -56,7 +60,11 @@ class Prober:
             self.number += 1
             self._waiting[probe] = self._due
             self.produce(probe)
-            self._poll_at = min(self._poll_at, self.now() + POLL_S) if len(self._waiting) > 1 else self._due + POLL_S
+            self._poll_at = (
+                min(self._poll_at, self.now() + POLL_S)
+                if len(self._waiting) > 1
+                else self._due + POLL_S
+            )
             # a process that was stopped for long makes no probes of the past
             self._due = max(self._due + EVERY_S, now)
         fresh = self._poll() if self._waiting and self.now() >= self._poll_at else ()
@@ -72,7 +80,11 @@ class Prober:
         if request is None:
             self._poll_at = now + REFUSED_S
             return ()
-        fresh = [now - self._waiting.pop(probe) for probe, there in zip(probes, request, strict=True) if there]
+        fresh = [
+            now - self._waiting.pop(probe)
+            for probe, there in zip(probes, request, strict=True)
+            if there
+        ]
         youngest = now - max(self._waiting.values(), default=now)
         self._poll_at = now + max(POLL_S, AGED * youngest)
         if fresh and not self.shown:

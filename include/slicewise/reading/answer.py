@@ -1,5 +1,5 @@
-"""One path for every answer: compacted ⊕ running beyond the offset vector ⊕ pending events beyond the applied offset, each event once, and the
-base and offset vectors that say so.
+"""One path for every answer: compacted ⊕ running beyond the offset vector ⊕ pending events beyond
+the applied offset, each event once, and the base and offset vectors that say so.
 
 All entities and all windows of a read at once: stored bytes are decoded together, and each partial
 is combined and finished once. Few rows are combined as Python's own numbers, more as whole columns,
@@ -29,7 +29,8 @@ __all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_key",
 SCALAR_ROWS = 2_000
 """Up to about so many rows Python's own numbers are faster than whole columns."""
 CACHED_ENTITIES = 16
-"""Number of entities beyond which whole columns of all are faster than what is remembered of each."""
+"""Number of entities beyond which whole columns of all are faster than what is remembered of
+each."""
 SCALAR_GROUPS = 200
 """Most results: entities times windows of a layout."""
 
@@ -41,15 +42,15 @@ class Merged:
     batched: BatchedPlan
     entities: int
     finished: tuple[Finished | Scalars, ...]
-    """Per finish of the batched plan, as a column or as Python's own values; the plan's slots say where
-    a feature's values stand."""
+    """Per finish of the batched plan, as a column or as Python's own values; the plan's slots say
+    where a feature's values stand."""
     base: tuple[tuple[OffsetVector, ...], ...]
     """Per plan and entity."""
     compacted_beyond: tuple[tuple[Mapping[int, OffsetVector], ...], ...]
     """Per plan and entity: hour -> offset vector, where it exceeds the base somewhere."""
     stale: tuple[frozenset[Total], ...]
-    """Per plan the days and five-day totals whose total is out of date, so that their hours, or days, must be read: where
-    not all are empty, this is no answer yet."""
+    """Per plan the days and five-day totals whose total is out of date, so that their hours, or
+    days, must be read: where not all are empty, this is no answer yet."""
 
     pending: tuple[PendingSeen, ...] = ()
     """Per plan what the answer contains of the pending events."""
@@ -67,10 +68,15 @@ class Merged:
         """The token of a unit's answer for an entity: what it contains."""
         read_plan = self.batched.plans[plan]
         intervals = self.intervals(plan, entity) if read_plan.gaps else None
-        return read_plan.sealed(self.base[plan][entity], self.compacted_beyond[plan][entity], intervals, self.memories[plan].tokens)
+        return read_plan.sealed(
+            self.base[plan][entity],
+            self.compacted_beyond[plan][entity],
+            intervals,
+            self.memories[plan].tokens,
+        )
 
     def column(self, plan: int, feature: int) -> tuple[Finished | Scalars, slice]:
-        """What a feature's values stand in, and where: one per entity."""
+        """Column and slice that hold a feature's values: one per entity."""
         slot = self.batched.slots[plan][feature]
         return self.finished[slot.finish], slot.rows(self.entities)
 
@@ -79,15 +85,17 @@ class Merged:
         return zip(self.base[plan], self.compacted_beyond[plan], strict=True)
 
     def intervals(self, plan: int, entity: int) -> tuple[Interval, ...]:
-        """The plan's intervals, of sessions what they came to: from the slice of the first event; empty at
-        the end where none is open."""
+        """The plan's intervals, of sessions what they came to: from the slice of the first event;
+        empty at the end where none is open."""
         read_plan = self.batched.plans[plan]
         if not read_plan.gaps:
             return read_plan.intervals
         begun, slice_us = self.begun.get((plan, entity), {}), read_plan.unit.slice_us
         return tuple(
             (floor(begun[i], slice_us) if i in begun else end, end) if gap else (start, end)
-            for i, ((start, end), gap) in enumerate(zip(read_plan.intervals, read_plan.gaps, strict=True))
+            for i, ((start, end), gap) in enumerate(
+                zip(read_plan.intervals, read_plan.gaps, strict=True)
+            )
         )
 
 
@@ -102,29 +110,59 @@ def merge(
 ) -> Merged:
     """The answer for `entities` entities; one that nothing is stored of is empty.
 
-    stored, claims: per plan. scalar_rows: up to so many rows are combined one by one; cache, memories: what the
-    reader remembers of compacted hours, and of each plan. All change the time that it takes, and no bit. Raises
-    CodecError for damaged values, DataLoss where stored values contradict each other or rows that a
-    window needs are no longer kept, KeyError for an archive version that the claims do not know.
+    stored, claims: per plan. scalar_rows: up to so many rows are combined one by one; cache,
+    memories: what the reader remembers of compacted hours, and of each plan. All change the time
+    that it takes, and no bit. Raises CodecError for damaged values, DataLoss where stored values
+    contradict each other or rows that a window needs are no longer kept, KeyError for an archive
+    version that the claims do not know.
     """
     if not batched.plans:  # of event lists alone
         return Merged(batched, entities, (), (), (), ())
     if memories is None:
         memories = [PlanMemory({}, {}) for _ in batched.plans]
     scalar = batched.is_scalar and entities * sum(batched.windows) <= SCALAR_GROUPS
-    if scalar and sum([rows_of(plan, parts) for plan, parts in zip(batched.plans, stored, strict=True)]) <= scalar_rows:
+    if (
+        scalar
+        and sum([rows_of(plan, parts) for plan, parts in zip(batched.plans, stored, strict=True)])
+        <= scalar_rows
+    ):
         numbers = [ScalarGathering(layout, form, cache) for layout, form in batched.scalar_layouts]
-        offset_vectors, beyond_by_entity, stale, pending = _gathered(batched, stored, entities, claims, numbers, memories)
-        finished: Sequence[Finished | Scalars] = () if any(stale) else finish_scalars(batched, numbers, entities)
+        offset_vectors, beyond_by_entity, stale, pending = _gathered(
+            batched, stored, entities, claims, numbers, memories
+        )
+        finished: Sequence[Finished | Scalars] = (
+            () if any(stale) else finish_scalars(batched, numbers, entities)
+        )
     else:
         remembered = cache if entities <= CACHED_ENTITIES else None
         columns = [Gathering(*each, remembered) for each in batched.gathered]
-        offset_vectors, beyond_by_entity, stale, pending = _gathered(batched, stored, entities, claims, columns, memories)
+        offset_vectors, beyond_by_entity, stale, pending = _gathered(
+            batched, stored, entities, claims, columns, memories
+        )
         if not any(stale):
             finished, begun = _finish(batched, columns, entities)
-            return Merged(batched, entities, finished, offset_vectors, beyond_by_entity, stale, pending, begun, memories)
+            return Merged(
+                batched,
+                entities,
+                finished,
+                offset_vectors,
+                beyond_by_entity,
+                stale,
+                pending,
+                begun,
+                memories,
+            )
         finished = ()
-    return Merged(batched, entities, tuple(finished), offset_vectors, beyond_by_entity, stale, pending, memories=memories)
+    return Merged(
+        batched,
+        entities,
+        tuple(finished),
+        offset_vectors,
+        beyond_by_entity,
+        stale,
+        pending,
+        memories=memories,
+    )
 
 
 def _gathered(
@@ -135,11 +173,22 @@ def _gathered(
     rows: Sequence[Rows],
     memories: Sequence[PlanMemory],
 ) -> tuple[Any, Any, Any, Any]:
-    """Per plan base and compacted_beyond of each entity, stale days, and what there was of the pending events; the rows are added to those
-    of their layout."""
-    each = zip(batched.plans, stored, claims, batched.place, batched.mask_bases, memories, strict=True)
+    """Per plan base and compacted_beyond of each entity, stale days, and what there was of the
+    pending events; the rows are added to those of their layout."""
+    each = zip(
+        batched.plans, stored, claims, batched.place, batched.mask_bases, memories, strict=True
+    )
     gathers = [
-        gather(plan, parts, entities, own_claims, rows[layout], batched.tables[layout].index.masks, first, memory.learned)
+        gather(
+            plan,
+            parts,
+            entities,
+            own_claims,
+            rows[layout],
+            batched.tables[layout].index.masks,
+            first,
+            memory.learned,
+        )
         for plan, parts, own_claims, (layout, _), first, memory in each
     ]
     offset_vectors, beyond_by_entity, stale, pending = zip(*gathers, strict=True)
@@ -149,7 +198,9 @@ def _gathered(
 Begun = dict[tuple[int, int], dict[int, int]]
 
 
-def _finish(batched: BatchedPlan, rows: Sequence[Gathering], entities: int) -> tuple[tuple[Finished, ...], Begun]:
+def _finish(
+    batched: BatchedPlan, rows: Sequence[Gathering], entities: int
+) -> tuple[tuple[Finished, ...], Begun]:
     decoded, taken, groups = [], [], []
     begun: Begun = {}
     for row, members, table in zip(rows, batched.layouts, batched.tables, strict=True):

@@ -99,11 +99,13 @@ class BatchedPlan:
 
     @cached_property
     def is_scalar(self) -> bool:
-        """Tells whether all that is asked for can be combined in Python's own numbers. Whole columns
-        tell what a session holds."""
+        """Tells whether all that is asked for can be combined in Python's own numbers. Whole
+        columns tell what a session holds."""
         if any(plan.gaps for plan in self.plans):
             return False
-        decoded = all(self.plans[members[0]].unit.layout.scalar is not None for members in self.layouts)
+        decoded = all(
+            self.plans[members[0]].unit.layout.scalar is not None for members in self.layouts
+        )
         return decoded and all(aggregate.scalar is not None for _, aggregate in self.finishes)
 
     @cached_property
@@ -116,7 +118,9 @@ class BatchedPlan:
     def gathered(self) -> tuple[tuple[Layout, int], ...]:
         """Per layout what its rows are decoded by, and how many masks there are."""
         layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
-        return tuple((layout, len(table.masks)) for layout, table in zip(layouts, self.tables, strict=True))
+        return tuple(
+            (layout, len(table.masks)) for layout, table in zip(layouts, self.tables, strict=True)
+        )
 
     @cached_property
     def windows(self) -> tuple[int, ...]:
@@ -141,7 +145,10 @@ class BatchedPlan:
             firsts[shape] = first + self.windows[layout]
             aggregates.setdefault(shape, aggregate)
             where[layout, partial] = (list(shapes).index(shape), first)
-        forms = tuple(Form(aggregates[shape], tuple(members), firsts[shape]) for shape, members in shapes.items())
+        forms = tuple(
+            Form(aggregates[shape], tuple(members), firsts[shape])
+            for shape, members in shapes.items()
+        )
         return forms, where
 
     @property
@@ -151,10 +158,13 @@ class BatchedPlan:
 
     @cached_property
     def of_one(self) -> tuple[tuple[int, ...], ...]:
-        """Per plan and feature, where the value of one entity stands among those of all finishes."""
+        """Per plan and feature, where the value of one entity stands among those of all
+        finishes."""
         widths = [self.forms[form].groups for form, _ in self.finishes]
         starts = list(accumulate(widths, initial=0))
-        return tuple(tuple(starts[s.finish] + s.before + s.window for s in slots) for slots in self.slots)
+        return tuple(
+            tuple(starts[s.finish] + s.before + s.window for s in slots) for slots in self.slots
+        )
 
     @cached_property
     def _finishes(self) -> tuple[tuple[tuple[int, Aggregate], ...], tuple[tuple[Slot, ...], ...]]:
@@ -171,7 +181,9 @@ class BatchedPlan:
                 if key not in numbers:
                     numbers[key] = len(finishes)
                     finishes.append((form, finisher.aggregate))
-                own.append(Slot(numbers[key], first + before, len(plan.intervals), plan.interval_of[i]))
+                own.append(
+                    Slot(numbers[key], first + before, len(plan.intervals), plan.interval_of[i])
+                )
             slots.append(tuple(own))
         return tuple(finishes), tuple(slots)
 
@@ -236,13 +248,16 @@ def combine(
             owners = np.concatenate([groups[m.layout] + entities * m.first for m in form.members])
         combined.append(form.aggregate.combine_columns(whole, owners, entities * form.groups))
     return tuple(
-        aggregate.finish_columns_at(combined[form], functools.partial(ends_of, batched, batched.forms[form], entities))
+        aggregate.finish_columns_at(
+            combined[form], functools.partial(ends_of, batched, batched.forms[form], entities)
+        )
         for form, aggregate in batched.finishes
     )
 
 
 def _taken(partials: Columns, rows: Int64) -> Columns:
-    """These rows; where they are all, once and in order, without a copy: as with one window, mostly."""
+    """These rows; where they are all, once and in order, without a copy: as with one window,
+    mostly."""
     if len(rows) == partials.n and np.array_equal(rows, np.arange(partials.n)):
         return partials
     return partials.take(rows)
@@ -256,8 +271,8 @@ def combine_scalars(
     cached: Sequence[Sequence[Sequence[Any]]],
 ) -> tuple[Scalars, ...]:
     """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
-    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it; cached:
-    per layout further runs, each as the states of its partials."""
+    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it;
+    cached: per layout further runs, each as the states of its partials."""
     combined: list[list[Any]] = []
     for form in batched.forms:
         scalar = form.aggregate.scalar
@@ -265,7 +280,9 @@ def combine_scalars(
         whole: list[Any] = []
         for m in form.members:
             states = [each[m.partial] for each in cached[m.layout]]
-            whole += scalar.combine(decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states)
+            whole += scalar.combine(
+                decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states
+            )
         combined.append(whole)
     found = []
     for number, aggregate in batched.finishes:

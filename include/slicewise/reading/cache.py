@@ -1,7 +1,8 @@
 """Compacted data that was read before is not combined again while its bytes are the same.
 
 Compacted hours are immutable, so the same bytes under the same plan come to the same states. They
-are found by the digest of all that was read of them: nothing has to be told when an hour is published.
+are found by the digest of all that was read of them: nothing has to be told when an hour is
+published.
 """
 
 from __future__ import annotations
@@ -55,14 +56,27 @@ class CachedColumns(NamedTuple):
     @property
     def size(self) -> int:
         """About the bytes that it takes."""
-        arrays = [array for partial in self.partials for values in partial.values.values() for array in _arrays(values)]
-        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + sum(_ARRAY_BYTES + array.nbytes for array in arrays)
+        arrays = [
+            array
+            for partial in self.partials
+            for values in partial.values.values()
+            for array in _arrays(values)
+        ]
+        return (
+            _ENTRY_BYTES
+            + _HOUR_BYTES * len(self.hours)
+            + sum(_ARRAY_BYTES + array.nbytes for array in arrays)
+        )
 
 
 def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:
     if isinstance(values, np.ndarray):
         return [values]
-    return [values.offsets, values.values] if isinstance(values, Ragged) else [values.offsets, values.ends, values.data]
+    return (
+        [values.offsets, values.values]
+        if isinstance(values, Ragged)
+        else [values.offsets, values.ends, values.data]
+    )
 
 
 Key = tuple[int, bytes]
@@ -79,10 +93,12 @@ class PartialCache:
 
     @staticmethod
     def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
-        """The key of a plan's number (of whole columns ~number), which says what is read, and all that was read: lengths (-1 of
-        what is not there), then the bytes, which are not copied."""
+        """The key of a plan's number (of whole columns ~number), which says what is read, and all
+        that was read: lengths (-1 of what is not there), then the bytes, which are not copied."""
         values = list(chain.from_iterable(days))
-        digest = hashlib.sha256(array("q", [-1 if value is None else len(value) for value in values]))
+        digest = hashlib.sha256(
+            array("q", [-1 if value is None else len(value) for value in values])
+        )
         for value in values:
             if value:
                 digest.update(value)
@@ -98,7 +114,8 @@ class PartialCache:
         return entry
 
     def is_repeated(self, key: Key) -> bool:
-        """Tells whether this was asked for before; remembers that it is now. Never, where nothing may be kept."""
+        """Tells whether this was asked for before; remembers that it is now. Never, where nothing
+        may be kept."""
         if not self._limit:
             return False
         if key in self._seen:
@@ -121,10 +138,10 @@ class PartialCache:
 
 
 class PlanMemory(NamedTuple):
-    """What replies and answers of one plan had in common so far."""
+    """Parts that replies and answers of one plan had in common so far."""
 
     learned: dict[bytes, HotField]
-    """What the hot fields seen so far mean."""
+    """Meaning of the hot fields seen so far."""
     tokens: dict[bytes, str]
     """Tokens of the bases met so far."""
 
@@ -137,12 +154,14 @@ class ReadCache:
     """
 
     partials: PartialCache = field(default_factory=PartialCache)
-    """What compacted hours came to."""
-    _plans: WeakKeyDictionary[ReadPlan, Sequence[PlanMemory]] = field(default_factory=WeakKeyDictionary)
-    """Of the first plan of each batch."""
+    """Combined partials of compacted hours."""
+    _plans: WeakKeyDictionary[ReadPlan, Sequence[PlanMemory]] = field(
+        default_factory=WeakKeyDictionary
+    )
+    """Memories of a batch's plans, by its first plan."""
 
     def of(self, plans: Sequence[ReadPlan]) -> Sequence[PlanMemory]:
-        """What is remembered of each plan of a batch."""
+        """Memories of the plans of a batch, in their order."""
         if not plans:
             return ()
         plan = self._plans.get(plans[0])

@@ -16,44 +16,61 @@ START_VERSION = 0
 class NodeClaims:
     """Claims of the store for a unit, read with the data: never from another reply.
 
-    Whoever answers keeps it for as long as replies bring equal metadata; what follows from it is remembered in it.
+    Whoever answers keeps it for as long as replies bring equal metadata; what follows from it is
+    remembered in it.
     """
 
     committed: OffsetVector
     """Ledger of the source's partitions."""
     start: OffsetVector
     offset_vectors: Mapping[int, OffsetVector]
-    """Archive version -> offset vector. An archive version that is not there raises KeyError: load the map again."""
+    """Archive version -> offset vector. An archive version that is not there raises KeyError: load
+    the map again."""
     pending: bool = False
-    """Tells whether the real-time lane counts: the source's began at or below the committed offsets, on the server run that replied."""
+    """Tells whether the real-time lane counts: the source's began at or below the committed
+    offsets, on the server run that replied."""
     pending_left: str = ""
-    """Id of the topic whose fields of pending events are of another server run: they counted then, and do not now. ""
-    where those of this server run count; of a topic that is gone nothing comes again."""
+    """Id of the topic whose fields of pending events are of another server run: they counted then,
+    and do not now. "" where those of this server run count; of a topic that is gone nothing comes
+    again."""
     _floors: dict[tuple[int, TopicPartition], int] = field(default_factory=dict)
-    _compacted_beyond: dict[tuple[int, int | None], OffsetVector | None] = field(default_factory=dict)
+    _compacted_beyond: dict[tuple[int, int | None], OffsetVector | None] = field(
+        default_factory=dict
+    )
     _by_partition: dict[int | None, OffsetVector] = field(default_factory=dict)
     behind: set[int] = field(default_factory=set)
     """Archive versions seen so far whose whole offset vector the committed offsets contain."""
 
     def offset_vector(self, archive_version: int) -> OffsetVector:
         """The offset vector of an hour compacted by `archive_version`."""
-        return self.start if archive_version == START_VERSION else self.offset_vectors[archive_version]
+        return (
+            self.start if archive_version == START_VERSION else self.offset_vectors[archive_version]
+        )
 
     def floor(self, archive_version: int, topic_partition: TopicPartition) -> int:
-        """First offset at `topic_partition` that an hour compacted by `archive_version` may still have running."""
+        """First offset at `topic_partition` that an hour compacted by `archive_version` may still
+        have running."""
         key = (archive_version, topic_partition)
         floor = self._floors.get(key)
         if floor is None:
-            floor = self._floors[key] = max(self.offset_vector(archive_version).get(topic_partition), self.start.get(topic_partition))
+            floor = self._floors[key] = max(
+                self.offset_vector(archive_version).get(topic_partition),
+                self.start.get(topic_partition),
+            )
         return floor
 
     def compacted_beyond(self, archive_version: int, partition: int | None) -> OffsetVector | None:
-        """The offset vector of `archive_version` (of one partition alone, if given) where the committed offsets do not contain
-        all of it."""
+        """The offset vector of `archive_version`, where the committed offsets do not contain all of
+        it; else None.
+
+        partition: of this one alone, if given.
+        """
         key = (archive_version, partition)
         if key not in self._compacted_beyond:
             offset_vector = self.offset_vector(archive_version)
-            compacted_beyond = None if self.committed.dominates(offset_vector) else _only(offset_vector, partition)
+            compacted_beyond = (
+                None if self.committed.dominates(offset_vector) else _only(offset_vector, partition)
+            )
             self._compacted_beyond[key] = compacted_beyond
             if compacted_beyond is None:
                 self.behind.add(archive_version)
@@ -68,12 +85,14 @@ class NodeClaims:
 
 
 class Stored(NamedTuple):
-    """Data that the store gave for one entity, or for one partition's part of it in a per-partition unit."""
+    """Data that the store gave for one entity, or for one partition's part of it in a per-partition
+    unit."""
 
     entity: int
     """Number of the entity in the read."""
     partition: int | None
-    """Of a per-partition unit: whose part this is, of a spread unit; its hours are compacted for this partition alone."""
+    """Partition of this part, in a per-partition unit; its hours are compacted for this partition
+    alone."""
     hot: Sequence[bytes]
     """Field, value, field, value, ..."""
     days: Sequence[Sequence[bytes | None]]
@@ -85,4 +104,10 @@ class Stored(NamedTuple):
 def _only(offset_vector: OffsetVector, partition: int | None) -> OffsetVector:
     if partition is None:
         return offset_vector
-    return OffsetVector({topic_partition: o for topic_partition, o in offset_vector.offsets.items() if topic_partition[1] == partition})
+    return OffsetVector(
+        {
+            topic_partition: o
+            for topic_partition, o in offset_vector.offsets.items()
+            if topic_partition[1] == partition
+        }
+    )

@@ -1,4 +1,4 @@
-"""Where a row belongs, and where a result stands: the numbers by which all windows of all entities are read at once."""
+"""Numbers of rows and results, by which all windows of all entities are read at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ Int64 = npt.NDArray[np.int64]
 class Index:
     """Keys of rows and groups of results, of the plans of one layout side by side.
 
-    A row is read once and counts in several windows: those of its mask. Its key names entity and mask. A group is a
-    window of an entity: what its rows are combined to. Groups stand plan by plan, in a plan by entity, in an entity
-    by window. Two entities, a plan of the windows a b, and one of the windows p q r:
+    A row is read once and counts in several windows: those of its mask. Its key names entity and
+    mask. A group is a window of an entity: what its rows are combined to. Groups stand plan by
+    plan, in a plan by entity, in an entity by window. Two entities, a plan of the windows a b, and
+    one of the windows p q r:
 
         key     entity * masks + mask
 
@@ -31,7 +32,7 @@ class Index:
     """
 
     masks: int
-    """Of all the plans."""
+    """Number of masks of all the plans."""
     before: Int64
     """Per window the windows of the plans before its own."""
     width: Int64
@@ -60,12 +61,15 @@ class Index:
     @cached_property
     def numbers(self) -> list[tuple[int, int, int]]:
         """Per window before, width and local as Python's own numbers."""
-        return list(zip(self.before.tolist(), self.width.tolist(), self.local.tolist(), strict=True))
+        return list(
+            zip(self.before.tolist(), self.width.tolist(), self.local.tolist(), strict=True)
+        )
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a feature's values stand: in the results of finish `finish`, of its window in the groups of its plan."""
+    """Position of a feature's values: in the results of finish `finish`, at its window among the
+    groups of its plan."""
 
     finish: int
     before: int

@@ -1,7 +1,8 @@
-"""A pending event stands beyond the applied offset of its partition, with nothing skipped before it; it counts where the offset vector
-of its hour does not hold it already.
+"""A pending event stands beyond the applied offset of its partition, with nothing skipped before
+it; it counts where the offset vector of its hour does not hold it already.
 
-Which events the fields hold is told by their values, where each begins with its identity; names are not parsed.
+Which events the fields hold is told by their values, where each begins with its identity; names are
+not parsed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from slicewise.aggregates.exact.spans import Span
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event
 from slicewise.aggregates.kernel.fields import SIGN_BIT
-from slicewise.codec import IDENTITY_BYTES, TOPIC_PARTITION, Layout, Members, OpenMembers, unpack_skip
+from slicewise.codec import (
+    IDENTITY_BYTES,
+    TOPIC_PARTITION,
+    Layout,
+    Members,
+    OpenMembers,
+    unpack_skip,
+)
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import TopicPartition
@@ -71,7 +79,8 @@ class PendingSeen(NamedTuple):
     events: int
     newest_us: int
     left: int = 0
-    """Offsets up to which pending events of another server run brought events that this answer does not contain."""
+    """Offsets up to which pending events of another server run brought events that this answer does
+    not contain."""
 
     def and_of(self, other: PendingSeen) -> PendingSeen:
         """The events of both."""
@@ -82,27 +91,44 @@ class PendingSeen(NamedTuple):
 NO_EVENTS = PendingSeen(0, -NEVER)
 
 
-def accumulated(layout: Layout, pending: Sequence[PendingEvents]) -> Iterator[tuple[list[Columns], Int64]]:
-    """Per partial of the layout one row per key (of a session's plan per key and slice), and the keys; partials that
-    no plan asks for are empty."""
+def accumulated(
+    layout: Layout, pending: Sequence[PendingEvents]
+) -> Iterator[tuple[list[Columns], Int64]]:
+    """Per partial of the layout one row per key (of a session's plan per key and slice), and the
+    keys; partials that no plan asks for are empty."""
     forms: dict[Members, list[PendingEvents]] = {}
     for each in pending:
         forms.setdefault(each.pending.events.form, []).append(each)
     for form, alike in forms.items():
         events = joined(form, [pending_read.pending.events for pending_read in alike])
-        keys = np.concatenate([np.asarray(pending_read.pending.masks, np.int64) + pending_read.key for pending_read in alike])
+        keys = np.concatenate(
+            [
+                np.asarray(pending_read.pending.masks, np.int64) + pending_read.key
+                for pending_read in alike
+            ]
+        )
         wanted = frozenset().union(*(pending_read.plan.partials for pending_read in alike))
-        if any(pending_read.plan.gaps for pending_read in alike):  # a session looks at each slice by itself
-            slices = [np.asarray(pending_read.pending.times, np.int64) // pending_read.plan.unit.slice_us for pending_read in alike]
+        # a session looks at each slice by itself
+        if any(pending_read.plan.gaps for pending_read in alike):
+            slices = [
+                np.asarray(pending_read.pending.times, np.int64) // pending_read.plan.unit.slice_us
+                for pending_read in alike
+            ]
             numbers = np.concatenate(slices)
-            _, first, groups = np.unique(np.stack([keys, numbers]), axis=1, return_index=True, return_inverse=True)
+            _, first, groups = np.unique(
+                np.stack([keys, numbers]), axis=1, return_index=True, return_inverse=True
+            )
             keys, groups = keys[first], groups.reshape(-1)
             wanted |= {i for i, partial in enumerate(layout.partials) if isinstance(partial, Span)}
         else:
             keys, groups = distinct(keys)
         inputs = {column for i in wanted for column in layout.partials[i].inputs}
         rows, n = events.rows(inputs), len(keys)
-        single = list(zip(groups.tolist(), rows.events(), strict=True)) if len(rows) <= ROW_EVENTS else None
+        single = (
+            list(zip(groups.tolist(), rows.events(), strict=True))
+            if len(rows) <= ROW_EVENTS
+            else None
+        )
         yield (
             [
                 Columns.empty(partial.fields, n)
@@ -129,11 +155,14 @@ def joined(form: Members, parts: Sequence[OpenMembers]) -> OpenMembers:
     if len(parts) == 1:
         return parts[0]
     records = np.concatenate([part.records for part in parts])
-    return OpenMembers(form, records, lambda: list(chain.from_iterable(part.members for part in parts)))
+    return OpenMembers(
+        form, records, lambda: list(chain.from_iterable(part.members for part in parts))
+    )
 
 
 def distinct(values: Int64) -> tuple[Int64, Int64]:
-    """The distinct values, ascending, and per value its number; those of pending events are one, mostly."""
+    """The distinct values, ascending, and per value its number; those of pending events are one,
+    mostly."""
     if len(values) and (values == values[0]).all():
         return values[:1], np.zeros(len(values), np.int64)
     distinct_values, numbers = np.unique(values, return_inverse=True)
@@ -154,24 +183,35 @@ def opened(plan: ReadPlan, values: Sequence[bytes]) -> OpenMembers:
         ) from error
 
 
-def pending_range(fields: Mapping[bytes, bytes], topic_partition: TopicPartition) -> tuple[int, int]:
-    """Half-open range of a partition's offsets whose pending events stand, by the hash's other fields."""
+def pending_range(
+    fields: Mapping[bytes, bytes], topic_partition: TopicPartition
+) -> tuple[int, int]:
+    """Half-open range of a partition's offsets whose pending events stand, by the hash's other
+    fields."""
     at = b"%s:%d" % (topic_partition[0].encode(), topic_partition[1])
-    applied_offset, skipped = int(fields.get(f.APPLIED.prefix + at, -1)), fields.get(f.SKIPPED.prefix + at)
+    applied_offset, skipped = (
+        int(fields.get(f.APPLIED.prefix + at, -1)),
+        fields.get(f.SKIPPED.prefix + at),
+    )
     if skipped is not None:
         first, last = unpack_skip(skipped)
-        if applied_offset < last:  # what was left out is not applied yet: nothing from there on is all there is
+        # what was left out is not applied yet: nothing from there on is all there is
+        if applied_offset < last:
             return applied_offset + 1, first
     return applied_offset + 1, NEVER
 
 
-def pending_of(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor) -> PendingField:
+def pending_of(
+    plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor
+) -> PendingField:
     """The events that count."""
     way = _one_by_one if len(events) <= SCALAR_EVENTS else _at_once
     return way(plan, events, range_of, floor)
 
 
-def _one_by_one(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor) -> PendingField:
+def _one_by_one(
+    plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor
+) -> PendingField:
     cuts, regions = plan.hot.regions
     slice_us, whole = plan.unit.slice_us, int.from_bytes
     ranges: dict[bytes, tuple[int, int]] = {}
@@ -201,21 +241,31 @@ def _one_by_one(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, f
                 newest = max(newest, time)
     if len(taken) < len(events):
         events = events.take(taken)
-    return PendingField(events, masks, times, {topic_partition_of(at): end for at, end in ends.items()}, newest)
+    return PendingField(
+        events, masks, times, {topic_partition_of(at): end for at, end in ends.items()}, newest
+    )
 
 
-def _at_once(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor) -> PendingField:
+def _at_once(
+    plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floor: Floor
+) -> PendingField:
     identity = events.records["identity"]
     offset = identity["offset"].astype(np.int64)
     time = (identity["time"].astype(np.uint64) ^ np.uint64(SIGN_BIT)).view(np.int64)
-    topic_partition, firsts = _topic_partitions(identity) if events.topic_partition is None else (np.zeros(len(identity), np.int64), [0])
+    topic_partition, firsts = (
+        _topic_partitions(identity)
+        if events.topic_partition is None
+        else (np.zeros(len(identity), np.int64), [0])
+    )
     if len(firsts) == 1:
         alike = _alike(plan, events, offset, time, range_of, floor)
         if alike is not None:
             return alike
     hours, hour = distinct(time // HOUR_US)
     group = topic_partition * len(hours) + hour
-    topic_partitions = [topic_partition_of(identity[first].tobytes()[TOPIC_PARTITION]) for first in firsts]
+    topic_partitions = [
+        topic_partition_of(identity[first].tobytes()[TOPIC_PARTITION]) for first in firsts
+    ]
     low, high = np.array([range_of(each) for each in topic_partitions], np.int64).T
     pending = (offset >= low[topic_partition]) & (offset < high[topic_partition])
     ends = np.zeros(len(topic_partitions), np.int64)
@@ -235,7 +285,12 @@ def _at_once(plan: ReadPlan, events: OpenMembers, range_of: PendingRangeOf, floo
 
 
 def _alike(
-    plan: ReadPlan, events: OpenMembers, offset: Int64, time: Int64, range_of: PendingRangeOf, floor: Floor
+    plan: ReadPlan,
+    events: OpenMembers,
+    offset: Int64,
+    time: Int64,
+    range_of: PendingRangeOf,
+    floor: Floor,
 ) -> PendingField | None:
     """The common case: events of one partition, all of which count alike. None of others."""
     cuts, regions = plan.hot.regions
@@ -248,10 +303,14 @@ def _alike(
         return None
     topic_partition = topic_partition_of(events.records[0].tobytes()[TOPIC_PARTITION])
     (low, high), (first, last) = range_of(topic_partition), (int(offset.min()), int(offset.max()))
-    low = max(low, floor(topic_partition, earliest // HOUR_US), floor(topic_partition, latest // HOUR_US))
+    low = max(
+        low, floor(topic_partition, earliest // HOUR_US), floor(topic_partition, latest // HOUR_US)
+    )
     if not low <= first <= last < high:
         return None
-    return PendingField(events, np.full(len(time), mask), time, {topic_partition: last + 1}, latest, mask)
+    return PendingField(
+        events, np.full(len(time), mask), time, {topic_partition: last + 1}, latest, mask
+    )
 
 
 def _topic_partitions(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
@@ -259,10 +318,17 @@ def _topic_partitions(identity: npt.NDArray[Any]) -> tuple[Int64, list[int]]:
     if all((identity[name] == identity[name][0]).all() for name in ("topic_hi", "topic_lo")):
         if (identity["partition"] == identity["partition"][0]).all():
             return np.zeros(len(identity), np.int64), [0]
-        _, first, topic_partition = np.unique(identity["partition"], return_index=True, return_inverse=True)
+        _, first, topic_partition = np.unique(
+            identity["partition"], return_index=True, return_inverse=True
+        )
     else:
-        sources = np.stack([identity[name].astype(np.uint64) for name in ("topic_hi", "topic_lo", "partition")], axis=1)
-        _, first, topic_partition = np.unique(sources, axis=0, return_index=True, return_inverse=True)
+        sources = np.stack(
+            [identity[name].astype(np.uint64) for name in ("topic_hi", "topic_lo", "partition")],
+            axis=1,
+        )
+        _, first, topic_partition = np.unique(
+            sources, axis=0, return_index=True, return_inverse=True
+        )
     return topic_partition.reshape(-1), first.tolist()
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Aggregate
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.codec.store_fields import fields as f
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
@@ -34,7 +34,11 @@ ReadMode = Literal["live", "at"]
 Interval = tuple[int, int]
 Int64 = npt.NDArray[np.int64]
 HOURS_PER_DAY = 24
-COMPACTED_HOURS, DAY_TOTAL, FIVE_DAY_TOTAL = f.COMPACTED.form, f.DAY_TOTAL.form, f.FIVE_DAY_TOTAL.form
+COMPACTED_HOURS, DAY_TOTAL, FIVE_DAY_TOTAL = (
+    f.COMPACTED.form,
+    f.DAY_TOTAL.form,
+    f.FIVE_DAY_TOTAL.form,
+)
 FOR_EVER_US = 1 << 62
 """Start of the earliest window of a plan of lifetimes alone: nothing has to be kept for it."""
 TOKENS_LIMIT = 256
@@ -91,8 +95,8 @@ class DayTotal:
 
 @dataclass(frozen=True)
 class FiveDayTotal:
-    """Field `p` of a five-day total's last day, valid while it names the `c` of its days: these count in the windows
-    of `mask`."""
+    """Field `p` of a five-day total's last day, valid while it names the `c` of its days: these
+    count in the windows of `mask`."""
 
     five_day: int
     mask: int
@@ -148,7 +152,13 @@ class Fetched:
 
     @staticmethod
     def of(days: Sequence[DayFields]) -> Fetched:
-        fields = list(enumerate((name, part) for day in days for name, part in zip(day.names, day.parts, strict=True)))
+        fields = list(
+            enumerate(
+                (name, part)
+                for day in days
+                for name, part in zip(day.names, day.parts, strict=True)
+            )
+        )
         totals = [(i, part) for i, (_, part) in fields if isinstance(part, HourTotal)]
         ends = accumulate([len(day.names) for day in days])
         starts = {day.day: end - len(day.names) for day, end in zip(days, ends, strict=True)}
@@ -159,7 +169,10 @@ class Fetched:
             tuple(part.mask for _, part in totals),
             tuple((i, part, name) for i, (name, part) in fields if isinstance(part, HourRows)),
             tuple(
-                (d, i) for d, day in enumerate(days) for i, part in enumerate(day.parts) if isinstance(part, HourRows)
+                (d, i)
+                for d, day in enumerate(days)
+                for i, part in enumerate(day.parts)
+                if isinstance(part, HourRows)
             ),
             tuple((i, part) for i, (_, part) in fields if isinstance(part, DayTotal)),
             tuple(
@@ -177,7 +190,8 @@ def days_of(five_day: int) -> range:
 
 
 class HotField(NamedTuple):
-    """A field of a hot hash: an applied offset, a running partial, a total, the real-time lane's, or one that is not counted by its name."""
+    """A field of a hot hash: an applied offset, a running partial, a total, the real-time lane's,
+    or one that is not counted by its name."""
 
     kind: Literal["l", "r", "t", "q", ""]
     topic_partition: TopicPartition
@@ -220,15 +234,18 @@ class ReadPlan:
     token_head: bytes
     token_end: bytes
     without_total: frozenset[Total]
-    """Days that are read hour by hour, and five-day totals day by day, because their total was found to be out of date."""
+    """Days that are read hour by hour, and five-day totals day by day, because their total was
+    found to be out of date."""
     total_until: int | None = None
-    """Hour from which on the days of a unit with a lifetime are read: what is older is in totals."""
+    """Hour from which on the days of a unit with a lifetime are read: what is older is in
+    totals."""
     total_mask: int = NOWHERE
     """The lifetimes."""
     lifetime_end_us: int = 0
     """End of the earliest of them."""
     gaps: tuple[int, ...] = ()
-    """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no session is."""
+    """Per interval the gap of the session that is looked for in it, 0 of other windows; empty: no
+    session is."""
     number: int = field(default_factory=itertools.count().__next__)
     """Another for every plan of this process."""
 
@@ -239,12 +256,15 @@ class ReadPlan:
 
     @cached_property
     def scalar_of(self) -> tuple[ScalarOf | None, ...] | None:
-        """Per partial of the layout what makes a state of few events: of what is not asked for the empty one; None of
-        what has no such form. None where one that is asked for has none."""
+        """Per partial of the layout what makes a state of few events: of what is not asked for the
+        empty one; None of what has no such form. None where one that is asked for has none."""
         partials = self.unit.layout.partials
         if any(partials[i].scalar_of is None for i in self.partials):
             return None
-        return tuple(partial.scalar_of if i in self.partials else _empty_of(partial) for i, partial in enumerate(partials))
+        return tuple(
+            partial.scalar_of if i in self.partials else _empty_of(partial)
+            for i, partial in enumerate(partials)
+        )
 
     @cached_property
     def fetched(self) -> Fetched:
@@ -258,21 +278,32 @@ class ReadPlan:
         intervals: Sequence[Interval] | None,
         cached: dict[bytes, str],
     ) -> str:
-        """The token of an answer of this plan; intervals: those of an entity, where sessions make them differ; cached:
-        tokens of the bases met so far, as most entities have the committed offsets'."""
+        """The token of an answer of this plan; intervals: those of an entity, where sessions make
+        them differ; cached: tokens of the bases met so far: most entities have the committed
+        offsets for theirs."""
         if intervals is not None:
-            return tokens.seal(self.token_head, base, compacted_beyond, tokens.bounds_bytes(self.bounds_of(intervals)))
+            return tokens.seal(
+                self.token_head,
+                base,
+                compacted_beyond,
+                tokens.bounds_bytes(self.bounds_of(intervals)),
+            )
         if compacted_beyond:
             return tokens.seal(self.token_head, base, compacted_beyond, self.token_end)
         sealed = cached.get(base.pack())
         if sealed is None:
             if len(cached) >= TOKENS_LIMIT:
                 cached.clear()
-            sealed = cached[base.pack()] = tokens.seal(self.token_head, base, compacted_beyond, self.token_end)
+            sealed = cached[base.pack()] = tokens.seal(
+                self.token_head, base, compacted_beyond, self.token_end
+            )
         return sealed
 
-    def days_after(self, days: Sequence[Sequence[bytes | None]], total_until: int) -> Sequence[Sequence[bytes | None]]:
-        """The days' values without those of hours before the total-until hour (a day's first hour)."""
+    def days_after(
+        self, days: Sequence[Sequence[bytes | None]], total_until: int
+    ) -> Sequence[Sequence[bytes | None]]:
+        """The days' values without those of hours before the total-until hour (a day's first
+        hour)."""
         return [
             [None] * len(values) if day.day * HOURS_PER_DAY < total_until else values
             for day, values in zip(self.days, days, strict=True)
@@ -285,7 +316,10 @@ class ReadPlan:
 
     def bounds_of(self, intervals: Sequence[Interval]) -> dict[str, Interval]:
         """Feature column -> its interval among these."""
-        return {feature.column: intervals[i] for feature, i in zip(self.features, self.interval_of, strict=True)}
+        return {
+            feature.column: intervals[i]
+            for feature, i in zip(self.features, self.interval_of, strict=True)
+        }
 
 
 def _empty_of(partial: Aggregate) -> ScalarOf | None:
@@ -315,7 +349,8 @@ def plan_read(
 ) -> ReadPlan:
     """The plan of one unit's features at t (microseconds UTC; `live`: the serving clock).
 
-    total_until: of a unit with a lifetime the hour that the metadata names, or an earlier one; a day's first.
+    total_until: of a unit with a lifetime the hour that the metadata names, or an earlier one; a
+    day's first.
     """
     numbers: dict[tuple[Interval, int], int] = {}
     interval_of = []
@@ -336,7 +371,9 @@ def plan_read(
     end_us = max(end for _, end in intervals)
     masks = _Masks(len(intervals))
     finishers: dict[Finisher, int] = {}
-    finisher_of = tuple(finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features)
+    finisher_of = tuple(
+        finishers.setdefault(Finisher(f.partial, f.aggregate), len(finishers)) for f in features
+    )
     first_us = intervals[0][1] if total_until is None else total_until * HOUR_US
     read = []
     for i, key in enumerate(numbers):
@@ -402,12 +439,17 @@ def _rows(hour: int, spans: Sequence[tuple[int, int] | None], masks: _Masks) -> 
     cuts = sorted({edge for span in spans if span for edge in span})
     regions = [NOWHERE]
     for first in cuts:
-        regions.append(masks.number(i for i, span in enumerate(spans) if span and span[0] <= first < span[1]))
+        regions.append(
+            masks.number(i for i, span in enumerate(spans) if span and span[0] <= first < span[1])
+        )
     return HourRows(hour, np.array(cuts, np.int64), np.array(regions, np.int64))
 
 
 def _day_fields(
-    unit: StorageUnit, intervals: Sequence[ReadInterval], without_total: frozenset[Total], masks: _Masks
+    unit: StorageUnit,
+    intervals: Sequence[ReadInterval],
+    without_total: frozenset[Total],
+    masks: _Masks,
 ) -> tuple[DayFields, ...]:
     five_day_totals: dict[int, set[int]] = {}
     days: dict[int, set[int]] = {}
@@ -418,7 +460,9 @@ def _day_fields(
             parts = segments(start, end, unit.slice_us, resolution_us)
         else:
             parts = slice_segments(start, end, unit.slice_us)
-        whole, single = whole_five_days(parts.days) if by_five_days else (range(0), tuple(parts.days))
+        whole, single = (
+            whole_five_days(parts.days) if by_five_days else (range(0), tuple(parts.days))
+        )
         for five_day in whole:
             if FiveDays(five_day) in without_total:
                 single += tuple(days_of(five_day))
@@ -445,7 +489,9 @@ def _day_fields(
     for day, windows in days.items():
         fields[day].append((DAY_TOTAL, DayTotal(day, masks.number(windows))))
     for five_day, windows in five_day_totals.items():
-        fields[days_of(five_day)[-1]].append((FIVE_DAY_TOTAL, FiveDayTotal(five_day, masks.number(windows))))
+        fields[days_of(five_day)[-1]].append(
+            (FIVE_DAY_TOTAL, FiveDayTotal(five_day, masks.number(windows)))
+        )
     for hour, windows in hours.items():
         entry = (f.HOUR.form % hour, HourTotal(hour, masks.number(windows)))
         fields.setdefault(hour // HOURS_PER_DAY, []).append(entry)
@@ -454,7 +500,8 @@ def _day_fields(
         part = _rows(hour, [spans.get(i) for i in range(len(intervals))], masks)
         fields.setdefault(hour // HOURS_PER_DAY, []).append((name, part))
     return tuple(
-        DayFields(day, *map(tuple, zip(*sorted(fields[day], key=_name), strict=True))) for day in sorted(fields)
+        DayFields(day, *map(tuple, zip(*sorted(fields[day], key=_name), strict=True)))
+        for day in sorted(fields)
     )
 
 

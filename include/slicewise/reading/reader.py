@@ -1,11 +1,12 @@
-"""One reader for slices and event lists: what a selection reads at one time, and what the replies answer.
+"""One reader for slices and event lists: what a selection reads at one time, and what the replies
+answer.
 
     plan(selection, mode, t_us, standing)     what is fetched of each unit, and for which windows
     Plan.requests(targets, tags)              one request per tag
     Plan.answer(replies, claims, cache)       Answered, or Stale, or NeedsClaims
 
-Parts of slices are answered together, in whole columns; parts of event lists each by itself. Both are a `Reader`, and
-nobody else needs to know which part is of which.
+Parts of slices are answered together, in whole columns; parts of event lists each by itself. Both
+are a `Reader`, and nobody else needs to know which part is of which.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ class Part(Protocol):
 
     @property
     def position(self) -> int:
-        """Of the unit in its group."""
+        """Number of the unit in its group."""
         ...
 
 
 class Selection(Protocol):
-    """What is asked for: parts of slices first, then those of event lists."""
+    """Parts that a request reads: those of slices first, then those of event lists."""
 
     @property
     def parts(self) -> Sequence[Part]: ...
@@ -68,14 +69,15 @@ class Selection(Protocol):
 
 
 class Until(Protocol):
-    """How far a unit's totals reach."""
+    """End of a unit's lifetime totals."""
 
     @property
     def hour(self) -> int: ...
 
 
 class Standing(Protocol):
-    """What a store, or a node of it, calls its units in keys, and where their totals end."""
+    """Names in keys that a store or one of its nodes gives its units, and the ends of their
+    totals."""
 
     @property
     def store_id(self) -> int: ...
@@ -85,13 +87,13 @@ class Standing(Protocol):
     def totals_until(self) -> Mapping[str, Until]: ...
     @property
     def nodes(self) -> Mapping[int, Standing]:
-        """Of a store of several nodes, each by its number; empty: of one."""
+        """Nodes of a store of several, by number; empty: the store has one."""
         ...
 
 
 # ------------------------------------------------------------------ what came back
 class UnitReply(Protocol):
-    """What was read of one unit under one tag."""
+    """Stored bytes of one unit under one tag."""
 
     @property
     def hot(self) -> Sequence[bytes]: ...
@@ -100,10 +102,10 @@ class UnitReply(Protocol):
 
 
 class Replies(NamedTuple):
-    """What was read under each tag."""
+    """Stored bytes under each tag."""
 
     entities: int
-    """How many were asked for."""
+    """Number of entities of the request."""
     targets: Sequence[Target]
     units: Sequence[Sequence[UnitReply]]
     """Per target the units of its group."""
@@ -111,8 +113,10 @@ class Replies(NamedTuple):
     """Per target the node that has it; None: all are of the store's only one."""
 
     def of(self, part: Part, claims: Mapping[int, NodeClaims]) -> tuple[list[Stored], NodeClaims]:
-        """What was read of a part under each of its tags, and what the only node claims; of several nodes each reply
-        brings what its own node claims."""
+        """Stored bytes of a part under each of its tags, and the claims of the only node.
+
+        Of several nodes each reply has the claims of its own node.
+        """
         position, of_group = part.position, part.group
         if self.nodes is None:
             stored = [
@@ -123,7 +127,9 @@ class Replies(NamedTuple):
             return stored, claims[0]
         stored = [
             Stored(entity, partition, units[position].hot, units[position].days, claims[number])
-            for (group, entity, partition), units, number in zip(self.targets, self.units, self.nodes, strict=True)
+            for (group, entity, partition), units, number in zip(
+                self.targets, self.units, self.nodes, strict=True
+            )
             if group == of_group
         ]
         return stored, NO_CLAIMS
@@ -135,19 +141,20 @@ NO_CLAIMS = NodeClaims(OffsetVector(), OffsetVector(), {})
 
 # ------------------------------------------------------------------ the two implementations
 class Results(Protocol):
-    """What a reader's parts are answered, each by its number among them."""
+    """Answers of a reader's parts, by their numbers."""
 
     @property
     def stale(self) -> Sequence[frozenset[Total]]:
-        """Per part the totals that are out of date; where not all are empty, this is no answer yet."""
+        """Per part the totals that are out of date; where not all are empty, this is no answer
+        yet."""
         ...
 
     def column(self, part: int, feature: int) -> tuple[Finished | Scalars, slice]:
-        """What a feature's values stand in, and where: one per entity."""
+        """Column and slice that hold a feature's values: one per entity."""
         ...
 
     def token(self, part: int, entity: int) -> str:
-        """What the answer of a unit for an entity contains."""
+        """Token of a part's answer for an entity: the events that it contains."""
         ...
 
     def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
@@ -163,7 +170,7 @@ class Reader(Protocol):
         ...
 
     def shape(self, part: int, name: str) -> UnitShape | ListShape:
-        """What is fetched of a unit, by its name in keys."""
+        """Keys and fields that are fetched of a unit, by its name in keys."""
         ...
 
     def hours(self, part: int) -> tuple[int, int]:
@@ -171,9 +178,14 @@ class Reader(Protocol):
         ...
 
     def answer(
-        self, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims], cache: ReadCache
+        self,
+        stored: Sequence[Sequence[Stored]],
+        entities: int,
+        claims: Sequence[NodeClaims],
+        cache: ReadCache,
     ) -> Results:
-        """What was read, combined and finished. KeyError for an archive version that the claims do not know."""
+        """Combines the stored bytes and finishes. KeyError for an archive version that the claims
+        do not know."""
         ...
 
 
@@ -194,14 +206,18 @@ class SliceReader:
         return self.batch.plans[part].hours
 
     def answer(
-        self, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims], cache: ReadCache
+        self,
+        stored: Sequence[Sequence[Stored]],
+        entities: int,
+        claims: Sequence[NodeClaims],
+        cache: ReadCache,
     ) -> Merged:
         memories = cache.of(self.batch.plans)
         return merge(self.batch, stored, entities, claims, cache=cache.partials, memories=memories)
 
     @cached_property
     def has_sessions(self) -> bool:
-        """Whether a window's bounds are told by what is in it."""
+        """Tells whether a window is a session, whose bounds depend on its events."""
         return any(plan.gaps for plan in self.batch.plans)
 
 
@@ -217,7 +233,7 @@ class ListReader:
     def shape(self, part: int, name: str) -> ListShape:
         return ListShape(name, self.plans[part].ranges)
 
-    def hours(self, part: int) -> tuple[int, int]:  # noqa: ARG002  nothing of a list is compacted
+    def hours(self, part: int) -> tuple[int, int]:  # noqa: ARG002
         return 0, 0
 
     def answer(
@@ -225,15 +241,17 @@ class ListReader:
         stored: Sequence[Sequence[Stored]],
         entities: int,
         claims: Sequence[NodeClaims],
-        cache: ReadCache,  # noqa: ARG002  no two instants have a plan in common
+        cache: ReadCache,  # noqa: ARG002
     ) -> ListResults:
         each = zip(self.plans, stored, claims, strict=True)
-        return ListResults(tuple(merge_list(plan, some, entities, base.committed) for plan, some, base in each))
+        return ListResults(
+            tuple(merge_list(plan, some, entities, base.committed) for plan, some, base in each)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class ListResults:
-    """What event lists answer."""
+    """Answers of event lists."""
 
     lists: tuple[ListMerged, ...]
     stale: Sequence[frozenset[Total]] = ()
@@ -263,14 +281,20 @@ class Answered:
         return (self.slices, part) if part < first else (self.events, part - first)
 
     def column(self, part: int, feature: int) -> tuple[Finished | Scalars, slice]:
-        """What a feature's values stand in, and where: one per entity."""
+        """Column and slice that hold a feature's values: one per entity."""
         results, number = self._of(part)
         return results.column(number, feature)
 
     def tokens(self, entity: int) -> list[str]:
-        """What the answer for an entity contains, part by part."""
-        tokens = [self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))]
-        return tokens + [each.token(entity) for each in self.events.lists] if self.events.lists else tokens
+        """Tokens of the answer for an entity, part by part."""
+        tokens = [
+            self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))
+        ]
+        return (
+            tokens + [each.token(entity) for each in self.events.lists]
+            if self.events.lists
+            else tokens
+        )
 
     def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
         """The same as offsets, per entity: the base, and per hour what is ahead of it."""
@@ -288,7 +312,8 @@ class Answered:
         return self.slices.pending
 
     def sessions(self, part: int, entity: int) -> Mapping[int, Interval]:
-        """Feature of a part -> what its session came to for an entity; of other features nothing."""
+        """Feature of a part -> what its session came to for an entity; of other features
+        nothing."""
         plans = self.plan.slices.batch.plans
         if part >= len(plans) or not plans[part].gaps:
             return _NOTHING
@@ -297,7 +322,8 @@ class Answered:
 
     @property
     def values_of_one(self) -> list[object] | None:
-        """Of one entity all values side by side, at the partitions of `BatchedPlan.of_one`; None where that is not all."""
+        """Values of one entity side by side, at the positions of `BatchedPlan.of_one`; None where
+        that is not all."""
         finished = self.slices.finished
         if self.entities != 1 or self.events.lists:
             return None
@@ -326,15 +352,16 @@ class Plan:
     """A selection at one time: what is read of each part, and how it is answered."""
 
     parts: tuple[Part, ...]
-    """Of slices, then of event lists."""
+    """Parts of slices, then parts of event lists."""
     slices: SliceReader
     events: ListReader
     shapes: tuple[ReadShape, ...]
     """Per group what is read of its units under a tag."""
     by_node: Mapping[int, tuple[ReadShape, ...]] = field(default_factory=dict)
-    """Of a store of several nodes: the shapes under each one's names."""
-    alone: Plan | None = None
-    """The same without event lists, where there are any: it serves until a bound of its slices moves."""
+    """Shapes under the names of each node, in a store of several."""
+    slices_only: Plan | None = None
+    """The same without event lists, where there are any: it serves until a bound of its slices
+    moves."""
 
     def of(self, part: int) -> tuple[Reader, int]:
         """The reader of a part, and the part's number among the reader's."""
@@ -351,7 +378,9 @@ class Plan:
         reader, number = self.of(part)
         return reader.hours(number)
 
-    def requests(self, targets: Sequence[Target], tags: Sequence[bytes], nodes: Sequence[int] = ()) -> list[TagRead]:
+    def requests(
+        self, targets: Sequence[Target], tags: Sequence[bytes], nodes: Sequence[int] = ()
+    ) -> list[TagRead]:
         """One request per tag. nodes: per tag the node that has it; empty: of a store of one."""
         if nodes:
             shapes = self.by_node
@@ -362,12 +391,16 @@ class Plan:
         one = self.shapes
         return [TagRead(one[group], tag) for (group, _, _), tag in zip(targets, tags, strict=True)]
 
-    def answer(self, replies: Replies, claims: Claims, cache: ReadCache) -> Answered | Stale | NeedsClaims:
-        """What the replies come to under the claims that came with them.
+    def answer(
+        self, replies: Replies, claims: Claims, cache: ReadCache
+    ) -> Answered | Stale | NeedsClaims:
+        """Answers the plan from the replies, under the claims that came with them.
 
         Raises CodecError for damaged values, DataLoss where stored values contradict each other.
         """
-        given = [replies.of(part, of_part) for part, of_part in zip(self.parts, claims, strict=True)]
+        given = [
+            replies.of(part, of_part) for part, of_part in zip(self.parts, claims, strict=True)
+        ]
         stored, bases = [each for each, _ in given], [base for _, base in given]
         first = len(self.slices.batch.plans)
         try:
@@ -376,7 +409,13 @@ class Plan:
             return NeedsClaims(version)
         if any(slices.stale):
             units = [part.unit.storage_fingerprint for part in self.parts[:first]]
-            return Stale(tuple((u, total) for u, totals in zip(units, slices.stale, strict=True) for total in totals))
+            return Stale(
+                tuple(
+                    (u, total)
+                    for u, totals in zip(units, slices.stale, strict=True)
+                    for total in totals
+                )
+            )
         events = self.events.answer(stored[first:], replies.entities, bases[first:], cache)
         return Answered(self, replies.entities, slices, events)
 
@@ -389,13 +428,20 @@ def plan(
     without_total: Collection[tuple[str, Total]] = (),
     kept: Plan | None = None,
 ) -> Plan:
-    """What a selection reads at t (microseconds UTC; `live`: the serving clock).
+    """Plan of what a selection reads at t (microseconds UTC; `live`: the serving clock).
 
-    without_total: (unit, day or five days) of what is read by its hours or days. kept: the selection's plan of another
-    instant, between which and this one no bound of its slices moved: they are read as it says.
+    without_total: (unit, day or five days) of what is read by its hours or days. kept: the
+    selection's plan of another instant, between which and this one no bound of its slices moved:
+    they are read as it says.
     """
-    of_slices = _of_slices(selection, mode, t_us, standing, without_total) if kept is None else kept.alone or kept
-    return _with_lists(of_slices, selection, mode, t_us, standing) if selection.listed else of_slices
+    of_slices = (
+        _of_slices(selection, mode, t_us, standing, without_total)
+        if kept is None
+        else kept.slices_only or kept
+    )
+    return (
+        _with_lists(of_slices, selection, mode, t_us, standing) if selection.listed else of_slices
+    )
 
 
 def _of_slices(
@@ -417,30 +463,44 @@ def _of_slices(
     def shapes(of: Standing) -> tuple[ReadShape, ...]:
         return _shapes(parts, slices, of, [ReadShape(of.store_id, ()) for _ in selection.groups])
 
-    return Plan(parts, slices, ListReader(), shapes(standing), {n: shapes(node) for n, node in standing.nodes.items()})
+    return Plan(
+        parts,
+        slices,
+        ListReader(),
+        shapes(standing),
+        {n: shapes(node) for n, node in standing.nodes.items()},
+    )
 
 
-def _with_lists(found: Plan, selection: Selection, mode: ReadMode, t_us: int, standing: Standing) -> Plan:
+def _with_lists(
+    found: Plan, selection: Selection, mode: ReadMode, t_us: int, standing: Standing
+) -> Plan:
     """A plan of slices, and the event lists beside them: those at this very instant."""
     parts = tuple(selection.listed)
     units = [(part.unit, part.features) for part in parts]
-    events = ListReader(tuple(plan_list(u, some, mode, t_us) for u, some in units if isinstance(u, ListUnit)))
+    events = ListReader(
+        tuple(plan_list(u, some, mode, t_us) for u, some in units if isinstance(u, ListUnit))
+    )
     return replace(
         found,
         parts=(*selection.sliced, *parts),
         events=events,
         shapes=_shapes(parts, events, standing, found.shapes),
-        by_node={number: _shapes(parts, events, standing.nodes[number], s) for number, s in found.by_node.items()},
-        alone=found,
+        by_node={
+            number: _shapes(parts, events, standing.nodes[number], s)
+            for number, s in found.by_node.items()
+        },
+        slices_only=found,
     )
 
 
 def _shapes(
     parts: Sequence[Part], reader: Reader, standing: Standing, before: Sequence[ReadShape]
 ) -> tuple[ReadShape, ...]:
-    """Per group what was to be read of it, and then the units of these parts, by their names in keys."""
+    """Shapes per group: those before, then the units of these parts, by their names in keys."""
     shapes = [
-        (part.group, reader.shape(i, standing.names[part.unit.storage_fingerprint])) for i, part in enumerate(parts)
+        (part.group, reader.shape(i, standing.names[part.unit.storage_fingerprint]))
+        for i, part in enumerate(parts)
     ]
     return tuple(
         ReadShape(shape.store_id, (*shape.units, *(each for of, each in shapes if of == group)))

@@ -1,4 +1,5 @@
-"""A plan's reads have one shape under every tag; `stores/online/steps.py` makes the commands of a tag of it."""
+"""A plan's reads have one shape under every tag; `stores/online/steps.py` makes the commands of a
+tag of it."""
 
 from __future__ import annotations
 

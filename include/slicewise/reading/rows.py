@@ -1,4 +1,5 @@
-"""Every event's row is taken once of all that was read: compacted, running beyond the offset vector, or alone among the pending events.
+"""Every event's row is taken once of all that was read: compacted, running beyond the offset
+vector, or alone among the pending events.
 
 Rows that count go to `Rows`, still encoded, with what it counts in: a key, `owner · masks + mask`.
 """
@@ -26,13 +27,13 @@ from slicewise.codec import (
     Raw,
     check_values,
     day_digest,
+    five_day_digest,
     open_running,
     open_slices,
-    five_day_digest,
-    versions_of,
     unpack_hours,
     unpack_lifetime,
     unpack_pending,
+    versions_of,
 )
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
@@ -46,8 +47,8 @@ from slicewise.reading.pending import (
     PendingSeen,
     accumulated,
     opened,
-    pending_range,
     pending_of,
+    pending_range,
 )
 from slicewise.reading.plan import NOWHERE, FiveDays, HotField, HourRows, Int64, ReadPlan, Total
 from slicewise.windows.durations import HOUR_US
@@ -57,14 +58,19 @@ LEARNED_LIMIT = 50_000
 
 Compacted = tuple[Mapping[int, int], frozenset[Total]]
 """hour -> archive version of what is compacted, and what has a total that is out of date."""
-Gathered = tuple[tuple[OffsetVector, ...], tuple[Mapping[int, OffsetVector], ...], frozenset[Total], PendingSeen]
-"""Base and compacted_beyond per entity, the days and five-day totals without a valid total, and what there was of the pending events."""
+Gathered = tuple[
+    tuple[OffsetVector, ...], tuple[Mapping[int, OffsetVector], ...], frozenset[Total], PendingSeen
+]
+"""Base and compacted_beyond per entity, the days and five-day totals without a valid total, and
+what there was of the pending events."""
 
 
 class Rows(Protocol):
     """Takes the rows that count; values are whole, and their checksums hold."""
 
-    def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
+    def compacted(
+        self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
+    ) -> Compacted:
         """Takes what `add_days` adds."""
         ...
 
@@ -72,7 +78,9 @@ class Rows(Protocol):
         """Values of one row after `head` bytes, each in its mask; key: of mask 0."""
         ...
 
-    def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
+    def block(
+        self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows
+    ) -> None:
         """A value that holds, from `start`, a block of rows with these slice numbers."""
         ...
 
@@ -83,7 +91,8 @@ class Rows(Protocol):
 
 @dataclass
 class Gathering:
-    """Encoded rows of one layout, in blocks; and what is cached of compacted hours, combined already."""
+    """Encoded rows of one layout, in blocks; and what is cached of compacted hours, combined
+    already."""
 
     layout: Layout
     masks: int
@@ -98,7 +107,9 @@ class Gathering:
     cached_partials: list[Sequence[Columns]] = field(default_factory=list)
     pending: list[PendingEvents] = field(default_factory=list)
 
-    def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
+    def compacted(
+        self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
+    ) -> Compacted:
         """Takes compacted hours, as `Rows`."""
         cache = self.cache
         if cache is None or not days or plan.gaps:  # a session looks at each slice by itself
@@ -109,7 +120,9 @@ class Gathering:
             if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
             own = Gathering(self.layout, self.masks)
-            cached_columns = CachedColumns(*add_days(plan, days, 0, own), *own.combined(plan.partials))
+            cached_columns = CachedColumns(
+                *add_days(plan, days, 0, own), *own.combined(plan.partials)
+            )
             cache.put(name, cached_columns)
         if cached_columns.masks:
             self.cached_keys += [key + mask for mask in cached_columns.masks]
@@ -117,12 +130,15 @@ class Gathering:
         return cached_columns.hours, cached_columns.stale
 
     def combined(self, wanted: frozenset[int]) -> tuple[Sequence[int], list[Columns]]:
-        """Keys, and per partial of the layout one row per key; empty ones of what is not asked for."""
+        """Keys, and per partial of the layout one row per key; empty ones of what is not asked
+        for."""
         keys, groups = np.unique(self.keys(), return_inverse=True)
         n = len(keys)
         decoded = self.layout.decode_blocks(self.blocks, self.counts)
         partials = [
-            partial.combine_columns(rows, groups, n) if i in wanted else Columns.empty(partial.fields, n)
+            partial.combine_columns(rows, groups, n)
+            if i in wanted
+            else Columns.empty(partial.fields, n)
             for i, (partial, rows) in enumerate(zip(self.layout.partials, decoded, strict=True))
         ]
         return keys.tolist(), partials
@@ -130,7 +146,10 @@ class Gathering:
     def columns(self) -> tuple[list[Columns], Int64]:
         """Per partial of the layout its rows, and per row its key."""
         decoded = self.layout.decode_blocks(self.blocks, self.counts)
-        partials, keys = [*self.cached_partials], [self.keys(), np.array(self.cached_keys, np.int64)]
+        partials, keys = (
+            [*self.cached_partials],
+            [self.keys(), np.array(self.cached_keys, np.int64)],
+        )
         for found, their_keys in accumulated(self.layout, self.pending):
             partials.append(found)
             keys.append(their_keys)
@@ -145,7 +164,9 @@ class Gathering:
         self.counts += repeat(1, len(values))
         self.runs += [(key + mask, len(list(same))) for mask, same in groupby(masks)]
 
-    def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
+    def block(
+        self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows
+    ) -> None:
         """Takes a block of rows, as `Rows`."""
         self.blocks.append(value[start:-SEAL_BYTES])
         self.counts.append(len(numbers))
@@ -171,8 +192,9 @@ def gather(
     first: int,
     learned: dict[bytes, HotField],
 ) -> Gathered:
-    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from `first`; claims: of parts
-    that bring none of their own; learned: what hot fields mean under this plan, parsed once, not once per entity.
+    """Adds one unit's rows; masks: of its layout, in which the unit's own are numbered from
+    `first`; claims: of parts that bring none of their own; learned: what hot fields mean under this
+    plan, parsed once, not once per entity.
 
     Raises CodecError for damaged values, DataLoss where stored values contradict each other.
     """
@@ -185,7 +207,9 @@ def gather(
         key = part.entity * masks + first
         if part.claims is not None:
             claims = part.claims
-            offset_vectors[part.entity] = offset_vectors[part.entity].join(claims.committed_of(part.partition))
+            offset_vectors[part.entity] = offset_vectors[part.entity].join(
+                claims.committed_of(part.partition)
+            )
         else:
             claims = given
         total = NO_TOTAL if plan.total_until is None else _add_total(plan, part, claims, rows, key)
@@ -205,11 +229,15 @@ def gather(
         if compacted:
             compacted_beyond = _compacted_beyond(compacted, plan.hours, claims, part.partition)
             if compacted_beyond:
-                beyond_by_entity[part.entity] = _joined(beyond_by_entity[part.entity], compacted_beyond)
+                beyond_by_entity[part.entity] = _joined(
+                    beyond_by_entity[part.entity], compacted_beyond
+                )
     for entity, hours in enumerate(beyond_by_entity):
         if hours:
             contained = offset_vectors[entity]
-            beyond_by_entity[entity] = {h: c for h, c in hours.items() if not contained.dominates(c)}
+            beyond_by_entity[entity] = {
+                h: c for h, c in hours.items() if not contained.dominates(c)
+            }
     return tuple(offset_vectors), tuple(beyond_by_entity), stale, seen
 
 
@@ -217,11 +245,16 @@ _NOTHING: Mapping[int, OffsetVector] = {}
 _NONE: frozenset[Total] = frozenset()
 
 
-def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, rows: Rows) -> Compacted:
+def add_days(
+    plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, rows: Rows
+) -> Compacted:
     """Adds what is compacted."""
     fetched = plan.fetched
     if list(map(len, days)) != fetched.widths:
-        raise CodecError(f"{list(map(len, days))} values of {fetched.widths} fields", where=f"unit of {plan.hours}")
+        raise CodecError(
+            f"{list(map(len, days))} values of {fetched.widths} fields",
+            where=f"unit of {plan.hours}",
+        )
     values = list(chain.from_iterable(days))
     compacted: dict[int, int] = {}
     stale = _NONE
@@ -261,7 +294,10 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
         check_values(stored_totals, TOTAL_HEAD)
         compacted.update(zip(numbers, versions_of(stored_totals), strict=True))
         if NOWHERE in masks:
-            stored_totals, masks = list(compress(stored_totals, masks)), tuple(compress(masks, masks))
+            stored_totals, masks = (
+                list(compress(stored_totals, masks)),
+                tuple(compress(masks, masks)),
+            )
         rows.singles(key, TOTAL_HEAD, stored_totals, masks)
     for at, part, name in fetched.rows:
         value = values[at]
@@ -270,7 +306,10 @@ def add_days(plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int, r
             archive_version, slices, start = open_slices(value)
             if compacted.get(part.hour) != archive_version:
                 raise DataLoss(
-                    f"rows of hour {part.hour} are of archive version {archive_version}, its total is of another",
+                    (
+                        f"rows of hour {part.hour} are of archive version {archive_version}, its "
+                        "total is of another"
+                    ),
                     next_step="compact the hour again",
                 )
             rows.block(key, value, start, slices, part)
@@ -296,7 +335,8 @@ def _five_day_digest(hours: tuple[bytes | None, ...]) -> bytes:
 
 
 class InTotal(NamedTuple):
-    """Reach of an entity's total: all of its events of hours before the total-until hour are in it, or beyond the offset vector of the archive version."""
+    """Reach of an entity's total: all of its events of hours before the total-until hour are in it,
+    or beyond the offset vector of the archive version."""
 
     total_until: int
     archive_version: int
@@ -315,7 +355,10 @@ def _add_total(plan: ReadPlan, part: Stored, claims: NodeClaims, rows: Rows, key
     if min(plan.start_us, plan.lifetime_end_us) < total_until * HOUR_US:
         shifts = (feature.window.offset_us for feature in plan.features if feature.window.unbounded)
         raise BeyondRetention(
-            f"view {plan.unit.view!r} keeps totals of what lies before hour {total_until}, and cannot cut them",
+            (
+                f"view {plan.unit.view!r} keeps totals of what lies before hour {total_until}, "
+                "and cannot cut them"
+            ),
             where="at",
             earliest_at_us=total_until * HOUR_US + max(shifts, default=0),
             next_step="ask later times here, earlier ones of the archive (training sets)",
@@ -344,8 +387,8 @@ def _add_hot(
     key: int,
     learned: dict[bytes, HotField],
 ) -> tuple[dict[TopicPartition, int], PendingSeen]:
-    """Adds the running partials and the pending events that count; gives the offsets beyond the committed offsets that they
-    reach, and what there was of the pending events."""
+    """Adds the running partials and the pending events that count; gives the offsets beyond the
+    committed offsets that they reach, and what there was of the pending events."""
     applied_offsets: dict[TopicPartition, int] = {}
     counted: list[bytes] = []
     masks: list[int] = []
@@ -361,8 +404,13 @@ def _add_hot(
     for what, name, value in zip(map(learned.get, names), names, values, strict=True):
         kind, topic_partition, hour, mask = what or _learn(plan, learned, name)
         if kind == "r":
-            archive_version = total.archive_version if hour < total.total_until else compacted.get(hour)
-            if mask != NOWHERE and (archive_version is None or _is_beyond(value, archive_version, topic_partition, hour, claims)):
+            archive_version = (
+                total.archive_version if hour < total.total_until else compacted.get(hour)
+            )
+            if mask != NOWHERE and (
+                archive_version is None
+                or _is_beyond(value, archive_version, topic_partition, hour, claims)
+            ):
                 counted.append(value)
                 masks.append(mask)
         elif kind == "l":
@@ -375,7 +423,9 @@ def _add_hot(
         check_values(counted, RUNNING_HEAD)
         rows.singles(key, RUNNING_HEAD, counted, masks)
     if left:
-        return applied_offsets, _left(left, dict(zip(names, values, strict=True)), claims.committed, applied_offsets)
+        return applied_offsets, _left(
+            left, dict(zip(names, values, strict=True)), claims.committed, applied_offsets
+        )
     if not pending:
         return applied_offsets, NO_EVENTS
     events = opened(plan, pending)
@@ -383,9 +433,15 @@ def _add_hot(
 
     def floor(topic_partition: TopicPartition, hour: int) -> int:
         archive_version = total.archive_version if hour < total.total_until else compacted.get(hour)
-        return claims.start.get(topic_partition) if archive_version is None else claims.floor(archive_version, topic_partition)
+        return (
+            claims.start.get(topic_partition)
+            if archive_version is None
+            else claims.floor(archive_version, topic_partition)
+        )
 
-    found = pending_of(plan, events, lambda topic_partition: pending_range(fields, topic_partition), floor)
+    found = pending_of(
+        plan, events, lambda topic_partition: pending_range(fields, topic_partition), floor
+    )
     if len(found.masks):
         rows.events(plan, key, found)
     for topic_partition, end in found.ends.items():
@@ -400,16 +456,23 @@ def _left(
     committed: OffsetVector,
     applied_offsets: Mapping[TopicPartition, int],
 ) -> PendingSeen:
-    """Finds what pending events of another server run brought beyond what is applied. ends: beyond the last event in its fields. One that
-    was skipped, and what lies beyond it, counted in no answer."""
+    """Finds what pending events of another server run brought beyond what is applied. ends: beyond
+    the last event in its fields. One that was skipped, and what lies beyond it, counted in no
+    answer."""
     lacking = 0
     for topic_partition, end in ends.items():
         _, skipped = pending_range(fields, topic_partition)
-        lacking += max(0, min(end, skipped) - max(committed.get(topic_partition), applied_offsets.get(topic_partition, 0)))
+        lacking += max(
+            0,
+            min(end, skipped)
+            - max(committed.get(topic_partition), applied_offsets.get(topic_partition, 0)),
+        )
     return PendingSeen(0, NO_EVENTS.newest_us, lacking) if lacking else NO_EVENTS
 
 
-_RUNNING, _APPLIED, _LIFETIME = (entry.letter.encode() for entry in (f.RUNNING, f.APPLIED, f.LIFETIME))
+_RUNNING, _APPLIED, _LIFETIME = (
+    entry.letter.encode() for entry in (f.RUNNING, f.APPLIED, f.LIFETIME)
+)
 _EVENT = f.PENDING.letter.encode()
 """Beginning of the names of pending fields, and no others."""
 _EVENTS = bytes(letter == _EVENT[0] for letter in range(256))
@@ -424,7 +487,13 @@ def _letters(names: Sequence[bytes]) -> bytes:
         raise CodecError("a hot field without a name") from error
 
 
-def _is_beyond(value: bytes, archive_version: int, topic_partition: TopicPartition, hour: int, claims: NodeClaims) -> bool:
+def _is_beyond(
+    value: bytes,
+    archive_version: int,
+    topic_partition: TopicPartition,
+    hour: int,
+    claims: NodeClaims,
+) -> bool:
     """Tells whether a running partial holds what its compacted hour does not."""
     first, last, _ = open_running(value)
     floor = claims.floor(archive_version, topic_partition)
@@ -469,8 +538,9 @@ def _hot_field(plan: ReadPlan, name: bytes) -> HotField:
 
 _PASSED_OVER = (*(entry.letter.encode() for entry in (f.PENDING_NUMBERS, f.SKIPPED)), b"e")
 _COUNTS = (f.PENDING_COUNT.form, b"n")
-"""Fields of pending events: the numbers of its fields, and what was skipped, which is asked for by name.
-Beside them `m` says how many events there are. `e` and `n` are of the format before, and nobody counts them."""
+"""Fields of pending events: the numbers of its fields, and what was skipped, which is asked for by
+name. Beside them `m` says how many events there are. `e` and `n` are of the format before, and
+nobody counts them."""
 _UNCOUNTED = HotField("", ("", 0), 0, NOWHERE)
 
 
@@ -492,11 +562,14 @@ def _compacted_beyond(
     return {
         hour: compacted_beyond
         for hour, archive_version in compacted.items()
-        if (compacted_beyond := claims.compacted_beyond(archive_version, partition)) is not None and first <= hour < end
+        if (compacted_beyond := claims.compacted_beyond(archive_version, partition)) is not None
+        and first <= hour < end
     }
 
 
-def _joined(one: Mapping[int, OffsetVector], other: Mapping[int, OffsetVector]) -> dict[int, OffsetVector]:
+def _joined(
+    one: Mapping[int, OffsetVector], other: Mapping[int, OffsetVector]
+) -> dict[int, OffsetVector]:
     joined = dict(one)
     for hour, offset_vector in other.items():
         joined[hour] = joined[hour].join(offset_vector) if hour in joined else offset_vector

@@ -19,7 +19,13 @@ from slicewise.codec import Layout, Row, ScalarRows
 from slicewise.reading.batched import BatchedPlan, combine_scalars
 from slicewise.reading.cache import CachedDays, PartialCache
 from slicewise.reading.claims import Stored
-from slicewise.reading.pending import SCALAR_EVENTS, PendingEvents, PendingField, accumulated, distinct
+from slicewise.reading.pending import (
+    SCALAR_EVENTS,
+    PendingEvents,
+    PendingField,
+    accumulated,
+    distinct,
+)
 from slicewise.reading.plan import NOWHERE, HourRows, Int64, ReadPlan
 from slicewise.reading.rows import Compacted, add_days
 
@@ -36,7 +42,9 @@ class ScalarGathering:
     cached_states: list[Sequence[Any]] = field(default_factory=list)
     """States cached of compacted hours: per key those of the layout's partials."""
 
-    def compacted(self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int) -> Compacted:
+    def compacted(
+        self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
+    ) -> Compacted:
         """Takes compacted hours, as `merge_rows.Rows`."""
         cache = self.cache
         if cache is None or not days:
@@ -59,7 +67,9 @@ class ScalarGathering:
         columns, runs, keys = self.columns()
         singles = [[run] for run in range(len(runs))]
         states = [
-            [None] * len(runs) if partial.scalar is None else partial.scalar.combine(fields, runs, singles)
+            [None] * len(runs)
+            if partial.scalar is None
+            else partial.scalar.combine(fields, runs, singles)
             for partial, fields in zip(self.layout.partials, columns, strict=True)
         ]
         return list(zip(keys, zip(*states, strict=True), strict=True))
@@ -73,7 +83,9 @@ class ScalarGathering:
             for mask, row in zip(masks, rows, strict=True):
                 by_key[key + mask].append(row)
 
-    def block(self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows) -> None:
+    def block(
+        self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows
+    ) -> None:
         """Takes a block of rows, as `merge_rows.Rows`."""
         rows = self.scalar.block(value, start, len(numbers))
         at = 0
@@ -87,18 +99,26 @@ class ScalarGathering:
         of = plan.scalar_of
         if of is None:
             for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, pending)]):
-                for found, row in zip(keys.tolist(), self.layout.scalar_rows(partials), strict=True):
+                for found, row in zip(
+                    keys.tolist(), self.layout.scalar_rows(partials), strict=True
+                ):
                     self.by_key[found].append(row)
             return
         for mask, events in _by_mask(pending):
             self.cached_keys.append(key + mask)
-            self.cached_states.append([None if combiner is None else combiner(events) for combiner in of])
+            self.cached_states.append(
+                [None if combiner is None else combiner(events) for combiner in of]
+            )
 
     def columns(self) -> tuple[list[Sequence[Sequence[Any]]], list[Run], list[int]]:
         """Per partial and field the values by row; the range of rows of each key; the keys."""
         rows = self.by_key.values()
         ends = accumulate(map(len, rows), initial=0)
-        return self.scalar.columns(list(chain.from_iterable(rows))), list(pairwise(ends)), list(self.by_key)
+        return (
+            self.scalar.columns(list(chain.from_iterable(rows))),
+            list(pairwise(ends)),
+            list(self.by_key),
+        )
 
 
 def _by_mask(pending: PendingField) -> list[tuple[int, ScalarEvents | ColumnarEvents]]:
@@ -106,7 +126,9 @@ def _by_mask(pending: PendingField) -> list[tuple[int, ScalarEvents | ColumnarEv
     masks = pending.masks
     if len(masks) <= SCALAR_EVENTS:
         scalar = pending.events.events()
-        return [(mask, scalar.where([row_mask == mask for row_mask in masks])) for mask in set(masks)]
+        return [
+            (mask, scalar.where([row_mask == mask for row_mask in masks])) for mask in set(masks)
+        ]
     many = pending.events.many()
     if pending.mask != NOWHERE:
         return [(pending.mask, many)]
@@ -127,7 +149,9 @@ def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
     return rows
 
 
-def finish_scalars(batched: BatchedPlan, gathered: Sequence[ScalarGathering], entities: int) -> tuple[Scalars, ...]:
+def finish_scalars(
+    batched: BatchedPlan, gathered: Sequence[ScalarGathering], entities: int
+) -> tuple[Scalars, ...]:
     """Per finish of the plan its values."""
     decoded, runs, groups = [], [], []
     for found, table in zip(gathered, batched.tables, strict=True):
@@ -135,4 +159,6 @@ def finish_scalars(batched: BatchedPlan, gathered: Sequence[ScalarGathering], en
         decoded.append(columns)
         runs.append(ranges)
         groups.append(table.runs_of(keys + found.cached_keys, entities))
-    return combine_scalars(batched, decoded, runs, groups, [found.cached_states for found in gathered])
+    return combine_scalars(
+        batched, decoded, runs, groups, [found.cached_states for found in gathered]
+    )

@@ -1,4 +1,5 @@
-"""A row's mask tells the windows that it counts in; a session takes its own of these rows, by their spans."""
+"""A row's mask tells the windows that it counts in; a session takes its own of these rows, by their
+spans."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Table:
     """Masks of all plans of a layout, side by side."""
 
     index: Index
-    """How rows and results of these plans are numbered."""
+    """Numbers of the rows and results of these plans."""
     masks: npt.NDArray[np.bool_]
     """[masks, windows]: which windows each holds."""
     ends_us: Int64
@@ -64,15 +65,17 @@ class Table:
             masks[row : row + len(plan.masks), start : start + width] = plan.masks
             row += len(plan.masks)
         ends = np.array([end for plan in plans for _, end in plan.intervals], np.int64)
-        gaps = np.array([gap for plan in plans for gap in plan.gaps or [0] * len(plan.intervals)], np.int64)
+        gaps = np.array(
+            [gap for plan in plans for gap in plan.gaps or [0] * len(plan.intervals)], np.int64
+        )
         span = _span_of(plans[0].unit.layout) if gaps.any() else None
         return Table(Index.of(widths, len(masks)), masks, ends, gaps, span)
 
     def counted(
         self, masks: Int64, owners: Int64, entities: int, decoded: Sequence[Columns]
     ) -> tuple[Int64, Int64, dict[tuple[int, int], int]]:
-        """(row, group) of every row in every window that holds it; of each open session, by (window, owner),
-        when its first event was. decoded: the rows' partials."""
+        """(row, group) of every row in every window that holds it; of each open session, by
+        (window, owner), when its first event was. decoded: the rows' partials."""
         taken, window = np.nonzero(self.masks[masks])
         begun: dict[tuple[int, int], int] = {}
         if self.span is not None:
@@ -82,7 +85,8 @@ class Table:
     def _in_sessions(
         self, taken: Int64, window: Int64, owners: Int64, spans: Columns
     ) -> tuple[Int64, Int64, dict[tuple[int, int], int]]:
-        """The rows that are left when each session's window holds the rows of the open session alone."""
+        """The rows that are left when each session's window holds the rows of the open session
+        alone."""
         sessions = np.flatnonzero(self.gaps_us[window])
         row, where = taken[sessions], window[sessions]
         first, last = spans.fixed("first")[row], spans.fixed("last")[row]
@@ -90,7 +94,12 @@ class Table:
         is_open, begun = open_sessions(key, first, last, self.ends_us[where], self.gaps_us[where])
         kept = np.ones(len(taken), np.bool_)
         kept[sessions] = is_open
-        opened = zip(where[is_open].tolist(), owners[row][is_open].tolist(), begun[is_open].tolist(), strict=True)
+        opened = zip(
+            where[is_open].tolist(),
+            owners[row][is_open].tolist(),
+            begun[is_open].tolist(),
+            strict=True,
+        )
         return taken[kept], window[kept], {(w, owner): at for w, owner, at in opened}
 
 

@@ -55,7 +55,9 @@ class Year:
 
     def text(self, i: int) -> str:
         """The members of event i that are the same every year, as JSON without its braces."""
-        return json.dumps({name: column[i] for name, column in self.columns.items()}, separators=(",", ":"))[1:-1]
+        return json.dumps(
+            {name: column[i] for name, column in self.columns.items()}, separators=(",", ":")
+        )[1:-1]
 
 
 @lru_cache(maxsize=1)

@@ -30,13 +30,17 @@ class NewestEvent:
     time_ms: int
 
 
-def resume(year: Year, pace: Pace, newest_events: Mapping[int, NewestEvent], now_us: int) -> tuple[Schedule, int]:
+def resume(
+    year: Year, pace: Pace, newest_events: Mapping[int, NewestEvent], now_us: int
+) -> tuple[Schedule, int]:
     """The schedule that the topic follows, and the number of the next event.
 
     An empty topic starts a schedule now. Raises DataLoss where the topic holds something else than
     this replay: other events, or the same at another pace.
     """
-    numbers = [_number(partition, newest_event) for partition, newest_event in newest_events.items()]
+    numbers = [
+        _number(partition, newest_event) for partition, newest_event in newest_events.items()
+    ]
     if not numbers:
         return Schedule(year, pace, pace.base_us(now_us)), 0
     newest, last = max(numbers, key=lambda pair: pair[0])

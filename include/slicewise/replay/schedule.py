@@ -14,8 +14,9 @@ from slicewise.replay.flights import YEAR_US, Int64, Year
 
 @dataclass(frozen=True)
 class Pace:
-    """Rule by which a year becomes a cycle. speed: real microseconds per compressed one. share: the part of
-    the first cycle that lies before the start. offset_us: how far into the real year it begins."""
+    """Rule by which a year becomes a cycle. speed: real microseconds per compressed one. share: the
+    part of the first cycle that lies before the start. offset_us: how far into the real year it
+    begins."""
 
     speed: int = 365
     share: float = 0.8

@@ -1,4 +1,5 @@
-"""Song plays with Zipf-distributed users and songs: equal seeds make equal plays, from any number on."""
+"""Song plays with Zipf-distributed users and songs: equal seeds make equal plays, from any number
+on."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ class Plays:
 
     def batch(self, first: int, n: int) -> pa.RecordBatch:
         """Plays first … first+n-1, with SCHEMA; played_at in microseconds."""
-        chunks = [_chunk(self, c) for c in range(first // CHUNK, (first + n - 1) // CHUNK + 1) if n > 0]
+        chunks = [
+            _chunk(self, c) for c in range(first // CHUNK, (first + n - 1) // CHUNK + 1) if n > 0
+        ]
         if not chunks:
             return pa.RecordBatch.from_pylist([], schema=SCHEMA)
         table = pa.Table.from_batches(chunks).slice(first % CHUNK, n).combine_chunks()

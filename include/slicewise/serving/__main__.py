@@ -42,7 +42,8 @@ def main() -> None:
         access_log=False,
         log_level="warning",
         server_header=False,
-        proxy_headers=False,  # a gateway says who the client is in a header of its own, or nobody does
+        # a gateway says who the client is in a header of its own, or nobody does
+        proxy_headers=False,
         timeout_graceful_shutdown=GRACE_S,
     )
     log.event("serving_stopped")

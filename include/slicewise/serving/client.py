@@ -34,7 +34,9 @@ class Client:
         client.get(["listening:plays_1h"], {"user_id": "42"}).values()
     """
 
-    def __init__(self, redis_url: str | None = None, *, clock: Clock | None = None, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self, redis_url: str | None = None, *, clock: Clock | None = None, timeout_s: float = 5.0
+    ) -> None:
         if redis_url is None:
             from slicewise.settings import Settings
 
@@ -69,23 +71,29 @@ class Client:
         request = checked(refs, name, _entities(entities), at, min_token, tokens=tokens)
         answer = self._connection.run(self._service.read(request))
         # a store that did not answer just now is not asked once more
-        if time.monotonic() >= self._listen_at and STALE not in answer.flags and DEFAULT not in answer.flags:
+        if (
+            time.monotonic() >= self._listen_at
+            and STALE not in answer.flags
+            and DEFAULT not in answer.flags
+        ):
             self._listen()
         return answer
 
     def leaderboard(self, name: str) -> Leaderboard:
-        """The leaderboard of this name as it stands. Raises UnknownName, NotReady, StoreUnavailable, CodecError."""
+        """The leaderboard of this name as it stands. Raises UnknownName, NotReady,
+        StoreUnavailable, CodecError."""
         return self._connection.run(read_leaderboard(self._service, name))
 
     def _listen(self) -> None:
-        """Does the work of the serving API's listener beside its requests: here after one, about once a second."""
+        """Does the work of the serving API's listener beside its requests: here after one, about
+        once a second."""
         self._listen_at = time.monotonic() + LISTEN_EVERY_S
         if (catalog := self._service.catalog) is not None:
             try:
                 self._connection.run(self._service.freshness.listen(catalog))
             except SlicewiseError as error:
                 log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
-            except Exception as error:  # noqa: BLE001  a defect of ours: told, and the answer stands
+            except Exception as error:  # noqa: BLE001
                 lines = "".join(traceback.format_exception(error))
                 log.warning("listening_failed", kind=type(error).__name__, trace=lines)
 

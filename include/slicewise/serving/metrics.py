@@ -36,7 +36,9 @@ class Series:
 class Durations(Collector):
     """A histogram that one thread feeds, without the lock that the library's own takes per step."""
 
-    def __init__(self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry) -> None:
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
         self._name, self._text, self._labels = name, text, labels
         self._series: dict[tuple[str, ...], Series] = {}
         registry.register(self)
@@ -58,26 +60,47 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.request_seconds = Durations(
-            "slicewise_request_seconds", "Time from the whole request to the whole answer", ("route",), self.registry
+            "slicewise_request_seconds",
+            "Time from the whole request to the whole answer",
+            ("route",),
+            self.registry,
         )
         self.store_seconds = Durations(
-            "slicewise_store_seconds", "Time of one round trip to the online store", (), self.registry
+            "slicewise_store_seconds",
+            "Time of one round trip to the online store",
+            (),
+            self.registry,
         ).labels()
         self.wait_seconds = Durations(
-            "slicewise_wait_seconds", "Time that requests waited which had to wait for their work", (), self.registry
+            "slicewise_wait_seconds",
+            "Time that requests waited which had to wait for their work",
+            (),
+            self.registry,
         ).labels()
         self.shed = Counter(
             "slicewise_shed_total",
-            "Requests that were refused because of overload: waited (too long), full (queue), share (of one client)",
+            (
+                "Requests that were refused because of overload: waited (too long), full (queue), "
+                "share (of one client)"
+            ),
             ["why"],
             registry=self.registry,
         )
         self.requests = Gauge(
-            "slicewise_requests", "Requests in work, and waiting for it", ["in"], registry=self.registry
+            "slicewise_requests",
+            "Requests in work, and waiting for it",
+            ["in"],
+            registry=self.registry,
         )
-        self.values = Counter("slicewise_values_total", "Feature values answered", registry=self.registry)
-        self.errors = Counter("slicewise_errors_total", "Requests refused or failed", ["kind"], registry=self.registry)
-        self.flags = Counter("slicewise_flagged_total", "Answers by flag", ["flag"], registry=self.registry)
+        self.values = Counter(
+            "slicewise_values_total", "Feature values answered", registry=self.registry
+        )
+        self.errors = Counter(
+            "slicewise_errors_total", "Requests refused or failed", ["kind"], registry=self.registry
+        )
+        self.flags = Counter(
+            "slicewise_flagged_total", "Answers by flag", ["flag"], registry=self.registry
+        )
         self.listening_failures = Counter(
             "slicewise_listening_failures_total",
             "Times that the background listener broke; freshness is not current meanwhile",

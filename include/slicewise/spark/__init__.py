@@ -1,4 +1,5 @@
-"""Everything that runs in a Spark driver or on its executors: micro-batch lane, archive, compaction, backfill.
+"""Everything that runs in a Spark driver or on its executors: micro-batch lane, archive,
+compaction, backfill.
 
 Importing this package imports no pyspark; `conf` can be read from any environment.
 

@@ -1,7 +1,8 @@
 """The driver keeps one query per deployed source alive, and drains them when it is told to stop.
 
-What can be mended by planning again from the metadata is (a new deployment version at once, a lost store with
-growing pauses); lost data and a failure that returns without any progress end it, loudly.
+What can be mended by planning again from the metadata is (a new deployment version at once, a lost
+store with growing pauses); lost data and a failure that returns without any progress end it,
+loudly.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any, ClassVar, Protocol
 from pyspark.sql import SparkSession
 
 from slicewise.clock import Clock
-from slicewise.errors import DataLoss, DeploymentSuperseded, NotReady, SettingsError, SlicewiseError, StoreUnavailable
+from slicewise.errors import (
+    DataLoss,
+    DeploymentSuperseded,
+    NotReady,
+    SettingsError,
+    SlicewiseError,
+    StoreUnavailable,
+)
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.realtime import lives
@@ -60,7 +68,7 @@ class Driver:
     part: ClassVar[str] = "stream"
     """Name of its folder, its events and its statuses."""
     setting: ClassVar[str] = ""
-    """What its settings begin with, where that is not its part's name."""
+    """Beginning of its settings' names, where that is not its part's name."""
 
     settings: Settings
     clock: Clock
@@ -77,7 +85,8 @@ class Driver:
     _session: SparkSession | None = None
     _healer: Healing = field(init=False)
     _opening: tuple[Deployment, StoreMetadata, float] | None = None
-    """The deployment that runs, its metadata, and since when, where a schema of it has no recorded offsets yet."""
+    """The deployment that runs, its metadata, and since when, where a schema of it has no recorded
+    offsets yet."""
 
     def __post_init__(self) -> None:
         self._healer = Healer(self.settings)
@@ -86,7 +95,9 @@ class Driver:
         self._obey_signals()
         forget_checkpoints(self.settings.state_dir, self.part)
         (self.settings.state_dir / self.part).mkdir(parents=True, exist_ok=True)
-        self._port = self.metrics.serve(getattr(self.settings, f"{self.setting or self.part}_metrics"), self.part)
+        self._port = self.metrics.serve(
+            getattr(self.settings, f"{self.setting or self.part}_metrics"), self.part
+        )
         self._open()
         event(f"{self.part}_started", metrics_port=self._port)
         code = 0
@@ -127,7 +138,12 @@ class Driver:
         """Until told to stop: plans when the metadata changes, and looks after the queries."""
         while not self.stop.is_set():
             metadata = self._look(store)
-            bound = (metadata.deployment_version, metadata.units, metadata.store_id, self._realtime_sources(metadata))
+            bound = (
+                metadata.deployment_version,
+                metadata.units,
+                metadata.store_id,
+                self._realtime_sources(metadata),
+            )
             if bound != self._bound or not all(q.active for q in self._queries.values()):
                 self._bound = None  # what fails half-way is planned again
                 self._plan(store, metadata)
@@ -141,7 +157,8 @@ class Driver:
         return self._healer.look(store)
 
     def _record_schema_offsets(self, store: OnlineStore) -> None:
-        """Records offsets of schemas that have none, once all who judged by earlier ones are gone; the next look plans with them."""
+        """Records offsets of schemas that have none, once all who judged by earlier ones are gone;
+        the next look plans with them."""
         if self._opening is None or time.monotonic() - self._opening[2] < LEASE_S:
             return
         (deployment, metadata, _), self._opening = self._opening, None
@@ -162,10 +179,14 @@ class Driver:
         if manifest is None:
             event("nothing_deployed")
             return
-        deployment, current = Deployment.from_json(manifest), store.run(ReadMetadata())  # the committed offsets after the drain
-        opening = deployment.opening and current.units == metadata.units and self.part == Driver.part
+        # the committed offsets after the drain
+        deployment, current = Deployment.from_json(manifest), store.run(ReadMetadata())
+        opening = (
+            deployment.opening and current.units == metadata.units and self.part == Driver.part
+        )
         self._opening = (deployment, current, time.monotonic()) if opening else None
-        if self._healer.bridged(store, deployment, current) is current:  # else it is a newer deployment's turn
+        # else it is a newer deployment's turn
+        if self._healer.bridged(store, deployment, current) is current:
             self._start(deployment, manifest, current)
 
     def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:
@@ -176,17 +197,31 @@ class Driver:
             if source.is_opening:
                 event("schema_opening", source=source.name)
                 continue
-            plan = plan_stream(deployment, source, metadata, log, realtime=self.settings.realtime == "on")
+            plan = plan_stream(
+                deployment, source, metadata, log, realtime=self.settings.realtime == "on"
+            )
             if not plan.units:
                 continue
-            status = self._statuses.setdefault(source.name, SourceStatus(source.name, self.clock, self.metrics))
+            status = self._statuses.setdefault(
+                source.name, SourceStatus(source.name, self.clock, self.metrics)
+            )
             status.state, status.realtime = "running", self.settings.realtime
-            self._queries[source.name] = SourceQuery(self._session, self.settings, plan, manifest, status)
-            event("query_started", source=source.name, deployment_version=plan.deployment_version, start=dict(plan.start))
+            self._queries[source.name] = SourceQuery(
+                self._session, self.settings, plan, manifest, status
+            )
+            event(
+                "query_started",
+                source=source.name,
+                deployment_version=plan.deployment_version,
+                start=dict(plan.start),
+            )
 
     def _realtime_sources(self, metadata: StoreMetadata) -> frozenset[str]:
-        """Sources whose micro-batches remove what the real-time lane wrote, beyond what the setting says."""
-        return frozenset() if self.settings.realtime == "on" else frozenset(metadata.realtime_starts)
+        """Sources whose micro-batches remove what the real-time lane wrote, beyond what the setting
+        says."""
+        return (
+            frozenset() if self.settings.realtime == "on" else frozenset(metadata.realtime_starts)
+        )
 
     def _report(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         in_time = bool(self._queries)
@@ -204,13 +239,17 @@ class Driver:
         for name, figures in self._figures().items():
             store.run(PutStatus(f"{self.part}:{name}", _text(figures)))
 
-    def _look_at_realtime(self, store: OnlineStore, metadata: StoreMetadata, query: SourceQuery) -> None:
-        """The micro-batch lane takes its time while the real-time lane lives; where it is off, the entry goes that one left in another server run of
-        the store."""
+    def _look_at_realtime(
+        self, store: OnlineStore, metadata: StoreMetadata, query: SourceQuery
+    ) -> None:
+        """The micro-batch lane takes its time while the real-time lane lives; where it is off, the
+        entry goes that one left in another server run of the store."""
         name = query.plan.source.name
         if self.settings.realtime == "on":
             tail_status = store.run(ReadStatus(f"tail:{name}"))
-            query.paced = lives(StreamStatus.parse(name, tail_status) if tail_status else None, self.clock.now_us())
+            query.paced = lives(
+                StreamStatus.parse(name, tail_status) if tail_status else None, self.clock.now_us()
+            )
         elif name in metadata.realtime_starts and store.run(EndRealtime(name)):
             event("realtime_ended", source=name)
 
@@ -225,7 +264,9 @@ class Driver:
         self._interrupt(error)
         pause = _PAUSES_S[min(self._failures, len(_PAUSES_S) - 1)]
         self._failures += 1
-        warning(f"{self.part}_interrupted", failures=self._failures, pause_s=pause, error=str(error))
+        warning(
+            f"{self.part}_interrupted", failures=self._failures, pause_s=pause, error=str(error)
+        )
         for status in self._statuses.values():
             status.restarted(error.what)
         self._figures()

@@ -1,4 +1,5 @@
-"""Training sets and snapshots as users ask for them: one call, everything else from the settings."""
+"""Training sets and snapshots as users ask for them: one call, everything else from the
+settings."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from slicewise.errors import BadRequest
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
+from slicewise.training.answering.training_request import looked_through, training_request
 from slicewise.training.answering.unit_requests import UnitRequest, named, resolve
-from slicewise.training.answering.training_request import training_request, looked_through
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed
 from slicewise.training.archiving.pending import Need, need_of, pending
@@ -45,20 +46,27 @@ def training_set(
     """The features' values for every row of the spine, as they were known.
 
     spine: entity columns, `at` (aware) and whatever else is to be kept, such as labels; an Arrow
-    table, a pandas frame, a list of dicts or a file (Parquet, Feather or CSV). Rows may repeat, and an entity may
-    have several instants; unknown entities have empty aggregates. features: a feature set or its
-    name, or refs such as ["listening:plays_7d"]. knowledge: "event_time", all that is known now of
-    events before `at`; "token", exactly what the answers contained whose tokens stand in the
-    column `token`. deployment: in place of the one that runs. archive: where the spine asks for more than is
-    archived, the log is archived first, by Spark; False refuses instead. progress: is given what is done, line by
-    line; to standard error by default.
+    table, a pandas frame, a list of dicts or a file (Parquet, Feather or CSV). Rows may repeat, and
+    an entity may have several instants; unknown entities have empty aggregates. features: a feature
+    set or its name, or refs such as ["listening:plays_7d"]. knowledge: "event_time", all that is
+    known now of events before `at`; "token", exactly what the answers contained whose tokens stand
+    in the column `token`. deployment: in place of the one that runs. archive: where the spine asks
+    for more than is archived, the log is archived first, by Spark; False refuses instead. progress:
+    is given what is done, line by line; to standard error by default.
 
-    Raises BadRequest and UnknownName before anything but the store's deployment is read; NothingArchived where the log
-    holds nothing either; ServerError and SettingsError where it could not be archived.
+    Raises BadRequest and UnknownName before anything but the store's deployment is read;
+    NothingArchived where the log holds nothing either; ServerError and SettingsError where it could
+    not be archived.
     """
     settings = settings or Settings.load()
     return open_training_set(
-        settings, spine, features, knowledge, deployment, archive=archive, notify=progress or to_stderr
+        settings,
+        spine,
+        features,
+        knowledge,
+        deployment,
+        archive=archive,
+        notify=progress or to_stderr,
     )[1]
 
 
@@ -81,7 +89,9 @@ def snapshot(
     Either `at`, or start, start + every, … before end; aware. Other arguments as of training_set.
     """
     settings, ats = settings or Settings.load(), snapshot_instants(at, start, end, every)
-    return open_snapshot(settings, features, ats, deployment, archive=archive, notify=progress or to_stderr)[1]
+    return open_snapshot(
+        settings, features, ats, deployment, archive=archive, notify=progress or to_stderr
+    )[1]
 
 
 def open_training_set(
@@ -97,19 +107,30 @@ def open_training_set(
 ) -> tuple[Offline, DataSet]:
     """Builds what training_set gives, and the offline side that it came from.
 
-    Each step opens more than the one before, so that what is wrong is said by the first that can see it. notify: is told
-    what is archived; step: of each step.
+    Each step opens more than the one before, so that what is wrong is said by the first that can
+    see it. notify: is told what is archived; step: of each step.
     """
     given = looked_through(spine, features, knowledge)
     question = training_request(deployment or deployed(settings), given, features, knowledge)
     rows = question.spine
-    step(f"the spine has {len(rows):,} rows, `at` from {text_of(rows.at_us.min())} to {text_of(rows.at_us.max())}")
+    step(
+        f"the spine has {len(rows):,} rows, `at` from {text_of(rows.at_us.min())} to "
+        f"{text_of(rows.at_us.max())}"
+    )
     step("opening the archive")
     offline = Offline.open(settings, question.deployment)
     if archive:
-        extend_archive(settings, offline, question.requested, need_of(question.requested, rows.at_us, question.tokens), notify)
+        extend_archive(
+            settings,
+            offline,
+            question.requested,
+            need_of(question.requested, rows.at_us, question.tokens),
+            notify,
+        )
     step(f"building {len(question.refs)} features")
-    return offline, build_training_set(offline.deployment, offline.archive, rows, features, knowledge)
+    return offline, build_training_set(
+        offline.deployment, offline.archive, rows, features, knowledge
+    )
 
 
 def open_snapshot(
@@ -129,15 +150,28 @@ def open_snapshot(
     step("opening the archive")
     offline = Offline.open(settings, known)
     if archive:
-        extend_archive(settings, offline, requested, need_of(requested, np.array(sorted(ats_us), np.int64), None), notify)
+        extend_archive(
+            settings,
+            offline,
+            requested,
+            need_of(requested, np.array(sorted(ats_us), np.int64), None),
+            notify,
+        )
     step(f"building {len(refs)} features")
     return offline, build_snapshot(known, offline.archive, features, ats_us)
 
 
-def extend_archive(settings: Settings, offline: Offline, requested: Sequence[UnitRequest], need: Need, notify: Notify) -> None:
+def extend_archive(
+    settings: Settings,
+    offline: Offline,
+    requested: Sequence[UnitRequest],
+    need: Need,
+    notify: Notify,
+) -> None:
     """Archives what these features need and no archive holds yet; nothing where all is there.
 
-    Raises BadRequest for instants in the future, NothingArchived, StoreUnavailable, ServerError, SettingsError.
+    Raises BadRequest for instants in the future, NothingArchived, StoreUnavailable, ServerError,
+    SettingsError.
     """
     archive = offline.archive
     some = pending(offline.deployment, archive, archive, requested, need, offline.clock.now_us())

@@ -1,4 +1,5 @@
-"""Offline answers come from the archive alone, up to a stated archive version, and never beyond what that covers."""
+"""Offline answers come from the archive alone, up to a stated archive version, and never beyond
+what that covers."""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ class NothingArchived(DataLoss):
 class Archived:
     """Reach of the archive of a source.
 
-    archive_version: the newest archive version. offset_vector: per partition the first offset that is not archived.
-    until_us: when that archive was taken; what came before then is in it. snapshot_id: the table's.
+    archive_version: the newest archive version. offset_vector: per partition the first offset that
+    is not archived. until_us: when that archive was taken; what came before then is in it.
+    snapshot_id: the table's.
     """
 
     archive_version: int
@@ -40,7 +42,8 @@ class Archive(Protocol):
     """The events of sources, as the hourly archive keeps them."""
 
     def reaches(self, source: str) -> Archived:
-        """Reads how far the archive of this source reaches now. Raises NothingArchived if there is none."""
+        """Reads how far the archive of this source reaches now. Raises NothingArchived if there is
+        none."""
         ...
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:
@@ -50,18 +53,35 @@ class Archive(Protocol):
         """
         ...
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:
+    def events(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        start_us: int,
+        end_us: int,
+        archive_version: int,
+    ) -> pa.Table:
         """Good events with time in [start_us, end_us) of archive versions up to `archive_version`.
 
-        Gives the columns, and event_time, kafka_time (int64 microseconds), topic_id, partition, offset. What
-        an archive version holds never changes, so that the same archive version gives the same events for ever.
+        Gives the columns, and event_time, kafka_time (int64 microseconds), topic_id, partition,
+        offset. What an archive version holds never changes, so that the same archive version gives
+        the same events for ever.
         """
         ...
 
-    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:
-        """Good events that the offset vector contains, of Kafka times at or after this one, of archive versions up to `archive_version`.
+    def below(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        offset_vector: OffsetVector,
+        kafka_us: int,
+        archive_version: int,
+    ) -> pa.Table:
+        """Good events that the offset vector contains, by which an event that comes again is known.
 
-        Gives what `events` gives: the events by which one that comes again is known.
+        Their Kafka times are at or after `kafka_us`, their archive versions at most
+        `archive_version`. The columns are those of `events`.
+
         """
         ...
 
@@ -83,7 +103,11 @@ def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[Token]) 
         wanted = token.base
         for offset_vector in token.compacted_beyond.values():
             wanted = wanted.join(offset_vector)
-        behind = [topic_partition for topic_partition in wanted if archived.offset_vector.get(topic_partition) < wanted.get(topic_partition)]
+        behind = [
+            topic_partition
+            for topic_partition in wanted
+            if archived.offset_vector.get(topic_partition) < wanted.get(topic_partition)
+        ]
         if behind:
             topic, partition = behind[0]
             raise BadRequest(
@@ -96,4 +120,6 @@ def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[Token]) 
             )
 
 
-ARCHIVE_NOW = "ask without --no-archive (archive=False), or run the DAG compact_slices, which archives first"
+ARCHIVE_NOW = (
+    "ask without --no-archive (archive=False), or run the DAG compact_slices, which archives first"
+)

@@ -18,9 +18,17 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.token import Token
-from slicewise.training.answering.unit_requests import UnitRequest, answer_spine, entity_types, incomplete, questions_of, reach, resolve
-from slicewise.training.answering.training_request import training_request
 from slicewise.training.answering.questions import refuse_questions
+from slicewise.training.answering.training_request import training_request
+from slicewise.training.answering.unit_requests import (
+    UnitRequest,
+    answer_spine,
+    entity_types,
+    incomplete,
+    questions_of,
+    reach,
+    resolve,
+)
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
 from slicewise.training.ranges import Ints
@@ -62,7 +70,8 @@ class DataSet:
         return self._write(Path(path), parquet_bytes(self.table))
 
     def to_csv(self, path: str | Path) -> Manifest:
-        """The same as CSV: lists and structs as JSON, doubles with the digits that give the same double again.
+        """The same as CSV: lists and structs as JSON, doubles with the digits that give the same
+        double again.
 
         The manifest's `content` stays that of the table as Parquet.
         """
@@ -73,7 +82,9 @@ class DataSet:
         return self.to_csv(path) if is_csv(Path(path)) else self.to_parquet(path)
 
     def _write(self, target: Path, content: bytes) -> Manifest:
-        manifest = replace(self.manifest, content=hashlib.sha256(parquet_bytes(self.table)).hexdigest())
+        manifest = replace(
+            self.manifest, content=hashlib.sha256(parquet_bytes(self.table)).hexdigest()
+        )
         target.write_bytes(content)
         if self.spine is not None:
             beside(target, SPINE_SUFFIX).write_bytes(parquet_bytes(self.spine.table))
@@ -99,13 +110,15 @@ def build_training_set(
 ) -> DataSet:
     """The spine's rows with the values of the features, in the spine's order.
 
-    archived: how far each source is read; None reads all that is archived now. mode: of bounds by event time;
-    "row" is for a query's rows alone, which no manifest rebuilds.
+    archived: how far each source is read; None reads all that is archived now. mode: of bounds by
+    event time; "row" is for a query's rows alone, which no manifest rebuilds.
     """
     question = training_request(deployment, spine, features, knowledge)
     refs, requested, rows = question.refs, question.requested, question.spine
     timely = knowledge == "event_time" and len(rows) > 0
-    reached = archived or reach(deployment, archive, requested, int(rows.at_us.max()) if timely else None)
+    reached = archived or reach(
+        deployment, archive, requested, int(rows.at_us.max()) if timely else None
+    )
     finished = answer_spine(deployment, archive, reached, requested, rows, knowledge, mode)
     table = rows.table
     for ref in refs:
@@ -120,7 +133,9 @@ def build_training_set(
         spine=rows.digest(),
         rows=table.num_rows,
         errors=_errors(refs, finished),
-        incomplete=_lacking(requested, reached, rows.at_us, rows.tokens() if knowledge == "token" else None),
+        incomplete=_lacking(
+            requested, reached, rows.at_us, rows.tokens() if knowledge == "token" else None
+        ),
     )
     return DataSet(table, manifest, rows)
 
@@ -154,7 +169,9 @@ def build_snapshot(
         ats_us=ats,
         rows=table.num_rows,
         errors=_errors(refs, finished),
-        incomplete=_lacking(requested, reached, np.asarray(table[AT].cast(pa.int64()), np.int64), None),
+        incomplete=_lacking(
+            requested, reached, np.asarray(table[AT].cast(pa.int64()), np.int64), None
+        ),
     )
     return DataSet(table, manifest)
 
@@ -167,7 +184,9 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
     """
     deployment = manifest.deployed()
     if manifest.kind == "snapshot":
-        again = build_snapshot(deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived())
+        again = build_snapshot(
+            deployment, archive, list(manifest.features), manifest.ats_us, manifest.archived()
+        )
     else:
         _, requested = resolve(deployment, list(manifest.features))
         rows = read_spine(spine, entity_types(requested), questions_of(requested))
@@ -201,7 +220,10 @@ def rebuild(archive: Archive, manifest: Manifest, spine: object | None, where: s
 
 
 def _lacking(
-    requested: Sequence[UnitRequest], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+    requested: Sequence[UnitRequest],
+    archived: Mapping[str, Archived],
+    at_us: Ints,
+    tokens: Sequence[Sequence[Token]] | None,
 ) -> dict[str, int]:
     found = incomplete(requested, archived, at_us, tokens)
     for ref, rows in found.items():

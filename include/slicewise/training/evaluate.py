@@ -1,4 +1,5 @@
-"""The whole path in one process: what `evaluate` answers is what the platform serves for these events.
+"""The whole path in one process: what `evaluate` answers is what the platform serves for these
+events.
 
 Row logic, canonical values, slices, accumulate, encode, decode, combine, finish: all by the code
 that the platform runs, without a server.
@@ -45,7 +46,8 @@ ERRORS = b"slicewise.errors"
 CAPACITY = b"slicewise.beyond_capacity"
 RAISED = b"slicewise.raised"
 BEYOND_CAPACITY = "beyond_capacity"
-"""Error code: the window reaches events that the view's `capacity` leaves out of what is kept online."""
+"""Error code: the window reaches events that the view's `capacity` leaves out of what is kept
+online."""
 
 
 @checked_arguments
@@ -60,16 +62,18 @@ def evaluate(view: FeatureView, events: object, queries: object) -> pa.Table:
     A query also has the columns that features are asked by (`sw.bloom("song_id", …)` by `song_id`):
     a value, or a list of values.
 
-    Exact windows see what an online read would: of an entity's events the latest `capacity`. A window that reaches
-    before them is null in the modes "at" and "live", where serving refuses it; by event time it is answered, as a
-    training set does from the archive. Either way it is named in the metadata.
+    Exact windows see what an online read would: of an entity's events the latest `capacity`. A
+    window that reaches before them is null in the modes "at" and "live", where serving refuses it;
+    by event time it is answered, as a training set does from the archive. Either way it is named in
+    the metadata.
 
-    Returns one row per query: entity columns, what was asked, `at`, and a column per feature and window. Schema
-    metadata: `slicewise.refused`, records and values that the platform would refuse, by reason;
-    `slicewise.errors`, features whose value is null because of an error; `slicewise.beyond_capacity`, features with
-    the number of queries whose window reaches before what the view's `capacity` keeps; `slicewise.raised`, what
-    functions of the user's own raised and where, as JSON. Each of these is a warning, too (FunctionRaised). Raises
-    DefinitionError and BadRequest.
+    Returns one row per query: entity columns, what was asked, `at`, and a column per feature and
+    window. Schema metadata: `slicewise.refused`, records and values that the platform would refuse,
+    by reason; `slicewise.errors`, features whose value is null because of an error;
+    `slicewise.beyond_capacity`, features with the number of queries whose window reaches before
+    what the view's `capacity` keeps; `slicewise.raised`, what functions of the user's own raised
+    and where, as JSON. Each of these is a warning, too (FunctionRaised). Raises DefinitionError and
+    BadRequest.
     """
     table, raised = evaluated(view, events, queries)
     for text in raised:
@@ -82,7 +86,10 @@ def evaluated(view: FeatureView, events: object, queries: object) -> tuple[pa.Ta
     with listening() as raised_counts:
         table = _evaluated(view, events, queries)
     raised = _messages(raised_counts)
-    notes = {**(table.schema.metadata or {}), RAISED: json.dumps(raised, ensure_ascii=False).encode()}
+    notes = {
+        **(table.schema.metadata or {}),
+        RAISED: json.dumps(raised, ensure_ascii=False).encode(),
+    }
     return table.replace_schema_metadata(notes), raised
 
 
@@ -148,7 +155,9 @@ def _listed(own: UnitEvents) -> UnitEvents:
 def _without(finished: Finished, rows: NDArray[np.bool_]) -> Finished:
     """With null, and the error, in these rows."""
     kept = pc.if_else(pa.array(~rows), finished.values, pa.scalar(None, finished.values.type))
-    return Finished(kept, {**finished.errors, **dict.fromkeys(np.flatnonzero(rows).tolist(), BEYOND_CAPACITY)})
+    return Finished(
+        kept, {**finished.errors, **dict.fromkeys(np.flatnonzero(rows).tolist(), BEYOND_CAPACITY)}
+    )
 
 
 def _modes(table: pa.Table) -> list[Mode]:
@@ -167,13 +176,17 @@ def _modes(table: pa.Table) -> list[Mode]:
     return modes
 
 
-def _bounds(unit: StorageUnit, feature: PlannedFeature, modes: Sequence[Mode], spine: Spine) -> Bounds:
+def _bounds(
+    unit: StorageUnit, feature: PlannedFeature, modes: Sequence[Mode], spine: Spine
+) -> Bounds:
     start, end = np.zeros(len(spine), np.int64), np.zeros(len(spine), np.int64)
     wanted = np.array(modes, dtype=object)
     for mode in MODES:
         rows: Ints = np.flatnonzero(wanted == mode).astype(np.int64)
         if len(rows):
-            start[rows], end[rows] = feature.window.bounds_columns(mode, spine.at_us[rows], unit.slice_us)
+            start[rows], end[rows] = feature.window.bounds_columns(
+                mode, spine.at_us[rows], unit.slice_us
+            )
     return start, end
 
 

@@ -1,4 +1,5 @@
-"""A manifest holds all that a data set depends on: from it and its spine the same bytes are built again."""
+"""A manifest holds all that a data set depends on: from it and its spine the same bytes are built
+again."""
 
 from __future__ import annotations
 
@@ -27,9 +28,10 @@ class Manifest:
     """Record of a question and of what it was answered from.
 
     kind: "training_set" or "snapshot". deployment: its canonical JSON. sources: name -> archive
-    version, snapshot id, offset vector (hex) and the instant that the archive reached. ats_us: of a snapshot.
-    errors: ref -> number of values that are null because of an error. incomplete: ref -> number of rows whose
-    window may lack events that are lost for good. content: SHA-256 of the Parquet bytes, empty until they are written.
+    version, snapshot id, offset vector (hex) and the instant that the archive reached. ats_us: of a
+    snapshot. errors: ref -> number of values that are null because of an error. incomplete: ref ->
+    number of rows whose window may lack events that are lost for good. content: SHA-256 of the
+    Parquet bytes, empty until they are written.
     """
 
     kind: str
@@ -48,7 +50,8 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """The name that tells this data set from all others: 16 hex digits of all but where it was written."""
+        """The name that tells this data set from all others: 16 hex digits of all but where it was
+        written."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
@@ -122,5 +125,6 @@ def described(archived: Mapping[str, Archived]) -> dict[str, dict[str, Any]]:
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """The file that belongs to a data set's file: churn.parquet, or churn.csv -> churn.manifest.json."""
+    """The file that belongs to a data set's file: churn.parquet, or churn.csv ->
+    churn.manifest.json."""
     return path.with_name(path.name.removesuffix(".parquet").removesuffix(".csv") + suffix)

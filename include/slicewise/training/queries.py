@@ -1,8 +1,9 @@
-"""The rows that SQL has of a view are questions to it: they are answered as a training set and a snapshot are.
+"""The rows that SQL has of a view are questions to it: they are answered as a training set and a
+snapshot are.
 
-A frame that ends at the current row holds the event itself and those of the same microsecond, as in SQL: windows over
-slices, which end before the instant of the question, are asked for one microsecond after each event. Complete windows
-side by side are asked for at their ends.
+A frame that ends at the current row holds the event itself and those of the same microsecond, as in
+SQL: windows over slices, which end before the instant of the question, are asked for one
+microsecond after each event. Complete windows side by side are asked for at their ends.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _FOR_EVER = 2**62
 
 @dataclass(frozen=True)
 class GivenArchive:
-    """The archive's port over events at hand: typed, with event_time, topic_id, partition and offset."""
+    """The archive's port over events at hand: typed, with event_time, topic_id, partition and
+    offset."""
 
     table: pa.Table
 
@@ -49,16 +51,34 @@ class GivenArchive:
         """See Archive."""
         return archived
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:  # noqa: ARG002
+    def events(
+        self,
+        source: Source,  # noqa: ARG002
+        columns: Sequence[str],
+        start_us: int,
+        end_us: int,
+        archive_version: int,  # noqa: ARG002
+    ) -> pa.Table:
         """See Archive."""
         time = self.table["event_time"]
         within = pc.and_(pc.greater_equal(time, start_us), pc.less(time, end_us))
         return self._selected(self.table.filter(within), columns)
 
-    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:  # noqa: ARG002
+    def below(
+        self,
+        source: Source,  # noqa: ARG002
+        columns: Sequence[str],
+        offset_vector: OffsetVector,
+        kafka_us: int,
+        archive_version: int,  # noqa: ARG002
+    ) -> pa.Table:
         """See Archive."""
-        topic_partitions = zip(self.table["topic_id"].to_pylist(), self.table["partition"].to_pylist(), strict=True)
-        ends = np.array([offset_vector.get(topic_partition) for topic_partition in topic_partitions], np.int64)
+        topic_partitions = zip(
+            self.table["topic_id"].to_pylist(), self.table["partition"].to_pylist(), strict=True
+        )
+        ends = np.array(
+            [offset_vector.get(topic_partition) for topic_partition in topic_partitions], np.int64
+        )
         below = pa.array(np.asarray(self.table["offset"].to_numpy()) < ends)
         since = pc.greater_equal(self.table[KAFKA_TIME], kafka_us)
         return self._selected(self.table.filter(pc.and_(below, since)), columns)
@@ -69,7 +89,8 @@ class GivenArchive:
 
 @dataclass(frozen=True)
 class QueryRows:
-    """Rows: the entity's columns, the time that they are of, and the features. errors: column -> failed values."""
+    """Rows: the entity's columns, the time that they are of, and the features. errors: column ->
+    failed values."""
 
     table: pa.Table
     time: str
@@ -91,8 +112,9 @@ def query_rows(
 ) -> QueryRows:
     """The view's rows over an archive.
 
-    at_us: one row per entity at this instant. Else a row per event of [start, end), or per window that ends in
-    (start, end]; None: from the first, to the last. Raises BadRequest, and DataLoss where nothing is archived.
+    at_us: one row per entity at this instant. Else a row per event of [start, end), or per window
+    that ends in (start, end]; None: from the first, to the last. Raises BadRequest, and DataLoss
+    where nothing is archived.
     """
     deployment = deployment_of(view)
     source = deployment.source(view.source.name)
@@ -111,11 +133,17 @@ def query_rows(
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
     span = first, min(end, reached.until_us)
-    kept, _ = row_logic(unit, events_of(archive, source, unit, *span, reached.archive_version), span)
+    kept, _ = row_logic(
+        unit, events_of(archive, source, unit, *span, reached.archive_version), span
+    )
     known = {source.name: reached}
     if complete:
         ends = _spine(_ends(unit, kept, periodic, begin, min(end, reached.until_us)))
-        return _rows(view, WINDOW_END, build_training_set(deployment, archive, ends, refs, "event_time", known))
+        return _rows(
+            view,
+            WINDOW_END,
+            build_training_set(deployment, archive, ends, refs, "event_time", known),
+        )
     ends = _spine(_per_event(unit, kept))
     built = build_training_set(deployment, archive, ends, refs, "event_time", known, mode="row")
     return _rows(view, source.timestamp, built)
@@ -134,10 +162,14 @@ def _per_event(unit: StorageUnit, kept: pa.Table) -> pa.Table:
     at = as_timestamps(time[order])
     if not unit.entity:  # a table without columns has no rows that a column could stand beside
         return pa.table({AT: at})
-    return kept.select([name for name, _ in unit.entity]).take(pa.array(order)).append_column(AT, at)
+    return (
+        kept.select([name for name, _ in unit.entity]).take(pa.array(order)).append_column(AT, at)
+    )
 
 
-def _ends(unit: StorageUnit, kept: pa.Table, windows: Sequence[Periodic], begin: int, end: int) -> pa.Table:
+def _ends(
+    unit: StorageUnit, kept: pa.Table, windows: Sequence[Periodic], begin: int, end: int
+) -> pa.Table:
     """A question per entity and end of a window that holds an event, ends in (begin, end]."""
     names = [name for name, _ in unit.entity]
     known = entities_of(kept, names)

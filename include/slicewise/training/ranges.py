@@ -1,4 +1,5 @@
-"""Ranges over sorted arrays are expanded whole-column, and never more of them at once than a stated number of items."""
+"""Ranges over sorted arrays are expanded whole-column, and never more of them at once than a stated
+number of items."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ Ints = npt.NDArray[np.int64]
 
 
 def expand(first: Ints, beyond: Ints) -> tuple[Ints, Ints]:
-    """All positions of the ranges `[first[i], beyond[i])`, and for each position the `i` that it belongs to.
+    """All positions of the ranges `[first[i], beyond[i])`, and for each position the `i` that it
+    belongs to.
 
     An empty or inverted range has no position.
     """
@@ -23,7 +25,8 @@ def expand(first: Ints, beyond: Ints) -> tuple[Ints, Ints]:
 
 
 def batches(counts: Ints, limit: int) -> Iterator[slice]:
-    """Consecutive runs of rows whose counts sum to at most `limit`; a row above the limit is a run of its own.
+    """Consecutive runs of rows whose counts sum to at most `limit`; a row above the limit is a run
+    of its own.
 
     Every row costs at least one, so that rows without items are bounded too.
     """
@@ -37,7 +40,8 @@ def batches(counts: Ints, limit: int) -> Iterator[slice]:
 
 
 def group_starts(*keys: Ints) -> tuple[Ints, Ints]:
-    """Groups rows sorted by `keys`: the group of each row (dense, from 0), and each group's first row."""
+    """Groups rows sorted by `keys`: the group of each row (dense, from 0), and each group's first
+    row."""
     n = len(keys[0])
     if n == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int64)

@@ -1,4 +1,5 @@
-"""A snapshot has a row for exactly the entities with an event in some window asked for, at each instant."""
+"""A snapshot has a row for exactly the entities with an event in some window asked for, at each
+instant."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import arrow_type
-from slicewise.training.answering.unit_requests import UnitRequest, entity_types, read_unit
 from slicewise.training.answering.entities import Entities, entities_of
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.answering.sessions import settled
+from slicewise.training.answering.unit_requests import UnitRequest, entity_types, read_unit
 from slicewise.training.archive import Archive, Archived, refuse_beyond
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import as_timestamps
@@ -58,11 +59,20 @@ def answer_snapshot(
     for each in requested:
         refuse_beyond(each.unit.source, archived[each.unit.source], int(ats.max()))
         archive_version = archived[each.unit.source].archive_version
-        views.append((each, read_unit(deployment, archive, each.unit, _bounds(each, ats), archive_version, None)))
+        views.append(
+            (
+                each,
+                read_unit(
+                    deployment, archive, each.unit, _bounds(each, ats), archive_version, None
+                ),
+            )
+        )
     entities = _all(names, views, entity_types(requested))
     entity, at = _present(entities, views, ats)
     values = entities.values.take(pa.array(entity)) if names else pa.table({})
-    table = values.append_column(AT, as_timestamps(at)) if names else pa.table({AT: as_timestamps(at)})
+    table = (
+        values.append_column(AT, as_timestamps(at)) if names else pa.table({AT: as_timestamps(at)})
+    )
     finished: dict[str, Finished] = {}
     for part, events in views:
         numbers = events.entities.numbers(table)
@@ -86,10 +96,17 @@ def _one_key(requested: Sequence[UnitRequest]) -> tuple[str, ...]:
 
 def _bounds(request: UnitRequest, at_us: Ints) -> dict[str, Bounds]:
     slice_us = request.unit.slice_us
-    return {feature.column: feature.window.bounds_columns("event_time", at_us, slice_us) for feature in request.features}
+    return {
+        feature.column: feature.window.bounds_columns("event_time", at_us, slice_us)
+        for feature in request.features
+    }
 
 
-def _all(names: tuple[str, ...], views: Sequence[tuple[UnitRequest, UnitEvents]], types: Mapping[str, str]) -> Entities:
+def _all(
+    names: tuple[str, ...],
+    views: Sequence[tuple[UnitRequest, UnitEvents]],
+    types: Mapping[str, str],
+) -> Entities:
     """The entities of all views, in the order of their values, so that rows have one order."""
     if not names:
         return Entities((), pa.table({}))
@@ -99,7 +116,9 @@ def _all(names: tuple[str, ...], views: Sequence[tuple[UnitRequest, UnitEvents]]
     return Entities(names, distinct.sort_by([(name, "ascending") for name in names]))
 
 
-def _present(entities: Entities, views: Sequence[tuple[UnitRequest, UnitEvents]], ats: Ints) -> tuple[Ints, Ints]:
+def _present(
+    entities: Entities, views: Sequence[tuple[UnitRequest, UnitEvents]], ats: Ints
+) -> tuple[Ints, Ints]:
     """(entity number, instant) of every row, ordered by instant and entity."""
     # Beside views with entities, a global view has none of its own.
     own = [view for view in views if bool(view[1].entities.columns) == bool(entities.columns)]

@@ -27,14 +27,16 @@ def ceil(t: int, step: int) -> int:
 
 
 def levels_from(slice_us: int) -> tuple[int, ...]:
-    """Steps that bounds may be aligned to, the finest first: the slice, and each level that it divides."""
+    """Steps that bounds may be aligned to, the finest first: the slice, and each level that it
+    divides."""
     return (slice_us, *(level for level in LEVELS if level > slice_us and level % slice_us == 0))
 
 
 def present(mode: Mode, t: Any, slice_us: int) -> Any:
     """The end of a window that ends at t, a number or a column of them.
 
-    live: after the slice in which t lies. at: before it. event_time: t itself. row: with the events of t.
+    live: after the slice in which t lies. at: before it. event_time: t itself. row: with the events
+    of t.
     """
     if mode == "live":
         return ceil(t, slice_us)

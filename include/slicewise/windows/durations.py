@@ -36,7 +36,11 @@ def parse_duration(text: str) -> int:
     matched = _DURATION.fullmatch(text) if isinstance(text, str) else None
     total = 0
     if matched and text.isascii():
-        total = sum(int(digits) * size for digits, (_, size) in zip(matched.groups(), _UNITS, strict=True) if digits)
+        total = sum(
+            int(digits) * size
+            for digits, (_, size) in zip(matched.groups(), _UNITS, strict=True)
+            if digits
+        )
     if not 0 < total <= LONGEST_US:
         raise DefinitionError(
             f"{shown(text)} is no duration",

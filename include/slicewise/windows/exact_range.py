@@ -1,4 +1,5 @@
-"""An exact range begins and ends at its very microsecond, whatever the slices; its ends are open or closed."""
+"""An exact range begins and ends at its very microsecond, whatever the slices; its ends are open or
+closed."""
 
 from __future__ import annotations
 
@@ -42,17 +43,17 @@ class ExactRange(Window):
     def _holds_last(self) -> bool:
         return self.closed in ("both", "right")
 
-    def resolution(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def resolution(self, slice_us: int) -> int:  # noqa: ARG002
         """A microsecond."""
         return 1
 
-    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002
         return self.length_us + self.offset_us
 
-    def holds_end(self, mode: Mode) -> bool:  # noqa: ARG002  in every mode
+    def holds_end(self, mode: Mode) -> bool:  # noqa: ARG002
         return self._holds_last
 
-    def earliest_at(self, kept_us: int, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def earliest_at(self, kept_us: int, slice_us: int) -> int:  # noqa: ARG002
         return kept_us + self.offset_us + self.length_us - (not self._holds_start)
 
     def as_python(self) -> str:
@@ -65,9 +66,9 @@ class ExactRange(Window):
 
 @checked_call
 def exact_range(length: str, *, closed: Closed = "both", offset: str | None = None) -> Window:
-    """The window of the given length that ends at the very microsecond of the reading. It is SQL's RANGE BETWEEN
-    … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t), "right"
-    (t − length, t], "neither" (t − length, t)."""
+    """The window of the given length that ends at the very microsecond of the reading. It is SQL's
+    RANGE BETWEEN … PRECEDING AND CURRENT ROW: [t − length, t]. closed: "left" is [t − length, t),
+    "right" (t − length, t], "neither" (t − length, t)."""
     if closed not in get_args(Closed):
         raise DefinitionError(
             f"closed is {closed!r}",

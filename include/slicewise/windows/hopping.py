@@ -36,8 +36,8 @@ class Hopping(Periodic):
 @checked_call
 def hopping(length: str, *, every: str, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
     """Windows of `length` that end at each multiple of `every`, which is at most the length; of
-    `offset` ago, where one is given. Where `every` does not divide the length, they begin between the
-    multiples."""
+    `offset` ago, where one is given. Where `every` does not divide the length, they begin between
+    the multiples."""
     length_us, every_us = parse_duration(length), parse_duration(every)
     if every_us > length_us:
         raise DefinitionError(

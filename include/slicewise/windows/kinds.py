@@ -16,7 +16,8 @@ KINDS: tuple[type[Window], ...] = (Sliding, Tumbling, Hopping, Session, ExactRan
 
 
 def as_window(window: str | Window) -> Window:
-    """A window from what a definition may give: a duration is a sliding window, "lifetime" all events."""
+    """A window from what a definition may give: a duration is a sliding window, "lifetime" all
+    events."""
     if window == LIFETIME:
         return lifetime()
     return window if isinstance(window, Window) else sliding(window)

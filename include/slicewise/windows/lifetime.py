@@ -37,7 +37,7 @@ class Lifetime(Window):
         """The slice: nothing but its end cuts it."""
         return slice_us
 
-    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002
         return DAY_US + self.offset_us
 
     def holds_end(self, mode: Mode) -> bool:

@@ -38,24 +38,25 @@ class Periodic(Window):
     def ends_complete(self) -> bool:
         return not (self.open or self.offset_us)
 
-    def ends_every(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def ends_every(self, slice_us: int) -> int:  # noqa: ARG002
         return self.hop_us
 
     def steps_us(self) -> tuple[int, ...]:
         return tuple(step for step in (self.length_us, self.hop_us, self.offset_us) if step)
 
     def resolution(self, slice_us: int) -> int:
-        """The coarsest level that divides length and hop: its bounds are exact whatever the level."""
+        """The coarsest level that divides length and hop: its bounds are exact whatever the
+        level."""
         common = math.gcd(self.length_us, self.hop_us)
         return next(level for level in reversed(levels_from(slice_us)) if common % level == 0)
 
-    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002
         return self.length_us + self.hop_us + self.offset_us
 
     def holds_end(self, mode: Mode) -> bool:
         return self.open and mode == "row"
 
-    def earliest_at(self, kept_us: int, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def earliest_at(self, kept_us: int, slice_us: int) -> int:  # noqa: ARG002
         complete = ceil(kept_us + self.length_us, self.hop_us) + self.offset_us
         return complete - self.hop_us if self.open else complete
 

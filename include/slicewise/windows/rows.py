@@ -37,14 +37,14 @@ class Rows(Window):
     def wrong(self) -> Wrong:
         yield not 0 < self.rows <= MAX_ROWS, f"rows, of a rows window alone, at most {MAX_ROWS}"
 
-    def resolution(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def resolution(self, slice_us: int) -> int:  # noqa: ARG002
         """A microsecond."""
         return 1
 
-    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002  whatever the slice
+    def reach_us(self, slice_us: int) -> int:  # noqa: ARG002
         return self.offset_us
 
-    def holds_end(self, mode: Mode) -> bool:  # noqa: ARG002  in every mode
+    def holds_end(self, mode: Mode) -> bool:  # noqa: ARG002
         return True
 
     def as_python(self) -> str:
@@ -56,8 +56,8 @@ class Rows(Window):
 
 @checked_call
 def rows(count: int, *, offset: str | None = None) -> Window:
-    """The last `count` events at or before the reading, by event time; of one instant those that are
-    last by topic, partition and offset."""
+    """The last `count` events at or before the reading, by event time; of one instant those that
+    are last by topic, partition and offset."""
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_ROWS:
         raise DefinitionError(
             f"a window of {count!r} rows",

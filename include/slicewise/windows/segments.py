@@ -1,4 +1,5 @@
-"""An interval is read as whole days, whole hours beside them and slices beside those; no event twice, none left out."""
+"""An interval is read as whole days, whole hours beside them and slices beside those; no event
+twice, none left out."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from slicewise.windows.durations import DAY_US, HOUR_US
 
 FIVE_DAYS = 5
 FIVE_DAYS_US = FIVE_DAYS * DAY_US
-"""Five days, aligned to the epoch: wherever a month begins, it holds about as many whole ones as days beside them."""
+"""Five days, aligned to the epoch: wherever a month begins, it holds about as many whole ones as
+days beside them."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,15 @@ def slice_segments(start_us: int, end_us: int, slice_us: int) -> Segments:
 
 
 def whole_five_days(days: range) -> tuple[range, tuple[int, ...]]:
-    """Numbers of the five days that lie whole among consecutive days, and the days outside of them."""
+    """Numbers of the five days that lie whole among consecutive days, and the days outside of
+    them."""
     first, end = -(-days.start // FIVE_DAYS), days.stop // FIVE_DAYS
     if first >= end:
         return range(0), tuple(days)
-    return range(first, end), (*range(days.start, first * FIVE_DAYS), *range(end * FIVE_DAYS, days.stop))
+    return range(first, end), (
+        *range(days.start, first * FIVE_DAYS),
+        *range(end * FIVE_DAYS, days.stop),
+    )
 
 
 def segments(start_us: int, end_us: int, slice_us: int, resolution_us: int) -> Segments:

@@ -1,4 +1,5 @@
-"""A session's bounds are those within which it is looked for; where it starts follows from the events."""
+"""A session's bounds are those within which it is looked for; where it starts follows from the
+events."""
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ class Session(Window):
                 f"{self.column_suffix()} may last {format_duration(self.length_us)}, "
                 f"which are {self.length_us // slice_us} slices of {text}; a read looks at each",
                 expected=f"max_length <= {format_span(MAX_SESSION_SLICES * slice_us)}",
-                next_step="shorten max_length, declare a longer slice, or give the session a view of its own",
+                next_step=(
+                    "shorten max_length, declare a longer slice, or give the session a view of "
+                    "its own"
+                ),
             )
 
     def resolution(self, slice_us: int) -> int:
@@ -72,7 +76,9 @@ class Session(Window):
         return mode == "row"
 
     def as_python(self) -> str:
-        return self._call("session", self._written, max_length=f'"{format_duration(self.length_us)}"')
+        return self._call(
+            "session", self._written, max_length=f'"{format_duration(self.length_us)}"'
+        )
 
     def _bounds(self, mode: Mode, t: Any, slice_us: int, smaller: Smaller) -> tuple[Any, Any]:  # noqa: ARG002
         end = present(mode, t, slice_us)  # it alone says where the session may start
@@ -81,10 +87,11 @@ class Session(Window):
 
 @checked_call
 def session(gap: str, *, max_length: str, offset: str | None = None) -> Window:
-    """The session of the latest event before the end, if the end is less than `gap` after that event.
+    """The session of the latest event before the end, if the end is less than `gap` after that
+    event.
 
-    Two events less than `gap` apart are of one session. Of a session longer than `max_length` counts
-    what lies within `max_length` before the end.
+    Two events less than `gap` apart are of one session. Of a session longer than `max_length`
+    counts what lies within `max_length` before the end.
     """
     gap_us, length_us = parse_duration(gap), parse_duration(max_length)
     if length_us < gap_us:

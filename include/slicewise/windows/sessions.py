@@ -1,4 +1,5 @@
-"""A session is a chain of events less than the gap apart; the one that counts is the last, while the gap lasts.
+"""A session is a chain of events less than the gap apart; the one that counts is the last, while
+the gap lasts.
 
 Walked over spans: single events, or what a slice holds, which is of one session because a slice is
 at most the gap. So online reads, training and `evaluate` find the same one.
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 
-def open_sessions(key: Int64, first: Int64, last: Int64, end_us: Int64, gap_us: Int64) -> tuple[Flags, Int64]:
-    """Marks the spans of the open session of their key, and gives per span when its chain's first event was.
+def open_sessions(
+    key: Int64, first: Int64, last: Int64, end_us: Int64, gap_us: Int64
+) -> tuple[Flags, Int64]:
+    """Marks the spans of the open session of their key, and gives per span when its chain's first
+    event was.
 
-    key: whose span it is, in any order; first, last: event times of the span, whose own events are of one
-    session; end_us, gap_us: the same for all spans of a key. Spans may overlap, as those of several
-    partitions do. A session is open while the end is less than the gap after its last event.
+    key: whose span it is, in any order; first, last: event times of the span, whose own events are
+    of one session; end_us, gap_us: the same for all spans of a key. Spans may overlap, as those of
+    several partitions do. A session is open while the end is less than the gap after its last
+    event.
     """
     if not len(key):
         return np.zeros(0, np.bool_), np.zeros(0, np.int64)
@@ -47,7 +52,8 @@ def open_sessions(key: Int64, first: Int64, last: Int64, end_us: Int64, gap_us: 
 def _latest_so_far(begins: Flags, last: Int64) -> Int64:
     """Per span the latest `last` of its key up to it."""
     values, rank = np.unique(last, return_inverse=True)
-    # Ranks instead of times: key and rank fit into one integer, so that one running maximum serves all keys.
+    # Ranks instead of times: key and rank fit into one integer, so that one running maximum serves
+    # all keys.
     base = (np.cumsum(begins) - 1) * len(values)
     latest: Int64 = values[np.maximum.accumulate(base + rank) - base]
     return latest

@@ -8,7 +8,9 @@ from slicewise.errors import DefinitionError
 from slicewise.windows.durations import HOUR_US, MINUTE_US, SECOND_US, format_duration
 from slicewise.windows.window import Window
 
-SLICES: tuple[int, ...] = tuple(int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600))
+SLICES: tuple[int, ...] = tuple(
+    int(seconds * SECOND_US) for seconds in (0.1, 1, 2, 5, 10, 30, 60, 300, 900, 3600)
+)
 """Slices that the planner chooses from, ascending."""
 MAX_RATIO = 60
 """Windows whose own slices differ by more than this are stored in different units."""
@@ -17,14 +19,16 @@ LIFETIME_GRAIN_US = 10 * MINUTE_US
 
 
 def default_slice(windows: Iterable[Window]) -> int:
-    """The largest of SLICES that divides all lengths, hops and offsets. It is at most a tenth of any length,
-    and of any session's gap.
+    """The largest of SLICES that divides all lengths, hops and offsets. It is at most a tenth of
+    any length, and of any session's gap.
 
     Every one of SLICES divides the hour. Raises DefinitionError if none fits.
     """
     windows = tuple(windows)
     steps = {step for window in windows for step in window.steps_us()}
-    shortest = min((window.grain_us for window in windows if window.grain_us), default=LIFETIME_GRAIN_US)
+    shortest = min(
+        (window.grain_us for window in windows if window.grain_us), default=LIFETIME_GRAIN_US
+    )
     for slice_us in reversed(SLICES):
         if slice_us * 10 <= shortest and all(step % slice_us == 0 for step in steps):
             return slice_us

@@ -41,7 +41,8 @@ class Sliding(Window):
         return not self.offset_us
 
     def resolution(self, slice_us: int) -> int:
-        """The finest level with at most 1,500 steps, or else the coarsest. An offset moves the time alone."""
+        """The finest level with at most 1,500 steps, or else the coarsest. An offset moves the time
+        alone."""
         levels = levels_from(slice_us)
         return next((level for level in levels if self.length_us <= MAX_STEPS * level), levels[-1])
 

@@ -28,7 +28,7 @@ class Tumbling(Periodic):
 
 
 @checked_call
-def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002  the definitions' word
+def tumbling(length: str, *, open: bool = False, offset: str | None = None) -> Window:  # noqa: A002
     """Windows side by side: the last complete one or, with `open`, the one that is filling; of
     `offset` ago, where one is given."""
     return Tumbling(parse_duration(length), open=open, label=length).shifted(offset)

@@ -1,4 +1,5 @@
-"""A window is one of a few frozen classes; each answers the same questions, and none can hold another's fields."""
+"""A window is one of a few frozen classes; each answers the same questions, and none can hold
+another's fields."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ _STORED: dict[str, Any] = {
     "rows": 0,
     "gap_us": 0,
 }
-"""Fields of a stored window besides its kind, in their order, each with its value where a window has none."""
+"""Fields of a stored window besides its kind, in their order, each with its value where a window
+has none."""
 
 
 class _ByKind(type):
@@ -48,8 +50,9 @@ class _ByKind(type):
 class Window(metaclass=_ByKind):
     """The interval that a feature answers for.
 
-    `label` is the author's own text of the window; columns are named by it. `offset_us`: at t it is the
-    window of t - offset. `Window(kind, length_us, …)` makes a window of the fields that are stored of it.
+    `label` is the author's own text of the window; columns are named by it. `offset_us`: at t it is
+    the window of t - offset. `Window(kind, length_us, …)` makes a window of the fields that are
+    stored of it.
     """
 
     label: str = field(default="", kw_only=True)
@@ -69,7 +72,7 @@ class Window(metaclass=_ByKind):
             kind: Kind,
             length_us: int,
             hop_us: int = 0,
-            open: bool = False,  # noqa: A002  the definitions' word
+            open: bool = False,  # noqa: A002
             label: str = "",
             offset_us: int = 0,
             closed: str = "both",
@@ -91,22 +94,26 @@ class Window(metaclass=_ByKind):
             """The step to which its bounds are aligned."""
 
         def reach_us(self, slice_us: int) -> int:
-            """The longest distance from t back to a live window's start, in microseconds (never exceeded); 0 of rows, which time
-            does not bound; of a lifetime, how far before t its end can lie that may still be asked for."""
+            """The longest distance from t back to a live window's start, in microseconds (never
+            exceeded); 0 of rows, which time does not bound; of a lifetime, how far before t its end
+            can lie that may still be asked for."""
 
         def holds_end(self, mode: Mode) -> bool:
-            """Tells whether the last instant of its bounds is the one that was asked for, and in the window.
+            """Tells whether the last instant of its bounds is the one that was asked for, and in
+            the window.
 
-            Ages are then counted from that instant, which is a microsecond before the half-open end; of other windows
-            from the end itself. So an exact window's ages are those at t - offset, whichever ends are closed; and so
-            are those of a query's row, which holds the events of its own instant.
+            Ages are then counted from that instant, which is a microsecond before the half-open
+            end; of other windows from the end itself. So an exact window's ages are those at t -
+            offset, whichever ends are closed; and so are those of a query's row, which holds the
+            events of its own instant.
             """
 
         def as_python(self) -> str:
             """The text by which a definition writes it."""
 
         def _bounds(self, mode: Mode, t: Any, slice_us: int, smaller: Smaller) -> tuple[Any, Any]:
-            """(start, end) of the window without its offset: one arithmetic for a number and for a column of them."""
+            """(start, end) of the window without its offset: one arithmetic for a number and for a
+            column of them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -127,7 +134,10 @@ class Window(metaclass=_ByKind):
             if wrong:
                 raise _refused(self.stored(), expected)
         for wrong, expected in (
-            (max(self.length_us, self.offset_us) > LONGEST_US, f"at most {format_duration(LONGEST_US)}"),
+            (
+                max(self.length_us, self.offset_us) > LONGEST_US,
+                f"at most {format_duration(LONGEST_US)}",
+            ),
             (not re.fullmatch("[0-9A-Za-z_]*", self.label), "a label of letters, digits and _"),
         ):
             if wrong:
@@ -138,18 +148,25 @@ class Window(metaclass=_ByKind):
         whole = [value for name, value in own.items() if type(_STORED[name]) is int]
         yield not isinstance(own.get("open", False), bool), "open=True or open=False"
         yield not isinstance(self.label, str), "label: a text, or none"
-        yield not all(type(value) is int and value >= 0 for value in whole), "lengths in whole microseconds"
+        yield (
+            not all(type(value) is int and value >= 0 for value in whole),
+            "lengths in whole microseconds",
+        )
 
     def __repr__(self) -> str:
         return _shown(self.stored())
 
     def column_suffix(self) -> str:
-        """The window's part of a column's name, such as "1h", "tumbling_1h_open" or "lifetime_offset_1d"."""
+        """The window's part of a column's name, such as "1h", "tumbling_1h_open" or
+        "lifetime_offset_1d"."""
         return f"{self.kind}_{self.label}"
 
     def stored(self) -> dict[str, Any]:
         """Every field that a window may have, as it is stored and as fingerprints cover it."""
-        return {"kind": self.kind, **{name: getattr(self, name, absent) for name, absent in _STORED.items()}}
+        return {
+            "kind": self.kind,
+            **{name: getattr(self, name, absent) for name, absent in _STORED.items()},
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Arguments from which `Window` makes an equal one."""
@@ -163,12 +180,14 @@ class Window(metaclass=_ByKind):
 
     @property
     def session_gap_us(self) -> int:
-        """The longest distance between events of one session; 0: its bounds alone say which events are in it."""
+        """The longest distance between events of one session; 0: its bounds alone say which events
+        are in it."""
         return 0
 
     @property
     def reads_five_days(self) -> bool:
-        """Tells whether it is read by totals of five days: it holds one wherever it begins, and mostly more."""
+        """Tells whether it is read by totals of five days: it holds one wherever it begins, and
+        mostly more."""
         return False
 
     @property
@@ -205,11 +224,12 @@ class Window(metaclass=_ByKind):
         """(start, end) of the window read at t, half-open. Of exact windows the same in every mode.
 
         live: up to the slice in which t lies, that one included. at: whole slices before t.
-        event_time: ends at t exactly; only this end can lie inside a slice. row: as event_time, with the events
-        of t itself, as a query answers for the row of an event. An open
-        window ends where a sliding one of the same mode does: it never contains what lies after t. With
-        an offset they are the bounds at t - offset: a row of then answers what was asked then. Of a session
-        they are those within which it is looked for: where it starts follows from the events.
+        event_time: ends at t exactly; only this end can lie inside a slice. row: as event_time,
+        with the events of t itself, as a query answers for the row of an event. An open
+        window ends where a sliding one of the same mode does: it never contains what lies after t.
+        With an offset they are the bounds at t - offset: a row of then answers what was asked then.
+        Of a session they are those within which it is looked for: where it starts follows from the
+        events.
         """
         start, end = self._bounds(mode, t_us - self.offset_us, slice_us, min)
         return int(start), int(end)
@@ -231,10 +251,13 @@ class Window(metaclass=_ByKind):
         """The same window of `offset` ago; None: itself."""
         if offset is None:
             return self
-        return replace(self, offset_us=parse_duration(offset), label=f"{self.label}_offset_{offset}")
+        return replace(
+            self, offset_us=parse_duration(offset), label=f"{self.label}_offset_{offset}"
+        )
 
     def _call(self, name: str, *first: str, **options: str) -> str:
-        """A call of a definition: its arguments, its own options, and its offset as its author wrote it."""
+        """A call of a definition: its arguments, its own options, and its offset as its author
+        wrote it."""
         _, _, offset = self.label.partition("_offset_")
         given = {**options, **({"offset": f'"{offset}"'} if offset else {})}
         return f"sw.{name}({', '.join([*first, *(f'{option}={value}' for option, value in given.items())])})"
@@ -260,7 +283,7 @@ def _stored_window(
     kind: Kind,
     length_us: int,
     hop_us: int = 0,
-    open: bool = False,  # noqa: A002  the definitions' word
+    open: bool = False,  # noqa: A002
     label: str = "",
     offset_us: int = 0,
     closed: str = "both",
@@ -278,7 +301,9 @@ def _stored_window(
     for name, expected in _ELSEWHERE.items():
         if stored[name] != given[name] or type(stored[name]) is not type(given[name]):
             is_other_hop = name == "hop_us" and given[name] and stored[name]
-            raise _refused(given, "a hop that is the length of a tumbling window" if is_other_hop else expected)
+            raise _refused(
+                given, "a hop that is the length of a tumbling window" if is_other_hop else expected
+            )
     return window
 
 

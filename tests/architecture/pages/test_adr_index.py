@@ -24,7 +24,9 @@ def index() -> ModuleType:
 
 
 def test_the_index_is_current(index: ModuleType) -> None:
-    assert index.PAGE.read_text(encoding="utf-8") == index.page(index.records()), "python docs/adr_index.py"
+    assert index.PAGE.read_text(encoding="utf-8") == index.page(index.records()), (
+        "python docs/adr_index.py"
+    )
 
 
 def test_a_number_is_given_once(index: ModuleType) -> None:
@@ -45,7 +47,10 @@ def test_the_index_links_to_every_record(index: ModuleType) -> None:
 
 
 def test_a_record_says_what_took_its_place(index: ModuleType) -> None:
-    text = "# 7. One claim\n\nStatus: partly superseded by [0009](0009-a.md), [0012](0012-b.md)\n\n## Context\n"
+    text = (
+        "# 7. One claim\n\nStatus: partly superseded by [0009](0009-a.md), "
+        "[0012](0012-b.md)\n\n## Context\n"
+    )
     result = index.parse("0007-one.md", text)
     assert (result.claim, result.status) == ("One claim", "partly superseded")
     assert result.superseded_by == ((9, "0009-a.md"), (12, "0012-b.md"))

@@ -10,7 +10,9 @@ import pytest
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 SHORT = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-ROW = re.compile(r"\| (?P<what>[^|]+) \| (?P<figure>[^|]+) \| (?P<aim>[^|]*)\| (?P<beside>[^|]*)\| (?P<raw>[^|]+) \|")
+ROW = re.compile(
+    r"\| (?P<what>[^|]+) \| (?P<figure>[^|]+) \| (?P<aim>[^|]*)\| (?P<beside>[^|]*)\| (?P<raw>[^|]+) \|"
+)
 RAW = re.compile(r"\[`(?P<command>make [\w-]+)`\]\((?P<page>benchmarks/\w+\.md)#[\w-]+\)")
 NUMBER = re.compile(r"(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?!\w)")
 UNMEASURED = "not measured yet"
@@ -27,8 +29,11 @@ class Row:
 
     @property
     def numbers(self) -> set[str]:
-        """Numbers of the figure, its aim and what stands beside it, without explanations in brackets."""
-        return set(NUMBER.findall(" ".join((self.figure, self.aim, re.sub(r"\(.*\)", "", self.beside)))))
+        """Numbers of the figure, its aim and what stands beside it, without explanations in
+        brackets."""
+        return set(
+            NUMBER.findall(" ".join((self.figure, self.aim, re.sub(r"\(.*\)", "", self.beside))))
+        )
 
 
 def rows() -> list[Row]:
@@ -39,14 +44,22 @@ def rows() -> list[Row]:
         assert cells, line
         raw = RAW.fullmatch(cells["raw"])
         assert raw, line
-        results.append(Row(*(cells[name].strip() for name in ("what", "figure", "aim", "beside")), *raw.groups()))
+        results.append(
+            Row(
+                *(cells[name].strip() for name in ("what", "figure", "aim", "beside")),
+                *raw.groups(),
+            )
+        )
     return results
 
 
 def block(page: str, command: str) -> list[str]:
     """The lines that the command wrote in the page."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    begin = re.escape(f"<!-- begin: written by `{command}") + r"(?: [^`]*)?` -->\n```\n(.*?)\n```\n<!-- end -->"
+    begin = (
+        re.escape(f"<!-- begin: written by `{command}")
+        + r"(?: [^`]*)?` -->\n```\n(.*?)\n```\n<!-- end -->"
+    )
     result = re.findall(begin, text, re.DOTALL)
     assert len(result) == 1, (page, command)
     return str(result[0]).splitlines()
@@ -74,11 +87,17 @@ def test_each_figure_stands_in_one_line_of_its_raw_run(row: Row) -> None:
         assert lines == [UNMEASURED], "it was measured: bring the short page to it"
         return
     assert NUMBER.fullmatch(row.figure)
-    holding = [line for head, line in sections(lines) if row.numbers <= set(NUMBER.findall(f"{line} {_aim(head)}"))]
+    holding = [
+        line
+        for head, line in sections(lines)
+        if row.numbers <= set(NUMBER.findall(f"{line} {_aim(head)}"))
+    ]
     assert len(holding) == 1, (row, holding)
     met = None if "met" not in row.aim else "not met" not in row.aim
     assert ("NOT MET" in holding[0]) == (met is False)
-    assert (" met" in holding[0]) == (met is True), "the raw run has an aim, the short page says another"
+    assert (" met" in holding[0]) == (met is True), (
+        "the raw run has an aim, the short page says another"
+    )
 
 
 def _aim(head: str) -> str:
@@ -90,7 +109,9 @@ def test_every_raw_run_is_named() -> None:
     written = {
         (f"benchmarks/{page.name}", command)
         for page in (DOCS / "benchmarks").glob("*.md")
-        for command in re.findall(r"<!-- begin: written by `(make [\w-]+)", page.read_text(encoding="utf-8"))
+        for command in re.findall(
+            r"<!-- begin: written by `(make [\w-]+)", page.read_text(encoding="utf-8")
+        )
     }
     named = {(row.page, row.command) for row in rows()}
     assert named <= written

@@ -1,4 +1,5 @@
-"""Every link, anchor and cited page of the repository's texts leads to something that is in the repository."""
+"""Every link, anchor and cited page of the repository's texts leads to something that is in the
+repository."""
 
 from __future__ import annotations
 
@@ -10,8 +11,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-TOPS = (".ci", "benchmarks", "dags", "docs", "examples", "include", "plugins", "requirements", "spark_jobs", "tests")
-TEXTS = {".java", ".lua", ".md", ".mjs", ".py", ".html", ".sh", ".sql", ".toml", ".yaml", ".xml", ""}
+TOPS = (
+    ".ci",
+    "benchmarks",
+    "dags",
+    "docs",
+    "examples",
+    "include",
+    "plugins",
+    "requirements",
+    "spark_jobs",
+    "tests",
+)
+TEXTS = {
+    ".java",
+    ".lua",
+    ".md",
+    ".mjs",
+    ".py",
+    ".html",
+    ".sh",
+    ".sql",
+    ".toml",
+    ".yaml",
+    ".xml",
+    "",
+}
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
 LINK = re.compile(r"\]\((?P<target>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
@@ -26,7 +51,11 @@ def texts() -> list[Path]:
     paths = [path for path in ROOT.iterdir() if path.is_file()]
     for top in TOPS:
         paths += (path for path in (ROOT / top).rglob("*") if path.is_file())
-    kept = (path for path in paths if path.suffix in TEXTS and not {"node_modules", "__pycache__"} & set(path.parts))
+    kept = (
+        path
+        for path in paths
+        if path.suffix in TEXTS and not {"node_modules", "__pycache__"} & set(path.parts)
+    )
     return sorted(path for path in kept if path != SELF and not path.name.startswith("."))
 
 
@@ -66,13 +95,18 @@ def test_every_cited_page_and_record_is_there() -> None:
             if not page.exists() or (cited["anchor"] and cited["anchor"] not in anchors(page)):
                 broken.append(f"{path.relative_to(ROOT)}: {cited[0]}")
         broken += (
-            f"{path.relative_to(ROOT)}: {cited[0]}" for cited in RECORD.finditer(text) if cited[1] not in records
+            f"{path.relative_to(ROOT)}: {cited[0]}"
+            for cited in RECORD.finditer(text)
+            if cited[1] not in records
         )
     assert not broken
 
 
 def test_nothing_cites_a_page_that_is_not_in_the_repository() -> None:
-    results = {str(path.relative_to(ROOT)): UNPUBLISHED.findall(path.read_text(encoding="utf-8")) for path in texts()}
+    results = {
+        str(path.relative_to(ROOT)): UNPUBLISHED.findall(path.read_text(encoding="utf-8"))
+        for path in texts()
+    }
     assert {name: words for name, words in results.items() if words} == {}
 
 
@@ -89,5 +123,9 @@ def prose() -> list[Path]:
 @pytest.mark.parametrize("page", prose(), ids=lambda page: page.name)
 def test_prose_ends_at_100_columns(page: Path) -> None:
     text = re.sub(r"`+[^`\n]{60,}`+", "", FENCE.sub("", page.read_text(encoding="utf-8")))
-    long = [line for line in text.splitlines() if len(LINK.sub("]", line)) > 100 and not re.match(r"\||#|<!--", line)]
+    long = [
+        line
+        for line in text.splitlines()
+        if len(LINK.sub("]", line)) > 100 and not re.match(r"\||#|<!--", line)
+    ]
     assert long == []

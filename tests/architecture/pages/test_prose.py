@@ -16,8 +16,36 @@ ROOMS = ("include", "dags", "plugins", "spark_jobs", "benchmarks", "examples", "
 LEFT = ROOT / "tests" / "fixtures"
 MOST_WORDS = 20
 REFUSED = frozenset(
-    {"what", "of", "that", "those", "as", "whose", "its", "each", "where", "who", "how", "which", "when", "why"}
-    | {"whether", "whatever", "whoever", "wherever", "their", "it", "they", "so", "because", "if", "and", "also"}
+    {
+        "what",
+        "of",
+        "that",
+        "those",
+        "as",
+        "whose",
+        "its",
+        "each",
+        "where",
+        "who",
+        "how",
+        "which",
+        "when",
+        "why",
+    }
+    | {
+        "whether",
+        "whatever",
+        "whoever",
+        "wherever",
+        "their",
+        "it",
+        "they",
+        "so",
+        "because",
+        "if",
+        "and",
+        "also",
+    }
     | {"but", "or", "there", "then", "than", "whom", "else", "though"}
 )
 FIRST = re.compile(r"[^\w`]*([\w’'-]*)")
@@ -38,8 +66,14 @@ def of_attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for before, after in pairwise(body) if isinstance(body, list) else ():
-            told = isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(after, ast.Expr)
-            if told and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str):
+            messages = isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(
+                after, ast.Expr
+            )
+            if (
+                messages
+                and isinstance(after.value, ast.Constant)
+                and isinstance(after.value.value, str)
+            ):
                 yield after.lineno, after.value.value
 
 
@@ -88,7 +122,11 @@ def test_every_docstring_of_a_planted_module_is_looked_at() -> None:
         '    async def f(self):\n        """Those."""\n'
     )
     tree = ast.parse(planted)
-    assert [text for _, text in docstrings(tree) if fault(text)] == ["What it is.", "As B.", "Those."]
+    assert [text for _, text in docstrings(tree) if fault(text)] == [
+        "What it is.",
+        "As B.",
+        "Those.",
+    ]
     assert [text for _, text in of_attributes(tree) if is_elliptic(text)] == ["Of many."]
 
 
@@ -97,7 +135,9 @@ def test_docstrings_begin_with_a_verb_or_a_noun(room: str) -> None:
     results = []
     for path in modules(room):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        told = [(line, why) for line, text in docstrings(tree) if (why := fault(text)) is not None]
-        told += [(line, text) for line, text in of_attributes(tree) if is_elliptic(text)]
-        results += [f"{path.relative_to(ROOT)}:{line} {why}" for line, why in told]
+        messages = [
+            (line, why) for line, text in docstrings(tree) if (why := fault(text)) is not None
+        ]
+        messages += [(line, text) for line, text in of_attributes(tree) if is_elliptic(text)]
+        results += [f"{path.relative_to(ROOT)}:{line} {why}" for line, why in messages]
     assert not results, "\n".join(results)

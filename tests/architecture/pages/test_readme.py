@@ -35,8 +35,14 @@ def test_the_readme_is_read_in_two_minutes() -> None:
 
 
 def test_ci_calls_what_the_readme_names() -> None:
-    called = set(re.findall(r"^ *make ([a-z-]+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE))
-    assert {"run", "test", "status", "clean", "check", "lint"} <= called & set(re.findall(r"make ([a-z-]+)", README))
+    called = set(
+        re.findall(
+            r"^ *make ([a-z-]+)", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
+    assert {"run", "test", "status", "clean", "check", "lint"} <= called & set(
+        re.findall(r"make ([a-z-]+)", README)
+    )
 
 
 @pytest.mark.parametrize("guide", ["local.md", "definitions.md"])
@@ -44,5 +50,7 @@ def test_no_output_block_of_a_guide_is_empty(guide: str) -> None:
     page = (ROOT / "docs" / "guides" / guide).read_text(encoding="utf-8")
     blocks = re.findall(r"<!-- output of: ([^\n]+?) -->\n```text\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == 1
-    assert all(text.strip() for _, text in blocks), [command for command, text in blocks if not text.strip()]
+    assert all(text.strip() for _, text in blocks), [
+        command for command, text in blocks if not text.strip()
+    ]
     assert f"docs/guides/{guide}" in MAKEFILE, "`make pictures` makes it anew"

@@ -27,7 +27,9 @@ def reference() -> ModuleType:
 
 
 def test_the_page_is_current(reference: ModuleType) -> None:
-    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), "python docs/reference.py writes it anew"
+    assert reference.PAGE.read_text(encoding="utf-8") == reference.page(), (
+        "python docs/reference.py writes it anew"
+    )
 
 
 def test_every_maker_of_an_aggregate_shows_an_example(reference: ModuleType) -> None:
@@ -36,19 +38,33 @@ def test_every_maker_of_an_aggregate_shows_an_example(reference: ModuleType) -> 
 
 def test_every_aggregate_has_a_maker(reference: ModuleType) -> None:
     made = {reference.example(maker).kind for _, maker in reference.makers()}
-    assert made >= set(REGISTRY) - {"where", "own"}  # docs/guides/own_aggregates.md says how a class is written
+    # docs/guides/own_aggregates.md says how a class is written
+    assert made >= set(REGISTRY) - {"where", "own"}
 
 
 @pytest.mark.parametrize("name", sorted(surfaces.PAGES))
-def test_a_page_of_settings_metrics_http_or_commands_is_current(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_settings_metrics_http_or_commands_is_current(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     stored = (surfaces.FOLDER / f"{name}.md").read_text(encoding="utf-8")
     assert stored == surfaces.PAGES[name](), "python docs/surfaces.py writes it anew"
 
 
 def test_every_setting_is_explained_or_named_by_itself() -> None:
-    bare = {line.split("|")[1].strip(" `") for line in surfaces.settings_page().splitlines() if line.endswith("|  |")}
-    allowed = {"KAFKA_BOOTSTRAP", "WAREHOUSE", "SERVING_URL", "AIRFLOW_URL", "PLATFORM_PYTHON", "SPARK_PYTHON"}
+    bare = {
+        line.split("|")[1].strip(" `")
+        for line in surfaces.settings_page().splitlines()
+        if line.endswith("|  |")
+    }
+    allowed = {
+        "KAFKA_BOOTSTRAP",
+        "WAREHOUSE",
+        "SERVING_URL",
+        "AIRFLOW_URL",
+        "PLATFORM_PYTHON",
+        "SPARK_PYTHON",
+    }
     allowed |= {"SPARK_SUBMIT", "AIRFLOW_BIN", "SPARK_JARS", "KAFKA_JARS"}
     assert bare <= {f"SLICEWISE_{name}" for name in allowed}
 

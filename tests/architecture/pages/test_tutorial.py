@@ -1,4 +1,5 @@
-"""The tutorial names only what there is, and is walked in one shell: tests/e2e/test_newcomer.py walks it."""
+"""The tutorial names only what there is, and is walked in one shell: tests/e2e/test_newcomer.py
+walks it."""
 
 from __future__ import annotations
 
@@ -48,13 +49,22 @@ def test_folders_and_variables_stay_from_one_block_to_the_next(tmp_path: Path) -
     shell = walk.Shell(tmp_path, walk.reader_env(dict(os.environ)))
     shell.type("mkdir 'a b'\ncd 'a b'\nexport NAME=\"one two\"")
     shell.write("x.txt", "$NAME\n")
-    assert shell.type('pwd; echo "$NAME"; cat x.txt').splitlines() == [str(tmp_path / "a b"), "one two", "$NAME"]
+    assert shell.type('pwd; echo "$NAME"; cat x.txt').splitlines() == [
+        str(tmp_path / "a b"),
+        "one two",
+        "$NAME",
+    ]
     with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
         shell.type("echo said\n(exit 3)\necho never")
     assert shell.type("pwd").strip() == str(tmp_path / "a b"), "what failed changed nothing"
 
 
-def test_a_walk_puts_what_is_printed_into_the_page(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    page = "```sh\necho a; echo b >&2\n```\n<!-- prints -->\n```text\nold\n```\n<!-- end -->\n\n```sh\ntrue\n```\nend\n"
+def test_a_walk_puts_what_is_printed_into_the_page(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = (
+        "```sh\necho a; echo b >&2\n```\n<!-- prints -->\n```text\nold\n```\n<!-- end "
+        "-->\n\n```sh\ntrue\n```\nend\n"
+    )
     assert walk.walked(page, tmp_path) == page.replace("old\n", "a\nb\n")
     assert "echo a" in capfd.readouterr().out

@@ -1,4 +1,4 @@
-"""How often retired words still stand, and where.
+"""Counts retired words that are left, and lists where they stand.
 
 python -m tests.architecture.words            counts per row
 python -m tests.architecture.words WORD ...   where the words of these rows stand; `all` for all rows
@@ -29,14 +29,15 @@ def counts() -> str:
 
 
 def listing(words: list[str]) -> str:
-    """Where the rows with one of these words stand, and how often by name."""
+    """Lists where the rows with one of these words stand, and how often by name."""
     lines: list[str] = []
     for row in TABLE:
         if "all" in words or set(words) & {*row.parts, *row.classes}:
             rest = left().get(row.title, [])
             lines += map(str, rest)
             lines += [
-                f"{n:>6}  {name}" for name, n in Counter(occurrence.named.name for occurrence in rest).most_common()
+                f"{n:>6}  {name}"
+                for name, n in Counter(occurrence.named.name for occurrence in rest).most_common()
             ]
     return "\n".join(lines)
 
@@ -47,7 +48,9 @@ def lower() -> int:
     risen = [row for row, n in zip(TABLE, now, strict=True) if n > row.left]
     numbers = iter(min(n, row.left) for row, n in zip(TABLE, now, strict=True))
     head, table = FILE.read_text(encoding="utf-8").split("TABLE: ", 1)
-    FILE.write_text(head + "TABLE: " + LEFT.sub(lambda _: f"left={next(numbers)}", table), encoding="utf-8")
+    FILE.write_text(
+        head + "TABLE: " + LEFT.sub(lambda _: f"left={next(numbers)}", table), encoding="utf-8"
+    )
     for row in risen:
         print(f"rose: {title(row)}")
     return 1 if risen else 0

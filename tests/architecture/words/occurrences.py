@@ -1,4 +1,5 @@
-"""Where names stand: in Python and Java, settings, metrics, log events, and in headings and code spans of the docs."""
+"""Finds names: in Python and Java, settings, metrics, log events, and in headings and code
+spans of the docs."""
 
 from __future__ import annotations
 
@@ -15,13 +16,25 @@ from pathlib import Path
 from tests.architecture.words.retired import TABLE, Retired
 
 ROOT = Path(__file__).resolve().parents[3]
-TOPS = ("benchmarks", "dags", "docs", "examples", "include", "plugins", "requirements", "spark_jobs", "tests")
+TOPS = (
+    "benchmarks",
+    "dags",
+    "docs",
+    "examples",
+    "include",
+    "plugins",
+    "requirements",
+    "spark_jobs",
+    "tests",
+)
 SUFFIXES = frozenset({".py", ".java", ".md"})
 LEFT_OUT = frozenset({"__pycache__", "node_modules", "target"})
 PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 NAME = re.compile(r"[A-Za-z_]\w*")
 SETTING = re.compile(r"\bSLICEWISE_[A-Z0-9_]+")
-JAVA_ASIDE = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*[\s\S]*?\*/')
+JAVA_ASIDE = re.compile(
+    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*[\s\S]*?\*/'
+)
 FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 HEADING = re.compile(r"#{1,6} (.+)")
@@ -31,7 +44,8 @@ LOGGED = frozenset({"debug", "info", "warning", "error", "exception", "event"})
 
 @dataclass(frozen=True)
 class Named:
-    """A name where it stands. sentence: a test's name or a heading, in which ordinary English is allowed."""
+    """A name where it stands. sentence: a test's name or a heading, in which ordinary English is
+    allowed."""
 
     name: str
     path: str
@@ -50,7 +64,9 @@ class Occurrence:
 
     def __str__(self) -> str:
         where = f"{self.named.path}:{self.named.line}"
-        return f"{where}: {self.word!r} in {self.named.kind} {self.named.name!r}: {self.row.becomes}"
+        return (
+            f"{where}: {self.word!r} in {self.named.kind} {self.named.name!r}: {self.row.becomes}"
+        )
 
 
 def parts_of(name: str) -> list[str]:
@@ -74,15 +90,28 @@ def names_of(path: str, text: str) -> Iterator[Named]:
 def _python(path: str, text: str) -> Iterator[Named]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.NAME:
-            yield Named(token.string, path, token.start[0], "name", sentence=token.string.startswith("test_"))
+            yield Named(
+                token.string,
+                path,
+                token.start[0],
+                "name",
+                sentence=token.string.startswith("test_"),
+            )
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            called = (
+                node.func.attr
+                if isinstance(node.func, ast.Attribute)
+                else getattr(node.func, "id", "")
+            )
             kind = "metric" if called in METRICS else "log event" if called in LOGGED else ""
-            # a metric's labels follow its name; a log event's fields are keywords, and as such names
+            # a metric's labels follow its name; a log event's fields are keywords, and as such
+            # names
             arguments = node.args if kind == "metric" else node.args[:1] if kind else []
             for argument in arguments:
-                yield from (Named(name, path, argument.lineno, kind) for name in _literals(argument))
+                yield from (
+                    Named(name, path, argument.lineno, kind) for name in _literals(argument)
+                )
 
 
 def _literals(argument: ast.expr) -> Iterator[str]:
@@ -91,7 +120,9 @@ def _literals(argument: ast.expr) -> Iterator[str]:
         for value in argument.values if isinstance(argument, ast.JoinedStr) else argument.elts:
             yield from _literals(value)
     elif (
-        isinstance(argument, ast.Constant) and isinstance(argument.value, str) and re.fullmatch(r"\w+", argument.value)
+        isinstance(argument, ast.Constant)
+        and isinstance(argument.value, str)
+        and re.fullmatch(r"\w+", argument.value)
     ):
         yield argument.value
 
@@ -109,7 +140,9 @@ def _docs(path: str, text: str) -> Iterator[Named]:
             words = NAME.findall(SPAN.sub("", heading[1]))
             yield from (Named(word, path, number, "heading", sentence=True) for word in words)
         for span in SPAN.finditer(line):
-            yield from (Named(match[0], path, number, "code span") for match in NAME.finditer(span[1]))
+            yield from (
+                Named(match[0], path, number, "code span") for match in NAME.finditer(span[1])
+            )
 
 
 def words_of(named: Named, rows: Mapping[str, Retired]) -> Iterator[tuple[str, Retired]]:
@@ -133,7 +166,9 @@ def files() -> list[Path]:
     paths = [path for path in ROOT.iterdir() if path.is_file()]
     for top in TOPS:
         paths += (ROOT / top).rglob("*")
-    return sorted(path for path in paths if path.suffix in SUFFIXES and not LEFT_OUT & set(path.parts))
+    return sorted(
+        path for path in paths if path.suffix in SUFFIXES and not LEFT_OUT & set(path.parts)
+    )
 
 
 @cache

@@ -1,4 +1,5 @@
-"""No name has a retired word: the table says what replaces it, and how many places are still to be cut."""
+"""No name has a retired word: the table says what replaces it, and how many places are still to be
+cut."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from collections import Counter
 
 import pytest
 
-from tests.architecture.words.occurrences import ROOT, Named, all_occurrences, left, names_of, occurrences
+from tests.architecture.words.occurrences import (
+    ROOT,
+    Named,
+    all_occurrences,
+    left,
+    names_of,
+    occurrences,
+)
 from tests.architecture.words.retired import TABLE, Kept, Retired
 
 SAMPLE = '''
@@ -19,7 +27,9 @@ class HotLedger:
         return f"{self.SLICEWISE}" + os.environ["SETTING"]
 
     metric = Counter(f"{PREFIX}_ledgers_read", "Ledgers read", ["ledger_id"])
-'''.replace("SETTING", "SLICEWISE" + "_LEDGER_URL")  # a variable's name is looked for in any text, this one's too
+'''.replace(
+    "SETTING", "SLICEWISE" + "_LEDGER_URL"
+)  # a variable's name is looked for in any text, this one's too
 JAVA = """
 /** The ledger in prose. */
 final class Reader {
@@ -40,14 +50,19 @@ ledger = 1
 def of(path: str, text: str) -> list[tuple[int, str, str]]:
     """(line, kind, name) of the word that is planted in all samples."""
     row = Retired("committed offsets", ("ledger", "ledgers"))
-    return sorted((one.named.line, one.named.kind, one.named.name) for one in occurrences(names_of(path, text), (row,)))
+    return sorted(
+        (one.named.line, one.named.kind, one.named.name)
+        for one in occurrences(names_of(path, text), (row,))
+    )
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.title)
 def test_a_retired_word_stands_in_no_name_but_where_the_table_counts_it(row: Retired) -> None:
     rest = left().get(row.title, [])
     shown = "\n".join(map(str, rest[:20]))
-    assert len(rest) <= row.left, f"{len(rest)} where {row.left} were left; say {row.becomes!r}:\n{shown}"
+    assert len(rest) <= row.left, (
+        f"{len(rest)} where {row.left} were left; say {row.becomes!r}:\n{shown}"
+    )
     assert len(rest) == row.left, (
         f"{row.title}: {len(rest)} are left of {row.left}: python -m tests.architecture.words lower"
     )
@@ -69,7 +84,10 @@ def test_a_planted_word_is_found_in_java() -> None:
 
 
 def test_a_planted_word_is_found_in_headings_and_code_spans_of_docs() -> None:
-    assert of("examples/sample.md", PAGE) == [(2, "heading", "ledger"), (4, "code span", "read_ledger")]
+    assert of("examples/sample.md", PAGE) == [
+        (2, "heading", "ledger"),
+        (4, "code span", "read_ledger"),
+    ]
 
 
 def test_a_planted_word_is_found_in_the_name_of_a_file() -> None:
@@ -89,12 +107,19 @@ def test_ordinary_words_are_allowed_in_sentences_and_others_are_not() -> None:
         Named("few", "tests/a.py", 2, "name"),
     ]
     table = Retired("scalar", ("few",), english=True), Retired("committed offsets", ("ledger",))
-    assert [(one.named.line, one.word) for one in occurrences(names, table)] == [(1, "ledger"), (2, "few")]
+    assert [(one.named.line, one.word) for one in occurrences(names, table)] == [
+        (1, "ledger"),
+        (2, "few"),
+    ]
 
 
 def test_a_class_is_retired_by_its_whole_name() -> None:
-    names = [Named(name, "include/a.py", 1, "name") for name in ("Base", "BaseModel", "base", "_Base")]
-    assert [one.named.name for one in occurrences(names, (Retired("node claims", classes=("Base",)),))] == ["Base"]
+    names = [
+        Named(name, "include/a.py", 1, "name") for name in ("Base", "BaseModel", "base", "_Base")
+    ]
+    assert [
+        one.named.name for one in occurrences(names, (Retired("node claims", classes=("Base",)),))
+    ] == ["Base"]
 
 
 @pytest.mark.parametrize(
@@ -106,10 +131,12 @@ def test_no_exception_is_stale(row: Retired, kept: Kept) -> None:
     names = [occurrence.named for occurrence in all_occurrences() if occurrence.row is row]
     assert kept.reason
     assert all(
-        any(Kept((name,), kept.paths, "").fits(named.name, named.path) for named in names) for name in kept.names
+        any(Kept((name,), kept.paths, "").fits(named.name, named.path) for named in names)
+        for name in kept.names
     )
     assert all(
-        any(Kept(kept.names, (path,), "").fits(named.name, named.path) for named in names) for path in kept.paths
+        any(Kept(kept.names, (path,), "").fits(named.name, named.path) for named in names)
+        for path in kept.paths
     )
 
 
@@ -119,8 +146,16 @@ def test_a_word_stands_in_one_row() -> None:
 
 
 def test_what_the_page_of_words_calls_older_is_in_the_table() -> None:
-    page = (ROOT / "docs" / "concepts.md").read_text(encoding="utf-8").partition("## Words the code still has")[2]
-    older = [re.sub(r"\(.*?\)", "", line.split("|")[1]) for line in page.splitlines() if line.startswith("| ")][2:]
+    page = (
+        (ROOT / "docs" / "concepts.md")
+        .read_text(encoding="utf-8")
+        .partition("## Words the code still has")[2]
+    )
+    older = [
+        re.sub(r"\(.*?\)", "", line.split("|")[1])
+        for line in page.splitlines()
+        if line.startswith("| ")
+    ][2:]
     words = {word for row in TABLE for word in (*row.parts, *row.classes)}
     missing = {
         word

@@ -1,4 +1,5 @@
-"""The store in memory and a real server come to the same on random histories: every outcome, all that is stored."""
+"""The store in memory and a real server come to the same on random histories: every outcome, all
+that is stored."""
 
 from __future__ import annotations
 
@@ -25,26 +26,38 @@ from tests.contract.test_pending import BOUND, RANGE, expiry, fields
 from tests.support.stores.stored import (
     Event,
     StoreDeployment,
-    offset_vector,
-    micro_batch,
     hour_entry,
     list_batch,
     list_unit,
-    read_list,
+    micro_batch,
+    offset_vector,
     pending_batch,
+    read_list,
 )
 
 
 def play(store: Store, seed: int) -> list[object]:
-    """A random history of micro-batches, pending events, published hours and list writes: every outcome, and what stands after each."""
+    """A random history of micro-batches, pending events, published hours and list writes: every
+    outcome, and what stands after each."""
     rng = random.Random(seed)
     unit, lists = new_unit(slice_us=HOUR_US // 2), list_unit(RANGE, "00000000000000e9", "exact")
     unit = replace(unit, storage_fingerprint="00000000000000a9")
     store.run(Initialise())
-    store.run(Deploy(StoreDeployment(f"seed {seed}", (unit, lists)), store.run(ReadMetadata()).deployment_version, {}))
+    store.run(
+        Deploy(
+            StoreDeployment(f"seed {seed}", (unit, lists)),
+            store.run(ReadMetadata()).deployment_version,
+            {},
+        )
+    )
     hour = store.run(ReadTime()) // HOUR_US - 3
     log = [
-        Event(rng.randrange(2), (hour - rng.choice((0, 0, 1, 50))) * HOUR_US + rng.randrange(HOUR_US), 0, o)
+        Event(
+            rng.randrange(2),
+            (hour - rng.choice((0, 0, 1, 50))) * HOUR_US + rng.randrange(HOUR_US),
+            0,
+            o,
+        )
         for o in range(60)
     ]
     results: list[object] = []
@@ -56,7 +69,13 @@ def play(store: Store, seed: int) -> list[object]:
         if act < 2:
             results.append(store.run(WritePending(pending_batch(unit, some), bound, room)))
         elif act == 2:
-            results.append(store.run(ApplyBatch(replace(micro_batch(unit, log[: begin + 5]), realtime=rng.random() < 0.5))))
+            results.append(
+                store.run(
+                    ApplyBatch(
+                        replace(micro_batch(unit, log[: begin + 5]), realtime=rng.random() < 0.5)
+                    )
+                )
+            )
         elif act == 3:
             results.append(store.run(WritePending(pending_batch(lists, some), bound)))
         elif act == 4:
@@ -64,7 +83,11 @@ def play(store: Store, seed: int) -> list[object]:
         else:
             own = [e for e in log[:begin] if e.entity == 1 and e.time_us // HOUR_US == hour]
             if own:
-                results.append(store.run(PublishHour(unit, hour, 0, offset_vector(), [hour_entry(unit, 1, 0, own)])))
+                results.append(
+                    store.run(
+                        PublishHour(unit, hour, 0, offset_vector(), [hour_entry(unit, 1, 0, own)])
+                    )
+                )
         for entity in range(2):
             reply = hot(store, unit, entity)
             results.append((sorted(fields(reply).items()), expiry(store, unit, entity)))

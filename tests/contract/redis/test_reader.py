@@ -14,7 +14,9 @@ from slicewise.stores.online.redis import AsyncReader, open_store
 from tests.support.platform.servers import RedisServer
 
 
-def test_a_reader_that_is_not_answered_in_time_tells_all_who_wait_and_is_dead(own_redis: RedisServer) -> None:
+def test_a_reader_that_is_not_answered_in_time_tells_all_who_wait_and_is_dead(
+    own_redis: RedisServer,
+) -> None:
     with open_store(own_redis.url) as store:
         store.run(Initialise())
 
@@ -24,8 +26,13 @@ def test_a_reader_that_is_not_answered_in_time_tells_all_who_wait_and_is_dead(ow
         with redis.Redis.from_url(own_redis.operator_url) as operator:
             operator.client_pause(60_000)
             begin = time.monotonic()
-            result = await asyncio.gather(*[reader.run(Read([])) for _ in range(3)], return_exceptions=True)
-        assert all(isinstance(error, StoreUnavailable) and "no answer within 0.3 s" in error.what for error in result)
+            result = await asyncio.gather(
+                *[reader.run(Read([])) for _ in range(3)], return_exceptions=True
+            )
+        assert all(
+            isinstance(error, StoreUnavailable) and "no answer within 0.3 s" in error.what
+            for error in result
+        )
         assert 0.25 < time.monotonic() - begin < 20
         assert reader.closed
 

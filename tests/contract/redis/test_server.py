@@ -1,4 +1,5 @@
-"""A real server can do what the store in memory cannot: die, forget, refuse, evict, answer many at once."""
+"""A real server can do what the store in memory cannot: die, forget, refuse, evict, answer many at
+once."""
 
 from __future__ import annotations
 
@@ -26,7 +27,16 @@ from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Bench, new_unit
 from tests.support.platform.servers import RedisServer
-from tests.support.stores.stored import Event, StoreUnit, offset_vector, micro_batch, hour_entry, running_of, seen_in, tag
+from tests.support.stores.stored import (
+    Event,
+    StoreUnit,
+    hour_entry,
+    micro_batch,
+    offset_vector,
+    running_of,
+    seen_in,
+    tag,
+)
 
 
 @pytest.fixture
@@ -73,7 +83,11 @@ def test_after_a_loss_metadata_and_data_fall_back_together(own_redis: RedisServe
         metadata = store.run(ReadMetadata())
         events = [Event(1, bench.hour_us, 0, o) for o in range(4)]
         store.run(ApplyBatch(micro_batch(unit, events[:2])))
-        store.run(AdvanceCommitted(offset_vector(), offset_vector(2), metadata.deployment_version, metadata.units))
+        store.run(
+            AdvanceCommitted(
+                offset_vector(), offset_vector(2), metadata.deployment_version, metadata.units
+            )
+        )
         log = own_redis.data
         kept = {path: path.stat().st_size for path in log.rglob("*.incr.aof")}
         assert len(kept) == 1
@@ -83,25 +97,35 @@ def test_after_a_loss_metadata_and_data_fall_back_together(own_redis: RedisServe
             assert time.monotonic() < deadline
         size = path.stat().st_size
         store.run(ApplyBatch(micro_batch(unit, events)))
-        store.run(AdvanceCommitted(offset_vector(2), offset_vector(4), metadata.deployment_version, metadata.units))
+        store.run(
+            AdvanceCommitted(
+                offset_vector(2), offset_vector(4), metadata.deployment_version, metadata.units
+            )
+        )
     own_redis.kill()
     with path.open("r+b") as file:
         file.truncate(size)  # the last second is gone
     own_redis.start()
     with open_store(own_redis.url) as again:
         assert again.run(ReadMetadata()).committed == offset_vector(2)
-        read = EntityRead((UnitRead(keys.hot_key(again.store_id, tag(1), unit.storage_fingerprint)),))
+        read = EntityRead(
+            (UnitRead(keys.hot_key(again.store_id, tag(1), unit.storage_fingerprint)),)
+        )
         reply = again.run(Read([read])).entities[0][0]
         assert seen_in(unit, [p.row for p in running_of(reply).values()]) == [(0, 0), (0, 1)]
         again.run(ApplyBatch(micro_batch(unit, events)))
         reply = again.run(Read([read])).entities[0][0]
-        assert seen_in(unit, [p.row for p in running_of(reply).values()]) == [(0, o) for o in range(4)]
+        assert seen_in(unit, [p.row for p in running_of(reply).values()]) == [
+            (0, o) for o in range(4)
+        ]
 
 
 def test_a_change_meets_a_wrong_type_before_its_first_write(deployed: Bench) -> None:
     # The day's key is of another type: nothing of the hot key may be written.
     events = [Event(1, deployed.hour_us, 0, 0)]
-    day = keys.day_key(deployed.store.store_id, tag(1), deployed.unit.storage_fingerprint, deployed.hour // 24)
+    day = keys.day_key(
+        deployed.store.store_id, tag(1), deployed.unit.storage_fingerprint, deployed.hour // 24
+    )
     with redis.Redis.from_url(_url(deployed)) as client:
         client.set(day, b"no hash")
         with pytest.raises(StoreUnavailable):
@@ -126,9 +150,14 @@ def test_keys_expire_with_the_latest_slice_that_a_read_can_reach(deployed: Bench
         deployed.store.run(PutArchiveVersion("plays", 1, offset_vector(2)))
         entry = hour_entry(unit, 1, 1, [later, earlier])
         deployed.store.run(PublishHour(unit, deployed.hour, 1, offset_vector(2), [entry]))
-        day = keys.day_key(deployed.store.store_id, tag(1), unit.storage_fingerprint, deployed.hour // 24)
-        # the last day of a five-day total would also hold the five-day total, which is reached for longer
-        deployed.store.run(WriteDayTotals(replace(unit, five_day_totals=False), [tag(1)], deployed.hour // 24))
+        day = keys.day_key(
+            deployed.store.store_id, tag(1), unit.storage_fingerprint, deployed.hour // 24
+        )
+        # the last day of a five-day total would also hold the five-day total, which is reached for
+        # longer
+        deployed.store.run(
+            WriteDayTotals(replace(unit, five_day_totals=False), [tag(1)], deployed.hour // 24)
+        )
         assert client.hexists(day, keys.TOTAL)
         end = deployed.hour_us + HOUR_US + unit.retention_us
         assert client.expiretime(day) == end // 1_000_000
@@ -165,15 +194,22 @@ with open_store(url) as store:
         misses += store.run(ApplyBatch(micro_batch(unit, events[begin:begin + width]))).misses
 """
     arguments = [_url(deployed), deployed.unit.storage_fingerprint, str(deployed.hour_us)]
-    running = [subprocess.Popen([sys.executable, "-c", program, *arguments, str(width)]) for width in (7, 11, 13)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, *arguments, str(width)])
+        for width in (7, 11, 13)
+    ]
     assert [process.wait(60) for process in running] == [0, 0, 0]
     for entity in range(5):
-        reply = deployed.store.run(Read([EntityRead((UnitRead(key_of(deployed, entity)),))])).entities[0][0]
+        reply = deployed.store.run(
+            Read([EntityRead((UnitRead(key_of(deployed, entity)),))])
+        ).entities[0][0]
         seen = seen_in(deployed.unit, [part.row for part in running_of(reply).values()])
         assert seen == [(0, o) for o in range(entity, 600, 5)]
 
 
-def test_many_reads_in_flight_get_their_own_answers(deployed: Bench, contract_redis: RedisServer) -> None:
+def test_many_reads_in_flight_get_their_own_answers(
+    deployed: Bench, contract_redis: RedisServer
+) -> None:
     events = [Event(o, deployed.hour_us, 0, o) for o in range(50)]
     deployed.store.run(ApplyBatch(micro_batch(deployed.unit, events)))
 
@@ -183,7 +219,9 @@ def test_many_reads_in_flight_get_their_own_answers(deployed: Bench, contract_re
 
         async def one(entity: int) -> None:
             reply = await reader.run(Read([EntityRead((UnitRead(key_of(deployed, entity)),))]))
-            seen = seen_in(deployed.unit, [p.row for p in running_of(reply.entities[0][0]).values()])
+            seen = seen_in(
+                deployed.unit, [p.row for p in running_of(reply.entities[0][0]).values()]
+            )
             assert seen == [(0, entity)]
             assert reply.only.metadata == deployed.store.run(ReadMetadata())
 
@@ -220,7 +258,9 @@ def test_an_asynchronous_reader_dies_with_the_server(own_redis: RedisServer) -> 
     asyncio.run(scenario())
 
 
-def test_a_read_of_an_emptied_store_is_refused(deployed: Bench, contract_redis: RedisServer) -> None:
+def test_a_read_of_an_emptied_store_is_refused(
+    deployed: Bench, contract_redis: RedisServer
+) -> None:
     async def scenario() -> None:
         reader = await AsyncReader.open(contract_redis.url)
         with redis.Redis.from_url(contract_redis.operator_url) as client:

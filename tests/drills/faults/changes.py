@@ -1,4 +1,5 @@
-"""Changes by people to a running platform: another definition is deployed, the topic is made anew, its log is cut off.
+"""Changes by people to a running platform: another definition is deployed, the topic is made anew,
+its log is cut off.
 
 Every answer says by which definition it was made, and is judged by that one.
 """
@@ -55,28 +56,36 @@ def changed_project(folder: Path) -> Path:
         text = text.replace(before, after)
     folder.mkdir(exist_ok=True)
     (folder / "features.py").write_text(text + NEW_VIEW, encoding="utf-8")
-    (folder / "slicewise.toml").write_text((PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "slicewise.toml").write_text(
+        (PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return folder
 
 
 def define(scene: Scene, project: Path) -> None:
-    """Deploys as a person does. Until it has returned, either definition may answer; afterwards only the new one."""
+    """Deploys as a person does. Until it has returned, either definition may answer; afterwards
+    only the new one."""
     before, after = scene.deployment, plan(load_project(project / "features.py"))
-    scene.watch.set_questions([question for question in questions(before) if set(question.refs) <= refs(after)])
+    scene.watch.set_questions(
+        [question for question in questions(before) if set(question.refs) <= refs(after)]
+    )
     scene.watch.defined(before, after)
     scene.platform.given["SLICEWISE_PROJECT"] = str(project)
     apply(scene)
     with deploy.connected(scene.platform.settings) as store:
         scene.deployment = deploy.require_units(deploy.current(store))
     definitions = {unit.definition_fingerprint for unit in scene.deployment.units}
-    assert definitions == {unit.definition_fingerprint for unit in after.units}, "another deployment stands"
+    assert definitions == {unit.definition_fingerprint for unit in after.units}, (
+        "another deployment stands"
+    )
     scene.deployments.append(scene.deployment)
     scene.watch.defined(scene.deployment)
     scene.watch.set_questions(questions(scene.deployment))
 
 
 def apply(scene: Scene) -> None:
-    """Applies, and builds what is new here: these platforms have no Airflow, of which `slicewise apply` would ask it."""
+    """Applies, and builds what is new here: these platforms have no Airflow, of which
+    `slicewise apply` would ask it."""
     done = scene.platform.cli("apply", "--no-wait", "--remove", check=False)
     assert "deployed: version" in done.stdout, f"nothing was deployed\n{done.stdout}\n{done.stderr}"
     print(done.stdout, flush=True)
@@ -87,12 +96,15 @@ def apply(scene: Scene) -> None:
 
 
 def refs(deployment: Deployment) -> set[str]:
-    return {f"{unit.view}:{feature.column}" for unit in deployment.units for feature in unit.features}
+    return {
+        f"{unit.view}:{feature.column}" for unit in deployment.units for feature in unit.features
+    }
 
 
 # ------------------------------------------------------------ drills
 def redefined(run: Run) -> None:
-    """Features mean something else from now on and a view is new; and back, so that the view goes."""
+    """Features mean something else from now on and a view is new; and back, so that the view
+    goes."""
     scene = run.scene
     run.some(1, 3)
     begun = time.monotonic()
@@ -114,12 +126,14 @@ def request_all(run: Run) -> None:
     for question in watch.questions:
         for _ in range(_ENTITIES):
             key = question.key(run.rng)
-            assert watch.request(question, key) is not None, f"{question.unit.view} {key} is refused"
+            assert watch.request(question, key) is not None, (
+                f"{question.unit.view} {key} is refused"
+            )
 
 
 def topic_made_anew(run: Run) -> None:
-    """Deleted under load and made again at once, with more events than it had: of other identities, whatever their
-    offsets. The stream refuses to go on, and says why, until a person deploys."""
+    """Deleted under load and made again at once, with more events than it had: of other identities,
+    whatever their offsets. The stream refuses to go on, and says why, until a person deploys."""
     scene = run.scene
     run.some(1, 3)
     scene.feed.pause()
@@ -137,7 +151,10 @@ def topic_made_anew(run: Run) -> None:
     scene.feed.burst(2 * sum(ends.values()))
     run.noticed(begun, lambda: not scene.runs(MICROBATCH))
     scene.start(MICROBATCH)  # as `ingest_stream` does, which looks again
-    scene.wait(lambda: f"{MICROBATCH} runs" if scene.runs(MICROBATCH) else None, "the micro-batch lane to refuse another topic")
+    scene.wait(
+        lambda: f"{MICROBATCH} runs" if scene.runs(MICROBATCH) else None,
+        "the micro-batch lane to refuse another topic",
+    )
     output = StateFolder(scene.settings[MICROBATCH].state_dir).last_lines(MICROBATCH)
     assert "made anew" in output, output
     run.some(1, 2)
@@ -150,13 +167,16 @@ def topic_made_anew(run: Run) -> None:
 def _await_gone(scene: Scene) -> None:
     admin = AdminClient({"bootstrap.servers": scene.platform.settings.kafka_bootstrap})
     scene.wait(
-        lambda: f"{TOPIC} is still there" if TOPIC in admin.list_topics(timeout=10).topics else None, "the topic"
+        lambda: (
+            f"{TOPIC} is still there" if TOPIC in admin.list_topics(timeout=10).topics else None
+        ),
+        "the topic",
     )
 
 
 def retention_passed(run: Run) -> None:
-    """The log drops what the stream has applied and no archive has read. The archive refuses to go on, with what was
-    lost; running partials still answer for it."""
+    """The log drops what the stream has applied and no archive has read. The archive refuses to go
+    on, with what was lost; running partials still answer for it."""
     scene = run.scene
     late(run)
     Compaction.of(scene).done()

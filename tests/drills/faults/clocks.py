@@ -1,7 +1,9 @@
-"""Clocks that are off by an hour and a half, one process at a time: what an event counts for is no clock's affair.
+"""Clocks that are off by an hour and a half, one process at a time: what an event counts for is no
+clock's affair.
 
-A process is lied to by a library of our own (clock_off.c), about the time of day only: what it measures by is as it
-was. Debian's libfaketime moves that too, or lets the waits of Python 3.11 fail.
+A process is lied to by a library of our own (clock_off.c), about the time of day only: what it
+measures by is as it was. Debian's libfaketime moves that too, or lets the waits of Python 3.11
+fail.
 """
 
 from __future__ import annotations
@@ -51,10 +53,15 @@ def lying(library: Path, minutes: int) -> dict[str, str]:
 def built(folder: Path) -> Path:
     """The library, made in this folder where it is not there yet."""
     compiler = shutil.which("cc")
-    assert compiler is not None, "no C compiler, by which a clock is set off: install one (Debian: apt-get install gcc)"
+    assert compiler is not None, (
+        "no C compiler, by which a clock is set off: install one (Debian: apt-get install gcc)"
+    )
     library = folder / "clock_off.so"
     if not library.exists():
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"], check=True)
+        subprocess.run(
+            [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"],
+            check=True,
+        )
         for minutes in (-_MINUTES, 0, _MINUTES):
             _hold(library, minutes)
     return library
@@ -63,17 +70,26 @@ def built(folder: Path) -> Path:
 def _hold(library: Path, minutes: int) -> None:
     """A process takes another time of day for the present, and waits as long as it means to."""
     environment = os.environ | lying(library, minutes)
-    done = subprocess.run([sys.executable, "-c", _PRINT_CLOCKS], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", _PRINT_CLOCKS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
     now, whole, waited = (float(part) for part in done.stdout.split())
-    assert abs(now - time.time() - 60 * minutes) < 30, f"{minutes} minutes off, and the time of day is {now}"
+    assert abs(now - time.time() - 60 * minutes) < 30, (
+        f"{minutes} minutes off, and the time of day is {now}"
+    )
     assert abs(whole - now) < 5, "two clocks say two times of day"
     assert 0.6 <= waited < 30, f"0.6 s of waits took {waited} s"
 
 
 # ------------------------------------------------------------ drills
 def clock_off(run: Run) -> None:
-    """Sets the clocks of the real-time lane, the micro-batch lane and serving wrong, one after another, each ahead or behind."""
+    """Sets the clocks of the real-time lane, the micro-batch lane and serving wrong, one after
+    another, each ahead or behind."""
     for name in (REALTIME, MICROBATCH):
         with off(run.scene, _some_minutes(run)):
             again(run, name)
@@ -84,7 +100,8 @@ def clock_off(run: Run) -> None:
     with off(run.scene, _some_minutes(run)):
         _serving_again(run)
     run.noticed(before, lambda: watch.flagged[CLOCK_OFF] > 0)
-    run.some(4, 6)  # what it answers is of its own time, which each answer says: no event of now is in it
+    # what it answers is of its own time, which each answer says: no event of now is in it
+    run.some(4, 6)
     run.scene.await_applied()
     begun = time.monotonic()
     _serving_again(run)
@@ -103,8 +120,8 @@ def _serving_again(run: Run) -> None:
 
 
 def compaction_off(run: Run) -> None:
-    """Two compactions, one ahead and one behind: each refuses to date a snapshot, with the reason, and leaves nothing
-    that would keep the next from its work."""
+    """Two compactions, one ahead and one behind: each refuses to date a snapshot, with the reason,
+    and leaves nothing that would keep the next from its work."""
     for minutes in (_MINUTES, -_MINUTES):
         late(run)
         begun = time.monotonic()

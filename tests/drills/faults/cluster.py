@@ -1,4 +1,5 @@
-"""The micro-batch lane on a cluster: what dies is an executor, and its tasks are tried again on another, within their batch."""
+"""The micro-batch lane on a cluster: what dies is an executor, and its tasks are tried again on
+another, within their batch."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def _end(scene: Scene) -> None:
 
 @contextmanager
 def _clustered(scene: Scene) -> Iterator[Birth]:
-    """A master, a worker, which is given, and the micro-batch lane's driver, submitted to them instead of the local one."""
+    """A master, a worker, which is given, and the micro-batch lane's driver, submitted to them
+    instead of the local one."""
     settings = scene.settings[MICROBATCH]
     state = StateFolder(settings.state_dir)
     driver = stream.service(settings, state, MICROBATCH)
@@ -57,20 +59,32 @@ def _clustered(scene: Scene) -> Iterator[Birth]:
     master = f"spark://127.0.0.1:{port}"
 
     def begun(part: str, *options: str) -> Birth:
-        argv = [str(programs / "spark-class"), f"org.apache.spark.deploy.{part}", "--host", "127.0.0.1", *options]
+        argv = [
+            str(programs / "spark-class"),
+            f"org.apache.spark.deploy.{part}",
+            "--host",
+            "127.0.0.1",
+            *options,
+        ]
         return spawn(argv, environment, state.path, state.log("cluster"))
 
     started = [begun("master.Master", "--port", str(port), "--webui-port", "0")]
     try:
-        started.append(begun("worker.Worker", "--cores", "2", "--memory", "2g", "--webui-port", "0", master))
+        started.append(
+            begun("worker.Worker", "--cores", "2", "--memory", "2g", "--webui-port", "0", master)
+        )
         conf = [f"--conf={name}={value}" for name, value in (stream_conf(settings) | _CONF).items()]
         argv = [str(programs / "spark-submit"), "--master", master, *conf, driver.argv[-1]]
         write_pid_file(
-            state.pid_file(MICROBATCH), spawn(argv, driver.environment(settings) | local, state.path, state.log(MICROBATCH))
+            state.pid_file(MICROBATCH),
+            spawn(argv, driver.environment(settings) | local, state.path, state.log(MICROBATCH)),
         )
         yield started[-1]
     finally:
-        signal_all([descendant for birth in started for descendant in (birth, *descendants(birth))], signal.SIGKILL)
+        signal_all(
+            [descendant for birth in started for descendant in (birth, *descendants(birth))],
+            signal.SIGKILL,
+        )
 
 
 def _executors(worker: Birth) -> list[Birth]:

@@ -1,7 +1,8 @@
-"""Harm to compactions while everything else goes on: killed anywhere, two at once, woken after a successor.
+"""Harm to compactions while everything else goes on: killed anywhere, two at once, woken after a
+successor.
 
-Each drill ends with nothing left to compact, and then with the same again: a run that has nothing new to do, and one
-that makes the hour anew from its raw events, leave the same bytes (I5).
+Each drill ends with nothing left to compact, and then with the same again: a run that has nothing
+new to do, and one that makes the hour anew from its raw events, leave the same bytes (I5).
 """
 
 from __future__ import annotations
@@ -68,11 +69,18 @@ class Compaction:
     def over(self) -> Mapping[str, Any] | None:
         """The report when it has ended; None where it failed, which it has said."""
         code = self.process.wait(_ENDS_S)
-        lines = [line for line in self.log.read_text(encoding="utf-8").splitlines() if line.startswith("{")]
+        lines = [
+            line
+            for line in self.log.read_text(encoding="utf-8").splitlines()
+            if line.startswith("{")
+        ]
         if code == 0:
             report: dict[str, Any] = json.loads(lines[-1])
             return report
-        print(f"a compaction ended with {code}: {lines[-1] if lines else self._last()}"[:500], flush=True)
+        print(
+            f"a compaction ended with {code}: {lines[-1] if lines else self._last()}"[:500],
+            flush=True,
+        )
         return None
 
     def done(self) -> Mapping[str, Any]:
@@ -130,13 +138,21 @@ def in_store(scene: Scene) -> dict[str, Any]:
     client = redis.Redis.from_url(scene.platform.settings.redis_url)
     try:
         keys = [bytes(key) for key in client.scan_iter(match=f"sw:{store_id}:*", count=1000)]
-        hashes = {key: client.hgetall(key) for key in keys if client.type(key) == b"hash" and _entity(key)}
-        return {f"{key!r} {name!r}": value for key, fields in hashes.items() for name, value in fields.items()}
+        hashes = {
+            key: client.hgetall(key) for key in keys if client.type(key) == b"hash" and _entity(key)
+        }
+        return {
+            f"{key!r} {name!r}": value
+            for key, fields in hashes.items()
+            for name, value in fields.items()
+        }
     finally:
         client.close()
 
 
-def in_both(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def in_both(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Without what has expired meanwhile."""
     return {key: value for key, value in before.items() if key in after}, after
 
@@ -154,7 +170,8 @@ def live_rows(scene: Scene) -> dict[str, Any]:
         table = load(catalog, unit.storage_fingerprint)
         for row in [] if table is None else table.scan().to_arrow().to_pylist():
             entity = tuple(row[name] for name, _ in unit_entity(unit))
-            key = f"{unit.view} {unit.storage_fingerprint} {row['hour']} {entity} {row['slice']}"  # a header has none
+            # a header has none
+            key = f"{unit.view} {unit.storage_fingerprint} {row['hour']} {entity} {row['slice']}"
             assert key not in results, f"two rows of {key}"
             results[key] = row
     return results
@@ -162,7 +179,10 @@ def live_rows(scene: Scene) -> dict[str, Any]:
 
 def without(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Rows but for what says which run made them."""
-    return {key: {name: v for name, v in row.items() if name not in _OF_THE_RUN} for key, row in rows.items()}
+    return {
+        key: {name: v for name, v in row.items() if name not in _OF_THE_RUN}
+        for key, row in rows.items()
+    }
 
 
 def differ(before: Mapping[str, Any], after: Mapping[str, Any], what: str) -> None:
@@ -190,7 +210,9 @@ def two_compactions(run: Run) -> None:
     late(run)
     both = [Compaction.of(run.scene), Compaction.of(run.scene)]
     reports = [compaction.over() for compaction in both]
-    assert any(report is not None for report in reports), "of two compactions at once neither came to its end"
+    assert any(report is not None for report in reports), (
+        "of two compactions at once neither came to its end"
+    )
     settled(run)
 
 

@@ -1,4 +1,5 @@
-"""Disks that are full: small file systems that are mounted for a drill, and gone with it however it ends.
+"""Disks that are full: small file systems that are mounted for a drill, and gone with it however it
+ends.
 
 What cannot be written is refused, with a reason, and nothing of what was acknowledged is lost.
 """
@@ -20,7 +21,8 @@ from tests.drills.stage.run import Run
 from tests.drills.stage.scene import MICROBATCH, REALTIME, Scene, signal_all
 
 _ROOM = 64 << 20
-"""Bytes beside what stands already: enough for all that a drill writes while the disk is not full."""
+"""Bytes beside what stands already: enough for all that a drill writes while the disk is not
+full."""
 _SHUFFLED = 25_000
 """Events: more than an archive brings in a single task, so that it puts some aside."""
 _NO_SPACE = "No space left on device"
@@ -31,8 +33,8 @@ _WRITTEN_S = 2.0
 
 @contextmanager
 def small(folder: Path, room: int = _ROOM) -> Iterator[Path]:
-    """Nobody may use the folder as this begins, nor as it ends: what it holds is moved to a small file system, and
-    back. What still runs in it when a drill breaks loses it."""
+    """Nobody may use the folder as this begins, nor as it ends: what it holds is moved to a small
+    file system, and back. What still runs in it when a drill breaks loses it."""
     assert os.geteuid() == 0, "a small file system is mounted: this drill needs root"
     folder.mkdir(parents=True, exist_ok=True)
     whole = folder.with_name(f"{folder.name}-whole")
@@ -42,7 +44,10 @@ def small(folder: Path, room: int = _ROOM) -> Iterator[Path]:
     with ExitStack() as back:
         back.callback(whole.rename, folder)
         back.callback(folder.rmdir)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)],
+            check=True,
+        )
         back.callback(subprocess.run, ["umount", "--lazy", str(folder)], check=True)
         shutil.copytree(whole, folder, dirs_exist_ok=True)
         yield folder
@@ -67,12 +72,15 @@ def full(folder: Path) -> Iterator[None]:
 
 # ------------------------------------------------------------ drills
 def store_disk(run: Run) -> None:
-    """Fills the disk of the append-only file. When there is room again the store is killed: what it took before must be in it."""
+    """Fills the disk of the append-only file. When there is room again the store is killed: what it
+    took before must be in it."""
     scene = run.scene
     with _moved_store(run) as folder:
         begun, before = time.monotonic(), scene.restarts(MICROBATCH)
         with full(folder):
-            run.noticed(begun, lambda: scene.restarts(MICROBATCH) > before or not scene.runs(MICROBATCH))
+            run.noticed(
+                begun, lambda: scene.restarts(MICROBATCH) > before or not scene.runs(MICROBATCH)
+            )
             run.some(6, 10)
         run.whole(time.monotonic())
         _nothing_lost(run)
@@ -92,7 +100,9 @@ def _nothing_lost(run: Run) -> None:
     scene.platform.up("redis")
     with scene.platform.store() as store:
         after = store.run(ReadMetadata()).committed
-    assert after.dominates(before), f"the store had applied {dict(before.offsets)}, and has {dict(after.offsets)}"
+    assert after.dominates(before), (
+        f"the store had applied {dict(before.offsets)}, and has {dict(after.offsets)}"
+    )
     scene.feed.resume()
     run.whole(begun)
 
@@ -122,9 +132,13 @@ def checkpoint_disk(run: Run) -> None:
     """Fills the disk of both drivers' checkpoints."""
     scene = run.scene
     with _moved_drivers(
-        run, [scene.settings[name].state_dir / name / "checkpoints" for name in (MICROBATCH, REALTIME)]
+        run,
+        [scene.settings[name].state_dir / name / "checkpoints" for name in (MICROBATCH, REALTIME)],
     ) as folders:
-        begun, before = time.monotonic(), {name: scene.restarts(name) for name in (MICROBATCH, REALTIME)}
+        begun, before = (
+            time.monotonic(),
+            {name: scene.restarts(name) for name in (MICROBATCH, REALTIME)},
+        )
 
         def has_noticed(name: str) -> bool:
             return scene.restarts(name) > before[name] or not scene.runs(name)
@@ -137,8 +151,8 @@ def checkpoint_disk(run: Run) -> None:
 
 
 def scratch_disk(run: Run) -> None:
-    """Fills the disk of all that Spark puts aside. A compaction says so and commits nothing, and a driver that is killed
-    meanwhile begins when there is room."""
+    """Fills the disk of all that Spark puts aside. A compaction says so and commits nothing, and a
+    driver that is killed meanwhile begins when there is room."""
     scene = run.scene
     with _moved_drivers(run, [scene.platform.settings.state_dir / "spark" / "tmp"]) as (folder,):
         scene.feed.burst(_SHUFFLED, HOURS)
@@ -190,7 +204,15 @@ def _moved_drivers(run: Run, folders: Sequence[Path]) -> Iterator[Sequence[Path]
 
 
 def _kill_drivers(scene: Scene) -> None:
-    signal_all([process for name in (MICROBATCH, REALTIME) if scene.runs(name) for process in scene.tree(name)], signal.SIGKILL)
+    signal_all(
+        [
+            process
+            for name in (MICROBATCH, REALTIME)
+            if scene.runs(name)
+            for process in scene.tree(name)
+        ],
+        signal.SIGKILL,
+    )
 
 
 def _start_drivers(run: Run) -> None:

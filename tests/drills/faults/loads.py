@@ -9,7 +9,8 @@ from tests.drills.stage.scene import MICROBATCH, REALTIME
 from tests.e2e.payments import SHOPS
 
 _BURST = 10_000
-"""Events of the hour before now that are produced at once: what a driver is behind by that stood still for long."""
+"""Events of the hour before now that are produced at once: what a driver is behind by that stood
+still for long."""
 _HOT = 1_000
 _MANY_KEYS = 1_000_000
 _MANY, _AT_ONCE = 300_000, 50_000
@@ -51,9 +52,16 @@ def many_keys(run: Run) -> None:
     with scene.operator() as client:
         key_count = client.dbsize()
     assert key_count >= _MANY_KEYS, f"the store has {key_count} keys"
-    by_card = [question for question in scene.watch.questions if "card" in dict(question.unit.entity)]
+    by_card = [
+        question for question in scene.watch.questions if "card" in dict(question.unit.entity)
+    ]
     for _ in range(_MANY_ENTITIES):
         for question in by_card:
             card = f"key-{run.rng.randrange(_MANY)}"
-            key = tuple(card if name == "card" else run.rng.choice(SHOPS) for name, _ in question.unit.entity)
-            assert scene.watch.request(question, key) is not None, f"{question.unit.view} {key} is refused"
+            key = tuple(
+                card if name == "card" else run.rng.choice(SHOPS)
+                for name, _ in question.unit.entity
+            )
+            assert scene.watch.request(question, key) is not None, (
+                f"{question.unit.view} {key} is refused"
+            )

@@ -1,4 +1,5 @@
-"""Harm to drivers, store and log: faults that production knows, which it recovers from by its own means."""
+"""Harm to drivers, store and log: faults that production knows, which it recovers from by its own
+means."""
 
 from __future__ import annotations
 
@@ -71,14 +72,18 @@ def checkpoints_torn(run: Run) -> None:
 
 def _checkpoints(run: Run, put: Callable[[Path, Path], object]) -> None:
     scene = run.scene
-    folders = [scene.settings[name].state_dir / name / "checkpoints" for name in (MICROBATCH, REALTIME)]
+    folders = [
+        scene.settings[name].state_dir / name / "checkpoints" for name in (MICROBATCH, REALTIME)
+    ]
     folders = [folder for folder in folders if folder.exists()]
     assert folders, "no driver keeps a checkpoint"
     for folder in folders:
         shutil.copytree(folder, _kept(folder), copy_function=_copied)
     run.some(3, 6)
     begun = time.monotonic()
-    signal_all([process for name in (MICROBATCH, REALTIME) for process in scene.tree(name)], signal.SIGKILL)
+    signal_all(
+        [process for name in (MICROBATCH, REALTIME) for process in scene.tree(name)], signal.SIGKILL
+    )
     run.kills += 2
     for folder in folders:
         shutil.rmtree(folder)
@@ -101,8 +106,11 @@ def _copied(source: str, target: str) -> None:
 
 
 def twins(run: Run) -> None:
-    """A second micro-batch lane, and a second real-time lane, that nobody ensured begin in the state folder of the one that runs: the first
-    thing that each does is to forget all checkpoints there."""
+    """A second micro-batch lane, then a second real-time lane, begins in the state folder of the
+    first.
+
+    Nobody ensured them. Each begins by forgetting all checkpoints there.
+    """
     scene = run.scene
     begun = time.monotonic()
     for name in (MICROBATCH, REALTIME):
@@ -116,7 +124,8 @@ def twins(run: Run) -> None:
 
 
 def realtime_off_and_on(run: Run) -> None:
-    """Off while its process stands still; that one wakes and writes on, as nobody knows; and on again."""
+    """Off while its process stands still; that one wakes and writes on, as nobody knows; and on
+    again."""
     scene = run.scene
     tree = scene.tree(REALTIME)
     begun = time.monotonic()
@@ -133,7 +142,8 @@ def realtime_off_and_on(run: Run) -> None:
 
 
 def kill_worker(run: Run) -> None:
-    """The Python processes of the micro-batch lane's tasks; the task is tried again within its batch."""
+    """The Python processes of the micro-batch lane's tasks; the task is tried again within its
+    batch."""
     for _ in range(run.times):
         run.some(1, 3)
         while not (workers := _workers(run.scene.tree(MICROBATCH))):
@@ -151,7 +161,9 @@ def _workers(tree: Sequence[Birth]) -> list[Birth]:
         try:
             process = psutil.Process(child.pid)
             parent = process.parent()
-            if parent is not None and all("slicewise.spark.runtime.daemon" in p.cmdline() for p in (process, parent)):
+            if parent is not None and all(
+                "slicewise.spark.runtime.daemon" in p.cmdline() for p in (process, parent)
+            ):
                 workers.append(child)
         except psutil.Error:
             continue
@@ -178,8 +190,9 @@ def emptied_store(run: Run) -> None:
 
 
 def store_killed(run: Run) -> None:
-    """Kills the store, which comes back with all that it was told, while the micro-batch lane stands still. The pending events in answers, then
-    of another server run, are in no committed offsets yet."""
+    """Kills the store, which comes back with all that it was told, while the micro-batch lane
+    stands still. The pending events in answers, then of another server run, are in no committed
+    offsets yet."""
     scene = run.scene
     with run.still(scene.tree(MICROBATCH)):
         run.some(2, 3)
@@ -193,7 +206,8 @@ def store_killed(run: Run) -> None:
 
 
 def store_and_serving_killed(run: Run) -> None:
-    """Kills the store as before, while no real-time lane begins anew; and who answers afterwards has seen no answer."""
+    """Kills the store as before, while no real-time lane begins anew; and who answers afterwards
+    has seen no answer."""
     scene = run.scene
     with run.still([*scene.tree(MICROBATCH), *scene.tree(REALTIME)]):
         run.some(2, 3)
@@ -225,7 +239,9 @@ def store_torn(run: Run) -> None:
     """Ends its append-only file in the middle of a command."""
 
     def tear() -> None:
-        newest = max(run.scene.store_data.glob("*.incr.aof"), key=lambda file: file.stat().st_mtime_ns)
+        newest = max(
+            run.scene.store_data.glob("*.incr.aof"), key=lambda file: file.stat().st_mtime_ns
+        )
         os.truncate(newest, newest.stat().st_size - run.rng.randint(1, 20_000))
 
     _killed_store(run, tear)
@@ -271,8 +287,8 @@ def cut_connections(run: Run) -> None:
 
 
 def replies_lost(run: Run) -> None:
-    """Leads both drivers to the store by a way that loses one of twenty answers to their scripts. The connection is lost with
-    it: what was asked is done, and is asked again."""
+    """Leads both drivers to the store by a way that loses one of twenty answers to their scripts.
+    The connection is lost with it: what was asked is done, and is asked again."""
     scene, rng = run.scene, random.Random(run.rng.random())
     lost = 0
 
@@ -312,7 +328,9 @@ def full_store(run: Run) -> None:
         before, begun = scene.restarts(MICROBATCH), time.monotonic()
         client.config_set("maxmemory", int(client.info("memory")["used_memory"]) // 2)
         try:
-            run.noticed(begun, lambda: scene.restarts(MICROBATCH) > before or not scene.runs(MICROBATCH))
+            run.noticed(
+                begun, lambda: scene.restarts(MICROBATCH) > before or not scene.runs(MICROBATCH)
+            )
             run.some(5, 8)
         finally:
             client.config_set("maxmemory", limit)
@@ -320,7 +338,8 @@ def full_store(run: Run) -> None:
 
 
 def aborted(run: Run) -> None:
-    """Events of transactions that were aborted, and the gaps in the offsets that all of them leave."""
+    """Events of transactions that were aborted, and the gaps in the offsets that all of them
+    leave."""
     run.kills += run.scene.feed.transactions(20, 50)
     run.whole(time.monotonic())
 

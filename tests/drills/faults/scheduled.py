@@ -1,7 +1,9 @@
-"""Compactions that Airflow runs, while its own parts are killed: what it ends with is what a run by hand ends with.
+"""Compactions that Airflow runs, while its own parts are killed: what it ends with is what a run by
+hand ends with.
 
-Where a part of the embedded Airflow ends, all of it does, and is started again, as a supervisor or a person would. The
-task is tried again: by its own process's end at once, by a scheduler that begins anew when it has missed it.
+Where a part of the embedded Airflow ends, all of it does, and is started again, as a supervisor or
+a person would. The task is tried again: by its own process's end at once, by a scheduler that
+begins anew when it has missed it.
 """
 
 from __future__ import annotations
@@ -87,7 +89,10 @@ def _kill(run: Run, victim: Callable[[], Birth | None], *, head: bool) -> None:
         run.kills += 1
         if head:
             run.noticed(begun, lambda: not scene.is_up(_AIRFLOW))
-            _await(lambda: not scene.is_up(_AIRFLOW) and _head(scene) is None, "what is left of Airflow to end")
+            _await(
+                lambda: not scene.is_up(_AIRFLOW) and _head(scene) is None,
+                "what is left of Airflow to end",
+            )
             scene.platform.up(_AIRFLOW)
         else:
             run.noticed(begun, lambda: api.task_states(made).get(_TASK) != "running")

@@ -1,7 +1,9 @@
-"""A source's schema changes in place while drivers, serving, a compaction and producers of old and new shape go on.
+"""A source's schema changes in place while drivers, serving, a compaction and producers of old and
+new shape go on.
 
-What each record is, the oracle tells once more, by the schema of its offset (`judge.read`). The offsets are those that
-the platform recorded; each lies between where the log ended before its deployment and after it.
+What each record is, the oracle tells once more, by the schema of its offset (`judge.read`). The
+offsets are those that the platform recorded; each lies between where the log ended before its
+deployment and after it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from slicewise.stores.lake.archive import archive_state, load
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.training.archiving.offline import Offline
-from tests.drills.faults.changes import request_all, define
+from tests.drills.faults.changes import define, request_all
 from tests.drills.faults.compactions import Compaction, late
 from tests.drills.judging.judge import read, source_of, with_training
 from tests.drills.stage.run import Run
@@ -62,11 +64,19 @@ fees_exactly = sw.FeatureView(
 )
 """
 NEW = ("fees_by_card", "fees_exactly")
-_SHAPES = {"new": 60, "old": 25, "fee as text": 4, "fee beyond a float": 4, "born as number": 3, "born as no day": 2}
+_SHAPES = {
+    "new": 60,
+    "old": 25,
+    "fee as text": 4,
+    "fee beyond a float": 4,
+    "born as number": 3,
+    "born as no day": 2,
+}
 _OTHER_SHOP = "harbour"
 REASONS = {"wrong_type:fee", "out_of_range:fee", "wrong_type:born", "bad_date:born"}
 _SUPERSEDED = ("another schema", "no recorded offsets yet", "is not deployed on this store")
-"""Reasons for which a job may end that began before a deployment: it is tried again, by the new one."""
+"""Reasons for which a job may end that began before a deployment: it is tried again, by the new
+one."""
 _TRAINED = 60
 _SAMPLE = "20"
 _BUILT_S = 600.0
@@ -78,12 +88,15 @@ def changed_project(folder: Path, schema: str) -> Path:
     assert text.count(_TAGS) == 1, f"the project no longer has {_TAGS}"
     folder.mkdir(exist_ok=True)
     (folder / "features.py").write_text(text.replace(_TAGS, schema) + NEW_VIEWS, encoding="utf-8")
-    (folder / "slicewise.toml").write_text((PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "slicewise.toml").write_text(
+        (PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return folder
 
 
 def shaped(rng: random.Random, made: Produced) -> Produced:
-    """The record as one of the producers sends it: what is good by one schema may be bad by another."""
+    """The record as one of the producers sends it: what is good by one schema may be bad by
+    another."""
     if made.value in BAD:
         return made
     event = json.loads(made.value)
@@ -104,7 +117,8 @@ def shaped(rng: random.Random, made: Produced) -> Produced:
 
 
 def schema_changed(run: Run) -> None:
-    """Columns are added, one is widened and one removed, and all goes back; a compaction archives meanwhile."""
+    """Columns are added, one is widened and one removed, and all goes back; a compaction archives
+    meanwhile."""
     scene, feed = run.scene, run.scene.feed
     home = scene.platform.settings.state_dir.parent
     before = {name: scene.tree(name)[0] for name in scene.drivers}
@@ -121,10 +135,17 @@ def schema_changed(run: Run) -> None:
         run.some(4, 12)
         wider = changed_project(home / "wider", WIDER)
         what = "column 'born' is removed; column 'fee' is double, was float"
-        _take_offsets(run, wider, what, new="the source's fee changed: built again from the archive, 503 until then")
+        _take_offsets(
+            run,
+            wider,
+            what,
+            new="the source's fee changed: built again from the archive, 503 until then",
+        )
         if job.over() is None:
             output = job.log.read_text(encoding="utf-8")
-            assert any(phrase in output for phrase in _SUPERSEDED), f"it failed for another reason:\n{output[-3_000:]}"
+            assert any(phrase in output for phrase in _SUPERSEDED), (
+                f"it failed for another reason:\n{output[-3_000:]}"
+            )
         _rebuilt(scene)
         request_all(run)
         late(run)
@@ -149,17 +170,30 @@ def _rebuilt(scene: Scene) -> None:
     try:
         scene.platform.cli("rebuild", "--here", timeout_s=_BUILT_S)
     finally:
-        log = (scene.platform.settings.state_dir / "logs" / "backfill.log").read_text(encoding="utf-8")
-        print(*(line for line in log.splitlines() if "unit_ready" in line or "failed" in line), sep="\n", flush=True)
+        log = (scene.platform.settings.state_dir / "logs" / "backfill.log").read_text(
+            encoding="utf-8"
+        )
+        print(
+            *(line for line in log.splitlines() if "unit_ready" in line or "failed" in line),
+            sep="\n",
+            flush=True,
+        )
 
 
 def _take_offsets(run: Run, project: Path, what: str, new: str | None) -> None:
-    """Deploys it; `plan` says before what is read otherwise, and what is built for it. new: of what reads `fee`."""
+    """Deploys it; `plan` says before what is read otherwise, and what is built for it. new: of what
+    reads `fee`."""
     scene = run.scene
     plan = json.loads(scene.platform.cli("plan", str(project), "--json").stdout)
     for change in plan["changes"]:
         gone = ("removed", "no longer served")
-        kind, words = ("definition", what) if change["view"] not in NEW else gone if new is None else ("new", new)
+        kind, words = (
+            ("definition", what)
+            if change["view"] not in NEW
+            else gone
+            if new is None
+            else ("new", new)
+        )
         assert change["change"] == kind, change
         assert words in change["reason"], change
     begun, least = time.monotonic(), _ends(scene)
@@ -168,7 +202,9 @@ def _take_offsets(run: Run, project: Path, what: str, new: str | None) -> None:
     assert "; ".join(took.changes) == what, took
     assert took.until is not None
     for topic_partition, end in least.items():
-        assert end <= took.until.get(topic_partition) <= most[topic_partition], f"{topic_partition}: {end}, {took.until.get(topic_partition)}, {most[topic_partition]}"
+        assert end <= took.until.get(topic_partition) <= most[topic_partition], (
+            f"{topic_partition}: {end}, {took.until.get(topic_partition)}, {most[topic_partition]}"
+        )
     print(f"the schema that {took.text}", flush=True)
     run.whole(begun)
 
@@ -180,7 +216,9 @@ def _ends(scene: Scene) -> Mapping[TopicPartition, int]:
 
 def _check_alerts(scene: Scene, report: Mapping[str, object]) -> None:
     """Bad records are counted by their reasons, and a share of them is alerted (docs/adr/0058)."""
-    counts = stream.driver_status(scene.settings[MICROBATCH], MICROBATCH).heartbeat["sources"][SOURCE]["bad"]
+    counts = stream.driver_status(scene.settings[MICROBATCH], MICROBATCH).heartbeat["sources"][
+        SOURCE
+    ]["bad"]
     assert counts.keys() >= REASONS, f"the stream has counted {counts}"
     alerts = bad_shares(report, scene.platform.settings.bad_percent)
     assert [alert for alert in alerts if alert.startswith(f"{SOURCE}: ")], f"no alert of {report}"
@@ -188,7 +226,8 @@ def _check_alerts(scene: Scene, report: Mapping[str, object]) -> None:
 
 
 def _archived(scene: Scene) -> None:
-    """Checks that every archived record is good or bad as its offset's schema says, with its values or reason."""
+    """Checks that every archived record is good or bad as its offset's schema says, with its values
+    or reason."""
     table = load(open_catalog(scene.platform.settings), SOURCE)
     assert table is not None
     offset_vector, source = archive_state(table).offset_vector, source_of(scene.deployment)
@@ -205,29 +244,46 @@ def _archived(scene: Scene) -> None:
     for row in table.scan(selected_fields=fields).to_arrow().to_pylist():
         at = row["topic_id"], row["partition"], row["offset"]
         if row["kind"] == "good":
-            results[at] = (None, row["fee"], None if row["born"] is None else row["born"].isoformat())
+            results[at] = (
+                None,
+                row["fee"],
+                None if row["born"] is None else row["born"].isoformat(),
+            )
         elif row["kind"] == "bad":
             known = row["reason"] in REASONS
             results[at] = (row["reason"] if known else "no payment", row["raw"])
-    wrong = [(at, wanted.get(at), results.get(at)) for at in {*wanted, *results} if wanted.get(at) != results.get(at)]
+    wrong = [
+        (at, wanted.get(at), results.get(at))
+        for at in {*wanted, *results}
+        if wanted.get(at) != results.get(at)
+    ]
     assert not wrong, f"{len(wrong)} of {len(wanted)} records are archived otherwise: {wrong[:5]}"
-    print(f"archived as they are: {len(wanted)} records, {sum(row[0] is not None for row in wanted.values())} bad")
+    print(
+        f"archived as they are: {len(wanted)} records, "
+        f"{sum(row[0] is not None for row in wanted.values())} bad"
+    )
 
 
 def _trained(run: Run) -> None:
-    """Training by the platform's own archive gives what was answered, also of tokens from below the offsets."""
+    """Training by the platform's own archive gives what was answered, also of tokens from below the
+    offsets."""
     scene = run.scene
     offline = Offline.open(scene.platform.settings)
     offset_vector = offline.archive.reaches(SOURCE).offset_vector
     definitions = {unit.definition_fingerprint for unit in scene.deployment.units}
 
     def is_archived(text: str) -> bool:
-        return all(offset_vector.dominates(each) for token in decode_all(text) for each in (token.base, *token.compacted_beyond.values()))
+        return all(
+            offset_vector.dominates(each)
+            for token in decode_all(text)
+            for each in (token.base, *token.compacted_beyond.values())
+        )
 
     answers = [
         answer
         for answer in list(scene.watch.answers)
-        if answer.question.unit.definition_fingerprint in definitions and is_archived(answer.result["token"])
+        if answer.question.unit.definition_fingerprint in definitions
+        and is_archived(answer.result["token"])
     ]
     some = run.rng.sample(answers, min(_TRAINED, len(answers)))
     count = Count()

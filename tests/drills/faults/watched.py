@@ -1,4 +1,5 @@
-"""Servers die while somebody watches over them: they are back with no hand, and nothing is lost by it."""
+"""Servers die while somebody watches over them: they are back with no hand, and nothing is lost by
+it."""
 
 from __future__ import annotations
 

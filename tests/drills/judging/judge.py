@@ -1,6 +1,7 @@
 """Answers are held to the oracle over the raw log at their token, and to training by it, as bytes.
 
-A record's meaning follows from the schema of its offset; the oracle reads it by a function of its own.
+A record's meaning follows from the schema of its offset; the oracle reads it by a function of its
+own.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from tests.support.oracles.answers import OracleEvent
 from tests.support.stores.logged import LoggedArchive, typed_of
 
 Record = tuple[str, int, int, int, bytes]
-"""(topic id, partition, offset, Kafka time in milliseconds, value), as `Stack.records` reads them."""
+"""(topic id, partition, offset, Kafka time in milliseconds, value), as `Stack.records` reads
+them."""
 _FOR_EVER_US = 1 << 60
 
 
@@ -50,7 +52,8 @@ def schema_at(source: Source, topic: str, partition: int, offset: int) -> Source
 
 
 def read(source: Source, record: Record) -> OracleEvent | str:
-    """The event that a record is by the schema of its offset; why it is none: it is wrong in one thing at most."""
+    """The event that a record is by the schema of its offset; why it is none: it is wrong in one
+    thing at most."""
     topic, partition, offset, _, value = record
     if value in BAD:
         return "no payment"
@@ -58,7 +61,10 @@ def read(source: Source, record: Record) -> OracleEvent | str:
     fee, born = given.pop("fee", None), given.pop("born", None)
     schema = schema_at(source, topic, partition, offset)
     declared = dict(schema.columns) | dict(schema.wire)
-    if declared.get("fee") not in (None, "float", "double") or declared.get("born") not in (None, "date"):
+    if declared.get("fee") not in (None, "float", "double") or declared.get("born") not in (
+        None,
+        "date",
+    ):
         raise AssertionError(f"the oracle knows no fee or born of {declared}")
     if "fee" in declared and fee is not None:
         if isinstance(fee, bool | str):
@@ -81,13 +87,18 @@ def read(source: Source, record: Record) -> OracleEvent | str:
     return replace(event, columns={**event.columns, **now})
 
 
-def logged_archive(source: Source, records: Sequence[Record], events: Sequence[OracleEvent]) -> LoggedArchive:
+def logged_archive(
+    source: Source, records: Sequence[Record], events: Sequence[OracleEvent]
+) -> LoggedArchive:
     """The archive of these records, all of them archived; events: what they say."""
     judged_already = replace(source, wire=())  # by the schema of each's offset, which may be wider
     names = [name for name, _ in source.columns]
     of_topic: dict[str, list[dict[str, Any]]] = {record[0]: [] for record in records}
     for e in events:
-        given = {name: e.columns.get(name) for name in names} | {"partition": e.partition, "offset": e.offset}
+        given = {name: e.columns.get(name) for name in names} | {
+            "partition": e.partition,
+            "offset": e.offset,
+        }
         of_topic[e.topic].append(given)
     tables = [typed_of(judged_already, topic, some) for topic, some in of_topic.items()]
     ends: dict[TopicPartition, int] = {}
@@ -96,25 +107,38 @@ def logged_archive(source: Source, records: Sequence[Record], events: Sequence[O
     return LoggedArchive(pa.concat_tables(tables), OffsetVector(ends), _FOR_EVER_US)
 
 
-def judged(deployments: Sequence[Deployment], records: Sequence[Record], answers: Sequence[Answer]) -> Count:
-    """Every value of every answer, twice: with the oracle and with training, by the definition that it was made by.
+def judged(
+    deployments: Sequence[Deployment], records: Sequence[Record], answers: Sequence[Answer]
+) -> Count:
+    """Every value of every answer, twice: with the oracle and with training, by the definition that
+    it was made by.
 
-    deployments: all by which any was made, of one source, the last with the offsets of all its schemas. records: all
-    that the log ever had.
+    deployments: all by which any was made, of one source, the last with the offsets of all its
+    schemas. records: all that the log ever had.
     """
     count = Count()
     if answers:
         last = source_of(deployments[-1])
         results = (read(last, record) for record in records)
-        events = sorted((event for event in results if not isinstance(event, str)), key=lambda e: e.time)
+        events = sorted(
+            (event for event in results if not isinstance(event, str)), key=lambda e: e.time
+        )
         with_oracle(answers, events, count)
 
         @cache
         def archive(schema: str) -> LoggedArchive:
             return logged_archive(sources[schema], records, events)
 
-        sources = {source_of(deployment).schema_fingerprint: source_of(deployment) for deployment in deployments}
-        with_training(deployments, lambda deployment: archive(source_of(deployment).schema_fingerprint), answers, count)
+        sources = {
+            source_of(deployment).schema_fingerprint: source_of(deployment)
+            for deployment in deployments
+        }
+        with_training(
+            deployments,
+            lambda deployment: archive(source_of(deployment).schema_fingerprint),
+            answers,
+            count,
+        )
     return count
 
 
@@ -132,16 +156,21 @@ def with_oracle(answers: Sequence[Answer], events: Sequence[OracleEvent], count:
             times[name, key] = [e.time for e in own]
         first = bisect_left(times[name, key], _earliest_us(answer))
         when = f"at {answer.at}"
-        check_result(unit, answer.question.features, f"{key}", when, answer.result, own[first:], count)
+        check_result(
+            unit, answer.question.features, f"{key}", when, answer.result, own[first:], count
+        )
 
 
 def _earliest_us(answer: Answer) -> int:
-    """Before which no event is in the answer: a session is looked for further back than it begins."""
+    """Before which no event is in the answer: a session is looked for further back than it
+    begins."""
     (token,) = decode_all(answer.result["token"])
     results = []
     for feature in answer.question.features:
         start, end = token.bounds[feature.column]
-        results.append(min(start, end - feature.window.length_us) if feature.window.session_gap_us else start)
+        results.append(
+            min(start, end - feature.window.length_us) if feature.window.session_gap_us else start
+        )
     return min(results)
 
 
@@ -151,16 +180,29 @@ def with_training(
     answers: Sequence[Answer],
     count: Count,
 ) -> None:
-    """After the oracle, which makes numbers of what JSON writes as text. archive: as a deployment reads it."""
-    of_unit = {unit.definition_fingerprint: deployment for deployment in deployments for unit in deployment.units}
+    """After the oracle, which makes numbers of what JSON writes as text. archive: as a deployment
+    reads it."""
+    of_unit = {
+        unit.definition_fingerprint: deployment
+        for deployment in deployments
+        for unit in deployment.units
+    }
     by_question: dict[tuple[str, ...], list[Answer]] = defaultdict(list)
     for answer in answers:
-        by_question[answer.question.unit.definition_fingerprint, *answer.question.refs].append(answer)
+        by_question[answer.question.unit.definition_fingerprint, *answer.question.refs].append(
+            answer
+        )
     for (definition, *refs), some in by_question.items():
         unit = some[0].question.unit
         rows = [{"unit": unit, "key": a.key, "at": a.at, "token": a.result["token"]} for a in some]
         made_by = of_unit[definition]
-        built = build_training_set(made_by, archive(made_by), spine(unit, rows), refs, "token").table
+        built = build_training_set(
+            made_by, archive(made_by), spine(unit, rows), refs, "token"
+        ).table
         for ref in refs:
             for answer, value in zip(some, built.column(ref).to_pylist(), strict=True):
-                count.check(f"training {ref} {answer.key} at {answer.at}", answer.result["values"][ref], value)
+                count.check(
+                    f"training {ref} {answer.key} at {answer.at}",
+                    answer.result["values"][ref],
+                    value,
+                )

@@ -1,4 +1,5 @@
-"""Results of a drill are a line of a file; docs/faults.md shows what they come to, and no person writes there."""
+"""Results of a drill are a line of a file; docs/faults.md shows what they come to, and no person
+writes there."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class Drilled:
     detect_s: float | None
     """From the fault until the platform said so, the longest; None: it has nothing to say of it."""
     recover_s: float | None
-    """From the end of the fault until all ran, all was applied and a new event was in an answer, the longest."""
+    """From the end of the fault until all ran, all was applied and a new event was in an answer,
+    the longest."""
     broke: str | None = None
     """Reason for which the drill did not come to its end."""
     parts: tuple[Part, ...] = ()
@@ -71,7 +73,8 @@ class Drilled:
 
     def __str__(self) -> str:
         return (
-            f"{self.drill}: seed {self.seed}: {self.events} events, {self.kills} kills, {self.answers} answers, "
+            f"{self.drill}: seed {self.seed}: {self.events} events, {self.kills} kills, "
+            f"{self.answers} answers, "
             f"{self.refused} refused, {self.compared} values compared, {len(self.wrong)} differ; "
             f"told after {_seconds(self.detect_s)} s, whole after {_seconds(self.recover_s)} s"
             + ("" if self.broke is None else f"; it did not end: {self.broke}")
@@ -79,8 +82,9 @@ class Drilled:
 
 
 def keep(file: Path, drilled: Drilled) -> None:
-    """One more line, in place of the one of the same drill and seed: what failed is played again by its own seed. All
-    of the file or nothing is written, so that no end of a run takes a line with it."""
+    """One more line, in place of the one of the same drill and seed: what failed is played again by
+    its own seed. All of the file or nothing is written, so that no end of a run takes a line with
+    it."""
     file.parent.mkdir(parents=True, exist_ok=True)
     before = read(file) if file.exists() else []
     kept = [drill for drill in before if (drill.drill, drill.seed) != (drilled.drill, drilled.seed)]
@@ -96,19 +100,25 @@ def _line_of(drilled: Drilled) -> dict[str, Any]:
 
 def read(file: Path) -> list[Drilled]:
     """All lines of a file, the oldest first."""
-    return [_drilled(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines() if line]
+    return [
+        _drilled(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines() if line
+    ]
 
 
 def _drilled(line: dict[str, Any]) -> Drilled:
     drilled = Drilled(**line)
     parts = tuple(Part(**part) for part in line.get("parts", ()))
-    return replace(drilled, invariants=tuple(drilled.invariants), wrong=tuple(drilled.wrong), parts=parts)
+    return replace(
+        drilled, invariants=tuple(drilled.invariants), wrong=tuple(drilled.wrong), parts=parts
+    )
 
 
 def table(drilled: Sequence[Drilled], drills: Sequence[str]) -> str:
-    """A row for each of these drills that was played, over all its seeds; what it says of itself, it said last. Below
-    it one for each defect that it planted."""
-    played = [some for name in drills if (some := [drill for drill in drilled if drill.drill == name])]
+    """A row for each of these drills that was played, over all its seeds; what it says of itself,
+    it said last. Below it one for each defect that it planted."""
+    played = [
+        some for name in drills if (some := [drill for drill in drilled if drill.drill == name])
+    ]
     rows = (row for some in played for row in (_row(some), *_rows_of_parts(some)))
     return "\n".join((_line(_COLUMNS), "|" + "---|" * len(_COLUMNS), *rows))
 
@@ -138,7 +148,10 @@ def _rows_of_parts(played: Sequence[Drilled]) -> Iterator[str]:
     for part in (part for drill in played for part in drill.parts):
         parts.setdefault((part.what, part.cause), []).append(part)
     for (what, cause), some in parts.items():
-        seconds = _seconds(max(drill.detect_s for drill in some)), _seconds(max(drill.recover_s for drill in some))
+        seconds = (
+            _seconds(max(drill.detect_s for drill in some)),
+            _seconds(max(drill.recover_s for drill in some)),
+        )
         cells = dict.fromkeys(_COLUMNS, "") | {"fault": f"– {what}: told as `{cause}`"}
         yield _line([*(cells | {"s to detect": seconds[0], "s to recover": seconds[1]}).values()])
 
@@ -162,7 +175,9 @@ def written(page: str, drilled: Sequence[Drilled], drills: Sequence[str]) -> str
     if not begin or not end:
         raise ValueError(f"no {BEGIN} … {END}")
     shown = [drill for drill in drilled if drill.drill in drills]
-    summary = _summary(shown, [name for name in drills if name not in {drill.drill for drill in shown}])
+    summary = _summary(
+        shown, [name for name in drills if name not in {drill.drill for drill in shown}]
+    )
     return f"{before}{BEGIN}\n{summary}\n\n{table(shown, drills)}\n{END}{after}"
 
 
@@ -171,6 +186,14 @@ def _summary(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
     days = sorted({drill.when[:10] for drill in shown})
     over = " to ".join(dict.fromkeys((days[0], days[-1])))
     total = sum(drill.compared for drill in shown)
-    wrong, broke = sum(len(drill.wrong) for drill in shown), sum(drill.broke is not None for drill in shown)
-    summary = f"{len(shown)} plays, {total:,} values compared, {wrong:,} mismatches, {broke} did not end; {over}."
-    return summary + (f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else "")
+    wrong, broke = (
+        sum(len(drill.wrong) for drill in shown),
+        sum(drill.broke is not None for drill in shown),
+    )
+    summary = (
+        f"{len(shown)} plays, {total:,} values compared, {wrong:,} mismatches, {broke} did not "
+        f"end; {over}."
+    )
+    return summary + (
+        f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else ""
+    )

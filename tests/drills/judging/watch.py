@@ -1,6 +1,8 @@
-"""Answers are asked for while a fault lasts, and kept with their tokens: what each had to be is judged afterwards.
+"""Answers are asked for while a fault lasts, and kept with their tokens: what each had to be is
+judged afterwards.
 
-Judged at once is only what no later look can tell: that no token goes back, whatever the store lost.
+Judged at once is only what no later look can tell: that no token goes back, whatever the store
+lost.
 """
 
 from __future__ import annotations
@@ -60,12 +62,15 @@ class Answer:
 
 
 def under(question: Question, unit: StorageUnit) -> Question | None:
-    """The same question as a unit of another definition understands it; None where it knows not all of its features."""
+    """The same question as a unit of another definition understands it; None where it knows not all
+    of its features."""
     if unit is question.unit:
         return question
     known = {feature.column: feature for feature in unit.features}
     wanted = [feature.column for feature in question.features]
-    return Question(unit, tuple(known[ref] for ref in wanted)) if known.keys() >= set(wanted) else None
+    return (
+        Question(unit, tuple(known[ref] for ref in wanted)) if known.keys() >= set(wanted) else None
+    )
 
 
 def questions(deployment: Deployment) -> list[Question]:
@@ -91,7 +96,10 @@ class Bases:
         """Tells what went back with an answer; None: nothing did."""
         before = self._reached.get((unit, key), OffsetVector())
         if not base.dominates(before):
-            return f"unit {unit} {key}: the token went back from {dict(before.offsets)} to {dict(base.offsets)}"
+            return (
+                f"unit {unit} {key}: the token went back from {dict(before.offsets)} to "
+                f"{dict(base.offsets)}"
+            )
         self._reached[unit, key] = base
         return None
 
@@ -110,7 +118,8 @@ class Watch:
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
         self._current = _by_definition(question.unit for question in questions)
         self._url = f"{serving_url}/v1/features"
-        # verify: reading certificates, which this address needs none of, takes longer than an answer
+        # verify: reading certificates, which this address needs none of, takes longer than an
+        # answer
         self._client = httpx.Client(timeout=_TIMEOUT_S, trust_env=False, verify=False)
         self._requesting = threading.Lock()
         self._keeping = threading.Lock()
@@ -134,8 +143,11 @@ class Watch:
         self._client.close()
 
     def defined(self, *deployments: Deployment) -> None:
-        """From now on what is asked may be answered by the definitions of these, and by no others."""
-        self._current = _by_definition(unit for deployment in deployments for unit in deployment.units)
+        """From now on what is asked may be answered by the definitions of these, and by no
+        others."""
+        self._current = _by_definition(
+            unit for deployment in deployments for unit in deployment.units
+        )
 
     def set_questions(self, questions: Sequence[Question]) -> None:
         """Asks these questions from now on; returns when none of the others is asked any more."""
@@ -143,7 +155,8 @@ class Watch:
             self.questions = list(questions)
 
     def spares(self, entities: Iterable[tuple[str, tuple[str, ...]]]) -> None:
-        """Nothing is asked about these (view, key) from now on, and about all others; returns when nothing is."""
+        """Nothing is asked about these (view, key) from now on, and about all others; returns when
+        nothing is."""
         with self._requesting:
             self._spared = frozenset(entities)
 
@@ -154,10 +167,15 @@ class Watch:
         self.answers, self.refused, self.wrong = [], 0, []
         return result
 
-    def request(self, question: Question, key: tuple[str, ...], *, min_token: str | None = None) -> Answer | None:
+    def request(
+        self, question: Question, key: tuple[str, ...], *, min_token: str | None = None
+    ) -> Answer | None:
         """One answer, which is kept; None where it was refused."""
         names = [name for name, _ in question.unit.entity]
-        body: dict[str, Any] = {"features": question.refs, "entities": [dict(zip(names, key, strict=True))]}
+        body: dict[str, Any] = {
+            "features": question.refs,
+            "entities": [dict(zip(names, key, strict=True))],
+        }
         if min_token is not None:
             body["min_token"] = min_token
         current = self._current
@@ -190,7 +208,8 @@ class Watch:
         meant = under(question, current[definition]) if definition in current else None
         if meant is None:
             self.wrong.append(
-                f"{question.unit.view} {key}: answered by the definition {definition}, which does not stand"
+                f"{question.unit.view} {key}: answered by the definition {definition}, which "
+                "does not stand"
             )
             return None
         answer = Answer(meant, key, parsed["t"], result)
@@ -211,11 +230,16 @@ class Watch:
                 if (question.unit.view, key) in self._spared:
                     continue
                 known = self._tokens.get((question.unit.storage_fingerprint, key))
-                known = known if rng.random() < 0.3 and not self._may_be_another(question.unit) else None
+                known = (
+                    known
+                    if rng.random() < 0.3 and not self._may_be_another(question.unit)
+                    else None
+                )
                 self.request(question, key, min_token=known)
 
     def _may_be_another(self, unit: StorageUnit) -> bool:
-        """Tells whether a unit that was built anew may answer for the view: it refuses tokens of the one before."""
+        """Tells whether a unit that was built anew may answer for the view: it refuses tokens of
+        the one before."""
         units = [each for each in self._current.values() if each.view == unit.view]
         alike = [storage_unit for storage_unit in units if type(storage_unit) is type(unit)]
         return any(other.storage_fingerprint != unit.storage_fingerprint for other in alike)

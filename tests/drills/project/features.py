@@ -1,4 +1,5 @@
-"""Features of the drills: every kind of store entry that the real-time lane writes beside, and windows that the present fills."""
+"""Features of the drills: every kind of store entry that the real-time lane writes beside, and
+windows that the present fills."""
 
 import slicewise as sw
 
@@ -23,7 +24,9 @@ def no_price() -> tuple[float | None, int]:
     return (None, 0)
 
 
-def increase(state: tuple[float | None, int], event: dict[str, float | None]) -> tuple[float | None, int]:
+def increase(
+    state: tuple[float | None, int], event: dict[str, float | None]
+) -> tuple[float | None, int]:
     """Counts the prices that are higher than the one before."""
     last, n = state
     price = event["amount"]
@@ -65,20 +68,34 @@ per_card = sw.FeatureView(
         sw.Feature("shops", sw.distinct_count("shop"), windows=WINDOWS),
         sw.Feature(
             "increases",
-            sw.ordered(no_price, increase, increases, columns=["amount"], output="long", cap=10_000),
+            sw.ordered(
+                no_price, increase, increases, columns=["amount"], output="long", cap=10_000
+            ),
             windows=WINDOWS,
         ),
         sw.Feature("spent_lately", sw.decay_sum("amount", half_life="1h"), windows=WINDOWS),
-        sw.Feature("shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS),
-        sw.Feature("frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS),
+        sw.Feature(
+            "shares",
+            sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02),
+            windows=WINDOWS,
+        ),
+        sw.Feature(
+            "frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS
+        ),
         sw.Feature("spread", sw.variance("amount"), windows=WINDOWS),
         sw.Feature("alike", sw.correlation("items", "amount"), windows=WINDOWS),
         sw.Feature("shop_fill", sw.bloom_fill("shop", capacity=100, error=1e-6), windows=WINDOWS),
         sw.Feature("any_dear", sw.bool_or("dear"), windows=WINDOWS),
         sw.Feature("accepted_amount", sw.sum("amount", where="accepted"), windows=WINDOWS),
         sw.Feature("by_shop", sw.count_by("shop", max_categories=50), windows=WINDOWS),
-        sw.Feature("spent_by_shop", sw.bucketed(sw.sum("amount", where="accepted"), by="shop"), windows=WINDOWS),
-        sw.Feature("amounts_spread", sw.histogram("amount", edges=[0, 9.5, 50, 100]), windows=WINDOWS),
+        sw.Feature(
+            "spent_by_shop",
+            sw.bucketed(sw.sum("amount", where="accepted"), by="shop"),
+            windows=WINDOWS,
+        ),
+        sw.Feature(
+            "amounts_spread", sw.histogram("amount", edges=[0, 9.5, 50, 100]), windows=WINDOWS
+        ),
         sw.Feature("lasted", sw.span(), windows=WINDOWS),
     ],
 )
@@ -155,5 +172,7 @@ everything_exactly = sw.FeatureView(
     source=payments,
     entity=[],
     capacity=200_000,
-    features=[sw.Feature("amounts", sw.last_k("amount", k=5), windows=[sw.rows(50), sw.exact_range("1m")])],
+    features=[
+        sw.Feature("amounts", sw.last_k("amount", k=5), windows=[sw.rows(50), sw.exact_range("1m")])
+    ],
 )

@@ -20,7 +20,8 @@ _MANY_HOURS = 20
 
 
 class Feed:
-    """Payments of now, some late, a few records that are none; so many a second from `resume` to `pause`."""
+    """Payments of now, some late, a few records that are none; so many a second from `resume` to
+    `pause`."""
 
     def __init__(self, bootstrap: str, topic: str, rng: random.Random, per_second: int) -> None:
         self._bootstrap = bootstrap
@@ -40,7 +41,9 @@ class Feed:
     def pause(self) -> None:
         """Returns when all that was sent stands in the log."""
         self._paused.set()
-        assert self._thread.is_alive(), "nothing is produced any more: see the trace of the thread 'feed'"
+        assert self._thread.is_alive(), (
+            "nothing is produced any more: see the trace of the thread 'feed'"
+        )
         with self._lock:
             assert self._producer.flush(_FLUSH_S) == 0, "the broker does not take what was sent"
 
@@ -52,26 +55,39 @@ class Feed:
     def burst(self, n: int, hours: int = 1) -> None:
         """Sends so many at once, of the hours before now."""
         now = time.time_ns() // 1000
-        self._send(payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now, bad=n // 1000))
+        self._send(
+            payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now, bad=n // 1000)
+        )
 
     def history(self, n: int, hours: int) -> None:
-        """Sends so many of the hours before now, which came when they happened: in their order, by Kafka's time too."""
+        """Sends so many of the hours before now, which came when they happened: in their order, by
+        Kafka's time too."""
         now = time.time_ns() // 1000
         made = payments(self._rng.getrandbits(32), n, now, now - hours * HOUR, now)
-        came = [replace(payment, time_ms=int(json.loads(payment.value)["paid_at"]) // 1000 + 1) for payment in made]
+        came = [
+            replace(payment, time_ms=int(json.loads(payment.value)["paid_at"]) // 1000 + 1)
+            for payment in made
+        ]
         self._send(sorted(came, key=lambda payment: payment.time_ms))
 
     def transactions(self, n: int, size: int) -> int:
-        """Sends so many transactions of so many events of now: about half are aborted, and stand in the log for nobody.
-        Returns how many were."""
-        producer = Producer({"bootstrap.servers": self._bootstrap, "transactional.id": f"drill-{self._rng.random()}"})
+        """Sends so many transactions of so many events of now: about half are aborted, and stand in
+        the log for nobody. Returns how many were."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "transactional.id": f"drill-{self._rng.random()}",
+            }
+        )
         producer.init_transactions(_FLUSH_S)
         aborted = 0
         for _ in range(n):
             now = time.time_ns() // 1000
             producer.begin_transaction()
             for made in payments(self._rng.getrandbits(32), size, now, now - 1_000_000, now + 1):
-                producer.produce(self._topic, value=made.value, partition=made.partition, timestamp=made.time_ms)
+                producer.produce(
+                    self._topic, value=made.value, partition=made.partition, timestamp=made.time_ms
+                )
             producer.flush(_FLUSH_S)  # else what is aborted may never have left
             if self._rng.random() < 0.5:
                 producer.abort_transaction(_FLUSH_S)
@@ -88,8 +104,8 @@ class Feed:
         self._send([_of(payment, card) if rng.random() < 0.9 else payment for payment in made])
 
     def many(self, first: int, n: int) -> None:
-        """One event of each of so many cards, `key-<number>` from the first on: most of them of the hours before now,
-        one in twenty of the last minutes."""
+        """One event of each of so many cards, `key-<number>` from the first on: most of them of the
+        hours before now, one in twenty of the last minutes."""
         now, rng = time.time_ns() // 1000, self._rng
         old = payments(rng.getrandbits(32), n - n // 20, now, now - _MANY_HOURS * HOUR, now)
         new = payments(rng.getrandbits(32), n // 20, now, now - 10 * MINUTE, now)
@@ -102,15 +118,29 @@ class Feed:
             now, rng = time.time_ns() // 1000, self._rng
             late = rng.random() < 0.1
             oldest = now - 10 * MINUTE if late else now - 1_000_000
-            self._send(payments(rng.getrandbits(32), self._per_tick, now, oldest, now + 1, bad=int(rng.random() < 0.02)))
+            self._send(
+                payments(
+                    rng.getrandbits(32),
+                    self._per_tick,
+                    now,
+                    oldest,
+                    now + 1,
+                    bad=int(rng.random() < 0.02),
+                )
+            )
 
     def _send(self, records: Sequence[Produced]) -> None:
         with self._lock:
-            for record in records if self.shape is None else [self.shape(self._rng, made) for made in records]:
+            for record in (
+                records if self.shape is None else [self.shape(self._rng, made) for made in records]
+            ):
                 while not self._over.is_set():
                     try:
                         self._producer.produce(
-                            self._topic, value=record.value, partition=record.partition, timestamp=record.time_ms
+                            self._topic,
+                            value=record.value,
+                            partition=record.partition,
+                            timestamp=record.time_ms,
                         )
                         break
                     except BufferError:  # the broker is away

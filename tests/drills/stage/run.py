@@ -39,7 +39,9 @@ class Run:
     def noticed(self, since: float, seen: Callable[[], bool]) -> None:
         """Waits until the platform tells of the fault."""
         while not seen():
-            assert time.monotonic() - since < NOTICED_S, f"the fault was not told within {NOTICED_S:.0f} s"
+            assert time.monotonic() - since < NOTICED_S, (
+                f"the fault was not told within {NOTICED_S:.0f} s"
+            )
             time.sleep(POLL_S)
         self.detect_s.append(time.monotonic() - since)
 
@@ -52,7 +54,8 @@ class Run:
         return self.scene.watch.refused > before
 
     def kill(self, *names: str) -> None:
-        """Drivers at once, at a random moment of whatever they do, again and again; each comes back."""
+        """Drivers at once, at a random moment of whatever they do, again and again; each comes
+        back."""
         scene = self.scene
         for _ in range(self.times):
             self.some(0.5, 3)
@@ -75,7 +78,8 @@ class Run:
             signal_all(list(reversed(processes)), signal.SIGCONT)
 
     def zombie(self, name: str) -> None:
-        """A driver stops, another takes its place on another machine, and the first wakes and goes on beside it."""
+        """A driver stops, another takes its place on another machine, and the first wakes and goes
+        on beside it."""
         scene = self.scene
         tree = scene.tree(name)
         begun = time.monotonic()

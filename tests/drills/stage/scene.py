@@ -1,7 +1,8 @@
-"""The platform that drills are played on: real Redis, Kafka, serving and both drivers, loaded and asked all the while.
+"""The platform that drills are played on: real Redis, Kafka, serving and both drivers, loaded and
+asked all the while.
 
-A driver may run "elsewhere": in a state folder of its own, as on another machine, so that nobody ends the one that it
-succeeds.
+A driver may run "elsewhere": in a state folder of its own, as on another machine, so that nobody
+ends the one that it succeeds.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ _POLL_S = 0.05
 
 @contextmanager
 def scene(rng: random.Random, **settings: str) -> Iterator[Scene]:
-    """A platform that runs and has its real-time lane, before any load; gone afterwards with all its processes. settings: by
-    which it runs beside `SETTINGS`."""
+    """A platform that runs and has its real-time lane, before any load; gone afterwards with all
+    its processes. settings: by which it runs beside `SETTINGS`."""
     with stack(PROJECT, SETTINGS | settings) as platform:
         platform.up()
         platform.cli("apply", "--no-wait")
@@ -81,8 +82,12 @@ class Scene:
         """By which each driver runs now; its state folder is where it runs."""
         self.drivers = [MICROBATCH, REALTIME]
         """Drivers that are to run."""
-        self.feed = Feed(platform.settings.kafka_bootstrap, TOPIC, random.Random(rng.random()), PER_SECOND)
-        self.watch = Watch(platform.settings.serving_url, questions(self.deployment), random.Random(rng.random()))
+        self.feed = Feed(
+            platform.settings.kafka_bootstrap, TOPIC, random.Random(rng.random()), PER_SECOND
+        )
+        self.watch = Watch(
+            platform.settings.serving_url, questions(self.deployment), random.Random(rng.random())
+        )
         self.deployments = [self.deployment]
         """All that ever stood."""
         self._gone: list[Record] = []
@@ -119,7 +124,8 @@ class Scene:
         return [birth, *descendants(birth)]
 
     def twin(self, name: str) -> Birth:
-        """Another of this driver begins in the same state folder, as `ensure_driver` never lets it."""
+        """Another of this driver begins in the same state folder, as `ensure_driver` never lets
+        it."""
         settings = self.settings[name]
         service = stream.service(settings, StateFolder(settings.state_dir), name)
         log = settings.state_dir / "logs" / f"{name}-twin.log"
@@ -138,9 +144,13 @@ class Scene:
         self.settings[name] = _changed(self.settings[name], SLICEWISE_REDIS_URL=to)
 
     def switch(self, realtime: str) -> None:
-        """The setting of the real-time lane: the micro-batch lane is drained and started under it. A real-time lane that runs is left to the caller."""
+        """The setting of the real-time lane: the micro-batch lane is drained and started under it.
+        A real-time lane that runs is left to the caller."""
         stream.stop_driver(self.settings[MICROBATCH], MICROBATCH)
-        self.settings = {name: _changed(setting, SLICEWISE_REALTIME=realtime) for name, setting in self.settings.items()}
+        self.settings = {
+            name: _changed(setting, SLICEWISE_REALTIME=realtime)
+            for name, setting in self.settings.items()
+        }
         self.drivers = [MICROBATCH] if realtime == "off" else [MICROBATCH, REALTIME]
         for name in self.drivers:
             self.start(name)
@@ -156,7 +166,9 @@ class Scene:
 
     def is_up(self, name: str) -> bool:
         """By `slicewise status`."""
-        return any(service.name == name and service.state == "up" for service in self.platform.status())
+        return any(
+            service.name == name and service.state == "up" for service in self.platform.status()
+        )
 
     @property
     def store_data(self) -> Path:
@@ -174,7 +186,11 @@ class Scene:
 
     def restarts(self, name: str) -> int:
         """The number of times that a driver has begun anew after an error, by its own word."""
-        source = stream.driver_status(self.settings[name], name).heartbeat.get("sources", {}).get(SOURCE, {})
+        source = (
+            stream.driver_status(self.settings[name], name)
+            .heartbeat.get("sources", {})
+            .get(SOURCE, {})
+        )
         return int(source.get("restarts", 0))
 
     def add_partition(self) -> int:
@@ -197,8 +213,8 @@ class Scene:
 
     # ------------------------------------------------------------ what must come
     def await_whole(self) -> None:
-        """Waits until all drivers run, and the real-time lane has begun in this server store. All that the log has now is applied,
-        and an event of now is in an answer."""
+        """Waits until all drivers run, and the real-time lane has begun in this server store. All
+        that the log has now is applied, and an event of now is in an answer."""
         self.wait(self._unwell, "the drivers to be well")
         self.await_applied()
         self.await_visible()
@@ -211,14 +227,19 @@ class Scene:
 
     def await_none_pending(self) -> None:
         """Nothing of the real-time lane is left: to be asked when nothing is produced any more."""
-        self.wait(lambda: ", ".join(self._pending_fields()[:5]) or None, "the real-time lane to be applied")
+        self.wait(
+            lambda: ", ".join(self._pending_fields()[:5]) or None,
+            "the real-time lane to be applied",
+        )
 
     def wait(self, reason: Callable[[], str | None], what: str) -> None:
         """Polls until `reason` gives None; fails with the last one, and what the drivers said."""
         deadline = time.monotonic() + WITHIN_S
         while (why := _reason_of(reason)) is not None:
             if time.monotonic() > deadline:
-                raise AssertionError(f"{what}: not within {WITHIN_S:.0f} s: {why}\n{self._log_tails()}")
+                raise AssertionError(
+                    f"{what}: not within {WITHIN_S:.0f} s: {why}\n{self._log_tails()}"
+                )
             time.sleep(_POLL_S)
 
     def _unwell(self) -> str | None:
@@ -242,12 +263,23 @@ class Scene:
     def _lacks(self, end: OffsetVector) -> str | None:
         with self.platform.store() as store:
             committed = store.run(ReadMetadata()).committed
-        return None if committed.dominates(end) else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
+        return (
+            None
+            if committed.dominates(end)
+            else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
+        )
 
     def await_visible(self, partition: int = 0) -> None:
         """An event that is produced there now."""
         card, now = f"probe-{next(self._probes)}", time.time_ns() // 1000
-        event = {"card": card, "shop": "north", "amount": 1.5, "items": 1, "accepted": True, "paid_at": now}
+        event = {
+            "card": card,
+            "shop": "north",
+            "amount": 1.5,
+            "items": 1,
+            "accepted": True,
+            "paid_at": now,
+        }
         event |= dict.fromkeys(("born", "fee", "at", "tags"))
         self.platform.produce(TOPIC, [(partition, json.dumps(event).encode(), now // 1000)])
         question = self.question("per_card", "payments_10m")
@@ -265,7 +297,8 @@ class Scene:
         return Question(unit, (feature,))
 
     def _pending_fields(self) -> list[str]:
-        """Pending fields of the units and the store that stand: what was written for others nobody reads, and it expires."""
+        """Pending fields of the units and the store that stand: what was written for others nobody
+        reads, and it expires."""
         with self.platform.store() as store:
             metadata = store.run(ReadMetadata())
         names = {unit_name(name, metadata.builds.get(name, 0)).encode() for name in metadata.starts}
@@ -275,17 +308,27 @@ class Scene:
             while cursor or not begun:
                 cursor, hot = client.scan(cursor, f"sw:{metadata.store_id}:*:hot", 1000)
                 begun = True
-                hot = [key for key in hot if isinstance(key, bytes) and key.rsplit(b":", 2)[1] in names]
+                hot = [
+                    key for key in hot if isinstance(key, bytes) and key.rsplit(b":", 2)[1] in names
+                ]
                 pipe = client.pipeline(transaction=False)
                 for key in hot:
                     pipe.hkeys(key)
-                named = [(key, bytes(name)) for key, names in zip(hot, pipe.execute(), strict=True) for name in names]
+                named = [
+                    (key, bytes(name))
+                    for key, names in zip(hot, pipe.execute(), strict=True)
+                    for name in names
+                ]
                 pending_fields += [f"{key!r} {name!r}" for key, name in named if is_pending(name)]
         return pending_fields
 
     def _log_tails(self) -> str:
-        folders = {name: StateFolder(settings.state_dir) for name, settings in self.settings.items()}
-        return "\n".join(f"--- {name}\n{folder.last_lines(name)}" for name, folder in folders.items())
+        folders = {
+            name: StateFolder(settings.state_dir) for name, settings in self.settings.items()
+        }
+        return "\n".join(
+            f"--- {name}\n{folder.last_lines(name)}" for name, folder in folders.items()
+        )
 
 
 def _reason_of(reason: Callable[[], str | None]) -> str | None:

@@ -34,7 +34,9 @@ def no_price() -> tuple[float | None, int]:
     return (None, 0)
 
 
-def increase(state: tuple[float | None, int], event: dict[str, float | None]) -> tuple[float | None, int]:
+def increase(
+    state: tuple[float | None, int], event: dict[str, float | None]
+) -> tuple[float | None, int]:
     """Counts the prices that are higher than the one before."""
     last, n = state
     price = event["amount"]
@@ -51,7 +53,9 @@ def no_double() -> tuple[float | None, float]:
     return (None, 0.0)
 
 
-def double(state: tuple[float | None, float], event: dict[str, float | None]) -> tuple[float | None, float]:
+def double(
+    state: tuple[float | None, float], event: dict[str, float | None]
+) -> tuple[float | None, float]:
     """Keeps the greatest ratio of a price to the one before, of those that at least double."""
     last, most = state
     price = event["amount"]
@@ -69,14 +73,16 @@ def doubled(state: tuple[float | None, float]) -> float:
 class Reach(sw.Aggregate):
     """Distance from the cheapest to the dearest; null where all are alike."""
 
-    columns = {"price": "double"}  # noqa: RUF012 - a literal of the text that travels
+    columns = {"price": "double"}  # noqa: RUF012
     fields = {"least": "double", "most": "double"}  # noqa: RUF012
     output = "double"
 
     def empty(self) -> tuple[float, float]:
         return (float("inf"), float("-inf"))
 
-    def accumulate(self, state: tuple[float, float], event: dict[str, float]) -> tuple[float, float]:
+    def accumulate(
+        self, state: tuple[float, float], event: dict[str, float]
+    ) -> tuple[float, float]:
         return (min(state[0], event["price"]), max(state[1], event["price"]))
 
     def combine(self, a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
@@ -99,7 +105,8 @@ class Reach(sw.Aggregate):
 
 
 class Discount(sw.Aggregate):
-    """Cents that are given back: a share of what was paid beyond a price, each payment rounded to cents."""
+    """Cents that are given back: a share of what was paid beyond a price, each payment rounded to
+    cents."""
 
     columns = {"price": "double", "pieces": "long"}  # noqa: RUF012
     fields = {"cents": "integer"}  # noqa: RUF012
@@ -174,14 +181,22 @@ by_card = sw.FeatureView(
             windows=WINDOWS,
         ),
         sw.Feature("reach", Reach("amount"), windows=WINDOWS),
-        sw.Feature("discount", Discount("amount", pieces="items", beyond=20.0, where="accepted"), windows=WINDOWS),
+        sw.Feature(
+            "discount",
+            Discount("amount", pieces="items", beyond=20.0, where="accepted"),
+            windows=WINDOWS,
+        ),
         sw.Feature("reach_by_shop", sw.bucketed(Reach("amount"), by="shop"), windows=["1h", "1d"]),
         sw.Feature("lately", sw.decay_count(half_life="10m"), windows=WINDOWS),
         sw.Feature("spent_lately", sw.decay_sum("amount", half_life="1h"), windows=WINDOWS),
         sw.Feature(
-            "amount_shares", sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02), windows=WINDOWS
+            "amount_shares",
+            sw.quantiles("amount", q=[0.1, 0.5, 0.9], threshold=6, error=0.02),
+            windows=WINDOWS,
         ),
-        sw.Feature("frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS),
+        sw.Feature(
+            "frequent_shops", sw.top_k_frequent("shop", k=3, capacity=4, error=0.1), windows=WINDOWS
+        ),
         sw.Feature("spread", sw.variance("amount"), windows=WINDOWS),
         sw.Feature("deviation", sw.stddev("amount", population=True), windows=WINDOWS),
         sw.Feature("lean", sw.skewness("amount"), windows=WINDOWS),
@@ -189,7 +204,9 @@ by_card = sw.FeatureView(
         sw.Feature("dearer_more", sw.covariance("amount", "items"), windows=WINDOWS),
         sw.Feature("alike", sw.correlation("items", "amount"), windows=WINDOWS),
         sw.Feature("rise", sw.linear_trend("amount"), windows=WINDOWS),
-        sw.Feature("per_item", sw.linear_trend("amount", over="items", output="intercept"), windows=WINDOWS),
+        sw.Feature(
+            "per_item", sw.linear_trend("amount", over="items", output="intercept"), windows=WINDOWS
+        ),
         sw.Feature("seen_shop", sw.bloom("shop", capacity=100, error=1e-6), windows=WINDOWS),
         sw.Feature("dear_shop", sw.cuckoo("shop", capacity=4, error=1e-6), windows=WINDOWS),
         sw.Feature("shop_fill", sw.bloom_fill("shop", capacity=100, error=1e-6), windows=WINDOWS),
@@ -199,9 +216,19 @@ by_card = sw.FeatureView(
         sw.Feature("accepted_amount", sw.sum("amount", where="accepted"), windows=WINDOWS),
         sw.Feature("large_basket", sw.mean("amount", where="items >= 2 OR dear"), windows=WINDOWS),
         sw.Feature("by_shop", sw.count_by("shop", max_categories=50), windows=WINDOWS),
-        sw.Feature("spent_by_shop", sw.bucketed(sw.sum("amount", where="accepted"), by="shop"), windows=WINDOWS),
-        sw.Feature("last_by_items", sw.bucketed(sw.last_k("shop", k=2), by="items", where="dear"), windows=WINDOWS),
-        sw.Feature("amounts_spread", sw.histogram("amount", edges=[0, 9.5, 50, 100]), windows=WINDOWS),
+        sw.Feature(
+            "spent_by_shop",
+            sw.bucketed(sw.sum("amount", where="accepted"), by="shop"),
+            windows=WINDOWS,
+        ),
+        sw.Feature(
+            "last_by_items",
+            sw.bucketed(sw.last_k("shop", k=2), by="items", where="dear"),
+            windows=WINDOWS,
+        ),
+        sw.Feature(
+            "amounts_spread", sw.histogram("amount", edges=[0, 9.5, 50, 100]), windows=WINDOWS
+        ),
         sw.Feature("lasted", sw.span(), windows=WINDOWS),
     ],
 )
@@ -219,7 +246,11 @@ by_birthday = sw.FeatureView(
         sw.Feature("births", sw.last_k("born", k=2), windows=["1d"]),
         sw.Feature("tagged", sw.count("tags"), windows=["1d"]),
         sw.Feature("tags", sw.count_by("tags"), windows=["1h", "1d"]),
-        sw.Feature("spent_by_tag", sw.bucketed(sw.sum("amount", where="accepted"), by="tags"), windows=["1d"]),
+        sw.Feature(
+            "spent_by_tag",
+            sw.bucketed(sw.sum("amount", where="accepted"), by="tags"),
+            windows=["1d"],
+        ),
     ],
 )
 
@@ -331,10 +362,19 @@ everything_exactly = sw.FeatureView(
     source=payments,
     entity=[],
     capacity=100_000,
-    features=[sw.Feature("amounts", sw.last_k("amount", k=5), windows=[sw.rows(50), sw.exact_range("10m")])],
+    features=[
+        sw.Feature(
+            "amounts", sw.last_k("amount", k=5), windows=[sw.rows(50), sw.exact_range("10m")]
+        )
+    ],
 )
 
 risk = sw.FeatureSet(
     "risk",
-    features=["by_card:payments_1h", "by_card:spent_1d", "by_card:any_dear_1d", "everything:payments_10m"],
+    features=[
+        "by_card:payments_1h",
+        "by_card:spent_1d",
+        "by_card:any_dear_1d",
+        "everything:payments_10m",
+    ],
 )

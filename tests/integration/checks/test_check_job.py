@@ -1,4 +1,5 @@
-"""The check job over the whole platform: green when nothing is wrong, red with the name of a falsified value."""
+"""The check job over the whole platform: green when nothing is wrong, red with the name of a
+falsified value."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def platform() -> Iterator[Stack]:
         running.cli("apply", "--no-wait")
         now = time.time_ns() // 1000
         made = payments(SEED, 2_000, now, now - 3 * HOUR, now, bad=20)
-        running.produce("payments", [(payment.partition, payment.value, payment.time_ms) for payment in made])
+        running.produce(
+            "payments", [(payment.partition, payment.value, payment.time_ms) for payment in made]
+        )
         running.start_stream()
         running.wait_applied("payments")
         running.stop_stream()
@@ -50,13 +53,16 @@ def _check(platform: Stack, folder: Path, code: int) -> dict[str, Any]:
     python = str(platform.settings.spark_python)
     arguments = ["--sample", "100", "--run", "same", "--report", str(folder), "--json"]
     done = platform._command([python, script, *arguments], check=False, timeout_s=600)
-    assert done.returncode == code, f"{done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    assert done.returncode == code, (
+        f"{done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    )
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
 
 
 def _falsify(platform: Stack) -> tuple[str, int]:
-    """Doubles what one card's newest slice holds: its field once more, in the slice before. Its checksum holds."""
+    """Doubles what one card's newest slice holds: its field once more, in the slice before. Its
+    checksum holds."""
     with deploy.connected(platform.settings) as store:
         (unit,) = deploy.require_units(deploy.current(store)).view("by_card")
     client = redis.Redis.from_url(platform.settings.redis_url)
@@ -74,10 +80,17 @@ def _falsify(platform: Stack) -> tuple[str, int]:
     raise AssertionError("no card has a running partial")
 
 
-def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp_path: Path) -> None:
+def test_a_falsified_value_turns_the_check_red_and_is_named(
+    platform: Stack, tmp_path: Path
+) -> None:
     print(f"seed {SEED}")
     green = _check(platform, tmp_path / "green", 0)
-    print({name: green[name] for name in ("values", "mismatches", "entities", "plain_sums", "took_ms", "notes")})
+    print(
+        {
+            name: green[name]
+            for name in ("values", "mismatches", "entities", "plain_sums", "took_ms", "notes")
+        }
+    )
     assert green["outcome"] == "green"
     assert green["values"] > 1_000
     assert green["mismatches"] == 0
@@ -94,16 +107,25 @@ def test_a_falsified_value_turns_the_check_red_and_is_named(platform: Stack, tmp
     assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
 
 
-def test_a_store_that_is_killed_under_the_check_is_waited_for(platform: Stack, tmp_path: Path) -> None:
-    """Killed once the first answers were read; brought back once the check has said that it waits."""
+def test_a_store_that_is_killed_under_the_check_is_waited_for(
+    platform: Stack, tmp_path: Path
+) -> None:
+    """Killed once the first answers were read; brought back once the check has said that it
+    waits."""
     log, folder = tmp_path / "check.log", tmp_path / "waited"
     with log.open("w") as out:
         job = platform.begin_job("check", "--sample", "100", "--report", str(folder), out=out)
-        platform.wait(lambda: None if "check_read" in log.read_text() else log.read_text()[-500:], "the first answers")
+        platform.wait(
+            lambda: None if "check_read" in log.read_text() else log.read_text()[-500:],
+            "the first answers",
+        )
         [store] = [service for service in platform.status() if service.name == "redis"]
         assert store.pid is not None
         os.kill(store.pid, signal.SIGKILL)
-        platform.wait(lambda: None if "check_waits" in log.read_text() else log.read_text()[-500:], "the check to wait")
+        platform.wait(
+            lambda: None if "check_waits" in log.read_text() else log.read_text()[-500:],
+            "the check to wait",
+        )
         platform.up("redis")
         assert job.wait(timeout=600) == 0, log.read_text()[-6000:]
     report = json.loads(log.read_text().splitlines()[-1])
@@ -113,10 +135,14 @@ def test_a_store_that_is_killed_under_the_check_is_waited_for(platform: Stack, t
     assert report["waits"] >= 1
 
 
-def test_a_check_without_anything_deployed_says_that_it_could_not_be_made(platform: Stack, tmp_path: Path) -> None:
+def test_a_check_without_anything_deployed_says_that_it_could_not_be_made(
+    platform: Stack, tmp_path: Path
+) -> None:
     port = urlsplit(platform.settings.redis_url).port
     assert port is not None
-    with redis.Redis.from_url(operator_url(StateFolder(platform.settings.state_dir), port)) as client:
+    with redis.Redis.from_url(
+        operator_url(StateFolder(platform.settings.state_dir), port)
+    ) as client:
         client.flushall()
     report = _check(platform, tmp_path, 1)
     print(report)

@@ -1,4 +1,5 @@
-"""Records that a view publishes are what the raw events below each record's offset vector come to."""
+"""Records that a view publishes are what the raw events below each record's offset vector come
+to."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def platform(tmp_path: Path) -> Iterator[Stack]:
 
 
 def beat(platform: Stack) -> dict[str, Any]:
-    sources: dict[str, Any] = stream.driver_status(platform.settings, stream.EMIT).heartbeat.get("sources", {})
+    sources: dict[str, Any] = stream.driver_status(platform.settings, stream.EMIT).heartbeat.get(
+        "sources", {}
+    )
     views: dict[str, Any] = sources.get("plays", {}).get("views", {}).get("listening", {})
     return views
 
@@ -76,7 +79,13 @@ def produce_for(platform: Stack, seconds: float, rng: random.Random) -> None:
     platform.produce_for(seconds, "plays", rng, play)
 
 
-def values_at(log: list[tuple[int, int, dict[str, Any]]], offset_vector: OFFSET_VECTOR, start: int, end: int, user: str) -> list[Any]:
+def values_at(
+    log: list[tuple[int, int, dict[str, Any]]],
+    offset_vector: OFFSET_VECTOR,
+    start: int,
+    end: int,
+    user: str,
+) -> list[Any]:
     """Count and exact sum, of raw events below the offset vector."""
     below = {int(p): offset for parts in offset_vector.values() for p, offset in parts.items()}
     seconds = [
@@ -90,13 +99,17 @@ def values_at(log: list[tuple[int, int, dict[str, Any]]], offset_vector: OFFSET_
     return [len(seconds), math.fsum(seconds) if seconds else None]
 
 
-def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_killed(platform: Stack) -> None:
+def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_killed(
+    platform: Stack,
+) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     platform.cli("apply", "--no-wait")
     platform.start_stream()
     begun = time.monotonic()
-    platform.wait(lambda: None if instant_of(platform) else "not begun", "the emission to begin", 120)
+    platform.wait(
+        lambda: None if instant_of(platform) else "not begun", "the emission to begin", 120
+    )
     print(f"began after {time.monotonic() - begun:.1f} s")
     produce_for(platform, 9, rng)
     platform.kill_driver(stream.EMIT)
@@ -104,7 +117,11 @@ def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_kil
     stream.ensure_emission(platform.settings)
     produce_for(platform, 12, rng)
     end = time.time_ns() // 1000 // S * S
-    platform.wait(lambda: None if instant_of(platform) > end + 10 * S else str(beat(platform)), "all windows", 60)
+    platform.wait(
+        lambda: None if instant_of(platform) > end + 10 * S else str(beat(platform)),
+        "all windows",
+        60,
+    )
     [status] = [service for service in platform.status() if service.name == stream.EMIT]
     assert status.state == "up"
     print(beat(platform))
@@ -120,9 +137,13 @@ def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_kil
     kinds = {"window": 0, "correction": 0}
     for key, text in records:
         record, who = json.loads(text), json.loads(key)
-        assert texts.setdefault((key, record["version"]), text) == text, "equal offset vectors, equal bytes"
+        assert texts.setdefault((key, record["version"]), text) == text, (
+            "equal offset vectors, equal bytes"
+        )
         kinds[record["kind"]] += 1
-        assert record["version"] == sum(o for parts in record["cover"].values() for o in parts.values())
+        assert record["version"] == sum(
+            o for parts in record["cover"].values() for o in parts.values()
+        )
         truth = values_at(log, record["cover"], who["start"], who["end"], who["entity"]["user_id"])
         suffix = who["window"]
         assert [record["values"][f"{f}_{suffix}"] for f in ("plays", "seconds")] == truth
@@ -137,9 +158,12 @@ def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_kil
     print(f"{len(records)} records, {len(records) - len(texts)} of them again, {kinds}")
     assert min(kinds.values()) > 20
 
-    # whoever keeps the newest of each window, and where there is none the window before, has the truth
+    # whoever keeps the newest of each window, and where there is none the window before, has the
+    # truth
     everything = {topic_id: {str(p): 1 << 60 for p in (0, 1)}}
-    by_window = {(w["window"], w["end"], w["entity"]["user_id"]): record for w, record in decoded(newest)}
+    by_window = {
+        (w["window"], w["end"], w["entity"]["user_id"]): record for w, record in decoded(newest)
+    }
     compared = 0
     for suffix, (length, step) in WINDOWS.items():
         for user in USERS:
@@ -148,8 +172,14 @@ def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_kil
             for at in range(first, end + 8 * S, step):
                 record = by_window.get((suffix, at, user))
                 if record is not None:
-                    latest_values = [record["values"][f"{f}_{suffix}"] for f in ("plays", "seconds")]
-                assert latest_values == values_at(log, everything, at - length, at, user), (suffix, at, user)
+                    latest_values = [
+                        record["values"][f"{f}_{suffix}"] for f in ("plays", "seconds")
+                    ]
+                assert latest_values == values_at(log, everything, at - length, at, user), (
+                    suffix,
+                    at,
+                    user,
+                )
                 compared += 1
     print(f"{compared} windows compared")
 

@@ -1,4 +1,5 @@
-"""Every leaderboard that stood, and every correction that was said, is what the raw plays below its offset vector come to."""
+"""Every published leaderboard and correction equals a recomputation from the raw plays below its
+offset vector."""
 
 from __future__ import annotations
 
@@ -62,12 +63,16 @@ class Watcher(threading.Thread):
         while not self._done.wait(0.02):
             result = self._store.run(ReadLeaderboard("top_songs"))
             if result.leaderboard is not None and result.leaderboard not in self.leaderboards:
-                self.leaderboards[result.leaderboard] = leaderboard = StoredLeaderboard.unpack(result.leaderboard)
+                self.leaderboards[result.leaderboard] = leaderboard = StoredLeaderboard.unpack(
+                    result.leaderboard
+                )
                 self.ages.append((result.time_us - leaderboard.end_us) / S)
 
     @property
     def newest_end(self) -> int:
-        return max((leaderboard.end_us for leaderboard in list(self.leaderboards.values())), default=0)
+        return max(
+            (leaderboard.end_us for leaderboard in list(self.leaderboards.values())), default=0
+        )
 
     def stop(self) -> None:
         self._done.set()
@@ -79,23 +84,32 @@ def produce_for(platform: Stack, seconds: float, rng: random.Random) -> None:
     """Plays of now, some of them late."""
 
     def play(now: int) -> dict[str, Any]:
-        return {"song_id": rng.choice(SONGS), "played_at": now - rng.choice((0, 0, 0, 0, 2 * S, 20 * S))}
+        return {
+            "song_id": rng.choice(SONGS),
+            "played_at": now - rng.choice((0, 0, 0, 0, 2 * S, 20 * S)),
+        }
 
     platform.produce_for(seconds, "plays", rng, play)
 
 
 def best(log: Log, below: Mapping[int, int], end_us: int) -> list[tuple[str, int]]:
-    """By counting all raw plays, and sorting them whole: keys are percent-encoded in the order of ties."""
+    """By counting all raw plays, and sorting them whole: keys are percent-encoded in the order of
+    ties."""
     counts = Counter(
         play["song_id"]
         for partition, offset, play in log
         if offset < below.get(partition, 0) and end_us - LENGTH <= play["played_at"] < end_us
     )
-    encoded = {song: "".join(c if c.isalnum() and c.isascii() else f"%{ord(c):02X}" for c in song) for song in SONGS}
+    encoded = {
+        song: "".join(c if c.isalnum() and c.isascii() else f"%{ord(c):02X}" for c in song)
+        for song in SONGS
+    }
     return sorted(counts.items(), key=lambda item: (-item[1], encoded[item[0]]))[:K]
 
 
-def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_after_a_kill(platform: Stack) -> None:
+def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_after_a_kill(
+    platform: Stack,
+) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     platform.cli("apply", "--no-wait")
@@ -126,12 +140,19 @@ def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_aft
     log: Log = [(partition, offset, json.loads(value)) for _, partition, offset, _, value in raw]
     assert len(watcher.leaderboards) > 10
     for leaderboard in watcher.leaderboards.values():
-        below = {partition: offset for (_, partition), offset in leaderboard.offset_vector.offsets.items()}
-        assert [(row.key[0], row.value) for row in leaderboard.rows] == best(log, below, leaderboard.end_us)
+        below = {
+            partition: offset
+            for (_, partition), offset in leaderboard.offset_vector.offsets.items()
+        }
+        assert [(row.key[0], row.value) for row in leaderboard.rows] == best(
+            log, below, leaderboard.end_us
+        )
     texts: dict[tuple[bytes, int], bytes] = {}
     for key, text in platform.keyed("top_songs.corrections"):
         record = json.loads(text)
-        assert texts.setdefault((key, record["version"]), text) == text, "equal offset vectors, equal bytes"
+        assert texts.setdefault((key, record["version"]), text) == text, (
+            "equal offset vectors, equal bytes"
+        )
         below = {int(partition): offset for partition, offset in record["cover"][topic_id].items()}
         shown = [(row["entity"]["song_id"], row["value"]) for row in record["new"]]
         assert shown == best(log, below, record["end_us"])
@@ -143,7 +164,12 @@ def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_aft
     ordered = sorted(texts.items(), key=lambda each: each[0][1])
     newest = {json.loads(key)["end_us"]: json.loads(text) for (key, _), text in ordered}
     everything = {0: 1 << 60, 1: 1 << 60}
-    last = {leaderboard.end_us: leaderboard for leaderboard in sorted(watcher.leaderboards.values(), key=lambda leaderboard: leaderboard.version)}
+    last = {
+        leaderboard.end_us: leaderboard
+        for leaderboard in sorted(
+            watcher.leaderboards.values(), key=lambda leaderboard: leaderboard.version
+        )
+    }
     compared = 0
     for end_us, leaderboard in last.items():
         rows = [(row.key[0], row.value) for row in leaderboard.rows]
@@ -154,6 +180,12 @@ def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_aft
             compared += 1
     assert compared > 10
     ages = sorted(watcher.ages)
-    print(f"{len(watcher.leaderboards)} leaderboards, {len(texts)} corrections, {compared} compared with all plays")
-    print(f"age of a leaderboard when first seen: median {ages[len(ages) // 2]:.2f} s, most {ages[-1]:.2f} s")
+    print(
+        f"{len(watcher.leaderboards)} leaderboards, {len(texts)} corrections, {compared} "
+        "compared with all plays"
+    )
+    print(
+        f"age of a leaderboard when first seen: median {ages[len(ages) // 2]:.2f} s, most "
+        f"{ages[-1]:.2f} s"
+    )
     assert len(texts) > 5

@@ -1,4 +1,5 @@
-"""A record handed over stands or is told, and progress is the broker's word about one very topic."""
+"""A record handed over stands or is told, and progress is the broker's word about one very
+topic."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ pytestmark = pytest.mark.timeout(300)
 OTHER = "f" * 32
 
 
-def test_more_records_than_the_producer_holds_at_once_stand_each_once(kafka_broker: KafkaBroker) -> None:
+def test_more_records_than_the_producer_holds_at_once_stand_each_once(
+    kafka_broker: KafkaBroker,
+) -> None:
     topic, log = "published-many", KafkaLog(kafka_broker.bootstrap)
     log.create(topic, 2)
     publisher = Publisher(kafka_broker.bootstrap, topic, queue=700)

@@ -60,7 +60,9 @@ def test_ingest_stream_starts_the_driver_and_everything_is_applied(platform: Air
     assert stream.stream_status(platform.settings).running
 
 
-def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_spark(platform: AirflowStack) -> None:
+def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_spark(
+    platform: AirflowStack,
+) -> None:
     runs = platform.compacted
     bad = [run for run in runs if not run.well]
     assert not bad, platform.api.log(bad[0], "compact")[-6000:]
@@ -76,9 +78,14 @@ def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_sp
         else:
             assert (report["outcome"], report["slices"]) == ("clean", [])
             assert hour % 24, "a run at a day's first hour adds up the day before"
-        print(f"{hour}: {run.seconds:.1f} s in Airflow, {run.run_type}, {report['outcome']}", flush=True)
+        print(
+            f"{hour}: {run.seconds:.1f} s in Airflow, {run.run_type}, {report['outcome']}",
+            flush=True,
+        )
     # unpaused right after a full hour, Airflow makes the newest hour's run by itself
-    assert len([run for run in submitted if run.run_type == "backfill"]) <= 1 + sum(h % 24 == 0 for h in platform.hours)
+    assert len([run for run in submitted if run.run_type == "backfill"]) <= 1 + sum(
+        h % 24 == 0 for h in platform.hours
+    )
     # whichever run came first did the work: a scheduled one takes other dirty hours too
     assert sum(row["events"] for row in platform.compacted_slices()) == EVENTS
     published = read_status(platform.settings.redis_url).published
@@ -90,7 +97,8 @@ def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> No
     assert platform.compacted
     key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
     run = platform.api.wait(
-        platform.api.trigger("compact_slices", conf={"only": True}, partition_key=key), timeout_s=PATIENCE_S
+        platform.api.trigger("compact_slices", conf={"only": True}, partition_key=key),
+        timeout_s=PATIENCE_S,
     )
     assert run.well
     report = platform.api.xcom(run, "compact")
@@ -112,10 +120,14 @@ def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> Non
     platform.define(PROJECT + SECOND_VIEW)
     platform.cli("apply", timeout_s=PATIENCE_S)  # triggers the DAG, and waits for the view
     [run] = platform.api.runs("backfill_view", run_type="manual")
-    assert platform.api.wait(run, timeout_s=PATIENCE_S).well, platform.api.log(run, "backfill")[-6000:]
+    assert platform.api.wait(run, timeout_s=PATIENCE_S).well, platform.api.log(run, "backfill")[
+        -6000:
+    ]
     with platform.store() as store:
         metadata = store.run(ReadMetadata())
-    units = [unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"]
+    units = [
+        unit for unit in read_status(platform.settings.redis_url).units if unit["view"] == "songs"
+    ]
     assert [unit["storage_fingerprint"] in metadata.ready for unit in units] == [True]
 
 
@@ -145,7 +157,9 @@ def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
     assert report["job"] == "maintain"
 
 
-def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(platform: AirflowStack) -> None:
+def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(
+    platform: AirflowStack,
+) -> None:
     assert platform.compacted
     now = time.time_ns() // 1_000
     play = {"user_id": "late", "song_id": "song 0", "seconds": 1.0, "played_at": now - 60_000_000}
@@ -172,7 +186,9 @@ def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(pl
 
 def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
     assert platform.compacted
-    answer = httpx.get(f"{platform.settings.airflow_url}/slicewise/status.json", trust_env=False, timeout=30)
+    answer = httpx.get(
+        f"{platform.settings.airflow_url}/slicewise/status.json", trust_env=False, timeout=30
+    )
     assert answer.status_code == 200, answer.text
     body = answer.json()
     assert body["health"]["well"], body["health"]
@@ -182,7 +198,9 @@ def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
     assert "<title>slicewise</title>" in page.text
 
 
-def test_a_killed_driver_makes_its_run_red_and_the_next_run_starts_another(platform: AirflowStack) -> None:
+def test_a_killed_driver_makes_its_run_red_and_the_next_run_starts_another(
+    platform: AirflowStack,
+) -> None:
     assert platform.streamed
     before = stream.stream_status(platform.settings).pid
     watching = {run.run_id for run in platform.api.runs("ingest_stream") if not run.over}

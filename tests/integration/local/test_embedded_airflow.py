@@ -1,4 +1,5 @@
-"""Airflow's parts outlive the process that started them; down leaves none, and start-up takes our folders."""
+"""Airflow's parts outlive the process that started them; down leaves none, and start-up takes our
+folders."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def _get(port: int, path: str) -> dict[str, object]:
     return document
 
 
-def test_airflow_runs_on_our_settings_and_leaves_no_orphan_when_its_head_is_killed(tmp_path: Path) -> None:
+def test_airflow_runs_on_our_settings_and_leaves_no_orphan_when_its_head_is_killed(
+    tmp_path: Path,
+) -> None:
     settings = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state")})
     try:
         settings = supervisor.up(settings, print, only=["airflow"])

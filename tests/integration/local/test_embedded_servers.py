@@ -1,4 +1,5 @@
-"""The embedded servers are real, keep their promises to the platform, and leave no process behind."""
+"""The embedded servers are real, keep their promises to the platform, and leave no process
+behind."""
 
 from __future__ import annotations
 
@@ -31,10 +32,16 @@ def state(tmp_path: Path) -> Iterator[StateFolder]:
 
 
 @pytest.mark.parametrize(
-    "command", ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEBUG SLEEP 0", "ACL SETUSER default allcommands"]
+    "command",
+    ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "DEBUG SLEEP 0", "ACL SETUSER default allcommands"],
 )
-def test_platform_users_may_not_empty_or_swap_the_store(redis_server: RedisServer, command: str) -> None:
-    with redis.Redis.from_url(redis_server.url) as client, pytest.raises(redis.exceptions.ResponseError):
+def test_platform_users_may_not_empty_or_swap_the_store(
+    redis_server: RedisServer, command: str
+) -> None:
+    with (
+        redis.Redis.from_url(redis_server.url) as client,
+        pytest.raises(redis.exceptions.ResponseError),
+    ):
         client.execute_command(*command.split())
 
 
@@ -50,7 +57,9 @@ def test_the_store_never_evicts_and_appends_what_it_is_told(redis_server: RedisS
     with redis.Redis.from_url(redis_server.url, decode_responses=True) as client:
         assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
         assert client.config_get("appendonly") == {"appendonly": "yes"}
-        assert client.config_get("hash-max-listpack-entries") == {"hash-max-listpack-entries": "512"}
+        assert client.config_get("hash-max-listpack-entries") == {
+            "hash-max-listpack-entries": "512"
+        }
         assert client.config_get("hash-max-listpack-value") == {"hash-max-listpack-value": "1024"}
 
 
@@ -72,7 +81,9 @@ def test_an_operator_may_flush(own_redis: RedisServer) -> None:
         assert client.dbsize() == 0
 
 
-def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(kafka_broker: KafkaBroker) -> None:
+def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(
+    kafka_broker: KafkaBroker,
+) -> None:
     times = [0, 1_357_000_000_000, 4_102_444_800_000]
     admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
     # without retention: it would drop the old ones whenever the broker looks
@@ -82,7 +93,13 @@ def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(k
     for time_ms in times:
         producer.produce("times", value=b"x", timestamp=time_ms)
     assert producer.flush(30) == 0
-    consumer = Consumer({"bootstrap.servers": kafka_broker.bootstrap, "group.id": "times", "enable.auto.commit": False})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka_broker.bootstrap,
+            "group.id": "times",
+            "enable.auto.commit": False,
+        }
+    )
     consumer.assign([TopicPartition("times", 0, 0)])
     seen = consumer.consume(len(times), timeout=30)
     consumer.close()
@@ -92,14 +109,18 @@ def test_the_broker_keeps_the_timestamps_of_producers_also_old_and_future_ones(k
 
 def test_a_killed_broker_keeps_what_it_acknowledged(own_kafka: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": own_kafka.bootstrap})
-    admin.create_topics([NewTopic("kept", num_partitions=1, replication_factor=1)])["kept"].result(30)
+    admin.create_topics([NewTopic("kept", num_partitions=1, replication_factor=1)])["kept"].result(
+        30
+    )
     producer = Producer({"bootstrap.servers": own_kafka.bootstrap, "acks": "all"})
     for number in range(1000):
         producer.produce("kept", value=str(number).encode())
     assert producer.flush(30) == 0
     own_kafka.kill()
     own_kafka.start()
-    consumer = Consumer({"bootstrap.servers": own_kafka.bootstrap, "group.id": "kept", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": own_kafka.bootstrap, "group.id": "kept", "enable.auto.commit": False}
+    )
     assert consumer.get_watermark_offsets(TopicPartition("kept", 0), timeout=30) == (0, 1000)
     consumer.close()
 
@@ -165,7 +186,9 @@ def test_up_killed_half_way_is_finished_by_the_next_up(state: StateFolder) -> No
         "supervisor.up(Settings.load(), print, only=['redis', 'kafka'])"
     )
     env = {**os.environ, "SLICEWISE_STATE": str(state.path)}
-    with subprocess.Popen([sys.executable, "-c", program], env=env, stdout=subprocess.DEVNULL) as starter:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=env, stdout=subprocess.DEVNULL
+    ) as starter:
         deadline = time.monotonic() + 60
         while not process.marked(state.path, "kafka"):
             assert time.monotonic() < deadline
@@ -173,7 +196,10 @@ def test_up_killed_half_way_is_finished_by_the_next_up(state: StateFolder) -> No
         starter.send_signal(signal.SIGKILL)
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
     supervisor.up(settings, print, only=["redis", "kafka"])
-    assert {service.name for service in supervisor.status(settings) if service.state == "up"} == {"redis", "kafka"}
+    assert {service.name for service in supervisor.status(settings) if service.state == "up"} == {
+        "redis",
+        "kafka",
+    }
     assert len(process.marked(state.path)) == 2
 
 
@@ -200,7 +226,9 @@ def test_orphans_of_a_killed_service_are_ended_by_down(state: StateFolder) -> No
     assert process.marked(state.path) == []
 
 
-def test_clean_forgets_the_state_and_spares_a_folder_of_someone_else(state: StateFolder, tmp_path: Path) -> None:
+def test_clean_forgets_the_state_and_spares_a_folder_of_someone_else(
+    state: StateFolder, tmp_path: Path
+) -> None:
     settings = Settings.load({"SLICEWISE_STATE": str(state.path)})
     supervisor.up(settings, print, only=["redis"])
     supervisor.clean(settings, print)
@@ -224,7 +252,9 @@ def test_a_service_waits_only_for_those_that_it_comes_after(state: StateFolder) 
 
 
 def test_a_server_that_cannot_start_is_told_with_its_log(state: StateFolder) -> None:
-    settings = Settings.load({"SLICEWISE_STATE": str(state.path), "SLICEWISE_REDIS_MAXMEMORY": "plenty"})
+    settings = Settings.load(
+        {"SLICEWISE_STATE": str(state.path), "SLICEWISE_REDIS_MAXMEMORY": "plenty"}
+    )
     with pytest.raises(ServerError) as raised:
         supervisor.up(settings, print, only=["redis"])
     assert "maxmemory" in str(raised.value)

@@ -19,8 +19,12 @@ from tests.support.platform.servers import RedisServer
 def test_a_store_without_metadata_has_none_after_it_was_looked_at(
     own_redis: RedisServer, tmp_path: Path, look: str
 ) -> None:
-    settings = Settings.load({"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": own_redis.url})
+    settings = Settings.load(
+        {"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": own_redis.url}
+    )
     with pytest.raises(ServerError, match="no metadata"):
-        rebuilding.plans(settings, None) if look == "rebuild --plan" else accepted_gaps.plans(settings, SystemClock())
+        rebuilding.plans(settings, None) if look == "rebuild --plan" else accepted_gaps.plans(
+            settings, SystemClock()
+        )
     with connected(own_redis.url) as client:
         assert not client.dbsize()

@@ -1,4 +1,5 @@
-"""`slicewise plan` compares with what is deployed on the running store, and changes nothing there."""
+"""`slicewise plan` compares with what is deployed on the running store, and changes nothing
+there."""
 
 import json
 from pathlib import Path
@@ -25,7 +26,10 @@ def planned(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
 
 
 def test_a_plan_says_what_differs_from_the_deployment(
-    own_redis: RedisServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_redis: RedisServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
     code, result = planned(capsys)
@@ -36,9 +40,13 @@ def test_a_plan_says_what_differs_from_the_deployment(
     project = tmp_path / "flights"
     project.mkdir()
     text = (EXAMPLE / "features.py").read_text(encoding="utf-8")
-    (project / "slicewise.toml").write_text((EXAMPLE / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    (project / "slicewise.toml").write_text(
+        (EXAMPLE / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     # the deployed long_haul has another row logic
-    (project / "features.py").write_text(text.replace("distance >= 1500", "distance >= 1000"), encoding="utf-8")
+    (project / "features.py").write_text(
+        text.replace("distance >= 1500", "distance >= 1000"), encoding="utf-8"
+    )
     deployed = plan(load_project(project / "features.py"))
     store = open_store(own_redis.url)
     try:
@@ -54,7 +62,8 @@ def test_a_plan_says_what_differs_from_the_deployment(
     assert kinds == dict.fromkeys(deployed.views, "unchanged") | {"long_haul": "refused"}
     (refused,) = [change for change in result["changes"] if change["change"] == "refused"]
     assert (
-        "where is `distance >= 1500 AND NOT cancelled`, was `distance >= 1000 AND NOT cancelled`" in refused["reason"]
+        "where is `distance >= 1500 AND NOT cancelled`, was `distance >= 1000 AND NOT cancelled`"
+        in refused["reason"]
     )
     assert result["compared"] == f"compared with deployment {deployed.digest[:16]}"
     assert operator.dbsize() == before

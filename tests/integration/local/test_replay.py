@@ -30,7 +30,10 @@ def start(broker: KafkaBroker, topic: str, *options: str) -> subprocess.Popen[st
     command = [str(Path(sys.executable).with_name("slicewise")), "replay", "--topic", topic]
     env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": broker.bootstrap}
     return subprocess.Popen(
-        [*command, "--partitions", str(PARTITIONS), *options], env=env, stderr=subprocess.PIPE, text=True
+        [*command, "--partitions", str(PARTITIONS), *options],
+        env=env,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -43,7 +46,8 @@ def run(broker: KafkaBroker, topic: str, *options: str) -> None:
 def read(broker: KafkaBroker, topic: str) -> list[Logged]:
     """All committed events, in log order per partition."""
     return [
-        (json.loads(value)["number"], partition, time_ms, value) for partition, time_ms, value in records(broker, topic)
+        (json.loads(value)["number"], partition, time_ms, value)
+        for partition, time_ms, value in records(broker, topic)
     ]
 
 
@@ -100,7 +104,9 @@ def once_and_in_order(actual: list[Logged]) -> None:
         assert own == sorted(own), "the log's order is the order of arrival"
 
 
-def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_nothing(kafka_broker: KafkaBroker) -> None:
+def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_nothing(
+    kafka_broker: KafkaBroker,
+) -> None:
     topic = f"replay-{uuid.uuid4().hex[:8]}"
     run(kafka_broker, topic, "--share", "0.02")
     result = read(kafka_broker, topic)
@@ -119,7 +125,9 @@ def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_noth
     assert read(kafka_broker, topic) == result
 
 
-def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafka_broker: KafkaBroker) -> None:
+def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(
+    kafka_broker: KafkaBroker,
+) -> None:
     topic, log = created(kafka_broker)
     for kill in range(2):
         before = count_of(log, topic)
@@ -129,7 +137,9 @@ def test_a_replay_killed_while_it_writes_goes_on_without_loss_or_repetition(kafk
             assert time.monotonic() < deadline, "nothing was written"
         replay.send_signal(signal.SIGKILL)
         replay.communicate()
-        assert len(read(kafka_broker, topic)) < 90_000, f"kill {kill} came too late to show anything"
+        assert len(read(kafka_broker, topic)) < 90_000, (
+            f"kill {kill} came too late to show anything"
+        )
     run(kafka_broker, topic, "--share", "0.3")
     result = read(kafka_broker, topic)
     once_and_in_order(result)
@@ -156,7 +166,9 @@ def test_a_live_replay_goes_on_at_its_pace_and_stops_when_told(kafka_broker: Kaf
 
 def test_a_live_replay_survives_a_restart_of_its_broker(own_kafka: KafkaBroker) -> None:
     topic, log = created(own_kafka)
-    replay = start(own_kafka, topic, "--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h")
+    replay = start(
+        own_kafka, topic, "--live", "--speed", "10950", "--share", "0.001", "--offset", "90d12h"
+    )
     deadline = time.monotonic() + 120
     while count_of(log, topic) < 300:
         assert time.monotonic() < deadline, "nothing was written"
@@ -182,7 +194,9 @@ def test_a_second_writer_fences_the_first(kafka_broker: KafkaBroker) -> None:
     second.append([Record(0, b"k", b"2", 2)])
     with pytest.raises(ServerError, match="took over"):
         first.append([Record(0, b"k", b"3", 3)])
-    assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {0: Record(0, b"k", b"2", 2)}
+    assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {
+        0: Record(0, b"k", b"2", 2)
+    }
 
 
 def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker: KafkaBroker) -> None:
@@ -196,7 +210,9 @@ def test_the_last_record_is_found_behind_many_commit_markers(kafka_broker: Kafka
             writer._producer.produce(topic, b"gone", partition=1)
         writer._producer.flush()
         writer._producer.abort_transaction()
-    assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {1: Record(1, b"k", b"here", 5)}
+    assert last_records(kafka_broker.bootstrap, topic, range(PARTITIONS)) == {
+        1: Record(1, b"k", b"here", 5)
+    }
 
 
 def test_a_load_is_what_its_seed_says(kafka_broker: KafkaBroker) -> None:
@@ -212,11 +228,16 @@ def test_a_load_is_what_its_seed_says(kafka_broker: KafkaBroker) -> None:
         "2",
     ]
     env = {**os.environ, "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap}
-    output = subprocess.run([*command, "--seed", "11"], env=env, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [*command, "--seed", "11"], env=env, capture_output=True, text=True, check=True
+    ).stdout
     assert json.loads(output)["events"] == 4_000
     ends = last_records(kafka_broker.bootstrap, topic, range(PARTITIONS))
     assert len(ends) == PARTITIONS, "users are spread over the partitions"
-    wanted = {(row["user_id"], row["song_id"], row["seconds"]) for row in Plays(seed=11).batch(0, 4_000).to_pylist()}
+    wanted = {
+        (row["user_id"], row["song_id"], row["seconds"])
+        for row in Plays(seed=11).batch(0, 4_000).to_pylist()
+    }
     for record in ends.values():
         row = json.loads(record.value)
         assert (row["user_id"], row["song_id"], row["seconds"]) in wanted
@@ -248,12 +269,17 @@ def test_a_live_load_goes_on_with_the_plays_that_are_due_however_it_ended(
         ends.append(sum(log.latest(topic).offsets.values()))
     plays = Plays(seed=11, users=50, songs=9, rate=200.0, start_us=0)
     due = int(time.time() * plays.rate) + 1
-    numbers = {value: number for number, value in enumerate(plays.json(firsts[0], due - firsts[0]), firsts[0])}
+    numbers = {
+        value: number
+        for number, value in enumerate(plays.json(firsts[0], due - firsts[0]), firsts[0])
+    }
     written = sorted(numbers[value] for *_, value in records(kafka_broker, topic))
     assert len(written) == len(set(written)) == ends[-1], "no play comes twice"
     gap = next(number for number in written if number >= firsts[1])
     assert gap == firsts[1]
-    assert [n for n in written if n < gap] == list(range(firsts[0], written[written.index(gap) - 1] + 1))
+    assert [n for n in written if n < gap] == list(
+        range(firsts[0], written[written.index(gap) - 1] + 1)
+    )
     assert [n for n in written if n >= gap] == list(range(gap, written[-1] + 1))
 
 

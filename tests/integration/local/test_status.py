@@ -1,4 +1,5 @@
-"""Status is the truth: servers that are up and answers that are refused are not well, and each reason is told."""
+"""Status is the truth: servers that are up and answers that are refused are not well, and each
+reason is told."""
 
 from __future__ import annotations
 
@@ -47,7 +48,10 @@ def status(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, list[dict
     capsys.readouterr()
     code = cli.main(["status", "--json"])
     rows = json.loads(capsys.readouterr().out)
-    return code, {kind: [row for row in rows if row["kind"] == kind] for kind in ("service", "view", "job", "finding")}
+    return code, {
+        kind: [row for row in rows if row["kind"] == kind]
+        for kind in ("service", "view", "job", "finding")
+    }
 
 
 def test_all_servers_up_is_not_well_while_a_view_is_refused(
@@ -55,7 +59,9 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
 ) -> None:
     code, result = status(capsys)
     assert code == 0
-    assert [(finding["detail"], finding["state"]) for finding in result["finding"]] == [("nothing is deployed", "past")]
+    assert [(finding["detail"], finding["state"]) for finding in result["finding"]] == [
+        ("nothing is deployed", "past")
+    ]
 
     with Served.on(settings.redis_url, plan(Project("tests", (everyone,)))) as served:
         now_us = served.store.run(ReadTime())
@@ -63,7 +69,11 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         served.apply([Event(0, 0, now_us - 60_000_000, columns)])
         whole = Served(served.store, deployment())
         topics = {source.topic: TOPIC for source in whole.deployment.sources}
-        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).deployment_version, topics=topics))
+        whole.store.run(
+            Deploy(
+                whole.deployment, whole.store.run(ReadMetadata()).deployment_version, topics=topics
+            )
+        )
         running = json.dumps({"state": "running", "heartbeat_us": now_us, "lag": 0})
         for source in whole.deployment.sources:
             record_part(settings.redis_url, f"stream:{source.name}", running)
@@ -75,11 +85,15 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         assert left
         whole.store.run(MarkBuilding(left[0], 3, 12))
         building = {unit.storage_fingerprint: "Spark computes hours" for unit in left}
-        whole.store.run(PutStatus(phases.PART, phases.changed(None, building, whole.store.run(ReadTime()))))
+        whole.store.run(
+            PutStatus(phases.PART, phases.changed(None, building, whole.store.run(ReadTime())))
+        )
 
         code, result = status(capsys)
         assert code == 3
-        assert {row["state"] for row in result["service"] if row["name"] in ("redis", "serving")} == {"up"}
+        assert {
+            row["state"] for row in result["service"] if row["name"] in ("redis", "serving")
+        } == {"up"}
         views = {row["name"]: row for row in result["view"]}
         assert views["everyone"]["state"] == "ready"
         assert views[left[0].view]["state"] == "building"
@@ -90,14 +104,23 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         assert cli.main(["status"]) == 3
         output = capsys.readouterr().out
         assert "not well:" in output
-        assert f"view {left[0].view}: answers 503: building, 3 of 12 hours; Spark computes hours" in output
+        assert (
+            f"view {left[0].view}: answers 503: building, 3 of 12 hours; Spark computes hours"
+            in output
+        )
 
         for unit in left:
-            whole.store.run(MarkReady(unit, whole.store.run(ReadMetadata()).starts[unit.storage_fingerprint]))
+            whole.store.run(
+                MarkReady(unit, whole.store.run(ReadMetadata()).starts[unit.storage_fingerprint])
+            )
         code, result = status(capsys)
         assert (code, result["finding"]) == (0, [])
 
-        amend_part(settings.redis_url, alerted.PART, lambda text: alerted.remembered(text, _alert(1), now_us))
+        amend_part(
+            settings.redis_url,
+            alerted.PART,
+            lambda text: alerted.remembered(text, _alert(1), now_us),
+        )
         code, result = status(capsys)
         assert code == 0, "what is over is told, and is not wrong now"
         assert [row["state"] for row in result["finding"]] == ["past"]
@@ -115,14 +138,20 @@ def test_a_part_that_many_change_at_once_has_what_each_of_them_said(own_redis: R
     now_us = read_status(own_redis.url).now_us
 
     def remember(number: int) -> None:
-        amend_part(own_redis.url, alerted.PART, lambda text: alerted.remembered(text, _alert(number), now_us))
+        amend_part(
+            own_redis.url,
+            alerted.PART,
+            lambda text: alerted.remembered(text, _alert(number), now_us),
+        )
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(remember, [i for i in range(8) for _ in range(5)]))
     with Served.on(own_redis.url, deployment()):
         alerts = alerted.recent(read_status(own_redis.url).parts[alerted.PART], now_us)
-    assert sorted(told_alert.subject for told_alert in alerts) == sorted(f"dag{number}.task" for number in range(8))
-    assert {told_alert.times for told_alert in alerts} == {5}
+    assert sorted(reported_alert.subject for reported_alert in alerts) == sorted(
+        f"dag{number}.task" for number in range(8)
+    )
+    assert {reported_alert.times for reported_alert in alerts} == {5}
 
 
 def _alert(number: int) -> dict[str, str]:

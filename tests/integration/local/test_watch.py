@@ -1,4 +1,5 @@
-"""Servers that die come back by themselves, where they were and with what they had; what was stopped stays down."""
+"""Servers that die come back by themselves, where they were and with what they had; what was
+stopped stays down."""
 
 from __future__ import annotations
 
@@ -61,18 +62,26 @@ def back(settings: Settings, name: str, before: Birth) -> Callable[[], str | Non
     def reason() -> str | None:
         result = row(settings, name)
         fresh = result.state == "up" and result.pid != before.pid
-        return None if fresh else f"{name}: {result}\n{StateFolder(settings.state_dir).last_lines(watch.NAME)}"
+        return (
+            None
+            if fresh
+            else f"{name}: {result}\n{StateFolder(settings.state_dir).last_lines(watch.NAME)}"
+        )
 
     return reason
 
 
-def test_each_server_that_is_killed_is_well_again_where_it_was_with_what_it_had(settings: Settings) -> None:
+def test_each_server_that_is_killed_is_well_again_where_it_was_with_what_it_had(
+    settings: Settings,
+) -> None:
     running = supervisor.up(settings, print, only=(*SERVERS, services.WATCH))
     ports = StateFolder(settings.state_dir).ports()
     with redis.Redis.from_url(running.redis_url) as client:
         client.set("kept", "yes")
     admin = AdminClient({"bootstrap.servers": running.kafka_bootstrap})
-    admin.create_topics([NewTopic("kept", num_partitions=1, replication_factor=1)])["kept"].result(30)
+    admin.create_topics([NewTopic("kept", num_partitions=1, replication_factor=1)])["kept"].result(
+        30
+    )
     producer = Producer({"bootstrap.servers": running.kafka_bootstrap, "acks": "all"})
     for number in range(1000):
         producer.produce("kept", value=str(number).encode())
@@ -84,7 +93,9 @@ def test_each_server_that_is_killed_is_well_again_where_it_was_with_what_it_had(
         assert row(settings, name).detail.startswith("restarted once in the last day, last at ")
     with redis.Redis.from_url(running.redis_url) as client:
         assert client.get("kept") == b"yes"
-    consumer = Consumer({"bootstrap.servers": running.kafka_bootstrap, "group.id": "x", "enable.auto.commit": False})
+    consumer = Consumer(
+        {"bootstrap.servers": running.kafka_bootstrap, "group.id": "x", "enable.auto.commit": False}
+    )
     assert consumer.get_watermark_offsets(TopicPartition("kept", 0), timeout=30) == (0, 1000)
     consumer.close()
 
@@ -95,7 +106,9 @@ def test_each_server_that_is_killed_is_well_again_where_it_was_with_what_it_had(
     assert len(process.marked(settings.state_dir)) == len(SERVERS) + 1, "each runs once"
 
 
-def test_what_was_stopped_on_purpose_stays_down_and_what_up_starts_is_watched_again(settings: Settings) -> None:
+def test_what_was_stopped_on_purpose_stays_down_and_what_up_starts_is_watched_again(
+    settings: Settings,
+) -> None:
     lines: list[str] = []
     supervisor.up(settings, lines.append, only=("redis", services.WATCH))
     watcher = row(settings, services.WATCH).pid
@@ -123,7 +136,9 @@ def test_a_server_whose_port_was_taken_is_brought_back_where_it_went(settings: S
     assert state.ports()["redis"] == moved
 
 
-def test_a_watcher_that_was_killed_goes_on_with_the_next_up_by_what_it_had_kept(settings: Settings) -> None:
+def test_a_watcher_that_was_killed_goes_on_with_the_next_up_by_what_it_had_kept(
+    settings: Settings,
+) -> None:
     supervisor.up(settings, print, only=("redis", services.WATCH))
     wait(back(settings, "redis", kill(settings, "redis")))
     before = kill(settings, services.WATCH)
@@ -153,7 +168,13 @@ def test_a_server_that_cannot_live_is_tried_ever_later_and_told_once(settings: S
     detail = row(settings, "redis").detail
     assert "restarted 5 times in the last day" in detail
     assert "it dies again and again" in detail
-    wait(lambda: None if "next try in" in row(settings, "redis").detail else row(settings, "redis").detail)
+    wait(
+        lambda: (
+            None
+            if "next try in" in row(settings, "redis").detail
+            else row(settings, "redis").detail
+        )
+    )
     manifest.write_text(whole)
     wait(back(settings, "redis", before))
     assert state.log(watch.NAME).read_text().count("dies_again_and_again") == 1

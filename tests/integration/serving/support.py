@@ -38,7 +38,11 @@ listening = sw.FeatureView(
     entity=["user_id"],
     features=[
         sw.Feature("plays", sw.count(), windows=["10m", "1h", "7d", sw.tumbling("1h")]),
-        sw.Feature("plays_before", sw.count(), windows=[sw.sliding("1h", offset="1h"), sw.tumbling("2h", offset="1d")]),
+        sw.Feature(
+            "plays_before",
+            sw.count(),
+            windows=[sw.sliding("1h", offset="1h"), sw.tumbling("2h", offset="1d")],
+        ),
         sw.Feature("seconds", sw.sum("seconds"), windows=["1h", "7d"]),
         sw.Feature("mean_seconds", sw.mean("seconds"), windows=["1h"]),
         sw.Feature("total", sw.sum("n"), windows=["1h"]),
@@ -51,7 +55,10 @@ places = sw.FeatureView(
     features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])],
 )
 everyone = sw.FeatureView(
-    "everyone", source=plays, entity=[], features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])]
+    "everyone",
+    source=plays,
+    entity=[],
+    features=[sw.Feature("plays", sw.count(), windows=["1h", "1d"])],
 )
 visits = sw.FeatureView(
     "visits",
@@ -68,8 +75,12 @@ churn = sw.FeatureSet(
     features=["listening:plays_1h", "listening:seconds_1h", "everyone:plays_1h"],
     defaults={"listening:seconds_1h": 0.0},
 )
-remembered = sw.FeatureSet("remembered", features=["everyone:plays_1h"], on_failure="stale", max_staleness="10m")
-forgetful = sw.FeatureSet("forgetful", features=["everyone:plays_1h"], on_failure="stale", max_staleness="1us")
+remembered = sw.FeatureSet(
+    "remembered", features=["everyone:plays_1h"], on_failure="stale", max_staleness="10m"
+)
+forgetful = sw.FeatureSet(
+    "forgetful", features=["everyone:plays_1h"], on_failure="stale", max_staleness="1us"
+)
 assumed = sw.FeatureSet(
     "assumed",
     features=["everyone:plays_1h", "everyone:plays_1d"],
@@ -80,12 +91,19 @@ assumed = sw.FeatureSet(
 
 def deployment() -> Deployment:
     """The deployment of the tests."""
-    return plan(Project("tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)))
+    return plan(
+        Project(
+            "tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)
+        )
+    )
 
 
 @contextmanager
-def serving(redis_url: str, workers: int = 1, settings: Mapping[str, str] | None = None) -> Iterator[str]:
-    """`python -m slicewise.serving` on a free port, with these variables; its address. Stopped by its pid."""
+def serving(
+    redis_url: str, workers: int = 1, settings: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """`python -m slicewise.serving` on a free port, with these variables; its address. Stopped by
+    its pid."""
     with TemporaryDirectory(prefix="slicewise-serving-") as folder:
         url = f"http://{ports.HOST}:{ports.choose(owner=Path(folder))}"
         env = {
@@ -98,7 +116,9 @@ def serving(redis_url: str, workers: int = 1, settings: Mapping[str, str] | None
         }
         log = Path(folder) / "log"
         with log.open("wb") as out:
-            process = subprocess.Popen([sys.executable, "-m", "slicewise.serving"], env=env, stderr=out, stdout=out)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "slicewise.serving"], env=env, stderr=out, stdout=out
+            )
         try:
             _await_up(url, process, log)
             yield url

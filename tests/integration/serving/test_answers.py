@@ -59,7 +59,9 @@ class Running:
         self.redis, self.url, self.served, self.loaded_us = redis, url, served, loaded_us
 
     def post(self, body: Any, **headers: str) -> httpx.Response:
-        return httpx.post(self.url + "/v1/features", json=body, headers=headers, trust_env=False, timeout=30)
+        return httpx.post(
+            self.url + "/v1/features", json=body, headers=headers, trust_env=False, timeout=30
+        )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +97,11 @@ LISTENING = [ref for ref in REFS if ref.startswith("listening:")]
 def expected(ref: str, events: list[Event], entity: dict[str, str], bounds: list[str]) -> Any:
     """By brute force: over the events inside the answer's bounds."""
     start, end = (instant_us(text) for text in bounds)
-    inside = [e for e in events if start <= e.time_us < end and all(e.columns[c] == v for c, v in entity.items())]
+    inside = [
+        e
+        for e in events
+        if start <= e.time_us < end and all(e.columns[c] == v for c, v in entity.items())
+    ]
     name = ref.partition(":")[2]
     if name.startswith("plays"):
         return len(inside)
@@ -139,33 +145,53 @@ def test_every_value_is_what_brute_force_finds_within_the_answers_bounds(
     assert compared == 6 * len(LISTENING) + 10 * len(others) + 2
 
 
-def test_a_session_is_answered_with_the_bounds_that_it_has_for_each_entity(running_api: Running) -> None:
+def test_a_session_is_answered_with_the_bounds_that_it_has_for_each_entity(
+    running_api: Running,
+) -> None:
     refs = [ref for ref in REFS if ref.startswith("visits:")]
     entities = [{"user_id": user} for user in (*USERS, "nobody")]
     opened = set()
     for back_us in (1, HOUR_US // 3, HOUR_US, 5 * HOUR_US):
         at = running_api.loaded_us - back_us
-        with Client(running_api.redis.url) as near, HttpClient(running_api.url, timeout_s=60) as far:
+        with (
+            Client(running_api.redis.url) as near,
+            HttpClient(running_api.url, timeout_s=60) as far,
+        ):
             ours, theirs = near.get(refs, entities, at), far.get(refs, entities, at)
         text = running_api.post({"features": refs, "entities": entities, "at": at}).json()
         for i, (entity, result) in enumerate(zip(entities, text["results"], strict=True)):
             (token,) = tokens.decode_all(result["token"])
             # the slice is a minute, a tenth of the gap and less
             searched = [instant_us(bound) for bound in text["bounds"]["visits:plays_session_15m"]]
-            own = [e.time_us for e in running_api.served.log if e.columns["user_id"] == entity["user_id"]]
-            visit = session_of([us for us in own if searched[0] <= us < searched[1]], searched[1], 15 * MINUTE_US)
+            own = [
+                e.time_us
+                for e in running_api.served.log
+                if e.columns["user_id"] == entity["user_id"]
+            ]
+            visit = session_of(
+                [us for us in own if searched[0] <= us < searched[1]], searched[1], 15 * MINUTE_US
+            )
             start = min(visit) // MINUTE_US * MINUTE_US if visit else searched[1]
             assert token.bounds["plays_session_15m"] == (start, searched[1])
             assert ours.bounds_of(i) == theirs.bounds_of(i)
             for ref in refs:
                 bounds = result.get("bounds", {}).get(ref, text["bounds"][ref])
-                assert ours.bounds_of(i)[ref] == tuple(map(instant_us, bounds)) == token.bounds[ref.partition(":")[2]]
+                assert (
+                    ours.bounds_of(i)[ref]
+                    == tuple(map(instant_us, bounds))
+                    == token.bounds[ref.partition(":")[2]]
+                )
                 assert (ref in result["bounds"]) == ("session" in ref)
                 wanted = expected(ref, running_api.served.log, entity, bounds)
                 if ref.startswith("visits:lasted"):
                     wanted = max(visit) - min(visit) if visit else None
                 answer = result["values"][ref]
-                assert repr(answer) == repr(wanted) == repr(ours.values(i)[ref]) == repr(theirs.values(i)[ref])
+                assert (
+                    repr(answer)
+                    == repr(wanted)
+                    == repr(ours.values(i)[ref])
+                    == repr(theirs.values(i)[ref])
+                )
             opened.add(len(visit) > 0)
     assert opened == {True, False}
 
@@ -192,7 +218,9 @@ def test_a_read_at_a_past_time_ends_there(running_api: Running) -> None:
             assert answer["results"][0]["values"][ref] == wanted
 
 
-def test_a_token_names_the_partitions_up_to_which_events_are_contained(running_api: Running) -> None:
+def test_a_token_names_the_partitions_up_to_which_events_are_contained(
+    running_api: Running,
+) -> None:
     answer = running_api.post({"features": LISTENING, "entities": [{"user_id": "ann"}]}).json()
     (token,) = tokens.decode_all(answer["results"][0]["token"])
     ends = {(TOPIC, p): _end(running_api.served.log, p) for p in (0, 1)}
@@ -273,7 +301,9 @@ def test_a_wrong_request_is_told_what_was_wrong_and_what_exists(
 
 def test_a_body_that_is_no_json_and_one_too_large_are_refused(running_api: Running) -> None:
     for content in (b"", b"{", b'{"features": ["\xff"]}', b"[" * 100_000, b"null"):
-        reply = httpx.post(running_api.url + "/v1/features", content=content, trust_env=False, timeout=30)
+        reply = httpx.post(
+            running_api.url + "/v1/features", content=content, trust_env=False, timeout=30
+        )
         assert reply.status_code == 400, reply.text
     large = b'{"features": ["' + b"x" * (1 << 20) + b'"]}'
     reply = httpx.post(running_api.url + "/v1/features", content=large, trust_env=False, timeout=30)
@@ -296,7 +326,9 @@ def test_min_token_waits_for_what_it_contains(running_api: Running) -> None:
     text = running_api.post(body).json()["results"][0]["token"]
     assert running_api.post({**body, "min_token": text}).status_code == 200
     token = tokens.decode(text)
-    later = OffsetVector({topic_partition: offset + 1 for topic_partition, offset in token.base.offsets.items()})
+    later = OffsetVector(
+        {topic_partition: offset + 1 for topic_partition, offset in token.base.offsets.items()}
+    )
     beyond = tokens.encode(token.unit, token.definition, later, {}, "live", token.bounds)
     reply = running_api.post({**body, "min_token": beyond})
     assert reply.status_code == 503
@@ -314,7 +346,9 @@ def test_min_token_that_does_not_name_a_view_asked_for_is_refused(running_api: R
     assert "'everyone'" in error["what"]
     assert unit.storage_fingerprint in error["where"]
     # joined tokens name both; a unit that is not read may be named as well
-    of_all = running_api.post({"features": ["everyone:plays_1h"], "entities": [{}]}).json()["results"][0]["token"]
+    of_all = running_api.post({"features": ["everyone:plays_1h"], "entities": [{}]}).json()[
+        "results"
+    ][0]["token"]
     assert running_api.post({**both, "min_token": f"{of_one}.{of_all}"}).status_code == 200
     assert running_api.post({**one, "min_token": f"{of_one}.{of_all}"}).status_code == 200
 
@@ -342,9 +376,16 @@ def test_msgpack_is_spoken_both_ways(running_api: Running, kind: str) -> None:
 
 def test_what_exists_is_listed(running_api: Running) -> None:
     listed = httpx.get(running_api.url + "/v1/features", trust_env=False, timeout=30).json()
-    assert [view["name"] for view in listed["views"]] == ["listening", "places", "everyone", "visits"]
+    assert [view["name"] for view in listed["views"]] == [
+        "listening",
+        "places",
+        "everyone",
+        "visits",
+    ]
     assert listed["feature_sets"][0]["entity"] == {"user_id": "string"}
-    one = httpx.get(running_api.url + "/v1/features/listening:plays_1h", trust_env=False, timeout=30).json()
+    one = httpx.get(
+        running_api.url + "/v1/features/listening:plays_1h", trust_env=False, timeout=30
+    ).json()
     assert one["type"] == "int64"
     unknown = httpx.get(running_api.url + "/v1/features/listenin", trust_env=False, timeout=30)
     assert unknown.status_code == 404

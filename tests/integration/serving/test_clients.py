@@ -1,4 +1,5 @@
-"""In process, over HTTP and asynchronously: a client asks the same questions and gets the same answers."""
+"""In process, over HTTP and asynchronously: a client asks the same questions and gets the same
+answers."""
 
 from __future__ import annotations
 
@@ -20,7 +21,12 @@ from tests.integration.serving.support import deployment, serving
 from tests.support.platform.servers import RedisServer, running
 from tests.support.stores.served import Event, Served
 
-REFS = ["listening:plays_1h", "listening:seconds_1h", "listening:mean_seconds_1h", "visits:plays_session_15m"]
+REFS = [
+    "listening:plays_1h",
+    "listening:seconds_1h",
+    "listening:mean_seconds_1h",
+    "visits:plays_session_15m",
+]
 USERS = [{"user_id": name} for name in ("ann", "bob", "nobody")]
 
 
@@ -107,15 +113,23 @@ def expected(api: Running) -> answers.Answer:
         return near.get(REFS, USERS, api.at_us)
 
 
-def test_the_answer_is_the_same_in_each_part(client: AnyClient, expected: answers.Answer, api: Running) -> None:
+def test_the_answer_is_the_same_in_each_part(
+    client: AnyClient, expected: answers.Answer, api: Running
+) -> None:
     got = client.get(REFS, USERS, api.at_us)
     assert isinstance(got, answers.Answer)
     parts = ("features", "mode", "t_us", "bounds", "results", "flags", "incomplete", "tokens")
-    assert {part: getattr(got, part) for part in parts} == {part: getattr(expected, part) for part in parts}
-    assert [source.source for source in got.freshness] == [source.source for source in expected.freshness]
+    assert {part: getattr(got, part) for part in parts} == {
+        part: getattr(expected, part) for part in parts
+    }
+    assert [source.source for source in got.freshness] == [
+        source.source for source in expected.freshness
+    ]
     assert list(got.rows()) == list(expected.rows())
     for index, result in enumerate(got.results):
-        assert [type(value) for value in result.values] == [type(value) for value in expected.results[index].values]
+        assert [type(value) for value in result.values] == [
+            type(value) for value in expected.results[index].values
+        ]
         assert got.bounds_of(index) == expected.bounds_of(index)
     # a session of two days ago is out of reach: of bob visits keeps nothing
     assert [row.no_data for row in got.results] == [(), ("visits",), ("listening", "visits")]
@@ -144,7 +158,10 @@ def test_now_is_answered_with_a_token_that_binds_the_next_answer(client: AnyClie
     ],
 )
 def test_what_is_refused_is_refused_by_the_same_words(
-    client: AnyClient, api: Running, call: Callable[[AnyClient], object], kind: type[errors.SlicewiseError]
+    client: AnyClient,
+    api: Running,
+    call: Callable[[AnyClient], object],
+    kind: type[errors.SlicewiseError],
 ) -> None:
     def raised(by: AnyClient) -> errors.SlicewiseError:
         with pytest.raises(kind) as caught:

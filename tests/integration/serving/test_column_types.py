@@ -1,4 +1,5 @@
-"""Columns of every type are answered from a real store, over HTTP, as `sw.evaluate` answers them."""
+"""Columns of every type are answered from a real store, over HTTP, as `sw.evaluate` answers
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,13 @@ from tests.support.stores.served import TOPIC, Event, Served
 
 people = sw.KafkaSource(
     "people",
-    schema={"born": "date", "n": "int8", "f": "float", "p": "decimal(6,2)", "tags": "array<string>"},
+    schema={
+        "born": "date",
+        "n": "int8",
+        "f": "float",
+        "p": "decimal(6,2)",
+        "tags": "array<string>",
+    },
     timestamp="kafka",
     paths={"n": "$.inner.n"},
 )
@@ -43,7 +50,13 @@ BORN = [date(1, 1, 1), date(1969, 12, 31), date(2024, 2, 29)]
 def _json(value: Any) -> Any:
     if isinstance(value, list):
         return [_json(item) for item in value]
-    return value.isoformat() if isinstance(value, date) else str(value) if isinstance(value, Decimal) else value
+    return (
+        value.isoformat()
+        if isinstance(value, date)
+        else str(value)
+        if isinstance(value, Decimal)
+        else value
+    )
 
 
 def test_every_type_is_served_as_it_is_evaluated_from_running_compacted_and_day_parts() -> None:
@@ -66,23 +79,43 @@ def test_every_type_is_served_as_it_is_evaluated_from_running_compacted_and_day_
         for i in range(40)
     ]
     given = [
-        {**e.columns, "offset": e.offset, "kafka_time": datetime.fromtimestamp(e.time_us // 10**6, UTC)} for e in events
+        {
+            **e.columns,
+            "offset": e.offset,
+            "kafka_time": datetime.fromtimestamp(e.time_us // 10**6, UTC),
+        }
+        for e in events
     ]
-    with running(RedisServer) as redis, Served.on(redis.url, plan(Project("t", (by_birthday, everyone)))) as served:
+    with (
+        running(RedisServer) as redis,
+        Served.on(redis.url, plan(Project("t", (by_birthday, everyone)))) as served,
+    ):
         served.apply(events)
         for event in events[:20]:
             served.compact(event.time_us // HOUR_US, OffsetVector({(TOPIC, 0): 20}))
         with serving(redis.url) as url:
-            for view, entities in ((by_birthday, [{"born": day} for day in BORN]), (everyone, [{}])):
-                requested = [{name: _json(value) for name, value in entity.items()} for entity in entities]
-                refs = [f"{view.name}:{column}" for feature in FEATURES for column in feature.columns()]
+            for view, entities in (
+                (by_birthday, [{"born": day} for day in BORN]),
+                (everyone, [{}]),
+            ):
+                requested = [
+                    {name: _json(value) for name, value in entity.items()} for entity in entities
+                ]
+                refs = [
+                    f"{view.name}:{column}" for feature in FEATURES for column in feature.columns()
+                ]
                 reply = httpx.post(
-                    url + "/v1/features", json={"features": refs, "entities": requested}, trust_env=False, timeout=30
+                    url + "/v1/features",
+                    json={"features": refs, "entities": requested},
+                    trust_env=False,
+                    timeout=30,
                 )
                 assert reply.status_code == 200, reply.text
                 body = reply.json()
                 at = datetime.fromtimestamp(now_us // 10**6 + 60, UTC)
-                table = sw.evaluate(view, given, [{**entity, "at": at, "mode": "live"} for entity in entities])
+                table = sw.evaluate(
+                    view, given, [{**entity, "at": at, "mode": "live"} for entity in entities]
+                )
                 for result, row in zip(body["results"], table.to_pylist(), strict=True):
                     wanted = {ref: _json(row[ref.partition(":")[2]]) for ref in refs}
                     assert result["values"] == wanted

@@ -1,4 +1,5 @@
-"""Conditions, buckets and bins are answered from a real store, hot and compacted, as brute force over the events."""
+"""Conditions, buckets and bins are answered from a real store, hot and compacted, as brute force
+over the events."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ listening = sw.FeatureView(
         sw.Feature("longs", sw.count(where="seconds>30"), windows=["1d"]),
         sw.Feature("countries", sw.count_by("country"), windows=["1h", "1d"]),
         sw.Feature("one_country", sw.count_by("country", max_categories=1), windows=["1d"]),
-        sw.Feature("by_n", sw.bucketed(sw.mean("seconds", where=LONG), by="n"), windows=["1h", "1d"]),
+        sw.Feature(
+            "by_n", sw.bucketed(sw.mean("seconds", where=LONG), by="n"), windows=["1h", "1d"]
+        ),
         sw.Feature("spread", sw.histogram("seconds", edges=[0, 30, 60.5]), windows=["1h", "1d"]),
         sw.Feature("reach", Reach("seconds"), windows=["1h", "1d"]),
         sw.Feature("cubes", Power("n", degree=3, where=LONG), windows=["1h", "1d"]),
@@ -72,7 +75,9 @@ WANTED: dict[str, Answer] = {
     "spread": lambda some: oracle.histogram(some, "seconds", (0, 30, 60.5)),
     "reach": lambda some: oracle.reach(some, "seconds"),
     "cubes": lambda some: oracle.where(some, _long, lambda left: oracle.power(left, "n", 3)),
-    "reaches": lambda some: oracle.bucketed(some, "country", lambda part: oracle.reach(part, "seconds")),
+    "reaches": lambda some: oracle.bucketed(
+        some, "country", lambda part: oracle.reach(part, "seconds")
+    ),
 }
 
 
@@ -102,14 +107,19 @@ def world() -> Iterator[World]:
             "n": random.choice([None, 1, 2, -(2**40)]),
         }
         columns[condition] = None if seconds is None else seconds > 30
-        events.append(Event(offset % 2, offset // 2, now_us - random.randrange(6 * HOUR_US), columns))
+        events.append(
+            Event(offset % 2, offset // 2, now_us - random.randrange(6 * HOUR_US), columns)
+        )
     with ExitStack() as stack:
         redis = stack.enter_context(running(RedisServer))
         served = stack.enter_context(Served.on(redis.url, deployment))
         for first in range(0, 300, 100):
             served.apply(events[first : first + 100])
         for hours_ago in (2, 3, 4):  # events of these hours come late, too
-            served.compact((now_us - hours_ago * HOUR_US) // HOUR_US, OffsetVector({(TOPIC, 0): 150, (TOPIC, 1): 150}))
+            served.compact(
+                (now_us - hours_ago * HOUR_US) // HOUR_US,
+                OffsetVector({(TOPIC, 0): 150, (TOPIC, 1): 150}),
+            )
         served.apply(events[300:])
         yield World(redis.url, stack.enter_context(serving(redis.url)), deployment, events)
 
@@ -134,7 +144,11 @@ def test_an_answer_is_that_of_brute_force(world: World, view: str, user: str) ->
         start, end = token.bounds[feature.column]
         wanted[f"{view}:{feature.column}"] = WANTED[feature.feature](oracle.inside(own, start, end))
     assert result["values"] == wanted
-    refused = {"combined:one_country_1d": "too_many_buckets"} if view == "combined" and user != "nobody" else {}
+    refused = (
+        {"combined:one_country_1d": "too_many_buckets"}
+        if view == "combined" and user != "nobody"
+        else {}
+    )
     assert result.get("errors", {}) == refused
     with Client(world.redis) as client:
         assert client.get(refs, {"user_id": user}).values() == result["values"]

@@ -1,4 +1,5 @@
-"""An answer's form, what it leaves out on request, and what it says where nothing of an entity is kept."""
+"""An answer's form, what it leaves out on request, and what it says where nothing of an entity is
+kept."""
 
 from __future__ import annotations
 
@@ -24,13 +25,16 @@ MSGPACK = "application/msgpack"
 
 
 class Running:
-    """Store with an event of ann's and a two days' old one of bob's, and a serving process on it."""
+    """Store with an event of ann's and a two days' old one of bob's, and a serving process on
+    it."""
 
     def __init__(self, redis: RedisServer, url: str) -> None:
         self.redis, self.url = redis, url
 
     def post(self, body: object, **headers: str) -> httpx.Response:
-        return httpx.post(self.url + "/v1/features", json=body, headers=headers, trust_env=False, timeout=30)
+        return httpx.post(
+            self.url + "/v1/features", json=body, headers=headers, trust_env=False, timeout=30
+        )
 
     def get(self, path: str, **headers: str) -> httpx.Response:
         return httpx.get(self.url + path, headers=headers, trust_env=False, timeout=30)
@@ -64,7 +68,9 @@ def api() -> Iterator[Running]:
         "application/jso",
     ],
 )
-def test_a_form_that_there_is_not_is_refused_with_those_that_there_are(api: Running, accept: str) -> None:
+def test_a_form_that_there_is_not_is_refused_with_those_that_there_are(
+    api: Running, accept: str
+) -> None:
     for reply in (api.post(REQUEST, accept=accept), api.get("/v1/features", accept=accept)):
         assert reply.status_code == 406
         assert reply.headers["content-type"] == "application/json"
@@ -93,7 +99,9 @@ def test_a_form_that_there_is_is_answered(api: Running, accept: str, form: str) 
     assert (reply.status_code, reply.headers["content-type"]) == (200, form)
 
 
-def test_pages_are_html_and_what_tells_of_the_service_is_told_whatever_is_accepted(api: Running) -> None:
+def test_pages_are_html_and_what_tells_of_the_service_is_told_whatever_is_accepted(
+    api: Running,
+) -> None:
     assert api.get("/", accept="text/html").status_code == 200
     refused = api.get("/", accept="application/json")
     assert (refused.status_code, refused.json()["error"]["expected"]) == (406, "text/html")
@@ -122,15 +130,34 @@ def test_clients_leave_tokens_out_and_min_token_holds_all_the_same(api: Running)
             assert whole.results[0].token
             assert bare.results[0].token == ""
             assert bare.values() == whole.values()
-            answer = client.get(REFS, {"user_id": "ann"}, min_token=whole.results[0].token, tokens=False)
+            answer = client.get(
+                REFS, {"user_id": "ann"}, min_token=whole.results[0].token, tokens=False
+            )
             assert (answer.values(), answer.results[0].token) == (whole.values(), "")
             with pytest.raises(errors.BadRequest):
-                client.get(["everyone:plays_1h"], {}, min_token=whole.results[0].token, tokens=False)
+                client.get(
+                    ["everyone:plays_1h"], {}, min_token=whole.results[0].token, tokens=False
+                )
 
 
-def test_what_is_remembered_for_a_store_that_is_away_has_its_token_though_it_was_read_without() -> None:
-    with running(RedisServer) as redis, Served.on(redis.url, deployment()) as served, Client(redis.url) as client:
-        served.apply([Event(0, 0, time.time_ns() // 1_000, {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1})])
+def test_what_is_remembered_for_a_store_that_is_away_has_its_token_though_it_was_read_without() -> (
+    None
+):
+    with (
+        running(RedisServer) as redis,
+        Served.on(redis.url, deployment()) as served,
+        Client(redis.url) as client,
+    ):
+        served.apply(
+            [
+                Event(
+                    0,
+                    0,
+                    time.time_ns() // 1_000,
+                    {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1},
+                )
+            ]
+        )
         assert client.get("remembered", {}, tokens=False).results[0].token
         redis.stop()
         stale = client.get("remembered", {})
@@ -143,7 +170,10 @@ def test_what_is_remembered_for_a_store_that_is_away_has_its_token_though_it_was
 def test_an_entity_never_seen_is_told_from_one_without_recent_events(api: Running) -> None:
     entities = [{"user_id": name} for name in ("ann", "bob", "nobody")]
     body = {"features": REFS, "entities": entities}
-    for answer in (api.post(body).json(), msgspec.msgpack.decode(api.post(body, accept=MSGPACK).content)):
+    for answer in (
+        api.post(body).json(),
+        msgspec.msgpack.decode(api.post(body, accept=MSGPACK).content),
+    ):
         ann, bob, nobody = answer["results"]
         assert ann["values"]["listening:plays_1h"] == 1
         assert bob["values"] == nobody["values"], "neither has an event of the last hour"
@@ -160,14 +190,35 @@ def test_an_entity_never_seen_is_told_from_one_without_recent_events(api: Runnin
 
 def test_each_view_is_told_by_itself(api: Running) -> None:
     refs = ["listening:plays_1h", "places:plays_1h", "everyone:plays_1h"]
-    rows = [{"user_id": "ann", "country": "se"}, {"user_id": "ann", "country": "no"}, {"user_id": "x", "country": "y"}]
+    rows = [
+        {"user_id": "ann", "country": "se"},
+        {"user_id": "ann", "country": "no"},
+        {"user_id": "x", "country": "y"},
+    ]
     results = api.post({"features": refs, "entities": rows}).json()["results"]
-    assert [result.get("no_data", []) for result in results] == [["places"], [], ["listening", "places"]]
+    assert [result.get("no_data", []) for result in results] == [
+        ["places"],
+        [],
+        ["listening", "places"],
+    ]
 
 
 def test_a_global_view_without_an_event_has_no_data() -> None:
-    with running(RedisServer) as redis, Served.on(redis.url, deployment()) as served, Client(redis.url) as client:
+    with (
+        running(RedisServer) as redis,
+        Served.on(redis.url, deployment()) as served,
+        Client(redis.url) as client,
+    ):
         refs = ["everyone:plays_1h"]
         assert client.get(refs, {}).results[0].no_data == ("everyone",)
-        served.apply([Event(1, 0, time.time_ns() // 1_000, {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1})])
+        served.apply(
+            [
+                Event(
+                    1,
+                    0,
+                    time.time_ns() // 1_000,
+                    {"user_id": "ann", "country": "no", "seconds": 1.0, "n": 1},
+                )
+            ]
+        )
         assert client.get(refs, {}).results[0].no_data == ()

@@ -1,4 +1,5 @@
-"""The examples of docs/guides/serving.md run as they are written, against a serving process with the flights."""
+"""The examples of docs/guides/serving.md run as they are written, against a serving process with
+the flights."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def url() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(("name", "printed"), [("blocking", 2 + 300), ("asynchronous", 3)])
-def test_an_example_runs_as_it_is_written(name: str, printed: int, url: str, tmp_path: Path) -> None:
+def test_an_example_runs_as_it_is_written(
+    name: str, printed: int, url: str, tmp_path: Path
+) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", EXAMPLES[name]],
         env={"SLICEWISE_SERVING_URL": url, "SLICEWISE_STATE": str(tmp_path)},
@@ -46,6 +49,10 @@ def test_an_example_runs_as_it_is_written(name: str, printed: int, url: str, tmp
 
 def test_every_option_of_a_client_is_explained() -> None:
     code = (ROOT / "include" / "slicewise" / "client" / "http.py").read_text(encoding="utf-8")
-    options = re.findall(r"^        (\w+): .* = (\S+),$", code.partition('-> None:\n        """url')[0], re.MULTILINE)
+    options = re.findall(
+        r"^        (\w+): .* = (\S+),$", code.partition('-> None:\n        """url')[0], re.MULTILINE
+    )
     handed_in = {"url", "clock", "monotonic", "sleep", "random"}
-    assert {name for name, _ in options} - handed_in == set(re.findall(r"^\| `(\w+)=", GUIDE, re.MULTILINE))
+    assert {name for name, _ in options} - handed_in == set(
+        re.findall(r"^\| `(\w+)=", GUIDE, re.MULTILINE)
+    )

@@ -1,4 +1,5 @@
-"""A leaderboard made of a tick is answered over HTTP, in both forms, and by the clients, with its flags."""
+"""A leaderboard made of a tick is answered over HTTP, in both forms, and by the clients, with its
+flags."""
 
 from __future__ import annotations
 
@@ -29,9 +30,14 @@ from tests.support.stores.served import TOPIC, Served
 from tests.support.stores.stored import offset_vector
 
 SECOND_US = 1_000_000
-PLAYS = sw.KafkaSource("plays", schema={"song_id": "string", "at_": "timestamp_us"}, timestamp="at_")
+PLAYS = sw.KafkaSource(
+    "plays", schema={"song_id": "string", "at_": "timestamp_us"}, timestamp="at_"
+)
 SONGS = sw.FeatureView(
-    "songs", source=PLAYS, entity=["song_id"], features=[sw.Feature("plays", sw.count(), windows=["10s"])]
+    "songs",
+    source=PLAYS,
+    entity=["song_id"],
+    features=[sw.Feature("plays", sw.count(), windows=["10s"])],
 )
 LEADERBOARDS = [
     sw.Leaderboard("top_songs", view=SONGS, by="plays_10s", k=2, every="1m"),
@@ -44,9 +50,21 @@ SCRIPT = "<script>alert(1)</script>"
 
 
 def tick(counts: dict[str, int], end_us: int) -> Tick:
-    entities, values = pa.table({"song_id": list(counts)}), pa.table({"plays_10s": list(counts.values())})
+    entities, values = (
+        pa.table({"song_id": list(counts)}),
+        pa.table({"plays_10s": list(counts.values())}),
+    )
     start = end_us - 10 * SECOND_US
-    return Tick("songs", WINDOW, start, end_us, entities, values, np.ones(len(counts), np.bool_), offset_vector(77))
+    return Tick(
+        "songs",
+        WINDOW,
+        start,
+        end_us,
+        entities,
+        values,
+        np.ones(len(counts), np.bool_),
+        offset_vector(77),
+    )
 
 
 def test_leaderboards_are_served_with_their_age_and_flags(own_redis: RedisServer) -> None:
@@ -54,14 +72,19 @@ def test_leaderboards_are_served_with_their_age_and_flags(own_redis: RedisServer
     with ExitStack() as opened, Served.on(url, DEPLOYMENT) as served, serving(url) as address:
 
         def sink_of(deployment: Deployment, deployment_version: int) -> LeaderboardSink:
-            sink = LeaderboardSink(deployment, deployment_version, lambda: open_store(url), SystemClock())
+            sink = LeaderboardSink(
+                deployment, deployment_version, lambda: open_store(url), SystemClock()
+            )
             opened.callback(sink.close)
             return sink
 
         sink = sink_of(MADE, served.store.run(ReadMetadata()).deployment_version)
         end = served.store.run(ReadTime()) // (60 * SECOND_US) * 60 * SECOND_US
         sink.publish(tick({"zoë": 3, SCRIPT: 5, "a": 1}, end))
-        with httpx.Client(base_url=address, trust_env=False) as http, HttpClient(address, timeout_s=60) as remote:
+        with (
+            httpx.Client(base_url=address, trust_env=False) as http,
+            HttpClient(address, timeout_s=60) as remote,
+        ):
             body = http.get("/v1/leaderboards/top_songs").json()
             assert body["rows"] == [
                 {"rank": 1, "entity": {"song_id": SCRIPT}, "value": 5},
@@ -71,7 +94,9 @@ def test_leaderboards_are_served_with_their_age_and_flags(own_redis: RedisServer
                 [], True, "1m", "songs:plays_10s",
             )  # fmt: skip
             assert body["cover"] == {next(iter(offset_vector(77)))[0]: {"0": 77}}
-            packed = http.get("/v1/leaderboards/top_songs", headers={"accept": "application/msgpack"})
+            packed = http.get(
+                "/v1/leaderboards/top_songs", headers={"accept": "application/msgpack"}
+            )
             assert msgspec.msgpack.decode(packed.content)["rows"] == body["rows"]
 
             over_http = remote.leaderboard("top_songs")
@@ -99,7 +124,10 @@ def test_leaderboards_are_served_with_their_age_and_flags(own_redis: RedisServer
             assert "songs:plays_10s" in page.text
             assert http.get("/leaderboards/other").status_code == 404
             assert "/leaderboards/top_songs" in http.get("/").text
-            assert 'slicewise_leaderboard_age_seconds{leaderboard="top_songs"}' in http.get("/metrics").text
+            assert (
+                'slicewise_leaderboard_age_seconds{leaderboard="top_songs"}'
+                in http.get("/metrics").text
+            )
 
             # a leaderboard whose window ended long ago is answered, and flagged
             sink.publish(tick({"b": 1}, end + 60 * SECOND_US))
@@ -111,11 +139,27 @@ def test_leaderboards_are_served_with_their_age_and_flags(own_redis: RedisServer
             assert remote.leaderboard("top_songs").flags == ("stale",)
 
             # what another definition made is no leaderboard of this name
-            changed = plan(Project.of("songs", [SONGS, sw.Leaderboard("top_songs", view=SONGS, by="plays_10s", k=3)]))
-            metadata = served.store.run(Deploy(changed, served.store.run(ReadMetadata()).deployment_version, topics={"plays": TOPIC}))
+            changed = plan(
+                Project.of(
+                    "songs", [SONGS, sw.Leaderboard("top_songs", view=SONGS, by="plays_10s", k=3)]
+                )
+            )
+            metadata = served.store.run(
+                Deploy(
+                    changed,
+                    served.store.run(ReadMetadata()).deployment_version,
+                    topics={"plays": TOPIC},
+                )
+            )
             assert remote.leaderboard("top_songs").flags == ("missing",)
-            sink_of(changed, metadata.deployment_version + 1).publish(tick({"a": 1, "b": 2, "c": 3}, end + 120 * SECOND_US))
+            sink_of(changed, metadata.deployment_version + 1).publish(
+                tick({"a": 1, "b": 2, "c": 3}, end + 120 * SECOND_US)
+            )
             deadline = time.monotonic() + 60
             while remote.leaderboard("top_songs").flags == ("missing",):
                 assert time.monotonic() < deadline
-            assert [row.entity["song_id"] for row in remote.leaderboard("top_songs").rows] == ["c", "b", "a"]
+            assert [row.entity["song_id"] for row in remote.leaderboard("top_songs").rows] == [
+                "c",
+                "b",
+                "a",
+            ]

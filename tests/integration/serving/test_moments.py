@@ -1,4 +1,5 @@
-"""Moments from a real store, applied and compacted, are those of the events within the answer's bounds, bit for bit."""
+"""Moments from a real store, applied and compacted, are those of the events within the answer's
+bounds, bit for bit."""
 
 from __future__ import annotations
 
@@ -35,7 +36,13 @@ AGGREGATES = {
 WINDOWS: list[sw.Window | str] = ["10m", "6h", sw.tumbling("1h")]
 PLAYS = sw.KafkaSource(
     "plays",
-    schema={"user_id": "string", "seconds": "double", "n": "int64", "price": "decimal(12,3)", "at_us": "timestamp_us"},
+    schema={
+        "user_id": "string",
+        "seconds": "double",
+        "n": "int64",
+        "price": "decimal(12,3)",
+        "at_us": "timestamp_us",
+    },
     timestamp="at_us",
     max_lateness="1d",
 )
@@ -43,7 +50,9 @@ VIEW = sw.FeatureView(
     "shapes",
     source=PLAYS,
     entity=["user_id"],
-    features=[sw.Feature(name, aggregate, windows=WINDOWS) for name, aggregate in AGGREGATES.items()],
+    features=[
+        sw.Feature(name, aggregate, windows=WINDOWS) for name, aggregate in AGGREGATES.items()
+    ],
 )
 
 
@@ -62,7 +71,9 @@ def events_before(now_us: int, n: int) -> list[Event]:
         partition = chance.randrange(2)
         columns = {
             "user_id": chance.choice(USERS),
-            "seconds": chance.choice([None, 0.0, 0.1, 1e16, 5e-324, chance.uniform(0, 300), chance.uniform(0, 300)]),
+            "seconds": chance.choice(
+                [None, 0.0, 0.1, 1e16, 5e-324, chance.uniform(0, 300), chance.uniform(0, 300)]
+            ),
             "n": chance.choice([None, chance.randrange(-5, 500), chance.randrange(9)]),
             "price": Decimal(chance.randrange(10**6)).scaleb(-3),
         }
@@ -79,24 +90,38 @@ def bits(value: Any) -> Any:
 def test_moments_are_those_of_the_events_within_the_answers_bounds(own_redis: RedisServer) -> None:
     now_us = time.time_ns() // 1_000
     events = events_before(now_us, 900)
-    with Served.on(own_redis.url, plan(Project("tests", (VIEW,), ()))) as served, Client(own_redis.url) as client:
+    with (
+        Served.on(own_redis.url, plan(Project("tests", (VIEW,), ()))) as served,
+        Client(own_redis.url) as client,
+    ):
         served.apply(events[:600])
-        ends = {(TOPIC, p): max(e.offset + 1 for e in events[:600] if e.partition == p) for p in (0, 1)}
+        ends = {
+            (TOPIC, p): max(e.offset + 1 for e in events[:600] if e.partition == p) for p in (0, 1)
+        }
         hours = sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - 2 * HOUR_US})
         for hour in hours[:-1]:
             served.compact(hour, OffsetVector(ends))
         served.apply(events[600:])  # late events too, into compacted hours
-        refs = [f"shapes:{feature.column}" for unit in served.deployment.units for feature in unit.features]
+        refs = [
+            f"shapes:{feature.column}"
+            for unit in served.deployment.units
+            for feature in unit.features
+        ]
         compared = 0
         # One entity is answered by the form for scalars, many by whole columns.
-        for entities in ([{"user_id": USERS[0]}], [{"user_id": user} for user in (*USERS, "nobody")] * 15):
+        for entities in (
+            [{"user_id": USERS[0]}],
+            [{"user_id": user} for user in (*USERS, "nobody")] * 15,
+        ):
             for at in (None, now_us - 3 * HOUR_US):
                 answer = client.get(refs, entities, at)
                 for entity, result in zip(entities[:4], answer.results, strict=False):
                     own = [e for e in events if e.columns["user_id"] == entity["user_id"]]
                     for ref, value in zip(refs, result.values, strict=True):
                         start, end = answer.bounds[ref]
-                        inside = [Known(e.time_us, e.columns) for e in own if start <= e.time_us < end]
+                        inside = [
+                            Known(e.time_us, e.columns) for e in own if start <= e.time_us < end
+                        ]
                         spec = AGGREGATES[ref.partition(":")[2].split("_")[0]].spec()
                         given = {name: value for name, value in spec.items() if name != "kind"}
                         wanted = moments.BY_KIND[spec["kind"]](inside, **given)

@@ -51,5 +51,7 @@ def test_the_openapi_document_is_true_to_the_code(own_redis: RedisServer) -> Non
 
                 holds()
     print(f"called {called}")
-    assert len(called) == len([1 for path in document["paths"].values() for m in path if m in ("get", "post")])
+    assert len(called) == len(
+        [1 for path in document["paths"].values() for m in path if m in ("get", "post")]
+    )
     assert called["POST /v1/features"] >= EXAMPLES

@@ -1,4 +1,5 @@
-"""Features by order and age are served from a real store, applied, compacted and late, as brute force has them."""
+"""Features by order and age are served from a real store, applied, compacted and late, as brute
+force has them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ from tests.support.platform.servers import RedisServer
 from tests.support.stores.served import TOPIC, Event, Served
 
 SEED = 20261122
-SCHEMA = {"user": "string", "song": "string", "seconds": "double", "stars": "long", "played_at": "timestamp_us"}
+SCHEMA = {
+    "user": "string",
+    "song": "string",
+    "seconds": "double",
+    "stars": "long",
+    "played_at": "timestamp_us",
+}
 PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="1d")
 FEATURES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "first_song": (sw.first("song"), "first", ("song",)),
@@ -32,7 +39,9 @@ FEATURES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
     "seconds_lately": (sw.decay_sum("seconds", half_life="7m"), "decay_sum", ("seconds", "7m")),
     "stars_lately": (sw.decay_sum("stars", half_life="1h"), "decay_sum", ("stars", "1h")),
     "rises": (
-        sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long", cap=10_000),
+        sw.ordered(
+            folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long", cap=10_000
+        ),
         "rises",
         ("stars",),
     ),
@@ -42,7 +51,9 @@ VIEW = sw.FeatureView(
     source=PLAYS,
     entity=["user"],
     features=[
-        sw.Feature(name, made, windows=["10m", "4h", sw.tumbling("1h"), sw.sliding("1h", offset="1h")])
+        sw.Feature(
+            name, made, windows=["10m", "4h", sw.tumbling("1h"), sw.sliding("1h", offset="1h")]
+        )
         for name, (made, _, _) in FEATURES.items()
     ],
 )
@@ -69,7 +80,11 @@ def events_before(now_us: int, n: int) -> list[Event]:
 def wanted(column: str, user: str, events: list[Event], start: int, end: int) -> Any:
     name = max((feature for feature in FEATURES if column.startswith(f"{feature}_")), key=len)
     _, kind, arguments = FEATURES[name]
-    own = [OracleEvent(e.time_us, TOPIC, e.partition, e.offset, e.columns) for e in events if e.columns["user"] == user]
+    own = [
+        OracleEvent(e.time_us, TOPIC, e.partition, e.offset, e.columns)
+        for e in events
+        if e.columns["user"] == user
+    ]
     more = {"end": end} if kind.startswith("decay") else {}
     return oracle.BY_KIND[kind](oracle.inside(own, start, end), *arguments, **more)
 
@@ -83,8 +98,12 @@ def test_live_and_past_answers_are_brute_force_over_their_bounds(own_redis: Redi
     compared = 0
     with Served.on(own_redis.url, deployment) as served:
         served.apply(events[:400])
-        ends = {(TOPIC, p): max(e.offset + 1 for e in events[:400] if e.partition == p) for p in (0, 1)}
-        for hour in sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - HOUR_US})[:-1]:
+        ends = {
+            (TOPIC, p): max(e.offset + 1 for e in events[:400] if e.partition == p) for p in (0, 1)
+        }
+        for hour in sorted({e.time_us // HOUR_US for e in events if e.time_us < now_us - HOUR_US})[
+            :-1
+        ]:
             served.compact(hour, OffsetVector(ends))
         served.apply(events[400:])  # late ones too, into hours that are compacted
         with Client(own_redis.url) as client:

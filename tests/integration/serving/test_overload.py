@@ -1,4 +1,5 @@
-"""More than can be answered, a store that hangs, clients that dawdle: refused in time, and over when the cause is."""
+"""More than can be answered, a store that hangs, clients that dawdle: refused in time, and over
+when the cause is."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ HEAVY = {
     "entities": [{"user_id": f"user{n}"} for n in range(200)],
 }
 """Counts as all that may be in work at once."""
-QUICK = httpx.Client(trust_env=False, timeout=60, limits=httpx.Limits(max_connections=100, max_keepalive_connections=0))
+QUICK = httpx.Client(
+    trust_env=False,
+    timeout=60,
+    limits=httpx.Limits(max_connections=100, max_keepalive_connections=0),
+)
 """A connection for each request, as from so many clients; certificates are read once."""
 
 
@@ -63,10 +68,15 @@ def timed(url: str, body: Any, client: str = "a") -> tuple[float, httpx.Response
 def metrics(url: str) -> dict[str, float]:
     """Metrics without buckets, by name with labels."""
     text = QUICK.get(url + "/metrics").text
-    return {k: float(v) for k, _, v in (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#")}
+    return {
+        k: float(v)
+        for k, _, v in (line.rpartition(" ") for line in text.splitlines() if line[:1] != "#")
+    }
 
 
-def test_a_store_that_hangs_is_answered_with_503_in_time_and_its_return_at_once(own_redis: RedisServer) -> None:
+def test_a_store_that_hangs_is_answered_with_503_in_time_and_its_return_at_once(
+    own_redis: RedisServer,
+) -> None:
     with Served.on(own_redis.url, deployment()) as served:
         served.apply([play(0)])
     with serving(own_redis.url, settings=LIMITS) as url, ThreadPoolExecutor(40) as pool:
@@ -74,7 +84,10 @@ def test_a_store_that_hangs_is_answered_with_503_in_time_and_its_return_at_once(
         assert value(post(url, {"feature_set": "remembered"})) == 1
         with stopped(own_redis):
             requests = [pool.submit(timed, url, BODY) for _ in range(32)]
-            declared = [pool.submit(timed, url, {"feature_set": name}) for name in ("remembered", "assumed") * 3]
+            declared = [
+                pool.submit(timed, url, {"feature_set": name})
+                for name in ("remembered", "assumed") * 3
+            ]
             time.sleep(WAIT_S / 2)
             start = time.perf_counter()
             assert QUICK.get(url + "/healthz").status_code == 200
@@ -85,8 +98,12 @@ def test_a_store_that_hangs_is_answered_with_503_in_time_and_its_return_at_once(
             kinds = [reply.json()["error"]["kind"] for _, reply in results]
             assert set(kinds) == {"StoreUnavailable", "Overloaded"}
             assert max(seconds for seconds, _ in results) < BOUND_S
-            flags = {tuple(reply.json()["flags"]) for seconds, reply in (future.result() for future in declared)}
-            assert flags == {("stale",), ("default",)}  # what they declare, whether refused or not answered
+            flags = {
+                tuple(reply.json()["flags"])
+                for seconds, reply in (future.result() for future in declared)
+            }
+            # what they declare, whether refused or not answered
+            assert flags == {("stale",), ("default",)}
             ready = QUICK.get(url + "/readyz")
             assert (ready.status_code, ready.elapsed.total_seconds() < BOUND_S) == (503, True)
             assert metrics(url)['slicewise_shed_total{why="waited"}'] >= kinds.count("Overloaded")
@@ -94,7 +111,10 @@ def test_a_store_that_hangs_is_answered_with_503_in_time_and_its_return_at_once(
         assert value(reply) == 1
         assert seconds < 1.0
         gauges = metrics(url)
-        assert (gauges['slicewise_requests{in="work"}'], gauges['slicewise_requests{in="wait"}']) == (0, 0)
+        assert (
+            gauges['slicewise_requests{in="work"}'],
+            gauges['slicewise_requests{in="wait"}'],
+        ) == (0, 0)
 
 
 def test_of_more_than_can_be_answered_what_is_answered_comes_in_time_and_the_rest_is_refused(
@@ -112,9 +132,15 @@ def test_of_more_than_can_be_answered_what_is_answered_comes_in_time_and_the_res
             health.append(time.perf_counter() - start)
             time.sleep(0.02)
         results = [request.result() for request in requests]
-        counted = {status: sum(reply.status_code == status for _, reply in results) for status in (200, 503)}
+        counted = {
+            status: sum(reply.status_code == status for _, reply in results)
+            for status in (200, 503)
+        }
         worst = max(seconds for seconds, _ in results)
-        print(f"alone {alone:.3f} s; {counted}; worst {worst:.3f} s; health {max(health):.3f} s of {len(health)}")
+        print(
+            f"alone {alone:.3f} s; {counted}; worst {worst:.3f} s; health {max(health):.3f} s "
+            f"of {len(health)}"
+        )
         assert sum(counted.values()) == len(results)
         assert min(counted.values()) > 0
         assert worst < BOUND_S
@@ -125,7 +151,9 @@ def test_of_more_than_can_be_answered_what_is_answered_comes_in_time_and_the_res
             assert client.get(BODY["features"], {}).values() == {"everyone:plays_1h": 50}
 
 
-def test_a_client_that_asks_for_more_than_its_share_is_refused_and_another_is_answered(own_redis: RedisServer) -> None:
+def test_a_client_that_asks_for_more_than_its_share_is_refused_and_another_is_answered(
+    own_redis: RedisServer,
+) -> None:
     with Served.on(own_redis.url, deployment()) as served:
         served.apply([play(0)])
     narrow = {**LIMITS, "SLICEWISE_SERVING_WAITING": "8", "SLICEWISE_SERVING_WAIT_MS": "2000"}
@@ -134,17 +162,28 @@ def test_a_client_that_asks_for_more_than_its_share_is_refused_and_another_is_an
         modest = []
         while not all(future.done() for future in greedy):
             modest.append(timed(url, BODY, "modest")[1].status_code)
-        refused = [reply for _, reply in (future.result() for future in greedy) if reply.status_code != 200]
-        print(f"modest: {len(modest)} of {set(modest)}; greedy refused {len(refused)} of {len(greedy)}")
+        refused = [
+            reply for _, reply in (future.result() for future in greedy) if reply.status_code != 200
+        ]
+        print(
+            f"modest: {len(modest)} of {set(modest)}; greedy refused {len(refused)} of "
+            f"{len(greedy)}"
+        )
         assert modest.count(200) >= 0.9 * len(modest) > 0
         assert 429 in {reply.status_code for reply in refused} <= {429, 503}
-        assert {reply.json()["error"]["kind"] for reply in refused if reply.status_code == 429} == {"OverShare"}
+        assert {reply.json()["error"]["kind"] for reply in refused if reply.status_code == 429} == {
+            "OverShare"
+        }
 
 
 def test_the_client_raises_what_it_was_told_and_does_not_ask_again(own_redis: RedisServer) -> None:
     with Served.on(own_redis.url, deployment()), serving(own_redis.url, settings=LIMITS) as url:
         assert value(post(url, BODY)) == 0
-        with stopped(own_redis), ThreadPoolExecutor(8) as pool, HttpClient(url, timeout_s=30) as client:
+        with (
+            stopped(own_redis),
+            ThreadPoolExecutor(8) as pool,
+            HttpClient(url, timeout_s=30) as client,
+        ):
             holding = [pool.submit(timed, url, BODY) for _ in range(4)]
             while metrics(url)['slicewise_requests{in="work"}'] < 4:
                 time.sleep(0.01)
@@ -165,15 +204,21 @@ def test_clients_that_send_or_read_slowly_are_let_go(own_redis: RedisServer) -> 
         def sends(head: bytes) -> socket.socket:
             made = socket.socket()
             made.settimeout(60)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)  # else the system reads for who does not
+            # else the system reads for who does not
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             made.connect((str(address.hostname), int(address.port or 0)))
             made.sendall(head)
             return made
 
         refs = [
-            f"{unit.view}:{f.column}" for unit in deployment().units if len(unit.entity) == 1 for f in unit.features
+            f"{unit.view}:{f.column}"
+            for unit in deployment().units
+            if len(unit.entity) == 1
+            for f in unit.features
         ]
-        large = client_request({"features": refs, "entities": [{"user_id": f"user{n}"} for n in range(1_000)]})
+        large = client_request(
+            {"features": refs, "entities": [{"user_id": f"user{n}"} for n in range(1_000)]}
+        )
         start = time.perf_counter()
         dawdlers = [
             sends(b""),
@@ -207,11 +252,18 @@ def client_request(body: Any) -> bytes:
     return head.encode() + made.content
 
 
-def test_a_body_that_says_that_it_is_too_large_is_refused_before_it_is_read(own_redis: RedisServer) -> None:
+def test_a_body_that_says_that_it_is_too_large_is_refused_before_it_is_read(
+    own_redis: RedisServer,
+) -> None:
     with serving(own_redis.url) as url:
         address = urlsplit(url)
-        with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=30) as made:
-            head = f"POST /v1/features HTTP/1.1\r\nhost: x\r\ncontent-length: {MAX_BODY_BYTES + 1}\r\n\r\n"
+        with socket.create_connection(
+            (str(address.hostname), int(address.port or 0)), timeout=30
+        ) as made:
+            head = (
+                "POST /v1/features HTTP/1.1\r\nhost: x\r\ncontent-length: "
+                f"{MAX_BODY_BYTES + 1}\r\n\r\n"
+            )
             made.sendall(head.encode())
             assert made.recv(1 << 16).startswith(b"HTTP/1.1 413")
 
@@ -225,8 +277,11 @@ def test_a_client_that_leaves_before_its_answers_is_no_error(
         address = urlsplit(url)
         request = client_request(BODY)
         for turn in range(40):
-            with socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=30) as made:
-                made.sendall(request * (1 + turn % 3))  # also those that are asked before the last was answered
+            with socket.create_connection(
+                (str(address.hostname), int(address.port or 0)), timeout=30
+            ) as made:
+                # also those that are asked before the last was answered
+                made.sendall(request * (1 + turn % 3))
                 time.sleep(turn % 5 * 0.0003)
         assert value(post(url, BODY)) == 1
     assert "Exception" not in capsys.readouterr().out

@@ -32,7 +32,9 @@ visited = sw.FeatureView(
     ],
 )
 abroad = sw.FeatureSet(
-    "abroad", features=["visited:countries_1d", "visited:numbers_1d"], defaults={"numbers_1d": False}
+    "abroad",
+    features=["visited:countries_1d", "visited:numbers_1d"],
+    defaults={"numbers_1d": False},
 )
 REFS = ["visited:countries_1d", "visited:numbers_1d"]
 
@@ -43,10 +45,13 @@ def _event(offset: int, time_us: int, user: str, country: str | None, n: int | N
 
 @pytest.fixture(scope="module")
 def urls() -> Iterator[tuple[str, str]]:
-    """(store, serving): ann was in two countries, one of them in a compacted hour; bob has too many numbers."""
+    """(store, serving): ann was in two countries, one of them in a compacted hour; bob has too many
+    numbers."""
     with ExitStack() as stack:
         redis = stack.enter_context(running(RedisServer))
-        served = stack.enter_context(Served.on(redis.url, plan(Project("tests", (visited,), (abroad,)))))
+        served = stack.enter_context(
+            Served.on(redis.url, plan(Project("tests", (visited,), (abroad,))))
+        )
         now_us = time.time_ns() // 1_000
         before = now_us - 3 * HOUR_US
         events = [_event(0, before, "ann", "no", 1), _event(1, now_us - 10, "ann", "se", None)]
@@ -79,7 +84,9 @@ def test_a_value_is_answered_by_a_boolean_and_a_list_by_a_list(urls: tuple[str, 
     ]
 
 
-def test_beyond_its_capacity_an_answer_is_null_with_its_error_or_the_default(urls: tuple[str, str]) -> None:
+def test_beyond_its_capacity_an_answer_is_null_with_its_error_or_the_default(
+    urls: tuple[str, str],
+) -> None:
     entity = {"user_id": "bob", "country": "no", "n": 1}
     (result,) = _post(urls[1], features=REFS, entities=[entity]).json()["results"]
     assert result["values"] == {REFS[0]: False, REFS[1]: None}
@@ -106,7 +113,9 @@ def test_both_clients_ask_alike(urls: tuple[str, str]) -> None:
         ({"user_id": "ann", "country": "no", "n": 1, "x": 1}, "unknown entity column"),
     ],
 )
-def test_a_row_that_asks_wrongly_is_refused(urls: tuple[str, str], entity: dict[str, Any], message: str) -> None:
+def test_a_row_that_asks_wrongly_is_refused(
+    urls: tuple[str, str], entity: dict[str, Any], message: str
+) -> None:
     reply = _post(urls[1], features=REFS, entities=[entity])
     assert (reply.status_code, message in reply.text) == (400, True), reply.text
     with Client(urls[0]) as client, pytest.raises(BadRequest, match=message):
@@ -114,5 +123,7 @@ def test_a_row_that_asks_wrongly_is_refused(urls: tuple[str, str], entity: dict[
 
 
 def test_what_a_feature_is_asked_by_is_listed(urls: tuple[str, str]) -> None:
-    body = httpx.get(urls[1] + "/v1/features/visited:numbers_1d", trust_env=False, timeout=30).json()
+    body = httpx.get(
+        urls[1] + "/v1/features/visited:numbers_1d", trust_env=False, timeout=30
+    ).json()
     assert (body["type"], body["asked_by"]) == ("bool", {"n": "long"})

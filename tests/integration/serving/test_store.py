@@ -68,7 +68,11 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         served.apply([play(0)])  # so that something lies below the start offsets of a later unit
         whole = Served(served.store, deployment())
         topics = {source.topic: TOPIC for source in whole.deployment.sources}
-        whole.store.run(Deploy(whole.deployment, whole.store.run(ReadMetadata()).deployment_version, topics=topics))
+        whole.store.run(
+            Deploy(
+                whole.deployment, whole.store.run(ReadMetadata()).deployment_version, topics=topics
+            )
+        )
         unit = whole.deployment.view("listening")[0]
         whole.store.run(MarkBuilding(unit, 1, 4))
         body = {"features": ["listening:plays_1h"], "entities": [{"user_id": "ann"}]}
@@ -79,9 +83,14 @@ def test_a_unit_whose_history_is_being_built_is_not_answered(own_redis: RedisSer
         reasons = httpx.get(url + "/readyz", trust_env=False, timeout=30).json()["reasons"]
         assert "view listening is building: 1 of 4 hours" in reasons
         building = {unit.storage_fingerprint: "Spark computes hours"}
-        whole.store.run(PutStatus(phases.PART, phases.changed(None, building, whole.store.run(ReadTime()))))
+        whole.store.run(
+            PutStatus(phases.PART, phases.changed(None, building, whole.store.run(ReadTime())))
+        )
         deadline = time.monotonic() + 60
-        while "is building, 25%: Spark computes hours (for " not in post(url, body).json()["error"]["what"]:
+        while (
+            "is building, 25%: Spark computes hours (for "
+            not in post(url, body).json()["error"]["what"]
+        ):
             assert time.monotonic() < deadline, "nobody listened to what the build waits for"
             time.sleep(0.1)
 
@@ -119,7 +128,10 @@ def test_a_feature_set_answers_a_store_that_is_away_as_it_declares(own_redis: Re
         assert (too_old.status_code, too_old.json()["error"]["kind"]) == (503, "StoreUnavailable")
         assumed = post(url, {"feature_set": "assumed"}).json()
         assert assumed["flags"] == ["default"]
-        assert assumed["results"][0]["values"] == {"everyone:plays_1h": 7, "everyone:plays_1d": None}
+        assert assumed["results"][0]["values"] == {
+            "everyone:plays_1h": 7,
+            "everyone:plays_1d": None,
+        }
         # a read of the past is never guessed
         at = {"feature_set": "remembered", "at": "2026-01-01T00:00:00Z"}
         assert post(url, at).status_code == 503
@@ -162,7 +174,9 @@ def test_a_new_deployment_is_seen_by_the_next_answer(own_redis: RedisServer) -> 
             assert post(url, body).status_code == 200
 
 
-def test_a_view_that_was_removed_and_came_back_is_answered_from_its_new_keys_alone(own_redis: RedisServer) -> None:
+def test_a_view_that_was_removed_and_came_back_is_answered_from_its_new_keys_alone(
+    own_redis: RedisServer,
+) -> None:
     small = plan(Project("tests", (listening,)))
     with serving(own_redis.url) as url, Client(own_redis.url) as near:
         with Served.on(own_redis.url, deployment()) as served:
@@ -172,7 +186,8 @@ def test_a_view_that_was_removed_and_came_back_is_answered_from_its_new_keys_alo
         with Served.on(own_redis.url, small):
             assert post(url, BODY).status_code == 404
         with Served.on(own_redis.url, deployment()) as served:
-            # no backfill was made here: what lies below the new start offsets is in the old keys only
+            # no backfill was made here: what lies below the new start offsets is in the old keys
+            # only
             assert value(post(url, BODY)) == 0
             served.apply([play(3)])
         assert value(post(url, BODY)) == 1

@@ -1,4 +1,5 @@
-"""Windows of seconds, sessions and a month in one view: a real store, `evaluate` and training give the same bytes."""
+"""Windows of seconds, sessions and a month in one view: a real store, `evaluate` and training give
+the same bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +36,12 @@ USERS = ("ann", "bob", "zoë")
 LENGTHS = {"10s": 10 * SECOND_US, "1m": 60 * SECOND_US, "1d": DAY_US, "30d": 30 * DAY_US}
 SESSIONS = {"session_20s": (20 * SECOND_US, HOUR_US), "session_2h": (2 * HOUR_US, 10 * DAY_US)}
 """Gap, and longest length."""
-SLICES = {"10s": SECOND_US, "1m": SECOND_US, "session_20s": SECOND_US, "session_2h": 300 * SECOND_US}
+SLICES = {
+    "10s": SECOND_US,
+    "1m": SECOND_US,
+    "session_20s": SECOND_US,
+    "session_2h": 300 * SECOND_US,
+}
 """Slices of the unit of seconds, and of the other one."""
 STARTS = {**SLICES, "1d": 300 * SECOND_US, "30d": HOUR_US}
 """Steps of a start: a month in steps of 5 minutes would be too many."""
@@ -76,12 +82,22 @@ def made(now_us: int, count: int) -> list[Event]:
     """Clicks of the last forty days, many of them of the last seconds, in no order of time."""
     print(f"seed {SEED}")
     chance = random.Random(SEED)
-    spans = (5 * SECOND_US, 30 * SECOND_US, 5 * 60 * SECOND_US, 3 * HOUR_US, 2 * DAY_US, 31 * DAY_US - HOUR_US)
+    spans = (
+        5 * SECOND_US,
+        30 * SECOND_US,
+        5 * 60 * SECOND_US,
+        3 * HOUR_US,
+        2 * DAY_US,
+        31 * DAY_US - HOUR_US,
+    )
     offsets = [0, 0]
     events = []
     for _ in range(count):
         partition = chance.randrange(2)
-        columns = {"user_id": chance.choice(USERS), "price": chance.choice([None, 0.1, 1e16, -1e16, 7.25])}
+        columns = {
+            "user_id": chance.choice(USERS),
+            "price": chance.choice([None, 0.1, 1e16, -1e16, 7.25]),
+        }
         moment = now_us - chance.randrange(chance.choice(spans))
         events.append(Event(partition, offsets[partition], moment, columns))
         offsets[partition] += 1
@@ -98,7 +114,12 @@ def served() -> Iterator[tuple[Client, list[Event], int]]:
         served = stack.enter_context(Served.on(redis.url, DEPLOYMENT))
         served.apply(events[:900])
         hours = sorted({e.time_us // HOUR_US for e in events[:900] if e.time_us < now_us - HOUR_US})
-        offset_vector = OffsetVector({(TOPIC, p): 1 + max(e.offset for e in events[:900] if e.partition == p) for p in (0, 1)})
+        offset_vector = OffsetVector(
+            {
+                (TOPIC, p): 1 + max(e.offset for e in events[:900] if e.partition == p)
+                for p in (0, 1)
+            }
+        )
         for hour in hours[:-1]:
             served.compact(hour, offset_vector)
         for day in sorted({hour // 24 for hour in hours})[:-1]:
@@ -117,7 +138,8 @@ def brute_force(column: str, events: Sequence[Event], start_us: int, end_us: int
 
 
 def bounds_by_hand(column: str, mode: str, t_us: int, events: Sequence[Event]) -> tuple[int, int]:
-    """Seconds in one unit, five minutes in the other; sessions by the events, back from the latest."""
+    """Seconds in one unit, five minutes in the other; sessions by the events, back from the
+    latest."""
     window = column.partition("_")[2]
     step = SLICES.get(window, 300 * SECOND_US)
     end = -(-t_us // step) * step if mode == "live" else t_us // step * step
@@ -125,7 +147,9 @@ def bounds_by_hand(column: str, mode: str, t_us: int, events: Sequence[Event]) -
         return (t_us - LENGTHS[window]) // STARTS[window] * STARTS[window], end
     gap, longest = SESSIONS[window]
     after = first = end
-    for time_us in sorted((e.time_us for e in events if end - longest <= e.time_us < end), reverse=True):
+    for time_us in sorted(
+        (e.time_us for e in events if end - longest <= e.time_us < end), reverse=True
+    ):
         if after - time_us >= gap:
             break
         after = time_us
@@ -162,7 +186,11 @@ def test_seconds_and_a_month_are_answered_alike_online_in_evaluate_and_in_traini
             assert recorded[column] == (start, end) == bounds[ref], (column, mode)
             opened += "session" in column and start < end
             wanted = as_bytes(brute_force(column, own, start, end))
-            assert wanted == as_bytes(value) == as_bytes(offline[column]) == as_bytes(row[ref]), (column, mode, entity)
+            assert wanted == as_bytes(value) == as_bytes(offline[column]) == as_bytes(row[ref]), (
+                column,
+                mode,
+                entity,
+            )
             compared += 1
     assert compared == len(entities) * len(REFS)
     assert opened
@@ -186,13 +214,15 @@ def test_plan_shows_both_units_their_levels_and_what_a_read_takes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
-    (tmp_path / "slicewise.toml").write_text('name = "windows"\ndefinitions = "features.py"\n', encoding="utf-8")
+    (tmp_path / "slicewise.toml").write_text(
+        'name = "windows"\ndefinitions = "features.py"\n', encoding="utf-8"
+    )
     (tmp_path / "features.py").write_text(PROJECT, encoding="utf-8")
     assert main(["plan", str(tmp_path), "--offline", "--json"]) == 0
     units = json.loads(capsys.readouterr().out)["units"]
     assert [unit["slice"] for unit in units] == ["1s", "1h"]
-    # at worst: of the minute two edge hours and an index; of the month five-day totals and days, what is compacted of
-    # these, and the hours at both ends
+    # at worst: of the minute two edge hours and an index; of the month five-day totals and days,
+    # what is compacted of these, and the hours at both ends
     assert [unit["features"] for unit in units] == [4, 4]
     assert units[0]["reads_per_request"] <= 4
     assert 5 + 4 + 29 <= units[1]["reads_per_request"] <= 6 + 5 + 31 + 46
@@ -200,7 +230,11 @@ def test_plan_shows_both_units_their_levels_and_what_a_read_takes(
     assert (month["pentads"], month["days"], month["lists"]) == (5, 4, 29)
     assert 23 <= month["hours"] + month["slices"] <= 46
     assert main(["plan", str(tmp_path), "--offline"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("clicking ")]
+    rows = [
+        line.split()
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("clicking ")
+    ]
     # a view is one row, with the slices of both units
     assert rows[0][2:5] == ["1s", "+", "1h"]
     assert ["clicking", "30d", "5", "4"] in [row[:4] for row in rows[1:]]

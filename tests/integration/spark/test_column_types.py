@@ -1,4 +1,5 @@
-"""Columns of every type go the whole way (Kafka, stream, archive, compaction) from JSON, Avro and Protobuf."""
+"""Columns of every type go the whole way (Kafka, stream, archive, compaction) from JSON, Avro and
+Protobuf."""
 
 from __future__ import annotations
 
@@ -19,18 +20,36 @@ from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.slices import scan_slices
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.lake import Lake, lake
-from tests.support.platform.registry import Registry, counted, framed, number, serving, varint, zigzag
+from tests.support.platform.registry import (
+    Registry,
+    counted,
+    framed,
+    number,
+    serving,
+    varint,
+    zigzag,
+)
 
 pytestmark = pytest.mark.timeout(900)
 
-SCHEMA = {"born": "date", "n": "int8", "f": "float", "tags": "array<string>", "s": "string", "t": "timestamp_us"}
+SCHEMA = {
+    "born": "date",
+    "n": "int8",
+    "f": "float",
+    "tags": "array<string>",
+    "s": "string",
+    "t": "timestamp_us",
+}
 EPOCH = date(1970, 1, 1)
 AVRO = {
     "type": "record",
     "name": "Event",
     "fields": [
         {"name": "born", "type": {"type": "int", "logicalType": "date"}},
-        {"name": "in", "type": {"type": "record", "name": "In", "fields": [{"name": "n", "type": "int"}]}},
+        {
+            "name": "in",
+            "type": {"type": "record", "name": "In", "fields": [{"name": "n", "type": "int"}]},
+        },
         {"name": "f", "type": "float"},
         {"name": "tags", "type": {"type": "array", "items": "string"}},
         {"name": "s", "type": "string"},
@@ -64,7 +83,9 @@ def as_protobuf(event: Mapping[str, Any]) -> bytes:
     tags = b"".join(counted(4, tag.encode()) for tag in event["tags"])
     head = counted(1, event["born"].isoformat().encode()) + counted(2, inner)
     real = varint(3 << 3 | 5) + struct.pack("<f", event["f"])
-    return framed(2, b"\0" + head + real + tags + counted(5, event["s"].encode()) + number(6, event["t"]))
+    return framed(
+        2, b"\0" + head + real + tags + counted(5, event["s"].encode()) + number(6, event["t"])
+    )
 
 
 WRITERS: dict[str, Callable[[Mapping[str, Any]], bytes]] = {
@@ -91,7 +112,9 @@ def registry() -> Iterator[Registry]:
 def tagged(s, tags, t):  # type: ignore[no-untyped-def]
     """Reads text, an array and an instant."""
     return [
-        None if name is None else "|".join([name, str(at % 7), *[tag for tag in of or [] if tag is not None]])
+        None
+        if name is None
+        else "|".join([name, str(at % 7), *[tag for tag in of or [] if tag is not None]])
         for name, of, at in zip(s.to_pylist(), tags.to_pylist(), t.to_pylist(), strict=True)
     ]
 
@@ -176,18 +199,27 @@ def test_every_type_goes_the_whole_way_from_every_format(shared: Lake, registry:
             log = load(context.catalog, source.name)
             assert log is not None
             archived = scan_events(log, source)
-            assert {name: archived[name].to_pylist() for name in ("born", "n", "f", "tags", "s")} == {
+            assert {
+                name: archived[name].to_pylist() for name in ("born", "n", "f", "tags", "s")
+            } == {
                 name: [event[name] for event in events] for name in ("born", "n", "f", "tags", "s")
             }
             wanted = sw.evaluate(declared, given, queries)
             columns = [name for name, _ in source.columns]
-            assert sw.evaluate(declared, archived.select([*columns, "partition", "offset"]), queries).equals(wanted)
+            assert sw.evaluate(
+                declared, archived.select([*columns, "partition", "offset"]), queries
+            ).equals(wanted)
             table = context.unit_table(unit).table
             table.refresh()
             rows = scan_slices(table, [start // HOUR_US, start // HOUR_US + 1])
             entity = np.array([born.index(day) for day in rows["born"].to_pylist()], np.int64)
             partials = unit.layout.from_arrow(rows)
             for feature in unit.features:
-                combined = feature.aggregate.combine_columns(partials[feature.partial], entity, len(born))
+                combined = feature.aggregate.combine_columns(
+                    partials[feature.partial], entity, len(born)
+                )
                 result = feature.aggregate.finish_columns(combined).values
-                assert result.to_pylist() == wanted[feature.column].to_pylist(), (kind, feature.column)
+                assert result.to_pylist() == wanted[feature.column].to_pylist(), (
+                    kind,
+                    feature.column,
+                )

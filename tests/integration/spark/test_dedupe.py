@@ -1,7 +1,8 @@
-"""Events that come again, on real servers: stream, archive, compaction, backfill, training and the check leave out the
-same ones, wherever in the log the two stand.
+"""Events that come again, on real servers: stream, archive, compaction, backfill, training and the
+check leave out the same ones, wherever in the log the two stand.
 
-What counts is told by an account that goes through the log event by event (tests/support/oracles/repeats.py).
+What counts is told by an account that goes through the log event by event
+(tests/support/oracles/repeats.py).
 """
 
 from __future__ import annotations
@@ -58,18 +59,37 @@ class ByAccount:
     now_us: int
     once: bool = True
 
-    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted]:
         unit, _ = self.deployment.resolve(refs[0])
         mode, at = ("live", self.now_us) if at_us is None else ("at", at_us)
         own = [self.deployment.resolve(ref)[1] for ref in refs]
         spans = {f.column: f.window.bounds(mode, at, unit.slice_us) for f in own}  # type: ignore[arg-type]
-        text = tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, self.offset_vector, {}, mode, spans)
-        counted = once(self.records, [n for n, _ in unit.entity], HOUR_US, MOST) if self.once else self.records
+        text = tokens.encode(
+            unit.storage_fingerprint,
+            unit.definition_fingerprint,
+            self.offset_vector,
+            {},
+            mode,
+            spans,
+        )
+        counted = (
+            once(self.records, [n for n, _ in unit.entity], HOUR_US, MOST)
+            if self.once
+            else self.records
+        )
         results = []
         for entity in entities:
-            events = [r.event for r in counted if all(r.event[name] == entity[name] for name, _ in unit.entity)]
+            events = [
+                r.event
+                for r in counted
+                if all(r.event[name] == entity[name] for name, _ in unit.entity)
+            ]
             values = {
-                ref: sum(spans[f.column][0] <= event["played"] < spans[f.column][1] for event in events)
+                ref: sum(
+                    spans[f.column][0] <= event["played"] < spans[f.column][1] for event in events
+                )
                 for ref, f in zip(refs, own, strict=True)
             }
             results.append(Predicted(values, (tokens.decode(text),), text))
@@ -86,7 +106,9 @@ def produce(shared: Lake, records: Sequence[Record]) -> None:
     producer = Producer({"bootstrap.servers": shared.settings.kafka_bootstrap, "log_level": 2})
     for record in records:
         value = json.dumps(record.event).encode()
-        producer.produce(NAME, value, partition=record.partition, timestamp=record.kafka_us // 1_000)
+        producer.produce(
+            NAME, value, partition=record.partition, timestamp=record.kafka_us // 1_000
+        )
     assert producer.flush(30) == 0
 
 
@@ -99,7 +121,10 @@ def view(name: str, entity: list[str]) -> sw.FeatureView:
         dedupe=sw.dedupe("event_id", within="1h", most=MOST),
     )
     return sw.FeatureView(
-        name, source=source, entity=entity, features=[sw.Feature("plays", sw.count(), windows=["10m", "1d"])]
+        name,
+        source=source,
+        entity=entity,
+        features=[sw.Feature("plays", sw.count(), windows=["10m", "1d"])],
     )
 
 
@@ -107,12 +132,16 @@ def check(shared: Lake, unit: StorageUnit, records: Sequence[Record]) -> None:
     """The store holds the events that count, each once, and no other."""
     entity = [name for name, _ in unit.entity]
     counted = once(records, entity, HOUR_US, MOST)
-    assert len(counted) < len(records) * 0.9, "a history in which hardly anything comes again proves nothing"
+    assert len(counted) < len(records) * 0.9, (
+        "a history in which hardly anything comes again proves nothing"
+    )
     wanted = expected([entry.event for entry in counted], entity, unit.slice_us)
     assert shared.contents(unit, list(wanted)) == wanted
 
 
-def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_engine_leaves_out_the_same_events(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now_hour = time.time_ns() // 1000 // HOUR_US
     records = history(random.Random(SEED), (now_hour - 6) * HOUR_US, 480)
     first, second, third, fourth = records[:160], records[:280], records[:380], records
@@ -150,14 +179,21 @@ def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pyte
         compact(context, Request(None))
     check(shared, unit, third)
 
-    # a view that begins here knows what came before it: its stream begins earlier than the committed offsets
+    # a view that begins here knows what came before it: its stream begins earlier than the
+    # committed offsets
     shared.apply(deployment, NAME)
-    deployment = shared.deploy(view("by_user", ["user_id"]), view("by_song", ["song_id", "user_id"]))
+    deployment = shared.deploy(
+        view("by_user", ["user_id"]), view("by_song", ["song_id", "user_id"])
+    )
     (late,) = deployment.view("by_song")
     with shared.store() as store:
         metadata = store.run(ReadMetadata())
-        planned = plan_stream(deployment, deployment.source(NAME), metadata, KafkaLog(shared.settings.kafka_bootstrap))
-        assert all(0 < planned.start[p] < metadata.committed.get((planned.topic_id, p)) for p in (0, 1))
+        planned = plan_stream(
+            deployment, deployment.source(NAME), metadata, KafkaLog(shared.settings.kafka_bootstrap)
+        )
+        assert all(
+            0 < planned.start[p] < metadata.committed.get((planned.topic_id, p)) for p in (0, 1)
+        )
     produce(shared, fourth[len(third) :])
     shared.apply(deployment, NAME)
     with shared.context() as context:
@@ -183,8 +219,12 @@ def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pyte
                 for r in once(fourth, [n for n, _ in tested.entity], HOUR_US, MOST)
                 if span[0] <= r.event["played"] < span[1]
             ]
-            kept, refused = row_logic(tested, events_of(archive, source, tested, *span, archive_version), span)
-            assert sorted(kept["event_time"].to_pylist()) == sorted(r.event["played"] for r in requested)
+            kept, refused = row_logic(
+                tested, events_of(archive, source, tested, *span, archive_version), span
+            )
+            assert sorted(kept["event_time"].to_pylist()) == sorted(
+                r.event["played"] for r in requested
+            )
             assert refused["duplicate"] > 0
             assert tested.dedupe is not None
             events = archived_since(table, source, since_us(source, tested.dedupe, span[0]))
@@ -193,7 +233,9 @@ def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pyte
             assert sorted(by_sql) == sorted(r.event["played"] for r in requested)
         assert source.dedupe is not None
         expected = repeats(shared.session, table, source, source.dedupe, shared.clock.now_us())
-        reader = ByAccount(deployment, fourth, archive.reaches(NAME).offset_vector, shared.clock.now_us())
+        reader = ByAccount(
+            deployment, fourth, archive.reaches(NAME).offset_vector, shared.clock.now_us()
+        )
         run = CheckRun(
             shared.session, deployment, reader, lambda _: reader.offset_vector, lambda _: table, ManualClock(reader.now_us),
             "run-1", 5, modes=("live",),
@@ -208,8 +250,13 @@ def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pyte
     assert (expected.repeated, expected.conflicts) == by_partition(fourth)
     assert expected.across > 5
     view_of = f"{shared.settings.catalog_name}.ops.duplicates_{NAME}"
-    rows = shared.session.sql(f"SELECT reason, count(*) AS n FROM {view_of} GROUP BY reason").collect()
-    assert {row.reason: row.n for row in rows} == {"duplicate": expected.repeated, "conflict": expected.conflicts}
+    rows = shared.session.sql(
+        f"SELECT reason, count(*) AS n FROM {view_of} GROUP BY reason"
+    ).collect()
+    assert {row.reason: row.n for row in rows} == {
+        "duplicate": expected.repeated,
+        "conflict": expected.conflicts,
+    }
 
     # a rule that is no more leaves no view
     produce(shared, fourth[:1])
@@ -219,7 +266,9 @@ def test_every_engine_leaves_out_the_same_events(shared: Lake, monkeypatch: pyte
     assert not shared.session.catalog.tableExists(view_of)
 
 
-def test_the_checks_sql_says_what_the_rule_says_also_of_times_that_step_far_back(shared: Lake) -> None:
+def test_the_checks_sql_says_what_the_rule_says_also_of_times_that_step_far_back(
+    shared: Lake,
+) -> None:
     rng = random.Random(SEED)
     deployment = plan(Project.of("p", [view("v", ["user_id"])]))
     source, unit = deployment.source(NAME), deployment.units[0]
@@ -234,18 +283,27 @@ def test_the_checks_sql_says_what_the_rule_says_also_of_times_that_step_far_back
             event_id = rng.choice([None, f"e{offset}", f"e{offset}", *before])
             sent.append(Sent(i, event_id, kafka_us))
             rows.append(("t", 0, offset, 1, offset, kafka_us, f"user {i}", event_id))
-    names = "topic_id string, p int, o long, seq long, t long, kafka_t long, c_user_id string, c_event_id string"
+    names = (
+        "topic_id string, p int, o long, seq long, t long, kafka_t long, c_user_id string, "
+        "c_event_id string"
+    )
     shared.session.createDataFrame(rows, names).createOrReplaceTempView("retried_rows")
     rule = EventIds("event_id", HOUR_US, 6)
     text = counted_once(unit, rule, viewed(unit, source, "SELECT * FROM retried_rows"), 0, 10**18)
-    results = {(row.e_user_id, row.o) for row in shared.session.sql(f"SELECT e_user_id, o FROM ({text})").collect()}
+    results = {
+        (row.e_user_id, row.o)
+        for row in shared.session.sql(f"SELECT e_user_id, o FROM ({text})").collect()
+    }
     again = duplicates(sent, rule.within_us, rule.most)
     assert sum(again) > 100
-    assert results == {(row[6], row[2]) for row, double in zip(rows, again, strict=True) if not double}
+    assert results == {
+        (row[6], row[2]) for row, double in zip(rows, again, strict=True) if not double
+    }
 
 
 def by_partition(records: Sequence[Record]) -> tuple[int, int]:
-    """Counts records with the id of the one before them in their partition, within the look-back time: the same, and others."""
+    """Counts records with the id of the one before them in their partition, within the look-back
+    time: the same, and others."""
     latest: dict[tuple[int, str], Record] = {}
     same = other = 0
     for record in records:

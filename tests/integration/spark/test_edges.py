@@ -1,4 +1,5 @@
-"""A loss is never passed over in silence: snapshots that data sets name, offset vectors by time, accepted gaps of the log."""
+"""A loss is never passed over in silence: snapshots that data sets name, offset vectors by time,
+accepted gaps of the log."""
 
 from __future__ import annotations
 
@@ -46,13 +47,21 @@ def over(hours_ago: int) -> int:
 
 def events(start_us: int, count: int) -> list[dict[str, Any]]:
     return [
-        {"user_id": USERS[i % 3], "song_id": f"s{i % 5}", "n": i, "played": start_us + i * 17_000_000}
+        {
+            "user_id": USERS[i % 3],
+            "song_id": f"s{i % 5}",
+            "n": i,
+            "played": start_us + i * 17_000_000,
+        }
         for i in range(count)
     ]
 
 
-def command(shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    """Runs `slicewise <words> --json`; gives what it prints, or what it says on standard error where it fails."""
+def command(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str
+) -> Any:
+    """Runs `slicewise <words> --json`; gives what it prints, or what it says on standard error
+    where it fails."""
     for name, value in shared.settings.to_env().items():
         monkeypatch.setenv(name, value)
     capsys.readouterr()
@@ -74,16 +83,24 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
         compact(context, Request(over(2) // HOUR_US))
         store = context.store
         store.run(
-            MarkReady(unit, context.metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]})
+            MarkReady(
+                unit,
+                context.metadata.starts[unit.storage_fingerprint],
+                {unit.view: [unit.storage_fingerprint]},
+            )
         )
     assert command(shared, monkeypatch, capsys, "hole")["lost"] == 0
 
-    # retention passes while the archive stands still: 20 of the next 30 go, the stream has applied them
+    # retention passes while the archive stands still: 20 of the next 30 go, the stream has applied
+    # them
     shared.produce("lost", events(over(1), 30))
     shared.apply(deployment, "lost")
     log.delete_records("lost", {0: 50})
     for _ in range(2):
-        with shared.context() as context, pytest.raises(DataLoss, match=r"20 offsets are gone.*(?s:.*)slicewise hole"):
+        with (
+            shared.context() as context,
+            pytest.raises(DataLoss, match=r"20 offsets are gone.*(?s:.*)slicewise hole"),
+        ):
             context.archive("lost")
 
     shown = command(shared, monkeypatch, capsys, "hole", "--source", "lost")
@@ -91,7 +108,9 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
     assert shown["lost"] == 20
     assert [(lost["first"], lost["end"]) for lost in planned["missing"]] == [(30, 50)]
     accept = ("hole", "--accept", planned["digest"], "--by", "Ada", "--why", "the disk of a broker")
-    assert "no loss of digest" in command(shared, monkeypatch, capsys, "hole", "--accept", "0" * 12, *accept[3:])
+    assert "no loss of digest" in command(
+        shared, monkeypatch, capsys, "hole", "--accept", "0" * 12, *accept[3:]
+    )
     assert "nobody says why" in command(shared, monkeypatch, capsys, *accept[:5], "--why", " ")
     with shared.context() as context, pytest.raises(DataLoss, match="20 offsets are gone"):
         context.archive("lost")  # nothing was accepted so far
@@ -108,14 +127,25 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
         source = context.deployment.source("lost")
         assert scan_events(table, source).num_rows == 40
         [accepted_gap] = accepted(table)
-        assert (accepted_gap.first, accepted_gap.end, accepted_gap.by, accepted_gap.why) == (30, 50, "Ada", "the disk of a broker")
+        assert (accepted_gap.first, accepted_gap.end, accepted_gap.by, accepted_gap.why) == (
+            30,
+            50,
+            "Ada",
+            "the disk of a broker",
+        )
         assert accepted_gap.from_us <= over(1) < accepted_gap.until_us
-        assert {row["outcome"] for row in records(context.catalog, RUNS) if row["job"] == "hole"} == {"accepted"}
+        assert {
+            row["outcome"] for row in records(context.catalog, RUNS) if row["job"] == "hole"
+        } == {"accepted"}
 
         archive = IcebergArchive(context.catalog, shared.settings.kafka_bootstrap, shared.clock)
         spine = [{"user_id": user, "at": at} for user in USERS for at in (over(1), over(0))]
-        built = build_training_set(context.deployment, archive, spine, ["lost_by_user:plays_1h"], "event_time")
-        assert dict(built.manifest.incomplete) == {"lost_by_user:plays_1h": 6}, "lateness reaches back for days"
+        built = build_training_set(
+            context.deployment, archive, spine, ["lost_by_user:plays_1h"], "event_time"
+        )
+        assert dict(built.manifest.incomplete) == {"lost_by_user:plays_1h": 6}, (
+            "lateness reaches back for days"
+        )
     # as a user's process reads it; serving lives in the platform's environment
     script = (
         "import json, sys, slicewise as sw\n"
@@ -130,7 +160,9 @@ def test_a_loss_is_shown_accepted_by_a_person_recorded_and_flagged(
 
 def view(shared: Lake, name: str) -> sw.FeatureView:
     features = [sw.Feature("plays", sw.count(), windows=["1h"])]
-    return sw.FeatureView(f"{name}_by_user", source=shared.source(name), entity=["user_id"], features=features)
+    return sw.FeatureView(
+        f"{name}_by_user", source=shared.source(name), entity=["user_id"], features=features
+    )
 
 
 def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
@@ -144,8 +176,14 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
         context.archive("kept")
         archive = IcebergArchive(context.catalog, shared.settings.kafka_bootstrap, shared.clock)
         spine = [{"user_id": user, "at": over(2)} for user in USERS]
-        built = build_training_set(context.deployment, archive, spine, ["kept_by_user:plays_1h"], "event_time")
-        assert [row["kept_by_user:plays_1h"] for row in built.to_arrow().to_pylist()] == [20, 20, 20]
+        built = build_training_set(
+            context.deployment, archive, spine, ["kept_by_user:plays_1h"], "event_time"
+        )
+        assert [row["kept_by_user:plays_1h"] for row in built.to_arrow().to_pylist()] == [
+            20,
+            20,
+            20,
+        ]
         Offline(context.deployment, archive, shared.clock).record(built.manifest, "kept")
         named = built.manifest.archived()["kept"].snapshot_id
         others = []
@@ -153,13 +191,17 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
             shared.produce("kept", events(over(3), 30))
             others.append(context.archive("kept").state.snapshot_id)
 
-        report = Maintenance(shared.session, shared.settings, context.catalog, shared.clock, keep_days=0).run()
+        report = Maintenance(
+            shared.session, shared.settings, context.catalog, shared.clock, keep_days=0
+        ).run()
         table = load(context.catalog, "kept")
         assert table is not None
         left = {snapshot.snapshot_id for snapshot in table.snapshots()}
         assert named in left
         assert others[0] not in left, "what nothing names goes"
-        assert next(entry for entry in report["tables"] if entry["table"] == "log.kept")["held"] == 1
+        assert (
+            next(entry for entry in report["tables"] if entry["table"] == "log.kept")["held"] == 1
+        )
         log = f"{shared.settings.catalog_name}.log.kept"
         text = f"SELECT count(*) AS n FROM {log} VERSION AS OF {named} WHERE kind = 'good'"
         seen = shared.session.sql(text).collect()
@@ -176,7 +218,9 @@ def test_committed_offsets_are_recorded_by_time_and_a_rerun_records_nothing(shar
 
     def rows() -> list[dict[str, Any]]:
         with shared.context() as context:
-            results = [row for row in records(context.catalog, COMMITTED) if row["source"] == "timed"]
+            results = [
+                row for row in records(context.catalog, COMMITTED) if row["source"] == "timed"
+            ]
         return sorted(results, key=lambda row: row["time"])
 
     def run() -> None:
@@ -192,9 +236,13 @@ def test_committed_offsets_are_recorded_by_time_and_a_rerun_records_nothing(shar
     run()
     result = rows()
     assert [OffsetVector.unpack(row["cover"]).get((topic, 1)) for row in result] == [0, 30]
-    assert {topic_partition[0] for row in result for topic_partition in OffsetVector.unpack(row["cover"])} <= {topic}, (
-        "no other source's partitions"
-    )
+    assert {
+        topic_partition[0]
+        for row in result
+        for topic_partition in OffsetVector.unpack(row["cover"])
+    } <= {topic}, "no other source's partitions"
     with shared.store() as store:
         metadata = store.run(ReadMetadata())
-    assert {(row["epoch"], row["generation"]) for row in result} == {(metadata.deployment_version, metadata.store_id)}
+    assert {(row["epoch"], row["generation"]) for row in result} == {
+        (metadata.deployment_version, metadata.store_id)
+    }

@@ -1,4 +1,5 @@
-"""Stream, archive, compaction and backfill on real servers: each event counts once, whatever ran when and how often."""
+"""Stream, archive, compaction and backfill on real servers: each event counts once, whatever ran
+when and how often."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ from slicewise.spark.lake.maintain import Maintenance
 from slicewise.spark.lake.report import hour_text
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.stores.lake import slices
-from slicewise.stores.lake.archive import archive_state, archived_until_us, load, newest_by_hour, scan_events
+from slicewise.stores.lake.archive import (
+    archive_state,
+    archived_until_us,
+    load,
+    newest_by_hour,
+    scan_events,
+)
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
@@ -102,12 +109,18 @@ def unit_of(deployment: Deployment, view: str) -> StorageUnit:
     return unit
 
 
-def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(shared: Lake) -> None:
+def test_the_stream_applies_every_good_record_once_and_counts_the_bad_by_reason(
+    shared: Lake,
+) -> None:
     shared.topic("applied")
     deployment = shared.deploy(by_user(shared, "applied"))
     unit = deployment.units[0]
     good = events(over(2), 60)
-    shared.produce("applied", [*good[:30], b"{", b'{"user_id": 3, "played": 1}', {"song_id": "s", "played": 1}], 0)
+    shared.produce(
+        "applied",
+        [*good[:30], b"{", b'{"user_id": 3, "played": 1}', {"song_id": "s", "played": 1}],
+        0,
+    )
     shared.produce("applied", good[30:], 1)
     status = shared.apply(deployment, "applied")
     check(shared, unit, good)
@@ -155,10 +168,18 @@ def test_committed_offsets_below_the_log_are_refused_with_what_was_lost(shared: 
 
 
 def archiver(shared: Lake, context: Context, source: str) -> Archiver:
-    return Archiver(shared.session, shared.settings, context.catalog, context.deployment.source(source), shared.clock)
+    return Archiver(
+        shared.session,
+        shared.settings,
+        context.catalog,
+        context.deployment.source(source),
+        shared.clock,
+    )
 
 
-def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_changes_nothing(shared: Lake) -> None:
+def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_changes_nothing(
+    shared: Lake,
+) -> None:
     shared.topic("kept")
     deployment = shared.deploy(by_user(shared, "kept"))
     good = events(over(3), 25)
@@ -188,7 +209,9 @@ def test_an_archive_keeps_good_rows_typed_and_bad_ones_as_they_came_and_a_rerun_
     assert view[0].n == 25
 
 
-def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other(shared: Lake) -> None:
+def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other(
+    shared: Lake,
+) -> None:
     shared.topic("both")
     shared.deploy(by_user(shared, "both"))
     shared.produce("both", events(over(3), 10))
@@ -202,7 +225,9 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         topic_id = KafkaLog(shared.settings.kafka_bootstrap).topic_id("both")
         assert first.run().state.archive_version == 2
         with pytest.raises(CommitConflict):
-            first._commit(stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us(), {})
+            first._commit(
+                stale, topic_id, Extent({0: 10, 1: 0}, {0: 20, 1: 0}), shared.clock.now_us(), {}
+            )
         table.refresh()
         assert archive_state(table).archive_version == 2
         assert scan_events(table, context.deployment.source("both")).num_rows == 20
@@ -293,7 +318,9 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
             assert totals == len(expected(sent, [name for name, _ in unit.entity], unit.slice_us))
 
 
-def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compacted_from(shared: Lake) -> None:
+def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compacted_from(
+    shared: Lake,
+) -> None:
     shared.topic("asked")
     deployment = shared.deploy(by_user(shared, "asked"))
     hour = over(3) // HOUR_US
@@ -305,7 +332,9 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
         context.archive("asked")
         reasons.append(why_not_clean(shared.settings, hour, requested_us))
         compact(context, Request(hour))
-    reasons += [why_not_clean(shared.settings, asked_hour, requested_us) for asked_hour in (hour, hour + 1)]
+    reasons += [
+        why_not_clean(shared.settings, asked_hour, requested_us) for asked_hour in (hour, hour + 1)
+    ]
     assert reasons == [
         "source 'asked' was not archived since it was asked for",
         "events of view 'asked_by_user'",
@@ -318,9 +347,13 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
     shared.produce("asked", events(over(3) + MINUTE_US, 3))
     shared.apply(deployment, "asked")
     later_us = shared.clock.now_us()
-    assert why_not_clean(shared.settings, hour, later_us) == "source 'asked' was not archived since it was asked for"
+    assert (
+        why_not_clean(shared.settings, hour, later_us)
+        == "source 'asked' was not archived since it was asked for"
+    )
     with shared.context() as context:
-        compact(context, Request(hour + 1, only=True))  # archives them, and leaves the hour as it stands
+        # archives them, and leaves the hour as it stands
+        compact(context, Request(hour + 1, only=True))
         assert why_not_clean(shared.settings, hour, later_us) == "events of view 'asked_by_user'"
         assert why_not_clean(shared.settings, hour + 1, later_us) is None
         compact(context, Request(hour))
@@ -354,7 +387,9 @@ def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(
         assert archived_until_us(table) >= requested_us
 
 
-def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(shared: Lake) -> None:
+def test_an_archive_ahead_of_a_stream_that_is_down_is_not_counted_again_by_the_stream(
+    shared: Lake,
+) -> None:
     shared.topic("ahead")
     deployment = shared.deploy(by_user(shared, "ahead"))
     sent = events(over(2), 50)
@@ -402,7 +437,8 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     deployment = shared.deploy(first)
     now = time.time_ns() // 1000
     days_ago = events(over(50), 9, 1000)
-    old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)  # the open hour too
+    # the open hour too
+    old = days_ago + events(over(4), 200, 30_000_000) + events(now - 5 * MINUTE_US, 12, 1000)
     shared.produce("filled", old)
     shared.apply(deployment, "filled")
     second = by_song(shared, "filled")
@@ -441,7 +477,9 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
     assert {hour["seq"] for hour in report.hours} == {0}
     ended = {event["played"] // DAY_US for event in old} - {now // DAY_US}
     totals = {day["day"]: day["totals"] for day in report.days}
-    assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], "a first read finds every total"
+    assert sorted(totals) == [hour_text(day * 24)[:10] for day in sorted(ended)], (
+        "a first read finds every total"
+    )
     assert totals[min(totals)] == len({(event["song_id"], event["user_id"]) for event in days_ago})
     check(shared, unit, old + new)
     with shared.store() as store:
@@ -454,8 +492,8 @@ def test_a_backfill_builds_a_new_unit_from_exactly_what_lies_below_its_start(sha
 
 
 def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: Lake) -> None:
-    # Its first build leaves all that can be left: running partials, an hour published at an archive's
-    # archive version, rows in Iceberg, and a writer that began before it was left out.
+    # Its first build leaves all that can be left: running partials, an hour published at an
+    # archive's archive version, rows in Iceberg, and a writer that began before it was left out.
     shared.topic("returned")
     first, second = by_user(shared, "returned"), by_song(shared, "returned")
     deployment = shared.deploy(first, second)
@@ -498,13 +536,19 @@ def test_a_view_that_comes_back_begins_anew_and_holds_each_event_once(shared: La
         compact(context, Request(over(3) // HOUR_US))
     check(shared, unit, sent)
     with closing(redis.Redis.from_url(shared.settings.redis_url)) as client:
-        old = [key for key in client.scan_iter(match="sw:*") if before.name(name).encode() in key.split(b":")]
+        old = [
+            key
+            for key in client.scan_iter(match="sw:*")
+            if before.name(name).encode() in key.split(b":")
+        ]
         assert old, "what the first build left"
         deployed_now = store_sweep.deployed(shared.settings.redis_url)
         assert deployed_now is not None
         rules = rules_of(deployed_now.metadata, deployed_now.manifest)
         counts = store_sweep.sweep(
-            shared.settings.redis_url, deployed_now, lambda key, at, now, fields: verdict(key, at, now, rules, fields)
+            shared.settings.redis_url,
+            deployed_now,
+            lambda key, at, now, fields: verdict(key, at, now, rules, fields),
         )
         assert counts["retired"] >= len(old)
         assert client.exists(*old) == 0
@@ -517,13 +561,17 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
     shared.topic("renewed")
     deployment = shared.deploy(by_user(shared, "renewed"))
     (unit,) = deployment.units
-    old, late = events(over(30), 60, 30_000_000) + events(over(3), 60, 30_000_000), events(over(3), 20, 40_000_000)
+    old, late = (
+        events(over(30), 60, 30_000_000) + events(over(3), 60, 30_000_000),
+        events(over(3), 20, 40_000_000),
+    )
     shared.produce("renewed", old)
     shared.apply(deployment, "renewed")
     with shared.context() as context:
         compact(context, Request(None))
         before = context.unit_table(unit).headers()
-    shared.produce("renewed", late)  # beyond the offset vector of the hour, and below the start offsets of what is built again
+    # beyond the offset vector of the hour, and below the start offsets of what is built again
+    shared.produce("renewed", late)
     shared.apply(deployment, "renewed")
     with pytest.raises(UnknownName, match="renewed_by_usr"):
         rebuilding.plans(shared.settings, "renewed_by_usr")
@@ -558,14 +606,20 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
         headers = context.unit_table(unit).headers()
         done = context.store.run(ReadHours(unit))
     assert published == [over(3) // HOUR_US], "the newest first"
-    assert [hour["hour"] for hour in report.hours] == [hour_text(over(30) // HOUR_US)], "the other was done"
-    assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], "nothing is written of what holds all"
+    assert [hour["hour"] for hour in report.hours] == [hour_text(over(30) // HOUR_US)], (
+        "the other was done"
+    )
+    assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], (
+        "nothing is written of what holds all"
+    )
     assert headers[over(3) // HOUR_US].archive_version == 0
     assert done == {hour: header.archive_version for hour, header in headers.items()}
     check(shared, unit, [*old, *late, *later])
     with shared.context() as context:
         again_clean = compact(context, Request(None))
-        assert [hour["hour"] for hour in again_clean.hours] == [hour_text(over(3) // HOUR_US)], "what came later"
+        assert [hour["hour"] for hour in again_clean.hours] == [hour_text(over(3) // HOUR_US)], (
+            "what came later"
+        )
     check(shared, unit, [*old, *late, *later])
 
 
@@ -581,7 +635,10 @@ def test_maintenance_changes_no_row(shared: Lake) -> None:
         table = load(context.catalog, "tidied")
         assert table is not None
         source = context.deployment.source("tidied")
-        before: Mapping[str, Any] = {"rows": scan_events(table, source), "newest": newest_by_hour(table)}
+        before: Mapping[str, Any] = {
+            "rows": scan_events(table, source),
+            "newest": newest_by_hour(table),
+        }
         report = Maintenance(shared.session, shared.settings, context.catalog, shared.clock).run()
         table.refresh()
         assert scan_events(table, source).equals(before["rows"])
@@ -597,7 +654,10 @@ def test_a_view_of_more_columns_than_iceberg_bounds_by_itself_is_compacted(share
         "wide",
         source=shared.source("wide"),
         entity=["user_id"],
-        features=[sw.Feature(f"beyond_{i}", sw.count(where=f"n >= {i}"), windows=["1h"]) for i in range(110)],
+        features=[
+            sw.Feature(f"beyond_{i}", sw.count(where=f"n >= {i}"), windows=["1h"])
+            for i in range(110)
+        ],
     )
     (unit,) = (deployment := shared.deploy(view)).units
     start = over(2)

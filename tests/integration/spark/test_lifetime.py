@@ -1,4 +1,5 @@
-"""A lifetime on real servers: online and in training the same bytes, through moves, late events and losses."""
+"""A lifetime on real servers: online and in training the same bytes, through moves, late events and
+losses."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def days_ago(days: int, count: int, chance: random.Random) -> list[dict[str, Any
 
 
 def produce(shared: Lake, events: Sequence[Mapping[str, Any]], topic: str = "clicks") -> None:
-    """Produces the events as they came: a record's time is its event's, so that none of them is too late."""
+    """Produces the events as they came: a record's time is its event's, so that none of them is too
+    late."""
     producer = Producer({"bootstrap.servers": shared.settings.kafka_bootstrap, "log_level": 2})
     for number, event in enumerate(events):
         at = event["played"] // 1_000 + 1
@@ -108,27 +110,38 @@ print(json.dumps(told))
 """
 
 
-def read(shared: Lake, refs: list[str], entities: list[dict[str, str]], at: int | None) -> dict[str, Any]:
+def read(
+    shared: Lake, refs: list[str], entities: list[dict[str, str]], at: int | None
+) -> dict[str, Any]:
     """The answer to a client whose environment is not that of Spark."""
     python = shared.settings.home / ".venvs" / "platform" / "bin" / "python"
     request = json.dumps([shared.settings.redis_url, refs, entities, at])
-    done = subprocess.run([python, "-c", READ], input=request, text=True, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        [python, "-c", READ], input=request, text=True, capture_output=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return document
 
 
 def compare(
-    shared: Lake, deployment: Deployment, sent: Sequence[Mapping[str, Any]], at: int | None = None, view: str = "ever"
+    shared: Lake,
+    deployment: Deployment,
+    sent: Sequence[Mapping[str, Any]],
+    at: int | None = None,
+    view: str = "ever",
 ) -> int:
-    """Online, by token from the archive, and by brute force: the same bytes. Gives the time of the reading."""
+    """Online, by token from the archive, and by brute force: the same bytes. Gives the time of the
+    reading."""
     refs = [f"{view}:{column}" for column in COLUMNS]
     entities = [{"user_id": user} for user in (*USERS, "nobody")]
     answer = read(shared, refs, entities, at)
     offline = Offline.open(shared.settings, deployment)
     moment = EPOCH + timedelta(microseconds=answer["t_us"])
     spine = [{**r["entity"], "at": moment, "token": r["token"]} for r in answer["results"]]
-    trained = build_training_set(deployment, offline.archive, spine, refs, "token").table.to_pylist()
+    trained = build_training_set(
+        deployment, offline.archive, spine, refs, "token"
+    ).table.to_pylist()
     for entity, result, row in zip(entities, answer["results"], trained, strict=True):
         bounds = tokens.decode_all(result["token"])[0].bounds
         own = [e for e in sent if e["user_id"] == entity["user_id"]]
@@ -140,7 +153,8 @@ def compare(
             if column.startswith("spent"):
                 total = sum(inside, Fraction(0))
                 wanted = total.numerator / total.denominator if inside else None
-            assert repr(wanted) == repr(value) == repr(row[ref]), (ref, entity, bounds[column])  # to the bit
+            # to the bit
+            assert repr(wanted) == repr(value) == repr(row[ref]), (ref, entity, bounds[column])
             assert "lifetime" not in column or start == -62_135_596_800_000_000
     return int(answer["t_us"])
 
@@ -167,10 +181,15 @@ def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
     produce(shared, sent)
     shared.apply(deployment, "clicks")
     report = compacted(shared)
-    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [(len(USERS), 0)]
+    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [
+        (len(USERS), 0)
+    ]
     assert totals(shared, deployment) == {"totals": len(USERS), "days": len(USERS), "expiring": 0}
-    old = read(shared, ["ever:plays_lifetime"], [{"user_id": "ann"}], time.time_ns() // 1_000 - 30 * DAY_US)
-    # later than the offset, and than the hour before it: other windows go no further back than retention
+    old = read(
+        shared, ["ever:plays_lifetime"], [{"user_id": "ann"}], time.time_ns() // 1_000 - 30 * DAY_US
+    )
+    # later than the offset, and than the hour before it: other windows go no further back than
+    # retention
     compare(shared, deployment, sent, at=old["earliest_at_us"] + DAY_US + 2 * HOUR_US)
 
     # events for hours that are in totals count at once, and are brought by the next run
@@ -181,10 +200,13 @@ def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
         context.archive("clicks")
     compare(shared, deployment, sent + late)
     report = compacted(shared)
-    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [(len(USERS), 0)]
+    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [
+        (len(USERS), 0)
+    ]
     compare(shared, deployment, sent + late)
 
-    # a run with nothing to do does nothing; the sweep takes only a day that an unfinished publish left behind
+    # a run with nothing to do does nothing; the sweep takes only a day that an unfinished publish
+    # left behind
     with shared.context() as context:
         again = compact(context, Request(None))
         assert again.to_json()["outcome"] == "clean"
@@ -197,7 +219,9 @@ def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
         left = f"sw:{deployed_now.metadata.store_id}:{{user_id:string:ann}}:{name}:day:20240101"
         client.hset(left, "c", "")
         url = shared.settings.redis_url
-        swept = store_sweep.sweep(url, deployed_now, lambda key, at, now, fields: verdict(key, at, now, rules, fields))
+        swept = store_sweep.sweep(
+            url, deployed_now, lambda key, at, now, fields: verdict(key, at, now, rules, fields)
+        )
         assert (swept["in_totals"], swept["no_expiry"], swept["unknown"]) == (1, 0, 0)
         assert not client.exists(left)
 
@@ -217,7 +241,8 @@ def test_a_new_unit_and_a_store_that_was_emptied_begin_with_totals(shared: Lake)
     compare(shared, both, sent, view="second")
     compacted(shared)
 
-    # emptied: the new store begins where the log does, and replays it beside what is archived and compacted
+    # emptied: the new store begins where the log does, and replays it beside what is archived and
+    # compacted
     with redis.Redis.from_url(shared.operator_url) as client:
         client.flushall()
     both = shared.deploy(ever("first", "others"), ever("second", "others"))
@@ -232,29 +257,45 @@ def test_a_day_that_passed_is_added_to_totals_and_what_is_recomputed_mends_them(
 ) -> None:
     chance = random.Random(SEED + 2)
     shared.topic("stamped")
-    deployment = shared.deploy(ever("stamped", "stamped", timestamp="kafka"))  # events lie where they arrived
+    # events lie where they arrived
+    deployment = shared.deploy(ever("stamped", "stamped", timestamp="kafka"))
     (unit,) = deployment.units
     today = time.time_ns() // 1_000 // DAY_US
-    with redis.Redis.from_url(shared.operator_url) as client:  # as if it had been deployed a week ago
+    # as if it had been deployed a week ago
+    with redis.Redis.from_url(shared.operator_url) as client:
         client.hset("sw:marks:{0}", f"h:{unit.storage_fingerprint}", f"{(today - 7) * 24}/0")
     made = [event for days in (400, 6, 4, 1) for event in days_ago(days, 30, chance)]
-    sent = [event | {"played": event["played"] // 1_000 * 1_000 + 1_000} for event in made]  # their records' times
+    # their records' times
+    sent = [event | {"played": event["played"] // 1_000 * 1_000 + 1_000} for event in made]
     produce(shared, made, "stamped")
     shared.apply(deployment, "stamped")
     with monkeypatch.context() as earlier:  # five days ago
         earlier.setattr(Context, "total_until_due", lambda self, unit: (today - 5) * 24)  # noqa: ARG005
         first = compacted(shared)
     compare(shared, deployment, sent, view="stamped")
-    assert totals(shared, deployment) == {"totals": len(USERS), "days": 2 * len(USERS), "expiring": 0}
+    assert totals(shared, deployment) == {
+        "totals": len(USERS),
+        "days": 2 * len(USERS),
+        "expiring": 0,
+    }
     second = compacted(shared)
-    moves = [(each["brought"], each["left_over"]) for report in (first, second) for each in report.totals_until]
+    moves = [
+        (each["brought"], each["left_over"])
+        for report in (first, second)
+        for each in report.totals_until
+    ]
     assert moves == [(len(USERS), 0)] * 2
-    assert first.totals_until[0]["before"] == hour_text((today - 5) * 24) < second.totals_until[0]["before"]
+    assert (
+        first.totals_until[0]["before"]
+        == hour_text((today - 5) * 24)
+        < second.totals_until[0]["before"]
+    )
     assert totals(shared, deployment) == {"totals": len(USERS), "days": len(USERS), "expiring": 0}
     compare(shared, deployment, sent, view="stamped")
     assert read_status(shared.settings.redis_url).published[unit.storage_fingerprint]
 
-    # ann's total is bob's: an hour before the total-until hour is recomputed, and all totals are written anew
+    # ann's total is bob's: an hour before the total-until hour is recomputed, and all totals are
+    # written anew
     with redis.Redis.from_url(shared.operator_url) as client:
         hot = sorted(client.scan_iter(f"*{unit.storage_fingerprint}*:hot"))
         ann, bob, _ = hot

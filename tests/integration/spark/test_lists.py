@@ -1,4 +1,5 @@
-"""Event lists on real servers: the stream and the backfill bring the same events, and every answer is brute force's."""
+"""Event lists on real servers: the stream and the backfill bring the same events, and every answer
+is brute force's."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ from tests.support.platform.lake import Lake, lake
 pytestmark = pytest.mark.timeout(900)
 SEED = 20_261_121
 USERS = ("ada", "bob", "eve")
-WINDOWS: list[sw.Window | str] = [sw.exact_range("20m"), sw.exact_range("90m", closed="left"), sw.rows(5)]
+WINDOWS: list[sw.Window | str] = [
+    sw.exact_range("20m"),
+    sw.exact_range("90m", closed="left"),
+    sw.rows(5),
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +50,8 @@ def made(count: int, seed: int) -> list[dict[str, Any]]:
             "user_id": chance.choice(USERS),
             "song_id": chance.choice(["a", "b", None]),
             "n": chance.choice([None, chance.randrange(-100, 100)]),
-            "played": now - chance.choice([chance.randrange(7_200_000_000), 60_000_000 * chance.randrange(120)]),
+            "played": now
+            - chance.choice([chance.randrange(7_200_000_000), 60_000_000 * chance.randrange(120)]),
         }
         for _ in range(count)
     ]
@@ -54,8 +60,13 @@ def made(count: int, seed: int) -> list[dict[str, Any]]:
 def view_of(
     name: str, source: sw.KafkaSource, windows: Sequence[sw.Window | str] = WINDOWS, **more: Any
 ) -> sw.FeatureView:
-    features = [sw.Feature("n", sw.sum("n"), windows), sw.Feature("songs", sw.last_k("song_id", k=3), windows)]
-    return sw.FeatureView(name, source=source, entity=more.pop("entity", ["user_id"]), features=features, **more)
+    features = [
+        sw.Feature("n", sw.sum("n"), windows),
+        sw.Feature("songs", sw.last_k("song_id", k=3), windows),
+    ]
+    return sw.FeatureView(
+        name, source=source, entity=more.pop("entity", ["user_id"]), features=features, **more
+    )
 
 
 def listed(deployment: Deployment, view: str) -> ListUnit:
@@ -69,8 +80,12 @@ def answered(shared: Lake, unit: ListUnit, at: int) -> dict[str, dict[str, Any]]
     with shared.store() as store:
         metadata = store.run(ReadMetadata())
         assert unit.storage_fingerprint in metadata.ready
-        shape = ReadShape(store.store_id, (ListShape(metadata.name(unit.storage_fingerprint), planned.ranges),))
-        partitions: Sequence[int | None] = sorted(p for _, p in metadata.topic_partitions) if unit.per_partition else [None]
+        shape = ReadShape(
+            store.store_id, (ListShape(metadata.name(unit.storage_fingerprint), planned.ranges),)
+        )
+        partitions: Sequence[int | None] = (
+            sorted(p for _, p in metadata.topic_partitions) if unit.per_partition else [None]
+        )
         values = [list(users)] if unit.entity else []
         targets = [
             (i, p, tag)
@@ -79,7 +94,8 @@ def answered(shared: Lake, unit: ListUnit, at: int) -> dict[str, dict[str, Any]]
         ]
         reply = store.run(Read([TagRead(shape, tag) for _, _, tag in targets]))
     stored = [
-        Stored(i, p, units[0].hot, units[0].days) for (i, p, _), units in zip(targets, reply.entities, strict=True)
+        Stored(i, p, units[0].hot, units[0].days)
+        for (i, p, _), units in zip(targets, reply.entities, strict=True)
     ]
     merged: ListMerged = merge_list(planned, stored, len(users), reply.only.metadata.committed)
     assert not merged.short
@@ -111,7 +127,9 @@ def brute(log: Sequence[Sequence[Mapping[str, Any]]], at: int, user: str | None)
     for name, some in chosen.items():
         numbers = [e["n"] for e in some if e["n"] is not None]
         results[f"n_{name}"] = sum(numbers) if numbers else None
-        results[f"songs_{name}"] = [e["song_id"] for e in some if e["song_id"] is not None][:-4:-1] or None
+        results[f"songs_{name}"] = [e["song_id"] for e in some if e["song_id"] is not None][
+            :-4:-1
+        ] or None
     return results
 
 
@@ -143,7 +161,10 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     )  # fmt: skip
     everyone = view_of("everyone", source, entity=[])
     deployment = shared.deploy(first, sharing, everyone)
-    assert listed(deployment, "first").storage_fingerprint == listed(deployment, "sharing").storage_fingerprint
+    assert (
+        listed(deployment, "first").storage_fingerprint
+        == listed(deployment, "sharing").storage_fingerprint
+    )
     log = [made(400, SEED), made(300, SEED + 1)]
     for partition in (0, 1):
         shared.produce("lists", log[partition][:200], partition)
@@ -152,23 +173,38 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
     for partition in (0, 1):
         shared.produce("lists", log[partition][200:], partition)
     shared.apply(deployment, "lists")
-    compared = check(shared, listed(deployment, "first"), log) + check(shared, listed(deployment, "everyone"), log)
+    compared = check(shared, listed(deployment, "first"), log) + check(
+        shared, listed(deployment, "everyone"), log
+    )
     print(f"{compared} values after the stream")
     with redis.Redis.from_url(shared.settings.redis_url) as client:
         names = sorted(key.decode() for key in client.scan_iter("*") if client.type(key) == b"zset")
-        assert len(names) == 3 + 2, "one list per user for two views, and the global one's per partition"
+        assert len(names) == 3 + 2, (
+            "one list per user for two views, and the global one's per partition"
+        )
 
-    # a view of other columns comes later: all of it lies below its start offsets, and the archive brings it
+    # a view of other columns comes later: all of it lies below its start offsets, and the archive
+    # brings it
     later = view_of("later", source, where="n IS NOT NULL AND n >= -1000")
     rows = view_of(
-        "by_rows", source, [sw.rows(5), sw.exact_range("20m"), sw.exact_range("90m", closed="left")], where="true"
+        "by_rows",
+        source,
+        [sw.rows(5), sw.exact_range("20m"), sw.exact_range("90m", closed="left")],
+        where="true",
     )
     deployment = shared.deploy(first, sharing, everyone, later, rows)
     with shared.context() as context:
         report = backfill(context, None).to_json()
     assert report["ready"]
     print({storage_unit["view"]: storage_unit["events"] for storage_unit in report["units"]})
-    assert sum(storage_unit["events"] for storage_unit in report["units"] if storage_unit["view"] == "by_rows") == 700
+    assert (
+        sum(
+            storage_unit["events"]
+            for storage_unit in report["units"]
+            if storage_unit["view"] == "by_rows"
+        )
+        == 700
+    )
     check(shared, listed(deployment, "by_rows"), log)
     known = [[e if e["n"] is not None else {**e, "user_id": "-"} for e in part] for part in log]
     check(shared, listed(deployment, "later"), known)
@@ -193,7 +229,10 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
         metadata = store.run(ReadMetadata())
         assert unit.storage_fingerprint not in metadata.ready
         assert metadata.starts[unit.storage_fingerprint] == OffsetVector(
-            {topic_partition: len(log[topic_partition[1]]) for topic_partition in metadata.starts[unit.storage_fingerprint]}
+            {
+                topic_partition: len(log[topic_partition[1]])
+                for topic_partition in metadata.starts[unit.storage_fingerprint]
+            }
         )
     with shared.context() as context:
         assert backfill(context, None).to_json()["ready"]
@@ -205,12 +244,16 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
     view = view_of("full", source, [sw.exact_range("20m"), sw.rows(5)], capacity=10)
     deployment = shared.deploy(view)
     now = time.time_ns() // 1_000
-    shared.produce("full", [{"user_id": "ada", "song_id": "a", "n": i, "played": now - 1000 + i} for i in range(25)])
+    shared.produce(
+        "full",
+        [{"user_id": "ada", "song_id": "a", "n": i, "played": now - 1000 + i} for i in range(25)],
+    )
     status = shared.apply(deployment, "full")
     unit = listed(deployment, "full")
     assert status.left_out[unit.storage_fingerprint]["over_capacity"] == 15
     assert any(
-        sample.name == "slicewise_stream_rows_left_out_total" and sample.labels["reason"] == "over_capacity"
+        sample.name == "slicewise_stream_rows_left_out_total"
+        and sample.labels["reason"] == "over_capacity"
         for metric in status.metrics.registry.collect()
         for sample in metric.samples
     )
@@ -220,5 +263,7 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
         shape = ReadShape(store.store_id, (ListShape(name, planned.ranges),))
         reply = store.run(Read([TagRead(shape, keys.entity_tags(unit.entity, [["ada"]])[0])]))
     (result,) = reply.entities[0]
-    merged = merge_list(planned, [Stored(0, None, result.hot, result.days)], 1, reply.only.metadata.committed)
+    merged = merge_list(
+        planned, [Stored(0, None, result.hot, result.days)], 1, reply.only.metadata.committed
+    )
     assert {(short.span, short.low_us) for short in merged.short} == {(0, now - 1000 + 14)}

@@ -1,4 +1,5 @@
-"""The emission's reader gives what the stream's parser and row logic give, and says how far it read."""
+"""The emission's reader gives what the stream's parser and row logic give, and says how far it
+read."""
 
 from __future__ import annotations
 
@@ -72,7 +73,11 @@ VIEW = sw.FeatureView(
     emit="read_plays.windows",
 )
 PLAIN = sw.FeatureView(
-    "w", source=PLAYS, entity=["user"], features=[sw.Feature("x", sw.sum("x"), windows=["10s"])], emit="read_plain"
+    "w",
+    source=PLAYS,
+    entity=["user"],
+    features=[sw.Feature("x", sw.sum("x"), windows=["10s"])],
+    emit="read_plain",
 )
 UNITS = {unit.storage_fingerprint: unit for unit in plan(Project.of("p", [VIEW, PLAIN])).units}
 VALUES: dict[str, Sequence[Any]] = {
@@ -101,7 +106,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def settings_of(broker: KafkaBroker, folder: Path) -> Settings:
-    return Settings.load({"SLICEWISE_STATE": str(folder), "SLICEWISE_KAFKA_BOOTSTRAP": broker.bootstrap})
+    return Settings.load(
+        {"SLICEWISE_STATE": str(folder), "SLICEWISE_KAFKA_BOOTSTRAP": broker.bootstrap}
+    )
 
 
 def source_of(declared: sw.KafkaSource, view: sw.FeatureView) -> Source:
@@ -113,7 +120,9 @@ def source_of(declared: sw.KafkaSource, view: sw.FeatureView) -> Source:
 def values() -> list[bytes]:
     """Most of them good: each has at most one value that may be bad."""
     rng = random.Random(SEED)
-    first = {name: [value for value in given[:2] if value is not None] for name, given in VALUES.items()}
+    first = {
+        name: [value for value in given[:2] if value is not None] for name, given in VALUES.items()
+    }
     made = []
     for _ in range(3_000):
         record = {name: rng.choice(given) for name, given in first.items()}
@@ -163,11 +172,23 @@ def test_columns_and_rows_are_those_of_the_stream(
         for frame in frames
         for columns in [[frame.columns[name].to_pylist() for name in names]]
         for i, (offset, at, good, event) in enumerate(
-            zip(frame.offset, frame.kafka_time, frame.good, frame.event_time.to_pylist(), strict=True)
+            zip(
+                frame.offset,
+                frame.kafka_time,
+                frame.good,
+                frame.event_time.to_pylist(),
+                strict=True,
+            )
         )
     ]
     expected = [
-        (row.offset, row.kafka_time, row.reason is None, row.event_time, *(row[f"c_{name}"] for name in names))
+        (
+            row.offset,
+            row.kafka_time,
+            row.reason is None,
+            row.event_time,
+            *(row[f"c_{name}"] for name in names),
+        )
         for row in sorted(rows.collect(), key=lambda row: int(row.offset))
     ]
     assert list(map(repr, results)) == list(map(repr, expected))
@@ -181,12 +202,17 @@ def test_columns_and_rows_are_those_of_the_stream(
     table = frame.toArrow().sort_by("offset")
     for unit, columns in zip(units, placed, strict=True):
         kept = table.filter(pa.compute.equal(table[columns.keep], KEPT))
-        of_stream, taken = rows_of(unit, kept, columns.inputs, topic_id), records.units[unit.storage_fingerprint]
+        of_stream, taken = (
+            rows_of(unit, kept, columns.inputs, topic_id),
+            records.units[unit.storage_fingerprint],
+        )
         assert len(of_stream) == len(taken.rows) > 300
         assert taken.rows.offset.tolist() == of_stream.offset.tolist()
         assert taken.rows.time.tolist() == of_stream.time.tolist()
         for name, _ in unit.input_types:
-            assert repr(taken.rows.columns[name].to_pylist()) == repr(of_stream.columns[name].to_pylist()), name
+            assert repr(taken.rows.columns[name].to_pylist()) == repr(
+                of_stream.columns[name].to_pylist()
+            ), name
         for (name, _), column in zip(unit.entity, columns.entity, strict=True):
             assert taken.entities[name].to_pylist() == kept[column].to_pylist()
 
@@ -197,7 +223,9 @@ def test_what_no_reader_is_given_is_read_past_and_what_is_gone_is_told(
     source = source_of(PLAYS, VIEW)
     log, topic = KafkaLog(kafka_broker.bootstrap), "read_markers"
     log.create(topic, 2, {"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2})
+    producer = Producer(
+        {"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2}
+    )
     producer.init_transactions(30)
     value = json.dumps({"user": "a", "t": NOW}).encode()
     for committed in (False, True):

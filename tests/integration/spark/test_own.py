@@ -1,4 +1,5 @@
-"""A user's class goes the whole way (Kafka, stream, compaction, recomputation, check), by its text alone."""
+"""A user's class goes the whole way (Kafka, stream, compaction, recomputation, check), by its text
+alone."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ pytestmark = pytest.mark.timeout(900)
 
 USERS = ["ann", "bob", "é"]
 source = sw.KafkaSource(
-    "own", schema={"user": "string", "x": "double", "n": "long", "t": "timestamp_us"}, timestamp="t", max_lateness="7d"
+    "own",
+    schema={"user": "string", "x": "double", "n": "long", "t": "timestamp_us"},
+    timestamp="t",
+    max_lateness="7d",
 )
 view = sw.FeatureView(
     "own",
@@ -70,7 +74,12 @@ def test_a_users_class_goes_the_whole_way(shared: Lake) -> None:
             entity = np.array([USERS.index(user) for user in rows["user"].to_pylist()], np.int64)
             partials = unit.layout.from_arrow(rows)
             for feature in unit.features:
-                combined = feature.aggregate.combine_columns(partials[feature.partial], entity, len(USERS))
+                combined = feature.aggregate.combine_columns(
+                    partials[feature.partial], entity, len(USERS)
+                )
                 finished = feature.aggregate.finish_columns(combined)
-                assert finished.values.to_pylist() == wanted[feature.column].to_pylist(), (raw, feature.column)
+                assert finished.values.to_pylist() == wanted[feature.column].to_pylist(), (
+                    raw,
+                    feature.column,
+                )
                 assert not finished.errors

@@ -1,4 +1,5 @@
-"""A record is good or bad by one function: every hostile value has its reason, and none becomes null in silence."""
+"""A record is good or bad by one function: every hostile value has its reason, and none becomes
+null in silence."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def rows(session: SparkSession, values: list[bytes | None], source: Source = SOURCE) -> list[Row]:
     frame = session.createDataFrame(
-        [(value, 3, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
+        [(value, 3, i) for i, value in enumerate(values)],
+        "value binary, partition int, offset long",
     ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
     return sorted(parsed(frame, source).collect(), key=lambda row: int(row.offset))
 
@@ -58,7 +60,9 @@ def raw(member: str) -> bytes:
 
 
 @pytest.mark.parametrize("length", [4_200, 1_000_000])
-def test_a_backlog_of_long_texts_fits_in_memory(session: SparkSession, tmp_path: Path, length: int) -> None:
+def test_a_backlog_of_long_texts_fits_in_memory(
+    session: SparkSession, tmp_path: Path, length: int
+) -> None:
     records = session.range(0, 600 * 1_000_000 // length, 1, 1).selectExpr(
         f"""cast(concat('{{"at": {NOW}, "user_id": "', id, repeat('x', {length}), '"}}') as binary) AS value""",
         "3 AS partition",
@@ -66,7 +70,10 @@ def test_a_backlog_of_long_texts_fits_in_memory(session: SparkSession, tmp_path:
         f"timestamp_micros({NOW}) AS timestamp",
     )
     stream = stream_conf(Settings.load({"SLICEWISE_STATE": str(tmp_path)}))
-    for name in ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.arrow.maxBytesPerBatch"):
+    for name in (
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+    ):
         session.conf.set(name, stream[name])
 
     def counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,7 +90,9 @@ CATALOGUE = hostile.records(NOW)
 
 def test_every_record_of_the_catalogue_gets_its_verdict(session: SparkSession) -> None:
     assert len({case.name for case in CATALOGUE}) == len(CATALOGUE)
-    for wanted, row in zip(CATALOGUE, rows(session, [case.value for case in CATALOGUE]), strict=True):
+    for wanted, row in zip(
+        CATALOGUE, rows(session, [case.value for case in CATALOGUE]), strict=True
+    ):
         assert row.reason == wanted.reason, f"{wanted.name}: {row.reason}"
         assert (row.partition, row.kafka_time) == (3, NOW)
         if wanted.reason is None:  # every value exactly as it is
@@ -128,25 +137,42 @@ ANY_TIME = replace(SOURCE, time_form="rfc3339", max_lateness_us=10**17, max_ahea
 
 
 def test_rfc_3339_with_zone_is_read_by_its_form_alone(session: SparkSession) -> None:
-    for (text, wanted), row in zip(TIMES.items(), rows(session, [event(at=t) for t in TIMES], ANY_TIME), strict=True):
-        assert (row.event_time, row.reason) == (wanted, None if wanted is not None else "bad_time:at"), text
+    for (text, wanted), row in zip(
+        TIMES.items(), rows(session, [event(at=t) for t in TIMES], ANY_TIME), strict=True
+    ):
+        assert (row.event_time, row.reason) == (
+            wanted,
+            None if wanted is not None else "bad_time:at",
+        ), text
 
 
 @settings(max_examples=3, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30)), min_size=20, max_size=40))  # noqa: DTZ001
-def test_any_instant_is_read_as_python_reads_it(session: SparkSession, instants: list[datetime]) -> None:
+@given(
+    st.lists(st.datetimes(datetime(1970, 1, 2), datetime(9999, 12, 30)), min_size=20, max_size=40)  # noqa: DTZ001
+)
+def test_any_instant_is_read_as_python_reads_it(
+    session: SparkSession, instants: list[datetime]
+) -> None:
     aware = [instant.replace(tzinfo=UTC) for instant in instants]
     result = rows(session, [event(at=moment.isoformat()) for moment in aware], ANY_TIME)
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     for moment, row in zip(aware, result, strict=True):
         delta = moment - epoch
-        assert row.event_time == (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds, moment
+        assert (
+            row.event_time == (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+        ), moment
 
 
 @pytest.mark.parametrize(("form", "unit"), [("s", 1_000_000), ("ms", 1_000), ("us", 1)])
-def test_integers_are_read_in_the_declared_unit(session: SparkSession, form: str, unit: int) -> None:
+def test_integers_are_read_in_the_declared_unit(
+    session: SparkSession, form: str, unit: int
+) -> None:
     source = replace(ANY_TIME, time_form=form)
     last = 253_402_300_799_999_999 // unit
-    result = rows(session, [event(at=NOW // unit), event(at=last), event(at=last + 1), event(at=2**63 - 1)], source)
+    result = rows(
+        session,
+        [event(at=NOW // unit), event(at=last), event(at=last + 1), event(at=2**63 - 1)],
+        source,
+    )
     assert [row.event_time for row in result] == [NOW // unit * unit, last * unit, None, None]
     assert [row.reason for row in result[2:]] == ["bad_time:at", "bad_time:at"]

@@ -1,4 +1,5 @@
-"""The JVM's real-time writer loses and doubles nothing where a connection breaks or a store hangs; it writes into one server run.
+"""The JVM's real-time writer loses and doubles nothing where a connection breaks or a store hangs;
+it writes into one server run.
 
 The store is real, and so is what breaks.
 """
@@ -46,8 +47,14 @@ def settings_of(url: str, folder: Path, **more: str) -> Settings:
 
 
 def one_view() -> list[sw.FeatureView]:
-    source = sw.KafkaSource("plays", schema={"user": "string", "n": "int64", "t": "timestamp_us"}, timestamp="t")
-    return [sw.FeatureView("v", source=source, entity=["user"], features=[sw.Feature("n", sw.sum("n"), ["1h"])])]
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "n": "int64", "t": "timestamp_us"}, timestamp="t"
+    )
+    return [
+        sw.FeatureView(
+            "v", source=source, entity=["user"], features=[sw.Feature("n", sw.sum("n"), ["1h"])]
+        )
+    ]
 
 
 def some(count: int) -> Records:
@@ -60,8 +67,16 @@ def some(count: int) -> Records:
 def offsets(url: str) -> list[int]:
     """Offsets of all events in pending fields of the store."""
     with redis.Redis.from_url(url) as client:
-        results = [item for key in client.scan_iter(match=b"sw:*:hot") for item in client.hgetall(key).items()]
-    fields = [codec.unpack_pending(value)[1] for name, value in results if name.startswith(keys.PENDING_FIELDS)]
+        results = [
+            item
+            for key in client.scan_iter(match=b"sw:*:hot")
+            for item in client.hgetall(key).items()
+        ]
+    fields = [
+        codec.unpack_pending(value)[1]
+        for name, value in results
+        if name.startswith(keys.PENDING_FIELDS)
+    ]
     return sorted(codec.offset_of(member) for members in fields for member in members)
 
 
@@ -152,7 +167,9 @@ def test_what_the_store_refuses_and_a_new_deployment_end_the_real_time_lane_with
         assert "another deployment" in failure(other)
 
 
-def test_the_real_time_lane_waits_for_the_committed_offsets(session: SparkSession, own_redis: RedisServer, tmp_path: Path) -> None:
+def test_the_real_time_lane_waits_for_the_committed_offsets(
+    session: SparkSession, own_redis: RedisServer, tmp_path: Path
+) -> None:
     bench = Bench.deploy(session, settings_of(own_redis.url, tmp_path), one_view(), OffsetVector())
     frame, placed = bench.frame(some(60))
     writer = Writer(session, bench.spec(placed, ahead=20))
@@ -166,7 +183,10 @@ def test_the_real_time_lane_waits_for_the_committed_offsets(session: SparkSessio
         for begin, end in ((0, 30), (30, 60)):
             store.run(
                 AdvanceCommitted(
-                    OffsetVector({(TOPIC, 0): begin}), OffsetVector({(TOPIC, 0): end}), metadata.deployment_version, metadata.units
+                    OffsetVector({(TOPIC, 0): begin}),
+                    OffsetVector({(TOPIC, 0): end}),
+                    metadata.deployment_version,
+                    metadata.units,
                 )
             )
     writer.close()

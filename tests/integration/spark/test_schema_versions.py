@@ -1,7 +1,9 @@
-"""A source's schema changes in place, on real servers: stream, archive, compaction, backfill, training and the reader
-of the emission judge each record by the schema of its offset, whichever of them comes first.
+"""A source's schema changes in place, on real servers: stream, archive, compaction, backfill,
+training and the reader of the emission judge each record by the schema of its offset, whichever of
+them comes first.
 
-The records before and after the offset differ in which schema takes them; what counts is told by hand.
+The records before and after the offset differ in which schema takes them; what counts is told by
+hand.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
 
 
 def planned(schema: dict[str, str], required: Sequence[str], *, agents: bool) -> Deployment:
-    source = sw.KafkaSource(NAME, schema=schema, timestamp="played", max_lateness="7d", required=required)
+    source = sw.KafkaSource(
+        NAME, schema=schema, timestamp="played", max_lateness="7d", required=required
+    )
     plays = sw.Feature("plays", sw.count(), windows=["10m", "1d"])
     paid = sw.Feature("paid", sw.sum("price"), windows=["1d"])
     views = [
@@ -66,13 +70,22 @@ def planned(schema: dict[str, str], required: Sequence[str], *, agents: bool) ->
 def event(n: int, price: str | None = None, **more: Any) -> dict[str, Any]:
     """The n-th; a price as text of a JSON number."""
     given = {} if price is None else {"price": price}
-    return {"user_id": f"u{n % 2}", "song_id": "s", "n": n, "played": START + n * 60_000_000, **given, **more}
+    return {
+        "user_id": f"u{n % 2}",
+        "song_id": "s",
+        "n": n,
+        "played": START + n * 60_000_000,
+        **given,
+        **more,
+    }
 
 
-OLD_GOOD = [event(n, "1.25", note="x") for n in range(6)] + [event(6, "2.50", agent=7)]  # agent is no column yet
+# agent is no column yet
+OLD_GOOD = [event(n, "1.25", note="x") for n in range(6)] + [event(6, "2.50", agent=7)]
 OLD_BAD = [event(7, "12345.00"), event(8, note=5)]  # more digits than it has; another type
 NEW_GOOD = [event(9, "12345.00", agent="web", note=5), event(10, "0.75", agent="app")]
-NEW_BAD = [event(11, "1.00"), event(12, "1.00", agent=7)]  # without what is required now; of another type
+# without what is required now; of another type
+NEW_BAD = [event(11, "1.00"), event(12, "1.00", agent=7)]
 
 
 def written(events: Sequence[dict[str, Any]]) -> list[bytes]:
@@ -80,17 +93,28 @@ def written(events: Sequence[dict[str, Any]]) -> list[bytes]:
     texts = []
     for item in events:
         rest = json.dumps({name: value for name, value in item.items() if name != "price"})
-        texts.append((rest[:-1] + f', "price": {item["price"]}}}' if "price" in item else rest).encode())
+        texts.append(
+            (rest[:-1] + f', "price": {item["price"]}}}' if "price" in item else rest).encode()
+        )
     return texts
 
 
 def deployed(shared: Lake, deployment: Deployment) -> None:
     log = shared.topic(NAME)
     with shared.store() as store:
-        store.run(Deploy(deployment, store.run(ReadMetadata()).deployment_version, {NAME: log.topic_id(NAME)}, log.earliest(NAME)))
+        store.run(
+            Deploy(
+                deployment,
+                store.run(ReadMetadata()).deployment_version,
+                {NAME: log.topic_id(NAME)},
+                log.earliest(NAME),
+            )
+        )
 
 
-def counted(shared: Lake, deployment: Deployment, view: str, events: Sequence[dict[str, Any]]) -> None:
+def counted(
+    shared: Lake, deployment: Deployment, view: str, events: Sequence[dict[str, Any]]
+) -> None:
     (unit,) = deployment.view(view)
     wanted: Any = expected(events, [name for name, _ in unit.entity], unit.slice_us)
     if view == "paying":  # its one partial is a sum
@@ -101,15 +125,19 @@ def counted(shared: Lake, deployment: Deployment, view: str, events: Sequence[di
 
 
 def judged(shared: Lake) -> tuple[list[int], Counter[str], list[str | None]]:
-    """Offsets of good archived records over both partitions, and reasons of bad ones. Gives also what the good ones
-    of the first partition hold of a column that is gone."""
+    """Offsets of good archived records over both partitions, and reasons of bad ones. Gives also
+    what the good ones of the first partition hold of a column that is gone."""
     table = load(open_catalog(shared.settings), NAME)
     assert table is not None
     fields = ("kind", "partition", "offset", "reason", "note")
     rows = table.scan(selected_fields=fields).to_arrow().to_pylist()
     good = sorted((row for row in rows if row["kind"] == "good"), key=lambda row: row["offset"])
     notes = [row["note"] for row in good if row["partition"] == 0]
-    return [row["offset"] for row in good], Counter(row["reason"] for row in rows if row["kind"] == "bad"), notes
+    return (
+        [row["offset"] for row in good],
+        Counter(row["reason"] for row in rows if row["kind"] == "bad"),
+        notes,
+    )
 
 
 def test_every_engine_judges_a_record_by_the_schema_of_its_offset(shared: Lake) -> None:
@@ -146,7 +174,8 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_offset(shared: Lake) 
 
     new = written([*NEW_GOOD, *NEW_BAD])
     shared.produce(NAME, new)
-    shared.produce(NAME, written([event(13, "1.00", agent="web"), event(14, "1.00")]), partition=1)  # all beyond
+    # all beyond
+    shared.produce(NAME, written([event(13, "1.00", agent="web"), event(14, "1.00")]), partition=1)
     status = shared.apply(now, NAME)
     reasons = {
         "out_of_range:price": 1,
@@ -162,7 +191,8 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_offset(shared: Lake) 
         while not backfill(context, None).more["ready"]:
             pass
         compact(context, Request(None))
-        # the note of records before the offsets are kept, also of those that were archived after it was removed
+        # the note of records before the offsets are kept, also of those that were archived after it
+        # was removed
         notes = [*["x"] * 6, None, None, None]
         assert judged(shared) == (sorted([*range(7), 9, 10, 0]), Counter(reasons), notes)
         for view in ("by_user", "paying"):
@@ -177,7 +207,11 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_offset(shared: Lake) 
     at = datetime.fromtimestamp((START + HOUR_US) / 1e6, UTC)
     spine = [{"user_id": user, "at": at + timedelta(minutes=1)} for user in ("u0", "u1")]
     refs = ["by_user:plays_1d", "paying:paid_1d"]
-    rows = sw.training_set(spine, refs, deployment=now, settings=shared.settings).to_arrow().to_pylist()
+    rows = (
+        sw.training_set(spine, refs, deployment=now, settings=shared.settings)
+        .to_arrow()
+        .to_pylist()
+    )
     for row in rows:
         own = [e for e in good if e["user_id"] == row["user_id"]]
         assert row["by_user:plays_1d"] == len(own)

@@ -1,4 +1,5 @@
-"""`slicewise sql` over the archive, real Iceberg tables, shows what it shows over the same events in a file."""
+"""`slicewise sql` over the archive, real Iceberg tables, shows what it shows over the same events
+in a file."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def test_the_archive_and_a_file_of_the_same_events_give_the_same_rows(
 ) -> None:
     print(f"seed {SEED}")
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
-    monkeypatch.setenv("SLICEWISE_KAFKA_BOOTSTRAP", "127.0.0.1:1")  # nothing listens there, and nobody asks
+    # nothing listens there, and nobody asks
+    monkeypatch.setenv("SLICEWISE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
     monkeypatch.chdir(EXAMPLE)
     source = plan_source(load_project(EXAMPLE / "views.sql").sources[0])
     given = events(400)
@@ -88,7 +90,10 @@ def test_the_archive_and_a_file_of_the_same_events_give_the_same_rows(
         ["--start", text(START + HOUR_US), "--end", text(START + 4 * HOUR_US)],
         ["--start", text(START + 2 * HOUR_US), "--end", text(TAKEN)],
     ):
-        from_archive, from_file = shown(capsys, *arguments), shown(capsys, "--over", str(file), *arguments)
+        from_archive, from_file = (
+            shown(capsys, *arguments),
+            shown(capsys, "--over", str(file), *arguments),
+        )
         assert ordered(from_archive) == ordered(from_file)
         assert all(from_archive), arguments
         compared += sum(map(len, from_archive))
@@ -96,7 +101,9 @@ def test_the_archive_and_a_file_of_the_same_events_give_the_same_rows(
 
     # Without a span: the last hour that is archived, and a note that says so.
     last = shown(capsys)
-    assert ordered(last) == ordered(shown(capsys, "--start", text(TAKEN - HOUR_US), "--end", text(TAKEN)))
+    assert ordered(last) == ordered(
+        shown(capsys, "--start", text(TAKEN - HOUR_US), "--end", text(TAKEN))
+    )
     assert {row["window_end"] for row in last[1]} == {text(TAKEN).replace("+00:00", "Z")}
     print(f"{compared} rows compared")
 

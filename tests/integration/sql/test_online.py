@@ -1,4 +1,5 @@
-"""Views in SQL, applied into a real store: its answers are the rows that `slicewise sql` shows of the same events."""
+"""Views in SQL, applied into a real store: its answers are the rows that `slicewise sql` shows of
+the same events."""
 
 from __future__ import annotations
 
@@ -30,7 +31,10 @@ def text(us: int) -> str:
 
 
 def test_a_store_answers_what_the_query_shows(
-    own_redis: RedisServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_redis: RedisServer,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(EXAMPLE)
@@ -41,12 +45,18 @@ def test_a_store_answers_what_the_query_shows(
         columns = {
             "user_id": rng.choice(USERS),
             "item": rng.choice(["tea", "pan", None]),
-            "price": rng.choice([rng.uniform(0.01, 90), 0.1, 1e300]),  # the store is given what WHERE keeps
+            # the store is given what WHERE keeps
+            "price": rng.choice([rng.uniform(0.01, 90), 0.1, 1e300]),
         }
-        events.append(Event(partition, offsets[partition], now_us - rng.randrange(5 * HOUR_US), columns))
+        events.append(
+            Event(partition, offsets[partition], now_us - rng.randrange(5 * HOUR_US), columns)
+        )
         offsets[partition] += 1
     file = tmp_path / "events.jsonl"
-    lines = ({**e.columns, "bought_at": text(e.time_us), "partition": e.partition, "offset": e.offset} for e in events)
+    lines = (
+        {**e.columns, "bought_at": text(e.time_us), "partition": e.partition, "offset": e.offset}
+        for e in events
+    )
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
 
     deployment = plan(load_project(EXAMPLE / "views.sql"))

@@ -1,4 +1,5 @@
-"""A project in SQL alone, on real servers: it serves what `slicewise sql` shows over the archive and over a file."""
+"""A project in SQL alone, on real servers: it serves what `slicewise sql` shows over the archive
+and over a file."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ USERS = [f"user-{n}" for n in range(7)]
 def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stack]:
     project = tmp_path / "purchases"
     shutil.copytree(EXAMPLE, project)
-    with stack(project, {"SLICEWISE_KAFKA_PARTITIONS": "2", "SLICEWISE_STORE_NODES": request.param}) as running:
+    with stack(
+        project, {"SLICEWISE_KAFKA_PARTITIONS": "2", "SLICEWISE_STORE_NODES": request.param}
+    ) as running:
         running.up()
         yield running
 
@@ -62,9 +65,13 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
     platform.produce("purchases", records)
     platform.start_stream()
     platform.wait_applied("purchases")
-    platform.job("compact", "--hour", (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H"))
+    platform.job(
+        "compact", "--hour", (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H")
+    )
     file = tmp_path / "purchases.jsonl"  # the log by partition: ties are broken as there
-    file.write_bytes(b"\n".join(value for _, value, _ in sorted(records, key=lambda record: record[0])))
+    file.write_bytes(
+        b"\n".join(value for _, value, _ in sorted(records, key=lambda record: record[0]))
+    )
 
     # A whole hour is cut the same way online and in training.
     at = datetime.fromtimestamp(time.time() // 3600 * 3600 - 3600, UTC).isoformat()
@@ -76,7 +83,9 @@ def test_what_is_served_is_what_the_query_shows(platform: Stack, tmp_path: Path)
         assert len(answer["rows"]) == len(USERS) or (answer["view"] == "visits" and answer["rows"])
         columns = [name for name in answer["columns"] if name not in ("user_id", "at")]
         refs = [f"{answer['view']}:{column}" for column in columns]
-        served = platform.request(features=refs, entities=[{"user_id": row["user_id"]} for row in answer["rows"]], at=at)
+        served = platform.request(
+            features=refs, entities=[{"user_id": row["user_id"]} for row in answer["rows"]], at=at
+        )
         for row, result in zip(answer["rows"], served["results"], strict=True):
             for column, ref in zip(columns, refs, strict=True):
                 assert result["values"][ref] == row[column], (ref, row)

@@ -1,4 +1,5 @@
-"""Records that a committed read sees tell where a log begins; a partition without any is left out."""
+"""Records that a committed read sees tell where a log begins; a partition without any is left
+out."""
 
 from __future__ import annotations
 
@@ -13,11 +14,16 @@ from tests.support.platform.servers import KafkaBroker
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_broker: KafkaBroker) -> None:
+def test_a_partition_of_markers_and_aborted_records_has_no_first_time(
+    kafka_broker: KafkaBroker,
+) -> None:
     topic, log = "first-times", KafkaLog(kafka_broker.bootstrap)
-    # these times lie decades back: retention by time would drop the records whenever the broker looks
+    # these times lie decades back: retention by time would drop the records whenever the broker
+    # looks
     log.create(topic, 4, {"retention.ms": "-1"})
-    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2})
+    producer = Producer(
+        {"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2}
+    )
     producer.init_transactions(30)
     producer.begin_transaction()
     for partition in (0, 1, 2):
@@ -29,7 +35,9 @@ def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_brok
     producer.produce(topic, b"deleted", partition=1, timestamp=3_000)
     producer.commit_transaction(30)
     log.delete_records(topic, {1: 3})  # what is left of partition 1 is the marker of the commit
-    assert {topic_partition[1]: end for topic_partition, end in log.latest(topic).offsets.items()} == {0: 2, 1: 4, 2: 4}
+    assert {
+        topic_partition[1]: end for topic_partition, end in log.latest(topic).offsets.items()
+    } == {0: 2, 1: 4, 2: 4}
     assert first_times_us(log, topic) == {2: 7_000_000}
     assert first_time_us(log, topic) == 7_000_000
     producer.begin_transaction()
@@ -39,7 +47,8 @@ def test_a_partition_of_markers_and_aborted_records_has_no_first_time(kafka_brok
 
 
 class Shrinking(KafkaLog):
-    """A log that retention shortens between the question where it begins and the read of what stands there."""
+    """A log that retention shortens between the question where it begins and the read of what
+    stands there."""
 
     def latest(self, topic: str) -> OffsetVector:
         ends = super().latest(topic)
@@ -47,7 +56,9 @@ class Shrinking(KafkaLog):
         return ends
 
 
-def test_where_the_log_begins_is_read_also_while_retention_moves_it(kafka_broker: KafkaBroker) -> None:
+def test_where_the_log_begins_is_read_also_while_retention_moves_it(
+    kafka_broker: KafkaBroker,
+) -> None:
     topic, log = "shrinking-times", Shrinking(kafka_broker.bootstrap)
     log.create(topic, 1, {"retention.ms": "-1"})
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})

@@ -53,7 +53,9 @@ def test_a_first_leaderboard_is_waited_for_from_its_deployment_and_from_the_star
     deployed(store)
     assert looked().well
     deployed(store, leaderboards=[{"view": "v"}])
-    assert looked().reasons == ("emission: plays: no driver has written a status",), "nothing says when it was deployed"
+    assert looked().reasons == ("emission: plays: no driver has written a status",), (
+        "nothing says when it was deployed"
+    )
     record_instants(redis_server.url, [DEPLOYED])
     result = looked()
     assert (result.reasons, result.well, result.unensured) == ((), False, True)
@@ -72,8 +74,18 @@ UNMADE = {"result": "not_made", "why": "the online store does not answer"}
     ("report", "at_us", "words", "anchor"),
     [
         (RED, 11, "the check is red: 2 of 9 values differ (stale 2)", "#the-check-is-red"),
-        (UNMADE, 11, "the check could not be made: the online store does not answer", "#the-check-could-not-be-made"),
-        (RED, 10, "the check could not be made: its task ended without a report", "#the-check-could-not-be-made"),
+        (
+            UNMADE,
+            11,
+            "the check could not be made: the online store does not answer",
+            "#the-check-could-not-be-made",
+        ),
+        (
+            RED,
+            10,
+            "the check could not be made: its task ended without a report",
+            "#the-check-could-not-be-made",
+        ),
     ],
     ids=["red", "not made", "only an earlier run's"],
 )
@@ -90,5 +102,7 @@ def test_the_main_job_tells_a_red_check_from_one_that_could_not_be_made(
 
 
 def test_the_main_job_says_that_the_store_is_away() -> None:
-    error = _not_green(Settings.load({"SLICEWISE_REDIS_URL": "redis://127.0.0.1:1/0"}), before_us=-1)
+    error = _not_green(
+        Settings.load({"SLICEWISE_REDIS_URL": "redis://127.0.0.1:1/0"}), before_us=-1
+    )
     assert error.what.startswith("the check could not be made: the online store does not answer")

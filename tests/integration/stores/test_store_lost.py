@@ -1,4 +1,5 @@
-"""A store that is emptied under load, with the stream running, refuses or is right, and heals without a hand."""
+"""A store that is emptied under load, with the stream running, refuses or is right, and heals
+without a hand."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from slicewise.offsets.token import decode_all
 from slicewise.settings import Settings
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.e2e.compare import Count
-from tests.support.oracles.answers import OracleEvent, count, contained, inside, sum_
+from tests.support.oracles.answers import OracleEvent, contained, count, inside, sum_
 from tests.support.platform.stack import Stack, stack_of
 
 SEED = 20261122
@@ -51,8 +52,8 @@ by_user = sw.FeatureView(
 
 
 class Reply(NamedTuple):
-    """One answer. at: when it came, by the monotonic clock; kind: of a refusal; wanted: the `min_token` that it must
-    reach."""
+    """One answer. at: when it came, by the monotonic clock; kind: of a refusal; wanted: the
+    `min_token` that it must reach."""
 
     at: float
     status: int
@@ -68,36 +69,52 @@ class Reply(NamedTuple):
 
 @dataclass
 class Reader:
-    """Asks for users again and again; every second time for no less than what it was told before."""
+    """Asks for users again and again; every second time for no less than what it was told
+    before."""
 
     settings: Settings
     users: Sequence[str] = tuple(USERS)
     replies: list[Reply] = field(default_factory=list)
 
     def read_until(self, stop: threading.Event) -> None:
-        body = {"features": [f"by_user:{column}" for column in COLUMNS], "entities": [{"user": u} for u in self.users]}
+        body = {
+            "features": [f"by_user:{column}" for column in COLUMNS],
+            "entities": [{"user": u} for u in self.users],
+        }
         newest: str | None = None
         number = 0
-        with httpx.Client(base_url=self.settings.serving_url, timeout=30, trust_env=False, verify=False) as client:
+        with httpx.Client(
+            base_url=self.settings.serving_url, timeout=30, trust_env=False, verify=False
+        ) as client:
             while not stop.wait(READ_EVERY_S):
                 number += 1
                 wanted = newest if number % 2 else None
-                reply = client.post("/v1/features", json=body | ({"min_token": wanted} if wanted else {}))
+                reply = client.post(
+                    "/v1/features", json=body | ({"min_token": wanted} if wanted else {})
+                )
                 answer_json = reply.json()
                 results = answer_json.get("results", ())
                 kind = answer_json.get("error", {}).get("kind", "")
                 after = reply.headers.get("retry-after")
-                self.replies.append(Reply(time.monotonic(), reply.status_code, kind, after, wanted, results))
+                self.replies.append(
+                    Reply(time.monotonic(), reply.status_code, kind, after, wanted, results)
+                )
                 if results:
                     newest = results[0]["token"]
 
     def first(self, since: float, *, right: bool) -> Reply | None:
         """The first answer of a kind that came since then."""
-        return next((reply for reply in self.replies if reply.at > since and reply.right == right), None)
+        return next(
+            (reply for reply in self.replies if reply.at > since and reply.right == right), None
+        )
 
 
 def event(rng: Random) -> Callable[[int], Mapping[str, Any]]:
-    return lambda now_us: {"user": rng.choice(USERS), "n": rng.randint(-(10**9), 10**9), "t": now_us}
+    return lambda now_us: {
+        "user": rng.choice(USERS),
+        "n": rng.randint(-(10**9), 10**9),
+        "t": now_us,
+    }
 
 
 def load_until(running: Stack, stop: threading.Event) -> None:
@@ -106,14 +123,20 @@ def load_until(running: Stack, stop: threading.Event) -> None:
         running.produce_for(0.5, TOPIC, rng, event(rng))
 
 
-def awaited(running: Stack, reader: Reader, since: float, others: Sequence[Future[None]], *, right: bool) -> Reply:
+def awaited(
+    running: Stack, reader: Reader, since: float, others: Sequence[Future[None]], *, right: bool
+) -> Reply:
     """The first answer of a kind, while the others work."""
 
     def reason() -> str | None:
         for other in others:
             if other.done():
                 other.result()
-        return None if reader.first(since, right=right) is not None else f"{len(reader.replies)} answers, none of it"
+        return (
+            None
+            if reader.first(since, right=right) is not None
+            else f"{len(reader.replies)} answers, none of it"
+        )
 
     running.wait(reason, "right answers" if right else "a refusal", 120)
     row = reader.first(since, right=right)
@@ -143,13 +166,21 @@ def judge(replies: Sequence[Reply], events: Sequence[OracleEvent]) -> Count:
             (token,) = decode_all(result["token"])
             base = token.base.offsets
             for needed in wanted:
-                assert all(base.get(topic_partition, 0) >= offset for topic_partition, offset in needed.base.offsets.items()), (user, reply)
+                assert all(
+                    base.get(topic_partition, 0) >= offset
+                    for topic_partition, offset in needed.base.offsets.items()
+                ), (user, reply)
             for column, value_of in COLUMNS.items():
                 start, end = token.bounds[column]
                 key = user, column, start, end, tuple(sorted(base.items()))
                 if key not in known:
-                    compacted_beyond = {hour: offset_vector.offsets for hour, offset_vector in token.compacted_beyond.items()}
-                    known[key] = value_of(inside(contained(of_user[user], base, compacted_beyond), start, end))
+                    compacted_beyond = {
+                        hour: offset_vector.offsets
+                        for hour, offset_vector in token.compacted_beyond.items()
+                    }
+                    known[key] = value_of(
+                        inside(contained(of_user[user], base, compacted_beyond), start, end)
+                    )
                 answer.check(f"{user} {column}", known[key], result["values"][f"by_user:{column}"])
     return answer
 
@@ -161,7 +192,9 @@ def raw_events(running: Stack) -> list[OracleEvent]:
     ]
 
 
-def test_a_store_that_is_emptied_under_load_refuses_or_is_right_and_heals_by_itself(tmp_path: Path) -> None:
+def test_a_store_that_is_emptied_under_load_refuses_or_is_right_and_heals_by_itself(
+    tmp_path: Path,
+) -> None:
     print(f"seed {SEED}")
     with stack_of(DEFINITIONS, tmp_path) as running:
         running.up("redis", "kafka", "serving")
@@ -170,37 +203,55 @@ def test_a_store_that_is_emptied_under_load_refuses_or_is_right_and_heals_by_its
         reader, stop = Reader(running.settings), threading.Event()
         with ThreadPoolExecutor(2) as pool:
             try:
-                others = [pool.submit(load_until, running, stop), pool.submit(reader.read_until, stop)]
+                others = [
+                    pool.submit(load_until, running, stop),
+                    pool.submit(reader.read_until, stop),
+                ]
                 running.wait(lambda: None if applied(running) else "nothing", "the first batch")
                 for number in range(1, LOSSES + 1):
                     before = awaited(running, reader, time.monotonic(), others, right=True)
                     emptied = empty(running)
                     refused = awaited(running, reader, emptied, others, right=False)
                     healed = awaited(running, reader, refused.at, others, right=True)
-                    meanwhile = [reply for reply in reader.replies if emptied < reply.at < healed.at]
+                    meanwhile = [
+                        reply for reply in reader.replies if emptied < reply.at < healed.at
+                    ]
                     kinds = Counter(answer.kind for answer in meanwhile)
-                    print(f"emptied for the {number}. time: {dict(kinds)}; right after {healed.at - emptied:.1f} s")
+                    print(
+                        f"emptied for the {number}. time: {dict(kinds)}; right after "
+                        f"{healed.at - emptied:.1f} s"
+                    )
                     assert "Recovering" in kinds, "it came back without a word of what it lacked"
-                    assert sum_of(healed) >= sum_of(before), "an answer of after has less than one of before"
+                    assert sum_of(healed) >= sum_of(before), (
+                        "an answer of after has less than one of before"
+                    )
             finally:
                 stop.set()
             for other in others:
                 other.result()
         running.wait_applied(TOPIC)
-        last = running.request(features=[f"by_user:{column}" for column in COLUMNS], entities=[{"user": u} for u in USERS])
+        last = running.request(
+            features=[f"by_user:{column}" for column in COLUMNS],
+            entities=[{"user": u} for u in USERS],
+        )
         events = raw_events(running)
         (whole,) = {decode_all(result["token"])[0].base for result in last["results"]}
         assert sum(whole.offsets.values()) == len(events), "what was produced is applied"
         replies = [*reader.replies, Reply(time.monotonic(), 200, "", None, None, last["results"])]
         judged = judge(replies, events)
         kinds = Counter(reply.kind or "right" for reply in replies)
-        print(f"{len(events)} events, {len(replies)} answers {dict(kinds)}, {judged.compared} values compared")
+        print(
+            f"{len(events)} events, {len(replies)} answers {dict(kinds)}, {judged.compared} "
+            "values compared"
+        )
         assert not judged.wrong, "\n".join(judged.wrong[:20])
         refusals = [reply for reply in replies if not reply.right]
         assert {refusal.status for refusal in refusals} == {503}
         assert all(int(refusal.retry_after or 0) >= 1 for refusal in refusals)
         assert set(kinds) <= {"right", "Recovering", "NotReady", "BehindToken", "StoreUnavailable"}
-        assert stream.stream_status(running.settings).pid == driver, "nobody started the driver again"
+        assert stream.stream_status(running.settings).pid == driver, (
+            "nobody started the driver again"
+        )
 
 
 def applied(running: Stack) -> int:

@@ -1,4 +1,5 @@
-"""One of two nodes is emptied, and killed, under load: entities of the other are answered all the while."""
+"""One of two nodes is emptied, and killed, under load: entities of the other are answered all the
+while."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ from tests.support.platform.stack import Stack, stack_of
 NODES = 2
 LOST = "redis-2"
 OF_NODE = [
-    [user for user in USERS if node_of(entity_tags([("user", "string")], [[user]])[0], NODES) == number]
+    [
+        user
+        for user in USERS
+        if node_of(entity_tags([("user", "string")], [[user]])[0], NODES) == number
+    ]
     for number in range(NODES)
 ]
 
@@ -64,16 +69,21 @@ def kill_for(running: Stack, seconds: float) -> None:
 
 
 def is_ahead(replies: Sequence[Reply], refused: Reply) -> bool:
-    """Tells whether it was asked of all entities what one of them had alone, of a batch that waits: the others did not have
-    it when that one's token was given. Events that all had then they must have ever after."""
+    """Tells whether it was asked of all entities what one of them had alone, of a batch that waits:
+    the others did not have it when that one's token was given. Events that all had then they must
+    have ever after."""
     if refused.kind != "BehindToken" or not refused.wanted:
         return False
-    gave = next(reply for reply in replies if reply.results and reply.results[0]["token"] == refused.wanted)
+    gave = next(
+        reply for reply in replies if reply.results and reply.results[0]["token"] == refused.wanted
+    )
     wanted, *others = (decode_all(result["token"])[0].base for result in gave.results)
     return any(not base.dominates(wanted) for base in others)
 
 
-def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_answered(tmp_path: Path) -> None:
+def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_answered(
+    tmp_path: Path,
+) -> None:
     print(f"seed {SEED}, users by node {[len(users) for users in OF_NODE]}")
     assert all(OF_NODE), "each node has users"
     with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_STORE_NODES": str(NODES)}) as running:
@@ -97,26 +107,49 @@ def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_a
                     healed = awaited(running, loses, refused.at, others, right=True)
                     awaited(running, stays, healed.at, others, right=True)
                     kinds = [
-                        Counter(e.kind or "right" for e in r.replies if at < e.at < healed.at) for r in (stays, loses)
+                        Counter(e.kind or "right" for e in r.replies if at < e.at < healed.at)
+                        for r in (stays, loses)
                     ]
-                    print(f"right after {healed.at - at:.1f} s; meanwhile {[dict(kind) for kind in kinds]}")
+                    print(
+                        f"right after {healed.at - at:.1f} s; meanwhile "
+                        f"{[dict(kind) for kind in kinds]}"
+                    )
                     during = [reply for reply in stays.replies if at < reply.at < healed.at]
-                    assert any(each.right for each in during), "the other node's entities had no answer"
-                    refusals = [each.kind for each in during if not (each.right or is_ahead(stays.replies, each))]
+                    assert any(each.right for each in during), (
+                        "the other node's entities had no answer"
+                    )
+                    refusals = [
+                        each.kind
+                        for each in during
+                        if not (each.right or is_ahead(stays.replies, each))
+                    ]
                     assert not refusals, "an entity of the other node was refused"
-                    assert sum_of(healed) >= sum_of(before), "an answer of after has less than one of before"
+                    assert sum_of(healed) >= sum_of(before), (
+                        "an answer of after has less than one of before"
+                    )
             finally:
                 stop.set()
             for other in others:
                 other.result()
         running.wait_applied(TOPIC)
-        last = running.request(features=[f"by_user:{column}" for column in COLUMNS], entities=[{"user": u} for u in USERS])
+        last = running.request(
+            features=[f"by_user:{column}" for column in COLUMNS],
+            entities=[{"user": u} for u in USERS],
+        )
         events = raw_events(running)
         (whole,) = {decode_all(result["token"])[0].base for result in last["results"]}
-        assert sum(whole.offsets.values()) == len(events), "what was produced is applied, on both nodes"
-        replies = [*stays.replies, *loses.replies, Reply(time.monotonic(), 200, "", None, None, last["results"])]
+        assert sum(whole.offsets.values()) == len(events), (
+            "what was produced is applied, on both nodes"
+        )
+        replies = [
+            *stays.replies,
+            *loses.replies,
+            Reply(time.monotonic(), 200, "", None, None, last["results"]),
+        ]
         judged = judge(replies, events)
         print(f"{len(events)} events, {len(replies)} answers, {judged.compared} values compared")
         assert not judged.wrong, "\n".join(judged.wrong[:20])
         assert {reply.status for reply in replies if not reply.right} == {503}
-        assert stream.stream_status(running.settings).pid == driver, "nobody started the driver again"
+        assert stream.stream_status(running.settings).pid == driver, (
+            "nobody started the driver again"
+        )

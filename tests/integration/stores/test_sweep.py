@@ -39,9 +39,14 @@ def deployed(own_redis: RedisServer, tmp_path: Path) -> Deployment:
 
 
 def swept(
-    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *more: str
+    own_redis: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *more: str,
 ) -> dict[str, int]:
-    for name, value in Settings.load({"SLICEWISE_STATE": str(own_redis.state.path)}).to_env().items():
+    for name, value in (
+        Settings.load({"SLICEWISE_STATE": str(own_redis.state.path)}).to_env().items()
+    ):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
     assert main(["sweep", "--json", *more]) == 0
@@ -75,7 +80,12 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
         pipe.execute()
 
         dry = swept(own_redis, monkeypatch, capsys, "--dry-run")
-        assert (dry["no_expiry"], dry["over_long"], dry["old_store_id"], dry["unknown"]) == (1, 1, 1, 1)
+        assert (dry["no_expiry"], dry["over_long"], dry["old_store_id"], dry["unknown"]) == (
+            1,
+            1,
+            1,
+            1,
+        )
         assert dry["changed"] == 0
         assert client.ttl(stray) == -1
 
@@ -90,7 +100,12 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
         assert client.expiretime(keys.hot_key(store_id, tags[7], unit.storage_fingerprint)) == well
 
         again = swept(own_redis, monkeypatch, capsys)
-        assert (again["changed"], again["no_expiry"], again["over_long"], again["old_store_id"]) == (0, 0, 0, 0)
+        assert (
+            again["changed"],
+            again["no_expiry"],
+            again["over_long"],
+            again["old_store_id"],
+        ) == (0, 0, 0, 0)
 
 
 def test_an_expiry_that_a_micro_batch_extended_meanwhile_is_never_lengthened(
@@ -101,13 +116,17 @@ def test_an_expiry_that_a_micro_batch_extended_meanwhile_is_never_lengthened(
 
     deployed_now = store.deployed(own_redis.url)
     assert deployed_now is not None
-    key = keys.hot_key(deployed_now.metadata.store_id, b"user_id:string:u", deployed.units[0].storage_fingerprint)
+    key = keys.hot_key(
+        deployed_now.metadata.store_id, b"user_id:string:u", deployed.units[0].storage_fingerprint
+    )
     with redis.Redis.from_url(own_redis.url) as client:
         now = client.time()[0]
         client.hset(key, "l:0:0", 1)
         client.expireat(key, now + 100)
         # as if it had had none when it was looked at
-        store.sweep(own_redis.url, deployed_now, lambda *_: Verdict(Finding.NO_EXPIRY, "u", now + 5_000))
+        store.sweep(
+            own_redis.url, deployed_now, lambda *_: Verdict(Finding.NO_EXPIRY, "u", now + 5_000)
+        )
         assert client.expiretime(key) == now + 100
 
 
@@ -118,11 +137,14 @@ def test_a_store_without_deployment_has_nothing_to_sweep(
     assert (report["deployed"], report["scanned"]) == (False, 0)
 
 
-def test_the_status_holds_what_is_deployed_and_what_parts_say(own_redis: RedisServer, deployed: Deployment) -> None:
+def test_the_status_holds_what_is_deployed_and_what_parts_say(
+    own_redis: RedisServer, deployed: Deployment
+) -> None:
     (unit,) = [storage_unit.storage_fingerprint for storage_unit in deployed.units]
     record_part(own_redis.url, "stream:plays", '{"state": "running"}')
     record_part(own_redis.url, "job:sweep", "{}")
-    with redis.Redis.from_url(own_redis.url) as client:  # hours of the one unit, and an archive version that totals name
+    # hours of the one unit, and an archive version that totals name
+    with redis.Redis.from_url(own_redis.url) as client:
         store_id = int(read_status(own_redis.url).metadata["generation"])
         client.hset(keys.published_key(store_id, unit), mapping={"490000": 3, "t:3": 489984})
     status = read_status(own_redis.url, ["sweep", "check"])

@@ -1,4 +1,5 @@
-"""A probe goes from the log through the stream to an answer, on real servers; an alert tells of failures."""
+"""A probe goes from the log through the stream to an answer, on real servers; an alert tells of
+failures."""
 
 from __future__ import annotations
 
@@ -37,32 +38,50 @@ def platform(tmp_path: Path) -> Iterator[Stack]:
         yield running
 
 
-def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_is(platform: Stack) -> None:
+def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_is(
+    platform: Stack,
+) -> None:
     url = platform.settings.redis_url
     limits = Limits(probe_ms=3_000.0)
     platform.start_stream()
 
     def fresh() -> str | None:
         probes = probes_of(read_status(url))
-        return None if probes is not None and probes.shown >= 5 and probes.waiting_ms < 2_000 else f"{probes}"
+        return (
+            None
+            if probes is not None and probes.shown >= 5 and probes.waiting_ms < 2_000
+            else f"{probes}"
+        )
 
     platform.wait(fresh, "probes in answers", 240)
     [line] = [service for service in platform.status() if service.name == stream.PROBES]
     assert line.state == "up"
     assert line.detail.startswith("produce to answer p50 ")
     beat = stream.driver_status(platform.settings, stream.PROBES).heartbeat
-    served = httpx.get(f"http://127.0.0.1:{beat['metrics_port']}/metrics", trust_env=False, timeout=30).text
-    [count] = [text for text in served.splitlines() if text.startswith("slicewise_probe_freshness_seconds_count ")]
+    served = httpx.get(
+        f"http://127.0.0.1:{beat['metrics_port']}/metrics", trust_env=False, timeout=30
+    ).text
+    [count] = [
+        text
+        for text in served.splitlines()
+        if text.startswith("slicewise_probe_freshness_seconds_count ")
+    ]
     assert float(count.split()[1]) >= 5
-    assert "\nslicewise_probes_lost_total " in served  # none, unless the stream took a minute to begin
+    # none, unless the stream took a minute to begin
+    assert "\nslicewise_probes_lost_total " in served
 
     # of what users declare nothing is touched, and they are shown nothing else
-    listed = httpx.get(f"{platform.settings.serving_url}/v1/features", trust_env=False, timeout=30).json()
+    listed = httpx.get(
+        f"{platform.settings.serving_url}/v1/features", trust_env=False, timeout=30
+    ).json()
     assert [view["name"] for view in listed["views"]] == ["listening"]
     assert listed["project"] == "mine"
     status = read_status(url)
     assert [view.view for view in overview(status, limits).views] == ["listening"]
-    assert {stopped_stream.source for stopped_stream in overview(status, limits).streams} == {"plays", own.SOURCE}
+    assert {stopped_stream.source for stopped_stream in overview(status, limits).streams} == {
+        "plays",
+        own.SOURCE,
+    }
     assert platform.records("plays") == []
 
     # the stream is gone; the prober is not, and says so
@@ -72,11 +91,16 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
 
     def alert() -> str | None:
         reasons = health_of(read_status(url), limits).aging
-        return None if any(r.startswith("probes: a probe is in no answer for") for r in reasons) else str(reasons)
+        return (
+            None
+            if any(r.startswith("probes: a probe is in no answer for") for r in reasons)
+            else str(reasons)
+        )
 
     platform.wait(alert, "the alert", 60)
 
-    # it comes back: what was produced meanwhile shows, and none of it is lost that had not waited for a minute
+    # it comes back: what was produced meanwhile shows, and none of it is lost that had not waited
+    # for a minute
     platform.start_stream()
     platform.wait(fresh, "probes in answers again", 240)
     probes = probes_of(read_status(url))
@@ -88,7 +112,9 @@ def test_freshness_is_seen_and_told_until_the_stream_is_gone_and_then_an_alert_i
 
     platform.stop_stream()
     assert health_of(read_status(url), limits).stopped
-    stopped = [service for service in platform.status() if service.name in (stream.NAME, stream.PROBES)]
+    stopped = [
+        service for service in platform.status() if service.name in (stream.NAME, stream.PROBES)
+    ]
     assert [service.state for service in stopped] == ["down", "down"]
 
     # switched off, they go, and what users declared stays as it is

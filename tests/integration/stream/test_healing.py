@@ -1,4 +1,5 @@
-"""The stream's driver brings back what its store lost, on real servers: from its copy of the metadata, and the archive."""
+"""The stream's driver brings back what its store lost, on real servers: from its copy of the
+metadata, and the archive."""
 
 from __future__ import annotations
 
@@ -50,10 +51,15 @@ class Platform:
         return made
 
     def planned(self, *views: str) -> Deployment:
-        source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t")
+        source = sw.KafkaSource(
+            "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t"
+        )
         features = [sw.Feature("n", sw.count(), windows=["1h"])]
         made = [
-            sw.FeatureView(v, source=source, entity=["user"], where=f"user <> '{v}'", features=features) for v in views
+            sw.FeatureView(
+                v, source=source, entity=["user"], where=f"user <> '{v}'", features=features
+            )
+            for v in views
         ]
         return plan(Project.of("p", made))
 
@@ -68,7 +74,9 @@ class Platform:
     def deploy(self, deployment: Deployment) -> StoreMetadata:
         self.deployment = deployment
         with deploy.connected(self.settings) as store:
-            return deploy.deploy(self.settings, store, deployment, store.run(ReadMetadata()).deployment_version)
+            return deploy.deploy(
+                self.settings, store, deployment, store.run(ReadMetadata()).deployment_version
+            )
 
     def produced(self, events: int) -> OffsetVector:
         """Produces so many in each partition; gives where the log ends."""
@@ -82,7 +90,11 @@ class Platform:
         """Moves the committed offsets as a batch's end does."""
         with self.store() as store:
             metadata = store.run(ReadMetadata())
-            store.run(AdvanceCommitted(metadata.committed, end, metadata.deployment_version, metadata.units))
+            store.run(
+                AdvanceCommitted(
+                    metadata.committed, end, metadata.deployment_version, metadata.units
+                )
+            )
 
     def look(self, healer: Healer | None = None) -> StoreMetadata:
         with self.store() as store:
@@ -103,24 +115,38 @@ def servers() -> Iterator[tuple[RedisServer, KafkaBroker]]:
 @pytest.fixture
 def platform(servers: tuple[RedisServer, KafkaBroker], tmp_path: Path) -> Platform:
     store, kafka = servers
-    given = {"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": store.url, "SLICEWISE_PROBES": "off"}
-    made = Platform(Settings.load({**given, "SLICEWISE_KAFKA_BOOTSTRAP": kafka.bootstrap}), store.operator_url)
+    given = {
+        "SLICEWISE_STATE": str(tmp_path),
+        "SLICEWISE_REDIS_URL": store.url,
+        "SLICEWISE_PROBES": "off",
+    }
+    made = Platform(
+        Settings.load({**given, "SLICEWISE_KAFKA_BOOTSTRAP": kafka.bootstrap}), store.operator_url
+    )
     made.emptied()
     return made
 
 
-def test_an_emptied_store_is_deployed_again_where_the_archive_ends_and_says_what_it_lacks(platform: Platform) -> None:
+def test_an_emptied_store_is_deployed_again_where_the_archive_ends_and_says_what_it_lacks(
+    platform: Platform,
+) -> None:
     with pytest.raises(NotReady):
         platform.look()  # nothing is known of it yet
     first = platform.deploy(platform.deployment)
     end = platform.produced(30)
     platform.applied(end)
     platform.look()
-    platform.archive = OffsetVector({topic_partition: offset - 10 for topic_partition, offset in end.offsets.items()})
-    for healer in (platform.healer, platform.driver()):  # the one that saw it, and one that only has the file
+    platform.archive = OffsetVector(
+        {topic_partition: offset - 10 for topic_partition, offset in end.offsets.items()}
+    )
+    # the one that saw it, and one that only has the file
+    for healer in (platform.healer, platform.driver()):
         platform.emptied()
         metadata = platform.look(healer)
-        assert (metadata.units, metadata.committed) == (platform.deployment.digest, platform.archive)
+        assert (metadata.units, metadata.committed) == (
+            platform.deployment.digest,
+            platform.archive,
+        )
         assert metadata.store_id > first.store_id
         (start,) = metadata.starts.values()
         assert (start, metadata.ready) == (platform.archive, frozenset())
@@ -159,11 +185,17 @@ def test_a_store_that_lost_what_was_applied_under_the_real_time_lane_is_awaited_
     metadata = platform.deploy(platform.deployment)
     if begun:  # and was switched off since
         with platform.store() as store:
-            store.run(BeginRealtime("plays", metadata.committed, metadata.deployment_version, metadata.units))
+            store.run(
+                BeginRealtime(
+                    "plays", metadata.committed, metadata.deployment_version, metadata.units
+                )
+            )
     client = redis.Redis.from_url(platform.operator_url)
     older = {key: client.dump(key) for key in client.scan_iter(match="*")}
     end = platform.produced(5)
-    applied = OffsetVector({topic_partition: offset - 2 for topic_partition, offset in end.offsets.items()})
+    applied = OffsetVector(
+        {topic_partition: offset - 2 for topic_partition, offset in end.offsets.items()}
+    )
     platform.applied(applied)
     platform.look()
     platform.emptied()
@@ -180,26 +212,39 @@ def test_a_store_that_lost_what_was_applied_under_the_real_time_lane_is_awaited_
     assert platform.look().lost_offsets == OffsetVector()
 
 
-def test_committed_offsets_that_the_log_no_longer_reaches_go_on_where_the_archive_ends(platform: Platform) -> None:
+def test_committed_offsets_that_the_log_no_longer_reaches_go_on_where_the_archive_ends(
+    platform: Platform,
+) -> None:
     metadata = platform.deploy(platform.deployment)
     end = platform.produced(20)
     topic = next(iter(end))[0]
     platform.log.delete_records("plays", {0: end.get((topic, 0)) - 3, 1: end.get((topic, 1)) - 2})
-    platform.applied(OffsetVector({topic_partition: offset - 4 for topic_partition, offset in end.offsets.items()}))
+    platform.applied(
+        OffsetVector(
+            {topic_partition: offset - 4 for topic_partition, offset in end.offsets.items()}
+        )
+    )
     with platform.store() as store:
         current = platform.healer.look(store)
         assert platform.healer.bridged(store, platform.deployment, current) is current, (
             "the archive lacks it too: a person's"
         )
-        platform.archive = OffsetVector({topic_partition: offset - 1 for topic_partition, offset in end.offsets.items()})
+        platform.archive = OffsetVector(
+            {topic_partition: offset - 1 for topic_partition, offset in end.offsets.items()}
+        )
         moved = platform.healer.bridged(store, platform.deployment, current)
         assert moved.committed == platform.archive
-        assert (moved.deployment_version, set(moved.starts.values())) == (metadata.deployment_version + 1, {platform.archive})
+        assert (moved.deployment_version, set(moved.starts.values())) == (
+            metadata.deployment_version + 1,
+            {platform.archive},
+        )
         assert not moved.ready
         assert platform.healer.bridged(store, platform.deployment, moved) is moved
 
 
-def test_a_driver_that_has_lost_its_copy_asks_the_archive_how_far_the_committed_offsets_had_come(platform: Platform) -> None:
+def test_a_driver_that_has_lost_its_copy_asks_the_archive_how_far_the_committed_offsets_had_come(
+    platform: Platform,
+) -> None:
     platform.deploy(platform.deployment)
     client = redis.Redis.from_url(platform.operator_url)
     older = {key: client.dump(key) for key in client.scan_iter(match="*")}

@@ -1,4 +1,5 @@
-"""A batch applied in parts, because its events are large, leaves the bytes that it leaves as a whole."""
+"""A batch applied in parts, because its events are large, leaves the bytes that it leaves as a
+whole."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ class Log:
             raise DataLoss(f"{topic} was made anew")
 
 
-def applied(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[dict[str, Any]], dict[bytes, Any]]:
+def applied(
+    server: RedisServer, batches: list[pa.RecordBatch]
+) -> tuple[list[dict[str, Any]], dict[bytes, Any]]:
     """Micro-batches; gives what the task said, and all that the store then holds of entities."""
     planned = deployment()
     with Served.on(server.url, planned) as served:
@@ -95,21 +98,30 @@ def applied(server: RedisServer, batches: list[pa.RecordBatch]) -> tuple[list[di
             topic="plays",
             topic_id=TOPIC,
             placed=tuple(
-                Placed(unit.storage_fingerprint, "keep", ("user",), {"seconds": "seconds"}) for unit in planned.units
+                Placed(unit.storage_fingerprint, "keep", ("user",), {"seconds": "seconds"})
+                for unit in planned.units
             ),
         )
         try:
-            outcomes = [json.loads(text) for each in task(iter(batches)) for text in each["outcome"].to_pylist()]
+            outcomes = [
+                json.loads(text)
+                for each in task(iter(batches))
+                for text in each["outcome"].to_pylist()
+            ]
         finally:
             microbatch.drop(server.url)
     stored: dict[bytes, Any] = {}
     with redis.Redis.from_url(server.operator_url) as client:
         for key in client.scan_iter(match="sw:*{user:*"):
-            stored[key] = client.zrange(key, 0, -1) if client.type(key) == b"zset" else client.hgetall(key)
+            stored[key] = (
+                client.zrange(key, 0, -1) if client.type(key) == b"zset" else client.hgetall(key)
+            )
     return outcomes, stored
 
 
-def test_the_same_bytes_stand_however_many_runs_a_task_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bytes_stand_however_many_runs_a_task_makes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     batches = frames(time.time_ns() // 1_000)
     with running(RedisServer) as one, running(RedisServer) as other:
         whole, stored = applied(one, batches)
@@ -125,7 +137,9 @@ def test_the_same_bytes_stand_however_many_runs_a_task_makes(monkeypatch: pytest
     assert contents(stored_in_parts) == contents(stored)
 
 
-def test_nothing_is_written_of_rows_after_which_another_topic_stands_under_the_name(log: Log) -> None:
+def test_nothing_is_written_of_rows_after_which_another_topic_stands_under_the_name(
+    log: Log,
+) -> None:
     with running(RedisServer) as server:
         log.current_id = "f" * 32
         with pytest.raises(DataLoss, match="made anew"):
@@ -147,7 +161,8 @@ def test_a_run_ends_with_the_frame_that_fills_it(monkeypatch: pytest.MonkeyPatch
 
     first, *rest = (table.num_rows for table in _noting(runs(given()), taken))
     assert (first, rest) == (200, [100])
-    assert taken == [100, 0, 100, -1, 100, 0, -1]  # nothing is taken before the run before it is over
+    # nothing is taken before the run before it is over
+    assert taken == [100, 0, 100, -1, 100, 0, -1]
 
 
 def _noting(tables: Any, taken: list[int]) -> Any:

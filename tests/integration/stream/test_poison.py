@@ -1,6 +1,8 @@
-"""k hostile records give k quarantined rows with their reasons; all else is exact, among the pending events, applied and compacted.
+"""k hostile records give k quarantined rows with their reasons; all else is exact, among the
+pending events, applied and compacted.
 
-The whole catalogue, among good records, through Kafka, both streams, the archive and compaction, on real servers.
+The whole catalogue, among good records, through Kafka, both streams, the archive and compaction, on
+real servers.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ EXPIRING = re.compile(rb"sw:\d+:\{(?!0\}).*:(?:hot|day:\d{8})", re.DOTALL)
 """Keys of entities but event lists: the last rows of an entity stand for ever."""
 TIME = "happened"
 """The catalogue's time as a column: a definition may not name one as its records do."""
-SCHEMA = {TIME if name == hostile.TIMESTAMP else name: kind for name, kind in hostile.SCHEMA.items()}
+SCHEMA = {
+    TIME if name == hostile.TIMESTAMP else name: kind for name, kind in hostile.SCHEMA.items()
+}
 DEFINITIONS = f"""
 import slicewise as sw
 
@@ -93,9 +97,18 @@ def pairs(now_us: int) -> list[hostile.Record]:
     """Keys of two columns that become one text where they are joined by what stands in them."""
     made = []
     for splice in SPLICES:
-        for user, song in ((f"a{splice}b", "c"), ("a", f"b{splice}c"), ("a", f"{splice}b{splice}c"), ("a", "b")):
+        for user, song in (
+            (f"a{splice}b", "c"),
+            ("a", f"b{splice}c"),
+            ("a", f"{splice}b{splice}c"),
+            ("a", "b"),
+        ):
             columns = {"user_id": user, "song": song}
-            made.append(hostile.Record(f"{user!r} and {song!r}", hostile.event(now_us, **columns), None, columns))
+            made.append(
+                hostile.Record(
+                    f"{user!r} and {song!r}", hostile.event(now_us, **columns), None, columns
+                )
+            )
     return made
 
 
@@ -116,16 +129,27 @@ class Sent:
             if error is not None:
                 failed.append(error)
 
-        producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": LARGEST, "linger.ms": 5})
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "message.max.bytes": LARGEST, "linger.ms": 5}
+        )
         for (partition, offset), record in self.at.items():
             if first <= offset and (end is None or offset < end):
-                producer.produce(TOPIC, record.value, partition=partition, timestamp=time_ms, on_delivery=delivered)
+                producer.produce(
+                    TOPIC,
+                    record.value,
+                    partition=partition,
+                    timestamp=time_ms,
+                    on_delivery=delivered,
+                )
                 producer.poll(0)
         assert producer.flush(120) == 0
         assert not failed, failed
 
     def bad(self) -> dict[tuple[int, int], tuple[str, bytes | None]]:
-        named = {at: (record.reason or "").replace(f":{hostile.TIMESTAMP}", f":{TIME}") for at, record in self.at.items()}
+        named = {
+            at: (record.reason or "").replace(f":{hostile.TIMESTAMP}", f":{TIME}")
+            for at, record in self.at.items()
+        }
         return {at: (reason, self.at[at].value) for at, reason in named.items() if reason}
 
     def events(self) -> list[OracleEvent]:
@@ -135,7 +159,11 @@ class Sent:
             if record.reason is None:
                 assert record.value is not None
                 columns = as_meant(json.loads(record.value))
-                events.append(OracleEvent(columns[hostile.TIMESTAMP], self.topic_id, partition, offset, columns))
+                events.append(
+                    OracleEvent(
+                        columns[hostile.TIMESTAMP], self.topic_id, partition, offset, columns
+                    )
+                )
         return events
 
 
@@ -151,7 +179,8 @@ def as_meant(record: Mapping[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Stack]:
     with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_REALTIME": "on"}) as running:
-        with KafkaLog(running.settings.kafka_bootstrap) as log:  # ten megabytes are a broker's affair first
+        # ten megabytes are a broker's affair first
+        with KafkaLog(running.settings.kafka_bootstrap) as log:
             log.create(TOPIC, PARTITIONS, {"max.message.bytes": str(LARGEST)})
         running.up("redis", "kafka", "serving")
         running.cli("apply", "--no-wait")
@@ -165,7 +194,9 @@ def test_bad_records_are_kept_with_their_reasons_and_all_else_is_exact(platform:
     now_us = (time.time_ns() // 1000 // HOUR - 1) * HOUR + HOUR // 2  # an hour that is over
     records = [*hostile.records(now_us), *pairs(now_us)]
     random.Random(SEED).shuffle(records)
-    plain = hostile.Record("a play to begin with", hostile.event(now_us), columns={"user_id": "ada"})
+    plain = hostile.Record(
+        "a play to begin with", hostile.event(now_us), columns={"user_id": "ada"}
+    )
     records = [plain] * PARTITIONS + records
     with KafkaLog(platform.settings.kafka_bootstrap) as log:
         sent = Sent(records, log.topic_id(TOPIC))
@@ -182,7 +213,11 @@ def test_bad_records_are_kept_with_their_reasons_and_all_else_is_exact(platform:
         platform.wait(lambda: missing(platform, len(events)), "the real-time lane to have all", 240)
         exact(platform, deployment, events, "among the pending events")
     platform.wait_applied(TOPIC)
-    platform.wait(lambda: ", ".join(pending_fields(platform)[:5]) or None, "the real-time lane to be applied", 120)
+    platform.wait(
+        lambda: ", ".join(pending_fields(platform)[:5]) or None,
+        "the real-time lane to be applied",
+        120,
+    )
     exact(platform, deployment, events, "applied")
     platform.wait(lambda: counted(platform, reasons), "the stream to have counted what is bad", 120)
     check_keys_apart(platform, deployment, events)
@@ -210,7 +245,9 @@ def pending_fields(platform: Stack) -> list[str]:
         for key in client.scan_iter(match="sw:*:hot", count=1000):
             names = [bytes(name) for name in client.hkeys(key) if isinstance(name, bytes)]
             results += [
-                f"{key!r} {name!r}" for name in names if name == keys.PENDING_COUNT or name.startswith(keys.PENDING_FIELDS)
+                f"{key!r} {name!r}"
+                for name in names
+                if name == keys.PENDING_COUNT or name.startswith(keys.PENDING_FIELDS)
             ]
     return results
 
@@ -222,17 +259,24 @@ def counted(platform: Stack, reasons: Counter[str]) -> str | None:
     return None if Counter(bad) == reasons else f"{bad} of {dict(reasons)}"
 
 
-def exact(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent], when: str) -> None:
-    """Every entity and column of every view is what brute force over the good records says; none is missing."""
+def exact(
+    platform: Stack, deployment: Deployment, events: Sequence[OracleEvent], when: str
+) -> None:
+    """Every entity and column of every view is what brute force over the good records says; none is
+    missing."""
     count = Count()
     rows = compare(platform, deployment, events, None, count)
     print(f"{when}: {count.compared} values compared with the oracle, {len(count.wrong)} differ")
     assert not count.wrong, "\n".join(count.wrong[:20])
-    counted_songs = sum(row["values"]["by_both:plays_6h"] for row in rows if row["unit"].view == "by_both")
+    counted_songs = sum(
+        row["values"]["by_both:plays_6h"] for row in rows if row["unit"].view == "by_both"
+    )
     assert counted_songs == sum(event.columns["song"] is not None for event in events)
 
 
-def check_keys_apart(platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]) -> None:
+def check_keys_apart(
+    platform: Stack, deployment: Deployment, events: Sequence[OracleEvent]
+) -> None:
     """Checks that the store has as many keys as there are entities."""
     with platform.store() as store:
         names = {
@@ -252,11 +296,14 @@ def check_keys_apart(platform: Stack, deployment: Deployment, events: Sequence[O
 
 
 def kept(platform: Stack, deployment: Deployment, sent: Sent) -> None:
-    """The archive has each record once: what is good typed, what is bad as it came, with its reason."""
+    """The archive has each record once: what is good typed, what is bad as it came, with its
+    reason."""
     table = load(open_catalog(platform.settings), TOPIC)
     assert table is not None
     rows = table.scan(row_filter="kind = 'bad'").to_arrow().to_pylist()
-    assert {(row["partition"], row["offset"]): (row["reason"], row["raw"]) for row in rows} == sent.bad()
+    assert {
+        (row["partition"], row["offset"]): (row["reason"], row["raw"]) for row in rows
+    } == sent.bad()
     assert len(rows) == len(sent.bad())
     good = scan_events(table, deployment.source(TOPIC)).to_pylist()
     wanted = {(event.partition, event.offset): event for event in sent.events()}
@@ -264,12 +311,15 @@ def kept(platform: Stack, deployment: Deployment, sent: Sent) -> None:
     for row in good:
         event = wanted[row["partition"], row["offset"]]
         for name in ("user_id", "song", "n", "x", "y", "ok"):
-            assert row[name] == event.columns[name], f"{sent.at[row['partition'], row['offset']].name}: {name}"
+            assert row[name] == event.columns[name], (
+                f"{sent.at[row['partition'], row['offset']].name}: {name}"
+            )
         assert row["event_time"] == event.time
 
 
 def expiries(platform: Stack, now_us: int) -> None:
-    """No slice of an entity stands for longer than its good events need: within a day of the end of the window."""
+    """No slice of an entity stands for longer than its good events need: within a day of the end of
+    the window."""
     latest_s = (now_us + hostile.MAX_AHEAD_US + WINDOW + 24 * HOUR) // 1_000_000
     with redis.Redis.from_url(platform.settings.redis_url) as client:
         keys = [bytes(key) for key in client.scan_iter(match="sw:*", count=1000)]

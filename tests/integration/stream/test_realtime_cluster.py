@@ -1,4 +1,5 @@
-"""On a cluster the real-time lane says which slots are missing, and runs where there are enough: a real master, one worker."""
+"""On a cluster the real-time lane says which slots are missing, and runs where there are enough: a
+real master, one worker."""
 
 from __future__ import annotations
 
@@ -33,10 +34,17 @@ def platform(tmp_path: Path) -> Iterator[Stack]:
 def process(platform: Stack, argv: Sequence[str], log: Path) -> Iterator[None]:
     """A process of Spark's, on loopback; it and all below it are gone afterwards."""
     python = str(platform.settings.spark_python)
-    env = {**os.environ, **platform.settings.to_env(), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
+    env = {
+        **os.environ,
+        **platform.settings.to_env(),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_NO_DAEMONIZE": "1",
+    }
     env |= {"PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
     with log.open("a") as file:
-        started = subprocess.Popen(argv, env=env, stdout=file, stderr=file, cwd=log.parent, start_new_session=True)
+        started = subprocess.Popen(
+            argv, env=env, stdout=file, stderr=file, cwd=log.parent, start_new_session=True
+        )
     birth = Birth.of(started.pid)
     assert birth is not None, log.read_text()
     try:
@@ -55,7 +63,12 @@ def worker(platform: Stack, master: str, cores: int, folder: Path) -> Iterator[N
     options = ["--cores", str(cores), "--memory", "1g", "--host", "127.0.0.1", "--webui-port", "0"]
     with process(
         platform,
-        [_spark(platform, "spark-class"), "org.apache.spark.deploy.worker.Worker", *options, master],
+        [
+            _spark(platform, "spark-class"),
+            "org.apache.spark.deploy.worker.Worker",
+            *options,
+            master,
+        ],
         folder / f"worker{cores}.log",
     ):
         yield
@@ -67,7 +80,9 @@ def submitted(platform: Stack, master: str, log: Path) -> Iterator[None]:
     conf = realtime_conf(platform.settings) | {"spark.executor.memory": "512m"}
     options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     script = str(platform.settings.home / "spark_jobs" / "tail.py")
-    with process(platform, [_spark(platform, "spark-submit"), "--master", master, *options, script], log):
+    with process(
+        platform, [_spark(platform, "spark-submit"), "--master", master, *options, script], log
+    ):
         yield
 
 
@@ -77,7 +92,9 @@ def _spark(platform: Stack, name: str) -> str:
 
 def tail_summary(platform: Stack) -> str:
     """The words of `slicewise status` on the real-time lane."""
-    return stream.realtime_summary(stream.driver_status(platform.settings, stream.REALTIME).heartbeat)
+    return stream.realtime_summary(
+        stream.driver_status(platform.settings, stream.REALTIME).heartbeat
+    )
 
 
 def test_a_cluster_with_too_few_slots_is_told_of_and_one_with_enough_runs_the_real_time_lane(
@@ -90,14 +107,35 @@ def test_a_cluster_with_too_few_slots_is_told_of_and_one_with_enough_runs_the_re
     with process(platform, argv, tmp_path / "master.log"):
         with worker(platform, master, 1, tmp_path), submitted(platform, master, log):
             missing = "1 slots for 2 partitions"
-            platform.wait(lambda: None if missing in tail_summary(platform) else tail_summary(platform), missing, 240)
+            platform.wait(
+                lambda: None if missing in tail_summary(platform) else tail_summary(platform),
+                missing,
+                240,
+            )
             # A heartbeat tells before the log does.
-            platform.wait(lambda: None if "SLICEWISE_REALTIME=off" in log.read_text() else log.read_text(), "the error", 30)
+            platform.wait(
+                lambda: None if "SLICEWISE_REALTIME=off" in log.read_text() else log.read_text(),
+                "the error",
+                30,
+            )
             assert "expected: at least 2 cores of executors" in log.read_text()
         with worker(platform, master, 2, tmp_path), submitted(platform, master, log):
-            platform.wait(lambda: None if "realtime_begun" in log.read_text() else log.read_text()[-2000:], "the real-time lane", 240)
-            first = json.dumps({"user_id": "ada", "seconds": 60.0, "played_at": time.time_ns() // 1000}).encode()
+            platform.wait(
+                lambda: None if "realtime_begun" in log.read_text() else log.read_text()[-2000:],
+                "the real-time lane",
+                240,
+            )
+            first = json.dumps(
+                {"user_id": "ada", "seconds": 60.0, "played_at": time.time_ns() // 1000}
+            ).encode()
             platform.produce("plays", [(0, first, time.time_ns() // 1_000_000)])
-            platform.wait(lambda: None if values(platform, "ada")["plays_1h"] else "it is not visible", "an event", 240)
+            platform.wait(
+                lambda: None if values(platform, "ada")["plays_1h"] else "it is not visible",
+                "an event",
+                240,
+            )
             ms = [visible_ms(platform) for _ in range(10)]
-            print(f"visible after {sorted(ms)[5]:.1f} ms, at most {max(ms):.1f} ms, without any micro-batch lane")
+            print(
+                f"visible after {sorted(ms)[5]:.1f} ms, at most {max(ms):.1f} ms, without any "
+                "micro-batch lane"
+            )

@@ -1,4 +1,5 @@
-"""An event is visible at once, whoever of real-time lane, micro-batch lane and store was killed; and in the end it counted once."""
+"""An event is visible at once, whoever of real-time lane, micro-batch lane and store was killed;
+and in the end it counted once."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ listening = sw.FeatureView(
 
 @pytest.fixture
 def platform(tmp_path: Path) -> Iterator[Stack]:
-    with stack_of(DEFINITIONS, tmp_path, {"SLICEWISE_REALTIME": "on", "SLICEWISE_REALTIME_BATCH_S": "5"}) as running:
+    with stack_of(
+        DEFINITIONS, tmp_path, {"SLICEWISE_REALTIME": "on", "SLICEWISE_REALTIME_BATCH_S": "5"}
+    ) as running:
         running.up("redis", "kafka", "serving")
         running.cli("apply", "--no-wait")
         yield running
@@ -68,14 +71,24 @@ def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform
     # the micro-batch lane stands still
     with platform.stopped(stream.NAME):
         ms = [visible_ms(platform) for _ in range(20)]
-    print(f"visible after {sorted(ms)[10]:.1f} ms, at most {max(ms):.1f} ms, without the micro-batch lane")
+    print(
+        f"visible after {sorted(ms)[10]:.1f} ms, at most {max(ms):.1f} ms, without the "
+        "micro-batch lane"
+    )
     assert sorted(ms)[10] < 500
-    assert "up" in {service.state for service in platform.status() if service.name == stream.REALTIME}
+    assert "up" in {
+        service.state for service in platform.status() if service.name == stream.REALTIME
+    }
 
-    # queries relieve each other while events come, and one that is drained leaves no stack trace to wonder at
+    # queries relieve each other while events come, and one that is drained leaves no stack trace to
+    # wonder at
     produce_for(platform, 12, rng)
     log = platform.settings.state_dir / "logs" / "tail.log"
-    platform.wait(lambda: None if log.read_text().count("realtime_relieved") > 1 else log.read_text(), "two reliefs", 240)
+    platform.wait(
+        lambda: None if log.read_text().count("realtime_relieved") > 1 else log.read_text(),
+        "two reliefs",
+        240,
+    )
     visible_ms(platform)
     stream.stop_driver(platform.settings, stream.REALTIME)
     assert not re.findall(r".* ERROR .*|\n\s+at .*|.*Exception.*", log.read_text())
@@ -106,7 +119,11 @@ def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform
     right(platform)
     assert marked(platform)
     another_server_run(platform, rng)
-    platform.wait(lambda: "its entry stands" if marked(platform) else None, "the entry of the server run before to go", 90)
+    platform.wait(
+        lambda: "its entry stands" if marked(platform) else None,
+        "the entry of the server run before to go",
+        90,
+    )
     visible_ms(platform)
     right(platform)
 
@@ -128,7 +145,9 @@ def another_server_run(platform: Stack, rng: random.Random) -> None:
 def switch(platform: Stack, realtime: str, rng: random.Random) -> None:
     """The setting of the real-time lane, between events."""
     produce_for(platform, 1, rng)
-    platform.settings = Settings.load({**platform.settings.to_env(), "SLICEWISE_REALTIME": realtime})
+    platform.settings = Settings.load(
+        {**platform.settings.to_env(), "SLICEWISE_REALTIME": realtime}
+    )
     stream.ensure_stream(platform.settings)
     produce_for(platform, 1, rng)
 
@@ -169,9 +188,12 @@ def values(platform: Stack, user: str) -> dict[str, Any]:
 
 
 def right(platform: Stack) -> None:
-    """Waits until all is applied: then nothing of the real-time lane is left, and each event counts once."""
+    """Waits until all is applied: then nothing of the real-time lane is left, and each event counts
+    once."""
     platform.wait_applied("plays")
-    platform.wait(lambda: ", ".join(left(platform)[:5]) or None, "the real-time lane to be applied", 60)
+    platform.wait(
+        lambda: ", ".join(left(platform)[:5]) or None, "the real-time lane to be applied", 60
+    )
     events = [json.loads(value) for *_, value in platform.records("plays")]
     for user in USERS:
         own = [e["seconds"] for e in events if e["user_id"] == user and e["seconds"] >= 0]

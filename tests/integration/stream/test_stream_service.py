@@ -1,4 +1,5 @@
-"""At most one stream driver runs per state folder, whoever asks; and stopping it leaves nothing of it."""
+"""At most one stream driver runs per state folder, whoever asks; and stopping it leaves nothing of
+it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from slicewise.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[Settings]:
-    loaded = Settings.load({"SLICEWISE_STATE": str(tmp_path / "state"), "SLICEWISE_REALTIME": "off"})
+    loaded = Settings.load(
+        {"SLICEWISE_STATE": str(tmp_path / "state"), "SLICEWISE_REALTIME": "off"}
+    )
     yield supervisor.up(loaded, print, only=["redis", "kafka"])
     supervisor.down(loaded, print)
     assert process.marked(tmp_path / "state") == []
@@ -52,7 +55,9 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     assert again.pid not in (None, pid)
     assert again.pid is not None
     assert again.heartbeat_age_s is None, "the last driver's sign of life is not the new one's"
-    assert not any(birth.alive() for birth in parts), "the killed driver's JVM is gone before the next one starts"
+    assert not any(birth.alive() for birth in parts), (
+        "the killed driver's JVM is gone before the next one starts"
+    )
 
     # one that hangs is alive, and silent
     _until(lambda: stream.stream_status(settings).well, 90)
@@ -66,7 +71,8 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     assert not hung.alive()
 
     # so is one that hangs before its first sign of life
-    _until(lambda: process.root_of(settings.state_dir, stream.NAME) is not None, 10)  # marks itself when it runs
+    # marks itself when it runs
+    _until(lambda: process.root_of(settings.state_dir, stream.NAME) is not None, 10)
     silent = process.root_of(settings.state_dir, stream.NAME)
     assert silent is not None
     silent.signal(signal.SIGSTOP)

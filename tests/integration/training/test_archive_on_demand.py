@@ -1,4 +1,5 @@
-"""A training set right after `apply`: what its spine needs is archived first, by the real job, beside any other."""
+"""A training set right after `apply`: what its spine needs is archived first, by the real job,
+beside any other."""
 
 from __future__ import annotations
 
@@ -56,8 +57,14 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 def produce(platform: Stack, seconds: list[float]) -> None:
     now = time.time_ns() // 1000
-    events = [{"user_id": "007", "seconds": duration, "played_at": now - 60_000_000} for duration in seconds]
-    platform.produce("plays", [(n % 2, json.dumps(event).encode(), now // 1000) for n, event in enumerate(events)])
+    events = [
+        {"user_id": "007", "seconds": duration, "played_at": now - 60_000_000}
+        for duration in seconds
+    ]
+    platform.produce(
+        "plays",
+        [(n % 2, json.dumps(event).encode(), now // 1000) for n, event in enumerate(events)],
+    )
 
 
 def spine(folder: Path, at: str | None = None) -> Path:
@@ -67,7 +74,9 @@ def spine(folder: Path, at: str | None = None) -> Path:
     return file
 
 
-def build(platform: Stack, given: Path, out: Path, *more: str, check: bool = True) -> tuple[dict[str, Any], str]:
+def build(
+    platform: Stack, given: Path, out: Path, *more: str, check: bool = True
+) -> tuple[dict[str, Any], str]:
     arguments = ("--spine", str(given), "--features", FEATURES, "--out", str(out), "--json", *more)
     done = platform.cli("dataset", "build", *arguments, check=check, timeout_s=600)
     return (json.loads(done.stdout) if done.returncode == 0 else {}), done.stderr
@@ -91,7 +100,9 @@ def test_who_deploys_where_no_stream_runs_is_told(platform: Stack) -> None:
     assert "slicewise stream ensure" in output
 
 
-def test_where_nothing_can_be_archived_the_error_says_what_to_do(platform: Stack, tmp_path: Path) -> None:
+def test_where_nothing_can_be_archived_the_error_says_what_to_do(
+    platform: Stack, tmp_path: Path
+) -> None:
     given = spine(tmp_path)
     _, output = build(platform, given, tmp_path / "o.csv", check=False)
     assert "its topic holds no event" in output
@@ -113,7 +124,14 @@ def test_an_archive_that_takes_too_long_is_stopped_and_the_next_goes_on(platform
     offline = Offline.open(platform.settings)
     _, requested = resolve(offline.deployment, FEATURES.split(","))
     need = Need(offline.clock.now_us())
-    some = pending(offline.deployment, offline.archive, offline.archive, requested, need, offline.clock.now_us())
+    some = pending(
+        offline.deployment,
+        offline.archive,
+        offline.archive,
+        requested,
+        need,
+        offline.clock.now_us(),
+    )
     assert [(wanted.source.name, wanted.offsets) for wanted in some] == [("plays", 1)]
     lines: list[str] = []
     with pytest.raises(ServerError, match="not done after 1 s") as late:
@@ -123,7 +141,9 @@ def test_an_archive_that_takes_too_long_is_stopped_and_the_next_goes_on(platform
     assert load(open_catalog(platform.settings), "plays") is None
 
 
-def test_two_at_once_archive_everything_once_and_both_answer(platform: Stack, tmp_path: Path) -> None:
+def test_two_at_once_archive_everything_once_and_both_answer(
+    platform: Stack, tmp_path: Path
+) -> None:
     produce(platform, [0.1, 0.2, 90.0])
     given = spine(tmp_path)
     outs = [tmp_path / "a.csv", tmp_path / "b.parquet"]
@@ -131,7 +151,10 @@ def test_two_at_once_archive_everything_once_and_both_answer(platform: Stack, tm
     slicewise = str(platform.settings.platform_python.parent / "slicewise")
     both = [
         subprocess.Popen(
-            [slicewise, *("dataset", "build", "--spine", given, "--features", FEATURES, "--out", out)],
+            [
+                slicewise,
+                *("dataset", "build", "--spine", given, "--features", FEATURES, "--out", out),
+            ],
             env=platform._environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -142,8 +165,13 @@ def test_two_at_once_archive_everything_once_and_both_answer(platform: Stack, tm
     output = [process.communicate(timeout=600)[1] for process in both]
     print(f"two training sets, archives included: {time.monotonic() - begun:.0f} s\n{output[0]}")
     assert [process.returncode for process in both] == [0, 0], output
-    assert all("archiving plays first: nothing of it is archived yet; 4 offsets to go" in each for each in output)
-    assert all("offsets to go, " in each and "archived plays: " in each for each in output), "with progress"
+    assert all(
+        "archiving plays first: nothing of it is archived yet; 4 offsets to go" in each
+        for each in output
+    )
+    assert all("offsets to go, " in each and "archived plays: " in each for each in output), (
+        "with progress"
+    )
     assert archived(platform)[1] == 4, "each event once"
     result = rows(outs[0])
     assert [row["user_id"] for row in result] == ["007", "7"], "texts, not numbers"
@@ -155,7 +183,10 @@ def test_two_at_once_archive_everything_once_and_both_answer(platform: Stack, tm
     assert (
         same.table.to_pylist()
         == training_set(
-            outs[1].with_name("b.spine.parquet"), FEATURES.split(","), settings=platform.settings, archive=False
+            outs[1].with_name("b.spine.parquet"),
+            FEATURES.split(","),
+            settings=platform.settings,
+            archive=False,
         ).table.to_pylist()
     )
 
@@ -171,7 +202,9 @@ def test_what_is_archived_is_not_archived_again(platform: Stack, tmp_path: Path)
     later = spine(tmp_path)
     _, output = build(platform, later, tmp_path / "p.csv", "--no-archive", check=False)
     assert "later than the archive" in output
-    _, output = build(platform, spine(tmp_path, "2999-01-01T00:00:00Z"), tmp_path / "p.csv", check=False)
+    _, output = build(
+        platform, spine(tmp_path, "2999-01-01T00:00:00Z"), tmp_path / "p.csv", check=False
+    )
     assert "lies in the future" in output
     assert archived(platform) == before
     platform.job("archive", "--source", "plays")
@@ -186,7 +219,9 @@ def test_a_failed_job_is_told_with_its_reason_and_log(platform: Stack) -> None:
     offline = Offline.open(platform.settings)
     _, requested = resolve(offline.deployment, FEATURES.split(","))
     now = offline.clock.now_us()
-    (one,) = pending(offline.deployment, offline.archive, offline.archive, requested, Need(now), now)
+    (one,) = pending(
+        offline.deployment, offline.archive, offline.archive, requested, Need(now), now
+    )
     other = replace(one, source=replace(one.source, name="paused"))  # which nobody deployed
     with pytest.raises(ServerError, match=r"archiving failed: .*paused") as failed:
         archive_first(platform.settings, [other], offline.archive, print)

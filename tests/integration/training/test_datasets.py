@@ -29,7 +29,16 @@ from slicewise.stores.online.redis import open_store
 from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, inside
 from tests.support.platform.servers import KafkaBroker, RedisServer
 from tests.support.stores.archived import archive
-from tests.unit.training.world import AGGREGATES, START, TOPIC, expected, oracle_events, random_events, same, view
+from tests.unit.training.world import (
+    AGGREGATES,
+    START,
+    TOPIC,
+    expected,
+    oracle_events,
+    random_events,
+    same,
+    view,
+)
 
 WINDOWS = ("10m", "3h")
 DEPLOYMENT = plan(
@@ -66,7 +75,9 @@ def _check(row: Mapping[str, Any], at: int, raw: list[OracleEvent]) -> int:
     return len(REFS)
 
 
-def test_a_training_set_of_the_running_deployment(settings: Settings, own_redis: RedisServer) -> None:
+def test_a_training_set_of_the_running_deployment(
+    settings: Settings, own_redis: RedisServer
+) -> None:
     with_redis = replace(settings, redis_url=own_redis.url)
     store = open_store(own_redis.url)
     store.run(Initialise())
@@ -74,13 +85,21 @@ def test_a_training_set_of_the_running_deployment(settings: Settings, own_redis:
     store.close()
     raw = oracle_events(_archived(settings, 21))
     spine: list[dict[str, Any]] = [
-        {"user": u, "at": START + i * 41 * MINUTE} for i in range(8) for u in ("ann", "Zoë", "nobody")
+        {"user": u, "at": START + i * 41 * MINUTE}
+        for i in range(8)
+        for u in ("ann", "Zoë", "nobody")
     ]
     built = sw.training_set(spine, REFS, settings=with_redis)
     rows = built.to_arrow().to_pylist()
-    assert sum(_check(row, given["at"], raw) for given, row in zip(spine, rows, strict=True)) == 24 * len(REFS)
+    assert sum(
+        _check(row, given["at"], raw) for given, row in zip(spine, rows, strict=True)
+    ) == 24 * len(REFS)
     taken = sw.snapshot(
-        REFS[:2], start="2026-01-01T01:00:00Z", end="2026-01-01T04:00:00Z", every="1h", settings=with_redis
+        REFS[:2],
+        start="2026-01-01T01:00:00Z",
+        end="2026-01-01T04:00:00Z",
+        every="1h",
+        settings=with_redis,
     )
     assert len(set(taken.to_arrow()["at"].to_pylist())) == 3
 
@@ -90,12 +109,24 @@ def test_the_command_builds_records_and_builds_again_to_the_same_bytes(
 ) -> None:
     events = _archived(settings, 22)
     (tmp_path / "deployment.json").write_text(DEPLOYMENT.to_json())
-    spine = pa.Table.from_pylist([{"user": "ann", "at": START + i * HOUR, "label": i} for i in range(7)])
+    spine = pa.Table.from_pylist(
+        [{"user": "ann", "at": START + i * HOUR, "label": i} for i in range(7)]
+    )
     pq.write_table(spine, tmp_path / "spine.parquet")
     out = tmp_path / "churn.parquet"
     arguments = ["--deployment", str(tmp_path / "deployment.json"), "--out", str(out), "--json"]
     assert (
-        main(["dataset", "build", "--spine", str(tmp_path / "spine.parquet"), "--features", ",".join(REFS), *arguments])
+        main(
+            [
+                "dataset",
+                "build",
+                "--spine",
+                str(tmp_path / "spine.parquet"),
+                "--features",
+                ",".join(REFS),
+                *arguments,
+            ]
+        )
         == 0
     )
     shown = capsys.readouterr()
@@ -113,7 +144,10 @@ def test_the_command_builds_records_and_builds_again_to_the_same_bytes(
     late = [{**events[0], "user": "ann", "offset": 10_000, "played_at": START + 30 * MINUTE}]
     archive(open_catalog(settings), DEPLOYMENT.source("plays"), TOPIC, 3, late, events, END + HOUR)
     again = tmp_path / "again.parquet"
-    assert main(["dataset", "rebuild", str(tmp_path / "churn.manifest.json"), "--out", str(again)]) == 0
+    assert (
+        main(["dataset", "rebuild", str(tmp_path / "churn.manifest.json"), "--out", str(again)])
+        == 0
+    )
     assert again.read_bytes() == out.read_bytes()
     assert len(records(open_catalog(settings), DATASETS)) == 1
 
@@ -122,7 +156,14 @@ def test_the_command_takes_snapshots(settings: Settings, tmp_path: Path) -> None
     _archived(settings, 23)
     (tmp_path / "deployment.json").write_text(DEPLOYMENT.to_json())
     out = tmp_path / "s.parquet"
-    arguments = ["--deployment", str(tmp_path / "deployment.json"), "--features", *REFS[:3], "--out", str(out)]
+    arguments = [
+        "--deployment",
+        str(tmp_path / "deployment.json"),
+        "--features",
+        *REFS[:3],
+        "--out",
+        str(out),
+    ]
     assert main(["dataset", "snapshot", "--at", "2026-01-01T02:00:00Z", *arguments]) == 0
     assert set(pq.read_table(out)["user"].to_pylist()) == {"ann", "bob", "Zoë", ""}
     assert main(["dataset", "snapshot", "--at", "2026-01-01T02:00:00", *arguments]) == 1
@@ -130,15 +171,21 @@ def test_the_command_takes_snapshots(settings: Settings, tmp_path: Path) -> None
 
 def test_without_an_archive_the_error_says_what_to_do(settings: Settings) -> None:
     with pytest.raises(DataLoss, match="nothing of 'plays' is archived"):
-        sw.training_set([{"user": "ann", "at": START}], REFS[:1], deployment=DEPLOYMENT, settings=settings)
+        sw.training_set(
+            [{"user": "ann", "at": START}], REFS[:1], deployment=DEPLOYMENT, settings=settings
+        )
 
 
-def test_a_quiet_source_is_complete_until_its_log_holds_more(settings: Settings, kafka_broker: KafkaBroker) -> None:
+def test_a_quiet_source_is_complete_until_its_log_holds_more(
+    settings: Settings, kafka_broker: KafkaBroker
+) -> None:
     source = DEPLOYMENT.source("plays")
     log = KafkaLog(kafka_broker.bootstrap)
     log.create(source.topic, 1)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
-    events = [{**event, "partition": 0, "offset": i} for i, event in enumerate(random_events(24, 3))]
+    events = [
+        {**event, "partition": 0, "offset": i} for i, event in enumerate(random_events(24, 3))
+    ]
 
     def produce(n: int) -> None:
         for _ in range(n):

@@ -1,4 +1,5 @@
-"""Results of every aggregate by brute force over a list of events; shares no code with the algebra."""
+"""Results of every aggregate by brute force over a list of events; shares no code with the
+algebra."""
 
 from __future__ import annotations
 
@@ -15,7 +16,16 @@ import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Event
 from tests.laws.oracles import sketches
-from tests.laws.oracles.values import OVERFLOW, Error, identity_of, nearest_double, not_finite, plus, rank_of, values_of
+from tests.laws.oracles.values import (
+    OVERFLOW,
+    Error,
+    identity_of,
+    nearest_double,
+    not_finite,
+    plus,
+    rank_of,
+    values_of,
+)
 from tests.support.oracles import moments
 
 
@@ -66,12 +76,16 @@ def _mean(aggregate: Any, events: Sequence[Event]) -> Any:
     mean = sum((Fraction(value) for value in values), Fraction(0)) / len(values)
     kind = aggregate.types[0]
     if pa.types.is_decimal(kind):
-        return _as_decimal(mean, pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4)))
+        return _as_decimal(
+            mean, pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
+        )
     return nearest_double(mean)
 
 
 def _extreme(choose: Callable[..., Any]) -> Callable[[Any, Sequence[Event]], Any]:
-    return lambda aggregate, events: choose(values_of(events, aggregate.column), key=rank_of, default=None)
+    return lambda aggregate, events: choose(
+        values_of(events, aggregate.column), key=rank_of, default=None
+    )
 
 
 def _ranked(largest: bool, single: bool) -> Callable[[Any, Sequence[Event]], Any]:
@@ -81,11 +95,16 @@ def _ranked(largest: bool, single: bool) -> Callable[[Any, Sequence[Event]], Any
         while left and len(chosen) < (1 if single else aggregate.k):
             keys = [rank_of(event.columns[aggregate.by]) for event in left]
             best = max(keys) if largest else min(keys)
-            winner = min((e for e, key in zip(left, keys, strict=True) if key == best), key=identity_of)
+            winner = min(
+                (e for e, key in zip(left, keys, strict=True) if key == best), key=identity_of
+            )
             left.remove(winner)
             chosen.append(winner)
         entries = [
-            {"by": plus(event.columns[aggregate.by]), "payload": plus(event.columns[aggregate.payload])}
+            {
+                "by": plus(event.columns[aggregate.by]),
+                "payload": plus(event.columns[aggregate.payload]),
+            }
             for event in chosen
         ]
         if not entries:
@@ -96,12 +115,18 @@ def _ranked(largest: bool, single: bool) -> Callable[[Any, Sequence[Event]], Any
 
 
 def _last(aggregate: Any, events: Sequence[Event]) -> Any:
-    present = sorted((e for e in events if e.columns[aggregate.column] is not None), key=identity_of, reverse=True)
+    present = sorted(
+        (e for e in events if e.columns[aggregate.column] is not None),
+        key=identity_of,
+        reverse=True,
+    )
     return [plus(event.columns[aggregate.column]) for event in present[: aggregate.k]] or None
 
 
 def _first(aggregate: Any, events: Sequence[Event]) -> Any:
-    present = sorted((e for e in events if e.columns[aggregate.column] is not None), key=identity_of)
+    present = sorted(
+        (e for e in events if e.columns[aggregate.column] is not None), key=identity_of
+    )
     return [plus(event.columns[aggregate.column]) for event in present[: aggregate.k]] or None
 
 
@@ -133,7 +158,9 @@ def _some(aggregate: Any, events: Sequence[Event]) -> bool | None:
 
 
 def _where(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
-    return expected(aggregate.aggregate, [e for e in events if e.columns[aggregate.column] is True], end_us)
+    return expected(
+        aggregate.aggregate, [e for e in events if e.columns[aggregate.column] is True], end_us
+    )
 
 
 def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
@@ -143,7 +170,9 @@ def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
         keyed += [(key, event) for key in (set(value) if isinstance(value, list) else [value])]
     results: list[Any] = []
     for key in sorted({key for key, _ in keyed if key is not None}, key=rank_of):
-        value = expected(aggregate.aggregate, [event for value_key, event in keyed if value_key == key], end_us)
+        value = expected(
+            aggregate.aggregate, [event for value_key, event in keyed if value_key == key], end_us
+        )
         if isinstance(value, Error):
             results.append(value)
         else:
@@ -154,7 +183,10 @@ def _bucketed(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
 
 
 def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
-    edges = [Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e) for e in aggregate.edges]
+    edges = [
+        Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e)
+        for e in aggregate.edges
+    ]
     values = values_of(events, aggregate.column)
     odd = [value for value in values if isinstance(value, float) and not math.isfinite(value)]
     exact = [Fraction(value) for value in values if value not in odd]
@@ -177,7 +209,9 @@ def _folded(aggregate: Any, events: Sequence[Event]) -> Any:
     exec(aggregate.source, made)
     state = made[aggregate.init]()
     for event in kept:
-        state = made[aggregate.step](state, {name: plus(event.columns[name]) for name in aggregate.columns})
+        state = made[aggregate.step](
+            state, {name: plus(event.columns[name]) for name in aggregate.columns}
+        )
     return made[aggregate.final](state) if kept else None
 
 
@@ -203,11 +237,17 @@ def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> 
     odd = not_finite([value for value, _ in values])
     if odd is not None:
         return odd
-    us = int(aggregate.half_life[:-1]) * {"m": 60, "h": 3_600, "d": 86_400}[aggregate.half_life[-1]] * 1_000_000
+    us = (
+        int(aggregate.half_life[:-1])
+        * {"m": 60, "h": 3_600, "d": 86_400}[aggregate.half_life[-1]]
+        * 1_000_000
+    )
     steps = [time // us for _, time in values]
     if max(steps) - min(steps) > 1_024:
         return Error("too_long")
-    total = sum((Fraction(v) * _factor(t, us) * 2 ** (t // us - min(steps)) for v, t in values), Fraction(0))
+    total = sum(
+        (Fraction(v) * _factor(t, us) * 2 ** (t // us - min(steps)) for v, t in values), Fraction(0)
+    )
     total /= _factor(end_us, us)
     octave = min(steps) - end_us // us
     if abs(octave) > 40_000:  # the quotient is no double, whatever the values are
@@ -217,7 +257,8 @@ def _decayed(aggregate: Any, values: Sequence[tuple[Any, int]], end_us: int) -> 
 
 
 def _factor(time: int, us: int) -> Fraction:
-    """2^(part of a half-life), to 33 bits of it: three powers rounded to 63 bits, products cut to as many."""
+    """2^(part of a half-life), to 33 bits of it: three powers rounded to 63 bits, products cut to
+    as many."""
     bits, factor = time % us * 2**33 // us, 2**63
     for place in (11, 22, 33):
         factor = factor * _power(bits >> (33 - place) & 2047, place) >> 63
@@ -233,12 +274,18 @@ def _power(part: int, place: int) -> int:
 
 
 def _decay_sum(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
-    values = [(plus(e.columns[aggregate.column]), e.time) for e in events if e.columns[aggregate.column] is not None]
+    values = [
+        (plus(e.columns[aggregate.column]), e.time)
+        for e in events
+        if e.columns[aggregate.column] is not None
+    ]
     return _decayed(aggregate, values, end_us) if values else None
 
 
 def _decay_count(aggregate: Any, events: Sequence[Event], end_us: int) -> Any:
-    present = [e for e in events if aggregate.column is None or e.columns[aggregate.column] is not None]
+    present = [
+        e for e in events if aggregate.column is None or e.columns[aggregate.column] is not None
+    ]
     return _decayed(aggregate, [(1, event.time) for event in present], end_us) if present else 0.0
 
 

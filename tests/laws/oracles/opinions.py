@@ -1,4 +1,5 @@
-"""Events on which engines of SQL are asked for a second opinion, what ours comes to, and moments by `fractions`."""
+"""Events on which engines of SQL are asked for a second opinion, what ours comes to, and moments by
+`fractions`."""
 
 from __future__ import annotations
 
@@ -34,14 +35,20 @@ def table(seed: int) -> pa.Table:
         return pa.array(values, kind, mask=random.random(ROWS) < 0.2)
 
     given = [*texts.tolist(), None]
-    lists = [[given[j] for j in random.integers(0, len(given), random.integers(0, 5))] for _ in range(ROWS)]
+    lists = [
+        [given[j] for j in random.integers(0, len(given), random.integers(0, 5))]
+        for _ in range(ROWS)
+    ]
     return pa.table(
         {
             "grp": random.integers(0, GROUPS, ROWS),
             "i": some(random.integers(-(2**40), 2**40, ROWS), pa.int64()),
             "x": some(np.round(random.normal(0, 40, ROWS)) / 2, pa.float64()),
             "s": some(texts[random.integers(0, len(texts), ROWS)].tolist(), pa.string()),
-            "d": some([Decimal(n).scaleb(-3) for n in random.integers(-(10**6), 10**6, ROWS).tolist()], TYPES["d"]),
+            "d": some(
+                [Decimal(n).scaleb(-3) for n in random.integers(-(10**6), 10**6, ROWS).tolist()],
+                TYPES["d"],
+            ),
             "n": np.arange(ROWS),
             "w": some(random.random(ROWS) < 0.5, pa.bool_()),
             "a": some(lists, pa.list_(pa.string())),
@@ -56,14 +63,20 @@ def answers(unbound: Aggregate, events: pa.Table) -> dict[int, Any]:
     rows = Rows(n, n.astype(np.uint64), n.astype(np.uint64), n.astype(np.int32), n,
                 {name: events[name].combine_chunks() for name in TYPES})  # fmt: skip
     groups = events["grp"].to_numpy()
-    halves = [aggregate.accumulate_columns(rows.take(part), groups[part], GROUPS) for part in (n[::2], n[1::2])]
-    joined = aggregate.combine_columns(Columns.concat(halves), np.tile(np.arange(GROUPS), 2), GROUPS)
+    halves = [
+        aggregate.accumulate_columns(rows.take(part), groups[part], GROUPS)
+        for part in (n[::2], n[1::2])
+    ]
+    joined = aggregate.combine_columns(
+        Columns.concat(halves), np.tile(np.arange(GROUPS), 2), GROUPS
+    )
     return dict(enumerate(aggregate.finish_columns(joined).values.to_pylist()))
 
 
 # ---- moments: an engine adds whole numbers, which it does exactly, and fractions do the rest
 X, D, T = "CAST(x * 2 AS BIGINT)", "CAST(d * 1000 AS BIGINT)", "n"
-"""Columns as whole numbers; x is in halves, d in thousandths, and the event time n in microseconds."""
+"""Columns as whole numbers; x is in halves, d in thousandths, and the event time n in
+microseconds."""
 _SIZE = {X: Fraction(1, 2), D: Fraction(1, 1000), T: Fraction(1, 10**6)}
 _PAIRED = "CASE WHEN %s IS NOT NULL AND %s IS NOT NULL THEN %s END"
 
@@ -103,12 +116,16 @@ def conditional(moment: Moment) -> Moment:
 def sums(kind: str, columns: tuple[str, ...], condition: str = "") -> str:
     """SQL for the count and the sums that the moment of these columns needs."""
     if len(columns) == 1:
-        terms = [*(" * ".join([columns[0]] * power) for power in range(1, _POWERS.get(kind, 2) + 1))]
+        terms = [
+            *(" * ".join([columns[0]] * power) for power in range(1, _POWERS.get(kind, 2) + 1))
+        ]
     else:
         y, x = (_PAIRED % (*columns, column) for column in columns)
         terms = [y, x, f"{y} * {y}", f"{x} * {x}", f"{y} * {x}"]
     chosen = f" FILTER (WHERE {condition})" if condition else ""
-    columns_of = ", ".join([f"count({terms[0]}){chosen}", *(f"sum({term}){chosen}" for term in terms)])
+    columns_of = ", ".join(
+        [f"count({terms[0]}){chosen}", *(f"sum({term}){chosen}" for term in terms)]
+    )
     return f"SELECT grp, {columns_of} FROM e GROUP BY grp"
 
 

@@ -1,4 +1,5 @@
-"""Results of aggregates that may be approximate: their sketches by brute force, from their papers and docs."""
+"""Results of aggregates that may be approximate: their sketches by brute force, from their papers
+and docs."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ import pyarrow as pa
 import xxhash
 
 from slicewise.aggregates import Event
-from tests.laws.oracles.values import Error, canonical_bytes, identity_of, nearest_double, plus, rank_of, values_of
+from tests.laws.oracles.values import (
+    Error,
+    canonical_bytes,
+    identity_of,
+    nearest_double,
+    plus,
+    rank_of,
+    values_of,
+)
 
 SEED = 0x736C696365776973
 
@@ -23,7 +32,9 @@ def distinct(aggregate: Any, events: Sequence[Event]) -> int:
     kind = aggregate.types[0]
     raw = {canonical_bytes(value, kind) for value in values_of(events, aggregate.column)}
     text = pa.types.is_string(kind) or pa.types.is_decimal(kind)
-    if len(raw) <= aggregate.threshold and not (text and sum(map(len, raw)) > 2**aggregate.precision):
+    if len(raw) <= aggregate.threshold and not (
+        text and sum(map(len, raw)) > 2**aggregate.precision
+    ):
         return len(raw)
     registers = [0] * 2**aggregate.precision
     for value in raw:
@@ -113,13 +124,22 @@ def frequent(aggregate: Any, events: Sequence[Event]) -> Any:
     if not exact:
         n = sum(counts.values())
         width = next(
-            2**i for i in range(40) if Fraction(str(aggregate.error)) * 2**i >= Fraction("2.718281828459045236")
+            2**i
+            for i in range(40)
+            if Fraction(str(aggregate.error)) * 2**i >= Fraction("2.718281828459045236")
         )
         error = math.floor(Fraction("2.718281828459045236") * n / width) + 1
         table: dict[tuple[int, int], int] = {}
         cells = {
             raw: [
-                (row, _splitmix((xxhash.xxh64(raw, seed=SEED).intdigest() + row * 0x9E3779B97F4A7C15) % 2**64) % width)
+                (
+                    row,
+                    _splitmix(
+                        (xxhash.xxh64(raw, seed=SEED).intdigest() + row * 0x9E3779B97F4A7C15)
+                        % 2**64
+                    )
+                    % width,
+                )
                 for row in range(4)
             ]
             for raw in counts
@@ -140,7 +160,9 @@ def frequent(aggregate: Any, events: Sequence[Event]) -> Any:
 
 
 def _seen(aggregate: Any, events: Sequence[Event]) -> set[int]:
-    raw = {canonical_bytes(value, aggregate.types[0]) for value in values_of(events, aggregate.column)}
+    raw = {
+        canonical_bytes(value, aggregate.types[0]) for value in values_of(events, aggregate.column)
+    }
     return {xxhash.xxh64(value, seed=SEED).intdigest() for value in raw}
 
 
@@ -149,7 +171,9 @@ def _bloom_bits(aggregate: Any, seen: set[int]) -> tuple[int, int, set[int]]:
     error = Fraction(str(aggregate.error))
     probes = next(k for k in range(1, 64) if Fraction(1, 2**k) <= error)
     bits = math.ceil(Fraction(aggregate.capacity * probes * 15149 // 10000 + 1024, 64)) * 64
-    places = {_splitmix((h + i * 0x9E3779B97F4A7C15) % 2**64) % bits for h in seen for i in range(probes)}
+    places = {
+        _splitmix((h + i * 0x9E3779B97F4A7C15) % 2**64) % bits for h in seen for i in range(probes)
+    }
     return bits, probes, places
 
 
@@ -159,7 +183,9 @@ def bloom(aggregate: Any, events: Sequence[Event]) -> bytes | None:
     if len(seen) <= bits // 64:
         return b"\x00" + b"".join(h.to_bytes(8, "little") for h in sorted(seen)) if seen else None
     full = Fraction(len(places), bits) ** probes > Fraction(str(aggregate.error))
-    return (b"\x02" if full else b"\x01") + sum(1 << bit for bit in places).to_bytes(bits // 8, "little")
+    return (b"\x02" if full else b"\x01") + sum(1 << bit for bit in places).to_bytes(
+        bits // 8, "little"
+    )
 
 
 def bloom_fill(aggregate: Any, events: Sequence[Event]) -> float | None:
@@ -179,7 +205,11 @@ def cuckoo(aggregate: Any, events: Sequence[Event]) -> bytes | None:
     if len(entries) > aggregate.capacity:
         return b"\x02"
     size = 4 if buckets * 2**width <= 2**32 else 8
-    return b"\x00" + b"".join(entry.to_bytes(size, "little") for entry in sorted(entries)) if entries else None
+    return (
+        b"\x00" + b"".join(entry.to_bytes(size, "little") for entry in sorted(entries))
+        if entries
+        else None
+    )
 
 
 def ertl(registers: Sequence[int], precision: int) -> int:

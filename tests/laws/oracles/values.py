@@ -1,4 +1,5 @@
-"""Numbers and events as the oracles see them: nearest doubles by `fractions`, total orders, canonical bytes."""
+"""Numbers and events as the oracles see them: nearest doubles by `fractions`, total orders,
+canonical bytes."""
 
 from __future__ import annotations
 
@@ -37,13 +38,16 @@ def nearest_double(exact: Fraction) -> float | Error:
         whole += 1
     if whole * Fraction(2) ** exponent > LARGEST:
         return Error(OVERFLOW)
-    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1) + 0.0  # no zero is negative
+    # no zero is negative
+    return math.copysign(math.ldexp(float(whole), exponent), 1 if exact > 0 else -1) + 0.0
 
 
 def values_of(events: Sequence[Event], column: str) -> list[Any]:
     """The values of a column that are not null; no zero is negative."""
     columns = [event.columns[column] for event in events]
-    return [value + 0.0 if isinstance(value, float) else value for value in columns if value is not None]
+    return [
+        value + 0.0 if isinstance(value, float) else value for value in columns if value is not None
+    ]
 
 
 def rank_of(value: Any) -> Any:
@@ -74,5 +78,7 @@ def canonical_bytes(value: Any, kind: pa.DataType) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, Decimal):
-        return (int(value.scaleb(kind.scale, decimal.Context(prec=60))) + 2**127).to_bytes(16, "big")
+        return (int(value.scaleb(kind.scale, decimal.Context(prec=60))) + 2**127).to_bytes(
+            16, "big"
+        )
     return int(value).to_bytes(8, "little", signed=True)

@@ -1,4 +1,5 @@
-"""A second opinion on every aggregate that Spark SQL can say exactly: its values, or the sums of its moments."""
+"""A second opinion on every aggregate that Spark SQL can say exactly: its values, or the sums of
+its moments."""
 
 from __future__ import annotations
 
@@ -18,20 +19,26 @@ from tests.laws.oracles.opinions import MOMENTS, answers, conditional, moment, s
 # toArrow leaves its sockets to the garbage collector
 
 SEED = 4
-BINS = "named_struct('under', {0}(x < -50), 'bins', array({0}(x >= -50 AND x < 0.5), {0}(x >= 0.5 AND x < 10), \
+BINS = (
+    "named_struct('under', {0}(x < -50), 'bins', array({0}(x >= -50 AND x < 0.5), {0}(x >= 0.5 AND x < 10), \
 {0}(x >= 10 AND x < 40)), 'over', {0}(x >= 40))".format("count_if")
+)
 
 
 def ranked(value: str, order: str, there: str, descending: bool = False) -> str:
     """The values of a group in the order of these columns, the last of which is all but unique."""
-    rows = f"collect_list(named_struct({order}, 'value', {value})) FILTER (WHERE {there} IS NOT NULL)"
+    rows = (
+        f"collect_list(named_struct({order}, 'value', {value})) FILTER (WHERE {there} IS NOT NULL)"
+    )
     return f"sort_array({rows}, {str(not descending).lower()}).value"
 
 
 def pairs(direction: int) -> str:
-    """The three events of least x (direction 1) or greatest (-1), the earliest of equal ones first."""
+    """The three events of least x (direction 1) or greatest (-1), the earliest of equal ones
+    first."""
     rows = (
-        f"sort_array(collect_list(struct({direction} * x AS k, n AS n, x AS x, s AS s)) FILTER (WHERE x IS NOT NULL))"
+        f"sort_array(collect_list(struct({direction} * x AS k, n AS n, x AS x, s AS s)) FILTER "
+        "(WHERE x IS NOT NULL))"
     )
     return f"transform(slice({rows}, 1, 3), e -> named_struct('by', e.x, 'payload', e.s))"
 
@@ -63,12 +70,17 @@ OF_GROUPS: list[tuple[Aggregate, str]] = [
     (agg.span(), "max(n) - min(n)"),
     (
         agg.quantiles("x", q=[0.1, 0.5, 0.9], threshold=10_000),
-        "array({})".format(", ".join(f"percentile_disc({q}) WITHIN GROUP (ORDER BY x)" for q in (0.1, 0.5, 0.9))),
+        "array({})".format(
+            ", ".join(f"percentile_disc({q}) WITHIN GROUP (ORDER BY x)" for q in (0.1, 0.5, 0.9))
+        ),
     ),
 ]
 """Expressions of SQL over a group."""
 ELEMENTS = "(SELECT grp, i, w, explode(array_distinct(a)) AS k FROM e)"
-LISTED = "SELECT grp, sort_array(collect_list(named_struct('key', k, 'value', v))) FROM ({}) GROUP BY grp"
+LISTED = (
+    "SELECT grp, sort_array(collect_list(named_struct('key', k, 'value', v))) FROM ({}) GROUP BY "
+    "grp"
+)
 DISTINCT = "SELECT grp, s, max(n) AS latest FROM e WHERE s IS NOT NULL GROUP BY grp, s"
 OFTEN = "SELECT grp, s, count(*) AS m FROM e WHERE s IS NOT NULL GROUP BY grp, s"
 ITEMS = (
@@ -76,28 +88,45 @@ ITEMS = (
     "e -> named_struct('value', e.s, 'count', -e.m))"
 )
 NESTED: list[tuple[Aggregate, str]] = [
-    (agg.count_by("s"), LISTED.format("SELECT grp, s AS k, count(*) AS v FROM e WHERE s IS NOT NULL GROUP BY grp, s")),
+    (
+        agg.count_by("s"),
+        LISTED.format(
+            "SELECT grp, s AS k, count(*) AS v FROM e WHERE s IS NOT NULL GROUP BY grp, s"
+        ),
+    ),
     (
         agg.bucketed(only(agg.min("x"), "w", "w"), by="s"),
-        LISTED.format("SELECT grp, s AS k, min(x) FILTER (WHERE w) AS v FROM e WHERE s IS NOT NULL GROUP BY grp, s"),
+        LISTED.format(
+            "SELECT grp, s AS k, min(x) FILTER (WHERE w) AS v FROM e WHERE s IS NOT NULL "
+            "GROUP BY grp, s"
+        ),
     ),
     (
         agg.count_by("a"),
-        LISTED.format(f"SELECT grp, k, count(*) AS v FROM {ELEMENTS} WHERE k IS NOT NULL GROUP BY grp, k"),
+        LISTED.format(
+            f"SELECT grp, k, count(*) AS v FROM {ELEMENTS} WHERE k IS NOT NULL GROUP BY grp, k"
+        ),
     ),
     (
         agg.bucketed(only(agg.sum("i"), "w", "w"), by="a"),
         LISTED.format(
-            f"SELECT grp, k, sum(i) FILTER (WHERE w) AS v FROM {ELEMENTS} WHERE k IS NOT NULL GROUP BY grp, k"
+            f"SELECT grp, k, sum(i) FILTER (WHERE w) AS v FROM {ELEMENTS} WHERE k IS NOT NULL "
+            "GROUP BY grp, k"
         ),
     ),
     (
         agg.last_k_distinct("s", k=3),
-        f"SELECT grp, slice(sort_array(collect_list(struct(latest, s)), false).s, 1, 3) FROM ({DISTINCT}) GROUP BY grp",
+        (
+            "SELECT grp, slice(sort_array(collect_list(struct(latest, s)), false).s, 1, 3) FROM "
+            f"({DISTINCT}) GROUP BY grp"
+        ),
     ),
     (
         agg.top_k_frequent("s", k=3),
-        f"SELECT grp, named_struct('items', {ITEMS}, 'error', 0L, 'miss', 0.0D) FROM ({OFTEN}) GROUP BY grp",
+        (
+            f"SELECT grp, named_struct('items', {ITEMS}, 'error', 0L, 'miss', 0.0D) FROM "
+            f"({OFTEN}) GROUP BY grp"
+        ),
     ),
 ]
 
@@ -120,14 +149,24 @@ def rows_by_group(spark: SparkSession, text: str) -> dict[int, list[Any]]:
 
 def test_spark_says_the_same_of_groups(spark: SparkSession) -> None:
     events = table(SEED)
-    rows = rows_by_group(spark, f"SELECT grp, {', '.join(text for _, text in OF_GROUPS)} FROM e GROUP BY grp")
+    rows = rows_by_group(
+        spark, f"SELECT grp, {', '.join(text for _, text in OF_GROUPS)} FROM e GROUP BY grp"
+    )
     for place, (aggregate, text) in enumerate(OF_GROUPS):
-        assert answers(aggregate, events) == {group: values[place] for group, values in rows.items()}, text
+        assert answers(aggregate, events) == {
+            group: values[place] for group, values in rows.items()
+        }, text
 
 
-@pytest.mark.parametrize(("aggregate", "text"), NESTED, ids=lambda value: value if isinstance(value, str) else "")
-def test_spark_says_the_same_of_groups_of_groups(spark: SparkSession, aggregate: Aggregate, text: str) -> None:
-    assert answers(aggregate, table(SEED)) == {group: value for group, (value,) in rows_by_group(spark, text).items()}
+@pytest.mark.parametrize(
+    ("aggregate", "text"), NESTED, ids=lambda value: value if isinstance(value, str) else ""
+)
+def test_spark_says_the_same_of_groups_of_groups(
+    spark: SparkSession, aggregate: Aggregate, text: str
+) -> None:
+    assert answers(aggregate, table(SEED)) == {
+        group: value for group, (value,) in rows_by_group(spark, text).items()
+    }
 
 
 @pytest.mark.parametrize("condition", ["", "w"])
@@ -136,12 +175,15 @@ def test_sparks_sums_come_to_the_same_moments(spark: SparkSession, condition: st
     for case in MOMENTS:
         aggregate, kind, columns = conditional(case) if condition else case
         added = rows_by_group(spark, sums(kind, columns, condition))
-        wanted = {group: moment(kind, columns, *map(int, values)) for group, values in added.items()}
+        wanted = {
+            group: moment(kind, columns, *map(int, values)) for group, values in added.items()
+        }
         assert answers(aggregate, events) == wanted, aggregate.describe()
 
 
 def test_sparks_own_moments_are_near(spark: SparkSession) -> None:
-    """Compares moments of Spark's own: names mean the same; what Spark adds up in doubles is only close."""
+    """Compares moments of Spark's own: names mean the same; what Spark adds up in doubles is only
+    close."""
     aggregates = {
         "variance": agg.variance("x"), "var_pop": agg.variance("x", population=True), "stddev": agg.stddev("x"),
         "skewness": agg.skewness("x"), "kurtosis": agg.kurtosis("x"),
@@ -154,7 +196,12 @@ def test_sparks_own_moments_are_near(spark: SparkSession) -> None:
     }  # fmt: skip
     named = [(f"{name}(x)", one) for name, one in aggregates.items()]
     named += [(f"{name}(CAST(d AS DOUBLE), x)", one) for name, one in paired.items()]
-    rows, events = rows_by_group(spark, f"SELECT grp, {', '.join(text for text, _ in named)} FROM e GROUP BY grp"), table(SEED)
+    rows, events = (
+        rows_by_group(
+            spark, f"SELECT grp, {', '.join(text for text, _ in named)} FROM e GROUP BY grp"
+        ),
+        table(SEED),
+    )
     for place, (text, aggregate) in enumerate(named):
         for group, ours in answers(aggregate, events).items():
             assert ours == pytest.approx(rows[group][place], rel=1e-9, abs=1e-12), (text, group)

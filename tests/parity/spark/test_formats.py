@@ -1,4 +1,5 @@
-"""Records of Avro and Protobuf are read as the values written, by the schema they name, or are bad."""
+"""Records of Avro and Protobuf are read as the values written, by the schema they name, or are
+bad."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ from slicewise.features.plan.unit import Source
 from slicewise.settings import Settings
 from slicewise.spark.records import parse
 from slicewise.spark.runtime.session import job_session
-from tests.support.platform.registry import Registry, counted, framed, number, serving, varint, zigzag
+from tests.support.platform.registry import (
+    Registry,
+    counted,
+    framed,
+    number,
+    serving,
+    varint,
+    zigzag,
+)
 
 FAILED = (PySparkException, Py4JJavaError)
 """A batch that fails, whichever way PySpark tells of it."""
@@ -42,7 +51,13 @@ PATHS = {"deep": "$.inner.more.n"}
 def source(registry: Registry, kind: str) -> Source:
     return plan_source(
         sw.KafkaSource(
-            "events", schema=SCHEMA, timestamp="t", paths=PATHS, format=kind, registry=registry.url, max_lateness="1h"
+            "events",
+            schema=SCHEMA,
+            timestamp="t",
+            paths=PATHS,
+            format=kind,
+            registry=registry.url,
+            max_lateness="1h",
         )
     )
 
@@ -65,7 +80,8 @@ def registry() -> Iterator[Registry]:
 
 def read(session: SparkSession, values: Sequence[bytes], of: Source) -> list[Row]:
     frame = session.createDataFrame(
-        [(value, 0, i) for i, value in enumerate(values)], "value binary, partition int, offset long"
+        [(value, 0, i) for i, value in enumerate(values)],
+        "value binary, partition int, offset long",
     ).selectExpr("*", f"timestamp_micros({NOW}) AS timestamp")
     rows: list[Row] = parse.parsed(frame, of).orderBy("offset").collect()
     return rows
@@ -125,14 +141,20 @@ def avro(session: SparkSession, schema: Mapping[str, Any], value: Mapping[str, A
 
 def changed(**fields: Any) -> dict[str, Any]:
     """The schema with other types of some fields."""
-    kinds = [{**field, "type": fields.get(field["name"], field["type"])} for field in AVRO["fields"]]
+    kinds = [
+        {**field, "type": fields.get(field["name"], field["type"])} for field in AVRO["fields"]
+    ]
     return {**AVRO, "fields": kinds}
 
 
-def test_every_avro_type_is_read_as_the_value_that_was_written(session: SparkSession, registry: Registry) -> None:
+def test_every_avro_type_is_read_as_the_value_that_was_written(
+    session: SparkSession, registry: Registry
+) -> None:
     schema = changed(p={"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2})
     number_ = registry.register(json.dumps(schema))
-    (row,) = read(session, [framed(number_, avro(session, schema, WRITTEN))], source(registry, "avro"))
+    (row,) = read(
+        session, [framed(number_, avro(session, schema, WRITTEN))], source(registry, "avro")
+    )
     assert (row.reason, row.event_time, row.raw) == (None, NOW, None)
     assert values_of(row) == {**READ, "p": Decimal("12.34")}
     assert registry.requests == {f"/schemas/ids/{number_}": 1}
@@ -165,11 +187,22 @@ def test_every_avro_type_is_read_as_the_value_that_was_written(session: SparkSes
     ],
 )  # fmt: skip
 def test_a_value_that_is_not_the_columns_makes_the_record_bad(
-    session: SparkSession, registry: Registry, fields: dict[str, Any], written: dict[str, Any], column: str, wanted: Any
+    session: SparkSession,
+    registry: Registry,
+    fields: dict[str, Any],
+    written: dict[str, Any],
+    column: str,
+    wanted: Any,
 ) -> None:
-    exact = {"p": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}} if column != "p" else {}
+    exact = (
+        {"p": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}}
+        if column != "p"
+        else {}
+    )
     schema = changed(**exact, **fields)
-    value = framed(registry.register(json.dumps(schema)), avro(session, schema, {**WRITTEN, **written}))
+    value = framed(
+        registry.register(json.dumps(schema)), avro(session, schema, {**WRITTEN, **written})
+    )
     (row,) = read(session, [value], source(registry, "avro"))
     if (isinstance(wanted, str) and ":" in wanted) or wanted == "too_late":
         assert (row.reason, row.raw, values_of(row)) == (wanted, value, dict.fromkeys(SCHEMA))
@@ -177,7 +210,9 @@ def test_a_value_that_is_not_the_columns_makes_the_record_bad(
         assert (row.reason, row[f"c_{column}"]) == (None, wanted)
 
 
-def test_records_of_several_schemas_are_each_read_by_their_own(session: SparkSession, registry: Registry) -> None:
+def test_records_of_several_schemas_are_each_read_by_their_own(
+    session: SparkSession, registry: Registry
+) -> None:
     old = {**AVRO, "fields": [field for field in AVRO["fields"] if field["name"] in ("s", "t")]}
     shared = {"type": "record", "name": "M", "fields": [{"name": "n", "type": "long"}]}
     registry.register(json.dumps(shared), subject="shared value")
@@ -187,9 +222,12 @@ def test_records_of_several_schemas_are_each_read_by_their_own(session: SparkSes
     whole = json.loads(json.dumps(named).replace('"M"', json.dumps(shared)))
     ids = (
         registry.register(json.dumps(old)),
-        registry.register(json.dumps(named), references=[{"name": "M", "subject": "shared value", "version": 1}]),
+        registry.register(
+            json.dumps(named), references=[{"name": "M", "subject": "shared value", "version": 1}]
+        ),
     )
-    registry.subjects["shared+value", 1] = registry.subjects["shared value", 1]  # as a URL writes it
+    # as a URL writes it
+    registry.subjects["shared+value", 1] = registry.subjects["shared value", 1]
     rows = read(
         session,
         [
@@ -204,8 +242,14 @@ def test_records_of_several_schemas_are_each_read_by_their_own(session: SparkSes
     ]
 
 
-def test_a_schema_that_only_a_registry_would_take_is_read(session: SparkSession, registry: Registry) -> None:
-    odd = {"type": "record", "name": "an-event", "fields": [{"name": "s", "type": "string", "default": 7}]}
+def test_a_schema_that_only_a_registry_would_take_is_read(
+    session: SparkSession, registry: Registry
+) -> None:
+    odd = {
+        "type": "record",
+        "name": "an-event",
+        "fields": [{"name": "s", "type": "string", "default": 7}],
+    }
     of = replace(source(registry, "avro"), timestamp="kafka")
     (row,) = read(session, [framed(registry.register(json.dumps(odd)), zigzag(1) + b"a")], of)
     assert (row.reason, row.c_s) == (None, "a")
@@ -235,7 +279,9 @@ def test_bytes_that_are_not_what_the_schema_says_are_bad_and_never_stop_a_batch(
         assert row.reason is not None or row.event_time is not None
 
 
-def test_a_registry_that_does_not_answer_at_once_is_waited_for(session: SparkSession, registry: Registry) -> None:
+def test_a_registry_that_does_not_answer_at_once_is_waited_for(
+    session: SparkSession, registry: Registry
+) -> None:
     old = {**AVRO, "fields": [field for field in AVRO["fields"] if field["name"] in ("s", "t")]}
     value = framed(1, avro(session, old, {"s": "a", "t": NOW // 1000}))
     registry.failing = 1
@@ -251,7 +297,9 @@ def test_a_registry_that_does_not_answer_at_once_is_waited_for(session: SparkSes
     assert registry.requests["/schemas/ids/1"] == requests_before, "an id never changes its meaning"
 
 
-def test_a_schema_that_cannot_be_had_or_read_fails_the_batch(session: SparkSession, registry: Registry) -> None:
+def test_a_schema_that_cannot_be_had_or_read_fails_the_batch(
+    session: SparkSession, registry: Registry
+) -> None:
     proto = registry.register('syntax = "proto3"; message A { string s = 1; }', "PROTOBUF")
     of = source(registry, "avro")
     with pytest.raises(FAILED, match="does not give /schemas/ids/99: status 404"):
@@ -312,7 +360,9 @@ def proto(**members: bytes) -> bytes:
     return b"".join({**written, **members}.values())
 
 
-def test_every_protobuf_type_is_read_as_the_value_that_was_written(session: SparkSession, registry: Registry) -> None:
+def test_every_protobuf_type_is_read_as_the_value_that_was_written(
+    session: SparkSession, registry: Registry
+) -> None:
     schema = registry.register(PROTO, "PROTOBUF")
     (row,) = read(session, [framed(schema, INDEXES + proto())], source(registry, "protobuf"))
     assert row.reason is None
@@ -320,10 +370,14 @@ def test_every_protobuf_type_is_read_as_the_value_that_was_written(session: Spar
     assert registry.requests == {f"/schemas/ids/{schema}": 1}
 
 
-def test_what_is_not_there_is_its_zero_or_null_where_absence_is_told(session: SparkSession, registry: Registry) -> None:
+def test_what_is_not_there_is_its_zero_or_null_where_absence_is_told(
+    session: SparkSession, registry: Registry
+) -> None:
     schema = registry.register(PROTO, "PROTOBUF")
     nothing = dict.fromkeys(("s", "e", "n", "i", "x", "f", "b", "p", "u", "l", "m", "inner"), b"")
-    (row,) = read(session, [framed(schema, INDEXES + proto(**nothing))], source(registry, "protobuf"))
+    (row,) = read(
+        session, [framed(schema, INDEXES + proto(**nothing))], source(registry, "protobuf")
+    )
     assert values_of(row) == {
         "s": "", "e": "LOW", "n": None, "i": 0, "x": 0.0, "f": 0.0, "b": False, "p": Decimal("0.00"),
         "d": date(2024, 2, 29), "t": NOW, "u": 0, "l": [], "m": [], "deep": None,
@@ -351,7 +405,9 @@ def test_a_protobuf_value_that_is_not_the_columns_makes_the_record_bad(
     session: SparkSession, registry: Registry, members: dict[str, bytes], reason: str
 ) -> None:
     schema = registry.register(PROTO, "PROTOBUF")
-    (row,) = read(session, [framed(schema, INDEXES + proto(**members))], source(registry, "protobuf"))
+    (row,) = read(
+        session, [framed(schema, INDEXES + proto(**members))], source(registry, "protobuf")
+    )
     assert row.reason == reason
 
 
@@ -360,11 +416,22 @@ def test_the_head_says_which_message_it_is(session: SparkSession, registry: Regi
     of = replace(source(registry, "protobuf"), timestamp="kafka")
     inner = zigzag(2) + zigzag(0) + zigzag(0)  # Ignored.Event
     heads = [zigzag(1) + zigzag(9), zigzag(-1), zigzag(2) + zigzag(0), b""]
-    rows = read(session, [framed(schema, inner + counted(1, b"a")), *(framed(schema, head) for head in heads)], of)
+    rows = read(
+        session,
+        [framed(schema, inner + counted(1, b"a")), *(framed(schema, head) for head in heads)],
+        of,
+    )
     assert [(row.reason, row.c_s) for row in rows] == [(None, "a"), *[("not_protobuf", None)] * 4]
     alone = registry.register('syntax = "proto3"; message A { string s = 1; }', "PROTOBUF")
-    assert [row.c_s for row in read(session, [framed(alone, b"\0" + counted(1, b"x"))], of)] == ["x"]
-    unknown = ("message A { .no.Such t = 1; }", "message A { string s = 1 [default = 'x']; }", "message A {", "?")
+    assert [row.c_s for row in read(session, [framed(alone, b"\0" + counted(1, b"x"))], of)] == [
+        "x"
+    ]
+    unknown = (
+        "message A { .no.Such t = 1; }",
+        "message A { string s = 1 [default = 'x']; }",
+        "message A {",
+        "?",
+    )
     for text in unknown:
         with pytest.raises(FAILED, match="is not read"):
             read(session, [framed(registry.register(text, "PROTOBUF"), b"\0\0")], of)
@@ -379,5 +446,7 @@ def test_mutated_protobuf_never_stops_a_batch(session: SparkSession, registry: R
         for _ in range(chance.randrange(1, 4)):
             bent[chance.randrange(7, len(bent))] = chance.randrange(256)
         mutated.append(bytes(bent))
-    for value, row in zip(mutated, read(session, mutated, source(registry, "protobuf")), strict=True):
+    for value, row in zip(
+        mutated, read(session, mutated, source(registry, "protobuf")), strict=True
+    ):
         assert (row.reason is None) == (row.raw is None), value.hex()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.features.rowlogic.expression import OPERATORS, Call, RowExpression, walk
 from slicewise.features.rowlogic.functions.dialects import to_spark
@@ -35,7 +35,11 @@ def chosen() -> dict[str, RowExpression]:
     results = {}
     for text in EXPRESSIONS:
         parsed = parse_expression(text, SCHEMA, where="here")
-        calls = {(n.op, *(argument.kind for argument in n.args)) for n in walk(parsed.tree) if isinstance(n, Call)}
+        calls = {
+            (n.op, *(argument.kind for argument in n.args))
+            for n in walk(parsed.tree)
+            if isinstance(n, Call)
+        }
         if not calls <= seen:
             seen |= calls
             results[text] = parsed
@@ -61,7 +65,9 @@ def test_real_time_mode_gives_the_brute_force_values(
         producer.produce("hostile-rows", str(i).encode(), partition=0)
     assert producer.flush(30) == 0
     expressions = chosen()
-    columns = {name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()}
+    columns = {
+        name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()
+    }
     for i, (text, parsed) in enumerate(expressions.items()):
         columns[f"e{i}"] = pa.array(expected(text), arrow(parsed.kind))
     rows = session.createDataFrame(pa.table({**columns, "row": pa.array(range(len(ROWS)))}))
@@ -91,18 +97,31 @@ def test_real_time_mode_gives_the_brute_force_values(
         .start()
     )
     try:
-        received = read(kafka_broker, len(ROWS), lambda: str(query.exception().get()) if not query.isActive() else None)
+        received = read(
+            kafka_broker,
+            len(ROWS),
+            lambda: str(query.exception().get()) if not query.isActive() else None,
+        )
     finally:
         query.stop()
     texts = list(expressions)
-    wrong = [(texts[int(i)], ROWS[int(row)]) for row, ids in received.items() for i in ids.split(",") if i]
+    wrong = [
+        (texts[int(i)], ROWS[int(row)])
+        for row, ids in received.items()
+        for i in ids.split(",")
+        if i
+    ]
     assert not wrong, wrong[:5]
 
 
 def read(broker: KafkaBroker, rows: int, ended: Callable[[], str | None]) -> dict[str, str]:
     """The records of the judged topic, as soon as there are so many."""
     consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap, "group.id": "judge", "auto.offset.reset": "earliest"},
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "judge",
+            "auto.offset.reset": "earliest",
+        },
     )
     consumer.subscribe(["judged-rows"])
     received: dict[str, str] = {}

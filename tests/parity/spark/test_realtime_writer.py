@@ -1,4 +1,5 @@
-"""The JVM's real-time writer leaves in a store, to the byte, what the store's own operation leaves."""
+"""The JVM's real-time writer leaves in a store, to the byte, what the store's own operation
+leaves."""
 
 from __future__ import annotations
 
@@ -57,9 +58,13 @@ def settings_of(url: str, folder: Path, **more: str) -> Settings:
 
 
 def all_views() -> list[sw.FeatureView]:
-    """Views that read every column type: keys of all types, a per-partition view, a lifetime, an event list, a global view."""
+    """Views that read every column type: keys of all types, a per-partition view, a lifetime, an
+    event list, a global view."""
     source = sw.KafkaSource("plays", schema=SCHEMA, timestamp="t", max_lateness="60d")
-    scalars = [sw.Feature(f"last_{c}", sw.last(c), ["1h"]) for c in ("n", "x", "b", "p", "q", "d", "s", "t")]
+    scalars = [
+        sw.Feature(f"last_{c}", sw.last(c), ["1h"])
+        for c in ("n", "x", "b", "p", "q", "d", "s", "t")
+    ]
     arrays = [sw.Feature(f"by_{c}", sw.count_by(c), ["1h"]) for c in ("ts", "ns", "ds", "ps", "bs")]
     total = sw.Feature("total", sw.sum("y"), ["1h"])
     exact = sw.Feature("exact", sw.last("s"), [sw.exact_range("30m")])
@@ -106,7 +111,9 @@ def made(now: int, count: int) -> Records:
             records.add(event(user, now - chance.randrange(60 * US)), partition, now)
     for _ in range(count):
         age = chance.choice([chance.randrange(20 * 60 * US), 61 * 60 * US, 70 * 86_400 * US])
-        value: Any = b"{" if chance.random() < 0.05 else event(chance.choice([None, *users]), now - age)
+        value: Any = (
+            b"{" if chance.random() < 0.05 else event(chance.choice([None, *users]), now - age)
+        )
         # what has expired by now was in time when it came
         records.add(value, chance.randrange(PARTITIONS), now - age, chance.choice([0, 0, 0, 7]))
     return records
@@ -118,16 +125,27 @@ def contents(url: str, store_id: int) -> dict[bytes, Any]:
     with redis.Redis.from_url(url) as client:
         for key in client.scan_iter(match=b"sw:%d:{*" % store_id):
             kind = client.type(key)
-            value = client.zrange(key, 0, -1, withscores=True) if kind == b"zset" else client.hgetall(key)
+            value = (
+                client.zrange(key, 0, -1, withscores=True)
+                if kind == b"zset"
+                else client.hgetall(key)
+            )
             results[key.replace(b"sw:%d:" % store_id, b"", 1)] = (value, client.expiretime(key))
     return results
 
 
-def test_the_store_holds_the_same_bytes_whoever_wrote_the_real_time_lane(session: SparkSession, tmp_path: Path) -> None:
+def test_the_store_holds_the_same_bytes_whoever_wrote_the_real_time_lane(
+    session: SparkSession, tmp_path: Path
+) -> None:
     start = OffsetVector({(TOPIC, 0): 5})
     with running(RedisServer) as one, running(RedisServer) as other:
         benches = [
-            Bench.deploy(session, settings_of(each.url, tmp_path, SLICEWISE_REALTIME_FIELDS=str(BOUND)), all_views(), start)
+            Bench.deploy(
+                session,
+                settings_of(each.url, tmp_path, SLICEWISE_REALTIME_FIELDS=str(BOUND)),
+                all_views(),
+                start,
+            )
             for each in (one, other)
         ]
         records = made(time.time_ns() // 1000, 300)
@@ -135,7 +153,8 @@ def test_the_store_holds_the_same_bytes_whoever_wrote_the_real_time_lane(session
         assert {each.unit for each in placed} == set(benches[0].plan().units)
         for again in range(2):  # the second time changes nothing
             writer = Writer(session, benches[0].spec(placed))
-            for partition in range(PARTITIONS):  # of one entity they share the bound: who comes first has it
+            # of one entity they share the bound: who comes first has it
+            for partition in range(PARTITIONS):
                 writer.write(frame.filter(frame["partition"] == partition))
             writer.close()
             benches[1].write_python(records, BOUND)
@@ -147,13 +166,20 @@ def test_the_store_holds_the_same_bytes_whoever_wrote_the_real_time_lane(session
             differing = [key for key, value in results[0].items() if value != results[1][key]]
             assert differing == []
             print(f"seed {SEED}, time {again + 1}: {len(results[0])} keys")
-        fields = [name for value, _ in results[0].values() if isinstance(value, dict) for name in value]
+        fields = [
+            name for value, _ in results[0].values() if isinstance(value, dict) for name in value
+        ]
         assert any(name.startswith(b"q:") for name in fields)
         assert any(name.startswith(b"x:") for name in fields)
         assert any(isinstance(value, list) and value for value, _ in results[0].values())
         with benches[0].store() as store:
-            statuses = [json.loads(store.run(ReadStatus(f"tail:plays:{p}")) or "") for p in range(PARTITIONS)]
+            statuses = [
+                json.loads(store.run(ReadStatus(f"tail:plays:{p}")) or "")
+                for p in range(PARTITIONS)
+            ]
         ends = {p: max(o for _, q, o, _ in records.values if q == p) for p in range(PARTITIONS)}
         assert {status["partition"]: status["acked"] for status in statuses} == ends
         assert sum(status["rows"] for status in statuses) == len(records.values)
-        assert all(sum(status[name] for status in statuses) for name in ("written", "skipped", "expired")), statuses
+        assert all(
+            sum(status[name] for status in statuses) for name in ("written", "skipped", "expired")
+        ), statuses

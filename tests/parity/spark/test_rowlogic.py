@@ -33,8 +33,12 @@ def arrow(kind: str) -> pa.DataType:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
     folder: Path = tmp_path_factory.mktemp("state")
-    session = job_session(Settings.load({"SLICEWISE_STATE": str(folder)}), "rowlogic-parity", cores=1)
-    columns = {name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()}
+    session = job_session(
+        Settings.load({"SLICEWISE_STATE": str(folder)}), "rowlogic-parity", cores=1
+    )
+    columns = {
+        name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()
+    }
     table = pa.table({**columns, "row": pa.array(range(len(ROWS)))})
     frame = session.createDataFrame(table).repartition(1).sortWithinPartitions("row").cache()
     assert frame.count() == len(ROWS)
@@ -44,7 +48,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataFrame]:
 
 def check(rows: DataFrame, texts: Sequence[str]) -> None:
     parsed = [parse_expression(text, SCHEMA, where="here") for text in texts]
-    table = rows.selectExpr(*(f"{to_spark(expression.tree)} AS v{i}" for i, expression in enumerate(parsed))).toArrow()
+    table = rows.selectExpr(
+        *(f"{to_spark(expression.tree)} AS v{i}" for i, expression in enumerate(parsed))
+    ).toArrow()
     for i, (text, expression) in enumerate(zip(texts, parsed, strict=True)):
         column = table[f"v{i}"]
         assert column.type == arrow(expression.kind), f"{text} is {expression.kind}"
@@ -59,7 +65,9 @@ def test_spark_gives_the_brute_force_values(rows: DataFrame, first: int) -> None
 
 @settings(max_examples=4, deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(grammar(), min_size=15, max_size=AT_ONCE, unique=True))
-def test_spark_gives_the_brute_force_values_of_any_expressions(rows: DataFrame, texts: list[str]) -> None:
+def test_spark_gives_the_brute_force_values_of_any_expressions(
+    rows: DataFrame, texts: list[str]
+) -> None:
     check(rows, texts)
 
 

@@ -1,4 +1,5 @@
-"""Actors against a store of lifetimes: as spark's runs compact, move the total-until hour and backfill."""
+"""Actors against a store of lifetimes: as spark's runs compact, move the total-until hour and
+backfill."""
 
 from __future__ import annotations
 
@@ -33,7 +34,15 @@ from slicewise.stores.online.store import Store
 from tests.simulation.actors import slices as actors
 from tests.simulation.worlds.lifetime import DAYS, HOURS, UNITS, LifetimeWorld, Offsets, keys_of
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, Actor
-from tests.support.stores.stored import Event, StoreUnit, offset_vector, hour_entry, topic_partition, rows_of, tag
+from tests.support.stores.stored import (
+    Event,
+    StoreUnit,
+    hour_entry,
+    offset_vector,
+    rows_of,
+    tag,
+    topic_partition,
+)
 
 
 def compaction(world: LifetimeWorld) -> Actor:
@@ -59,13 +68,21 @@ def compaction_run(world: LifetimeWorld, everything: bool = False) -> Actor:
             hours = world.rng.sample(hours, world.rng.randint(0, len(hours)))
         kept = world.kept_from(unit, metadata)
         for hour in hours:
-            yield from compact(world, store, unit, hour, archive_version, offsets, publish=hour >= kept)
+            yield from compact(
+                world, store, unit, hour, archive_version, offsets, publish=hour >= kept
+            )
         if everything or world.rng.random() < 0.9:
             yield from move(world, store, unit, archive_version, offsets)
 
 
 def compact(
-    world: LifetimeWorld, store: Store, unit: StoreUnit, hour: int, archive_version: int, offsets: Offsets, publish: bool = True
+    world: LifetimeWorld,
+    store: Store,
+    unit: StoreUnit,
+    hour: int,
+    archive_version: int,
+    offsets: Offsets,
+    publish: bool = True,
 ) -> Any:
     """Compacts an hour; tells whether entities were left over."""
     where = (unit.storage_fingerprint, hour)
@@ -76,40 +93,61 @@ def compact(
     world.table[where] = (archive_version, offsets)
     yield
     if archive_version != START_VERSION:
-        yield from world.on(store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*offsets))))
+        yield from world.on(
+            store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*offsets)))
+        )
     start = offset_vector(*offsets) if archive_version == START_VERSION else None
     if not publish:
         yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version, start)))
         return False
-    entries = [hour_entry(unit, entity, archive_version, events) for entity, events in content.items()]
+    entries = [
+        hour_entry(unit, entity, archive_version, events) for entity, events in content.items()
+    ]
     try:
-        outcome = yield from world.on(store, store.steps(PublishHour(unit, hour, archive_version, offset_vector(*offsets), entries)))
+        outcome = yield from world.on(
+            store,
+            store.steps(PublishHour(unit, hour, archive_version, offset_vector(*offsets), entries)),
+        )
     except GapRefused:
         return True
-    world.note(f"publish {unit.view} hour {hour - FIRST_HOUR} archive version {archive_version}", outcome)
+    world.note(
+        f"publish {unit.view} hour {hour - FIRST_HOUR} archive version {archive_version}", outcome
+    )
     if not outcome.left_over:
         yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version, start)))
     return bool(outcome.left_over)
 
 
 def totals_of(
-    unit: StoreUnit, world: LifetimeWorld, table: dict[tuple[str, int], tuple[int, Offsets]], move: Move
+    unit: StoreUnit,
+    world: LifetimeWorld,
+    table: dict[tuple[str, int], tuple[int, Offsets]],
+    move: Move,
 ) -> list[LifetimeEntry]:
     """Totals of the rows of a move's hours, by entity."""
     events: dict[int, list[Event]] = {}
     for (name, hour), (_, offsets) in sorted(table.items()):
-        if name == unit.storage_fingerprint and hour < move.total_until and (move.since is None or hour >= move.since):
+        if (
+            name == unit.storage_fingerprint
+            and hour < move.total_until
+            and (move.since is None or hour >= move.since)
+        ):
             for entity, some in world.below(offsets, hour).items():
                 events.setdefault(entity, []).extend(some)
     entries = []
     for entity, some in events.items():
         rows = rows_of(some)
-        parts = [a.accumulate_columns(rows, np.zeros(len(some), np.int64), 1) for a in unit.layout.partials]
+        parts = [
+            a.accumulate_columns(rows, np.zeros(len(some), np.int64), 1)
+            for a in unit.layout.partials
+        ]
         entries.append(LifetimeEntry(tag(entity), unit.layout.encode_rows(parts)[0], move.since))
     return entries
 
 
-def move(world: LifetimeWorld, store: Store, unit: StoreUnit, archive_version: int, offsets: Offsets) -> Actor:
+def move(
+    world: LifetimeWorld, store: Store, unit: StoreUnit, archive_version: int, offsets: Offsets
+) -> Actor:
     """Moves a total-until hour that stands, as `spark.totals` does."""
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
     reached = world.reached(unit, metadata)
@@ -132,7 +170,12 @@ def moved(
         wanted = wanted_move(world, unit, metadata, reached, archive_version)
         if wanted is None:
             return False
-        yield from world.on(store, store.steps(AnnounceTotal(unit, wanted.total_until, archive_version, offset_vector(*offsets))))
+        yield from world.on(
+            store,
+            store.steps(
+                AnnounceTotal(unit, wanted.total_until, archive_version, offset_vector(*offsets))
+            ),
+        )
         announced = yield from world.on(store, store.steps(CountArchiveVersions("plays")))
         yield
         table = dict(world.table)
@@ -143,14 +186,38 @@ def moved(
         yield
         days = moves.days_of(wanted, reached)
         outcome = yield from world.on(
-            store, store.steps(PublishTotal(unit, wanted.total_until, archive_version, offset_vector(*offsets), entries, days))
+            store,
+            store.steps(
+                PublishTotal(
+                    unit,
+                    wanted.total_until,
+                    archive_version,
+                    offset_vector(*offsets),
+                    entries,
+                    days,
+                )
+            ),
         )
-        world.note(f"bring {unit.view} before {wanted.total_until - FIRST_HOUR} since {wanted.since} archive version {archive_version}", outcome)
+        world.note(
+            (
+                f"bring {unit.view} before {wanted.total_until - FIRST_HOUR} since {wanted.since} "
+                f"archive version {archive_version}"
+            ),
+            outcome,
+        )
         if not outcome.left_over:
             whole = wanted.since is None
-            steps = store.steps(MarkTotal(unit, wanted.total_until, archive_version, announced, whole, start))
+            steps = store.steps(
+                MarkTotal(unit, wanted.total_until, archive_version, announced, whole, start)
+            )
             done = yield from world.on(store, steps)
-            world.note(f"total until {unit.view} {wanted.total_until - FIRST_HOUR} archive version {archive_version}", done)
+            world.note(
+                (
+                    f"total until {unit.view} {wanted.total_until - FIRST_HOUR} archive version "
+                    f"{archive_version}"
+                ),
+                done,
+            )
             world.moved += done
             return done
         if wanted.since is None:
@@ -160,7 +227,11 @@ def moved(
 
 
 def wanted_move(
-    world: LifetimeWorld, unit: StoreUnit, metadata: StoreMetadata, reached: Reached | None, archive_version: int
+    world: LifetimeWorld,
+    unit: StoreUnit,
+    metadata: StoreMetadata,
+    reached: Reached | None,
+    archive_version: int,
 ) -> Move | None:
     if archive_version == START_VERSION:
         return Move(world.target, None)
@@ -173,7 +244,9 @@ def totals(world: LifetimeWorld) -> Actor:
     for unit in world.units:
         tags = [tag(entity) for entity in range(ENTITIES)]
         for day in range(DAYS):
-            yield from world.on(store, store.steps(WriteDayTotals(unit, tags, FIRST_HOUR // 24 + day)))
+            yield from world.on(
+                store, store.steps(WriteDayTotals(unit, tags, FIRST_HOUR // 24 + day))
+            )
 
 
 def trim(world: LifetimeWorld) -> Actor:
@@ -190,12 +263,15 @@ def trim(world: LifetimeWorld) -> Actor:
             names = yield from world.on(store, store.steps(ReadTotalVersions(unit)))
             kept = world.kept_from(unit, metadata)
             live += UnitHours({}, known.compacted, done, kept, names).named()
-    dropped = yield from world.on(store, store.steps(TrimArchiveVersions("plays", count, metadata.deployment_version, live)))
+    dropped = yield from world.on(
+        store, store.steps(TrimArchiveVersions("plays", count, metadata.deployment_version, live))
+    )
     world.note("offset vectors trimmed", f"{dropped}, live {live}")
 
 
 def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
-    """Everything below the start offsets: what is older than the total-until hour into totals, the rest by hours, then ready."""
+    """Everything below the start offsets: what is older than the total-until hour into totals, the
+    rest by hours, then ready."""
     store = world.connect()
     name = unit.storage_fingerprint
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
@@ -212,11 +288,15 @@ def backfill(world: LifetimeWorld, unit: StoreUnit) -> Actor:
         written = world.table.get((name, hour))
         if written is None:
             archive_version, contained = START_VERSION, offsets
-        elif offset_vector(*written[1]).dominates(start) and (written[0] or offset_vector(*written[1]) == start):
+        elif offset_vector(*written[1]).dominates(start) and (
+            written[0] or offset_vector(*written[1]) == start
+        ):
             archive_version, contained = written
         else:
             archive_version, contained = newest, ends
-        left |= yield from compact(world, store, unit, hour, archive_version, contained, publish=hour >= kept)
+        left |= yield from compact(
+            world, store, unit, hour, archive_version, contained, publish=hour >= kept
+        )
     older = {h: world.table[name, h] for h in HOURS if h < world.target}
     archive_version, contained = START_VERSION, offsets
     if any(s != START_VERSION or offset_vector(*o) != start for s, o in older.values()):
@@ -246,10 +326,14 @@ def reader(world: LifetimeWorld) -> Actor:
                         requested.append((unit, entity, plan))
             reply = yield from world.on(store, store.steps(Read(reads)))
             if any(
-                (m.deployment_version, m.totals_until) != (planned[n].deployment_version, planned[n].totals_until) for n, (_, m, _) in reply.node_replies.items()
+                (m.deployment_version, m.totals_until)
+                != (planned[n].deployment_version, planned[n].totals_until)
+                for n, (_, m, _) in reply.node_replies.items()
             ):
                 continue
-            for i, ((unit, entity, plan), (got,)) in enumerate(zip(requested, reply.entities, strict=True)):
+            for i, ((unit, entity, plan), (got,)) in enumerate(
+                zip(requested, reply.entities, strict=True)
+            ):
                 _, metadata, server_run = reply.node_replies[reply.nodes[i] if reply.nodes else 0]
                 if unit.storage_fingerprint in metadata.ready:
                     try:

@@ -25,13 +25,32 @@ from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.steps import Change, KeyChange, Whole
 from slicewise.stores.online.store import Store
-from tests.simulation.worlds.world import DAY, DAY_FIELDS, ENTITIES, FIRST_HOUR, HOURS, Actor, World, Wrong, entity_keys
-from tests.support.stores.stored import TOPIC, StoreUnit, offset_vector, hour_entry, topic_partition, tag
+from tests.simulation.worlds.world import (
+    DAY,
+    DAY_FIELDS,
+    ENTITIES,
+    FIRST_HOUR,
+    HOURS,
+    Actor,
+    World,
+    Wrong,
+    entity_keys,
+)
+from tests.support.stores.stored import (
+    TOPIC,
+    StoreUnit,
+    hour_entry,
+    offset_vector,
+    tag,
+    topic_partition,
+)
 
 
 def same_server_run(world: World, store: Store, other: Store) -> None:
     """A task's connection must be of its batch's server run and store id."""
-    if store.store_id != other.store_id or (store.server_run != other.server_run and not world.reconnects):
+    if store.store_id != other.store_id or (
+        store.server_run != other.server_run and not world.reconnects
+    ):
         raise ServerRunChanged("a task's connection is of another server run")
 
 
@@ -41,7 +60,8 @@ def builds_of(metadata: StoreMetadata) -> dict[str, int]:
 
 
 def stream(world: World, start: tuple[int, ...] | None) -> Actor:
-    """Batches from `start` (a checkpoint; None: from the committed offsets) on, as one process with tasks."""
+    """Batches from `start` (a checkpoint; None: from the committed offsets) on, as one process with
+    tasks."""
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
     committed = [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))]
@@ -54,8 +74,12 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
     while True:
         if any(offset < first for offset, first in zip(position, world.log_start, strict=False)):
             raise DataLoss("the log no longer has what the store needs")
-        begun = yield from world.on(store, store.steps(BeginBatch(offset_vector(*position), deployment_version, digest)))
-        end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
+        begun = yield from world.on(
+            store, store.steps(BeginBatch(offset_vector(*position), deployment_version, digest))
+        )
+        end = [
+            min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)
+        ]
         tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
         tasks += [task for task in tasks if world.rng.random() < 0.1]  # a task may repeat
         world.rng.shuffle(tasks)
@@ -70,10 +94,21 @@ def stream(world: World, start: tuple[int, ...] | None) -> Actor:
             same_server_run(world, task, store)
             yield from world.on(task, task.steps(HoldBuilds(builds_of(metadata))))
             events = world.events(p, position[p], end[p])
-            batch = replace(world.batch(unit, events), realtime=unit.source in begun.realtime_starts)
+            batch = replace(
+                world.batch(unit, events), realtime=unit.source in begun.realtime_starts
+            )
             outcome = yield from world.on(task, task.steps(ApplyBatch(batch)))
-            world.note(f"apply {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
-        after = yield from world.on(store, store.steps(AdvanceCommitted(offset_vector(*position), offset_vector(*end), deployment_version, digest)))
+            world.note(
+                f"apply {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied"
+            )
+        after = yield from world.on(
+            store,
+            store.steps(
+                AdvanceCommitted(
+                    offset_vector(*position), offset_vector(*end), deployment_version, digest
+                )
+            ),
+        )
         world.note("committed", [after.get(topic_partition(p)) for p in range(len(end))])
         position = end
         yield
@@ -104,11 +139,14 @@ def compaction(world: World) -> Actor:
 
 
 def compaction_run(world: World, most: int = 3) -> Actor:
-    """Some hours that are over, to the newest offset vector of the archive or to one begun earlier."""
+    """Some hours that are over, to the newest offset vector of the archive or to one begun
+    earlier."""
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
     yield from world.on(store, store.steps(HoldBuilds(builds_of(metadata))))
-    archive_version, offsets = world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
+    archive_version, offsets = (
+        world.archived() if world.rng.random() < 0.35 or not world.archive else newest(world)
+    )
     deployed_units = [unit for unit in world.units if unit.storage_fingerprint in metadata.starts]
     jobs = [(unit, FIRST_HOUR + h) for unit in deployed_units for h in range(min(world.now, HOURS))]
     world.rng.shuffle(jobs)
@@ -121,18 +159,34 @@ def newest(world: World) -> tuple[int, tuple[int, ...]]:
     return archive_version, world.archive[archive_version]
 
 
-def compact(world: World, store: Store, unit: StoreUnit, hour: int, archive_version: int, offsets: tuple[int, ...]) -> Actor:
+def compact(
+    world: World,
+    store: Store,
+    unit: StoreUnit,
+    hour: int,
+    archive_version: int,
+    offsets: tuple[int, ...],
+) -> Actor:
     content = world.below(offsets, hour)
     where = (unit.storage_fingerprint, hour)
     world.committed[where] = max(archive_version, world.committed.get(where, archive_version))
     yield
-    yield from world.on(store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*offsets))))
-    entries = [hour_entry(unit, entity, archive_version, events) for entity, events in content.items()]
+    yield from world.on(
+        store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*offsets)))
+    )
+    entries = [
+        hour_entry(unit, entity, archive_version, events) for entity, events in content.items()
+    ]
     try:
-        outcome = yield from world.on(store, store.steps(PublishHour(unit, hour, archive_version, offset_vector(*offsets), entries)))
+        outcome = yield from world.on(
+            store,
+            store.steps(PublishHour(unit, hour, archive_version, offset_vector(*offsets), entries)),
+        )
     except GapRefused:
         return  # the archive must reach the start offsets first
-    world.note(f"publish {unit.view} hour {hour - FIRST_HOUR} archive version {archive_version}", outcome)
+    world.note(
+        f"publish {unit.view} hour {hour - FIRST_HOUR} archive version {archive_version}", outcome
+    )
     if not outcome.left_over:
         yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version)))
 
@@ -146,11 +200,17 @@ def trim(world: World) -> Actor:
     for unit in world.all_units:
         name = unit.storage_fingerprint
         if name in metadata.starts:
-            compacted = {h: Compacted(archive_version, archive_version) for (of, h), archive_version in world.committed.items() if of == name}
+            compacted = {
+                h: Compacted(archive_version, archive_version)
+                for (of, h), archive_version in world.committed.items()
+                if of == name
+            }
             yield
             done = yield from world.on(store, store.steps(ReadHours(unit)))
             live += UnitHours({}, compacted, done).named()
-    dropped = yield from world.on(store, store.steps(TrimArchiveVersions("plays", count, metadata.deployment_version, live)))
+    dropped = yield from world.on(
+        store, store.steps(TrimArchiveVersions("plays", count, metadata.deployment_version, live))
+    )
     world.note("offset vectors trimmed", f"{dropped}, live {live}")
 
 
@@ -168,11 +228,15 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
         world.archived()
         yield
     for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS):
-        entries = [hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour).items()]
+        entries = [
+            hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour).items()
+        ]
         done = yield from published(world, store, unit)
         if entries and hour not in done:
             world.committed.setdefault((name, hour), 0)
-            outcome = yield from world.on(store, store.steps(PublishHour(unit, hour, 0, start, entries)))
+            outcome = yield from world.on(
+                store, store.steps(PublishHour(unit, hour, 0, start, entries))
+            )
             world.note(f"backfill {unit.view} hour {hour - FIRST_HOUR}", outcome)
             if outcome.left_over:
                 raise Wrong(f"a running partial of {unit.view} straddles its start offsets")
@@ -197,7 +261,8 @@ def totals(world: World) -> Actor:
 
 
 def reader(world: World) -> Actor:
-    """Reads while everything else goes on: the answer must be true for the metadata that it came with."""
+    """Reads while everything else goes on: the answer must be true for the metadata that it came
+    with."""
     while True:
         store = world.connect()
         for _ in range(world.rng.randint(1, 4)):
@@ -209,7 +274,9 @@ def reader(world: World) -> Actor:
                     reads.append(EntityRead((UnitRead(hot, ((day, DAY_FIELDS),)),)))
                     requested.append((unit, entity))
             reply = yield from world.on(store, store.steps(Read(reads)))
-            for i, ((unit, entity), (found,)) in enumerate(zip(requested, reply.entities, strict=True)):
+            for i, ((unit, entity), (found,)) in enumerate(
+                zip(requested, reply.entities, strict=True)
+            ):
                 _, metadata, server_run = reply.node_replies[reply.nodes[i] if reply.nodes else 0]
                 if metadata.deployment_version != planned[world.node(entity)].deployment_version:
                     continue  # planned under another deployment
@@ -243,10 +310,15 @@ def operator(world: World) -> Actor:
     store = world.connect()
     yield from world.on(store, store.steps(Initialise()))
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
-    steps = store.steps(Deploy(world.deployment(), metadata.deployment_version, {"plays": TOPIC}, world.earliest()))
+    steps = store.steps(
+        Deploy(world.deployment(), metadata.deployment_version, {"plays": TOPIC}, world.earliest())
+    )
     try:
         metadata = yield from world.on(store, steps)
     except DeploymentSuperseded:
         return
     starts = [list(c.offsets.values()) for c in metadata.starts.values()]
-    world.note(f"deployed {metadata.units}", f"deployment version {metadata.deployment_version}, starts {starts}")
+    world.note(
+        f"deployed {metadata.units}",
+        f"deployment version {metadata.deployment_version}, starts {starts}",
+    )

@@ -1,8 +1,9 @@
-"""Every draw of a history is recorded under the move that it belongs to: replayed, with any move left out, it is
-another history.
+"""Every draw of a history is recorded under the move that it belongs to: replayed, with any move
+left out, it is another history.
 
-A move that is replayed may ask for more than was recorded, since others are missing before it. It is then answered
-that nothing special happens: nothing comes between, as much as can be, the last of those to choose from.
+A move that is replayed may ask for more than was recorded, since others are missing before it. It
+is then answered that nothing special happens: nothing comes between, as much as can be, the last of
+those to choose from.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Tape(NamedTuple):
 
 
 class Choices:
-    """Draws of a seed (tape None), or those of a tape. pausing: actors always pause where they may, and nothing else
-    is drawn."""
+    """Draws of a seed (tape None), or those of a tape. pausing: actors always pause where they may,
+    and nothing else is drawn."""
 
     def __init__(self, seed: int = 0, tape: Tape | None = None, pausing: bool = False) -> None:
         self._random = random.Random(seed)
@@ -43,7 +44,9 @@ class Choices:
     def moves(self, least: int, most: int) -> Iterator[None]:
         """The moves of a history, one at a time: about as many, or those of the tape."""
         given = None if self._tape is None else self._tape.moves
-        drawn = least + int(self._random.random() * (most - least + 1)) if given is None else len(given)
+        drawn = (
+            least + int(self._random.random() * (most - least + 1)) if given is None else len(given)
+        )
         for i in range(drawn):
             self._begin(() if given is None else given[i])
             yield

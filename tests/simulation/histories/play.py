@@ -8,7 +8,14 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from slicewise.errors import CommitConflict, DataLoss, DeploymentSuperseded, GapRefused, NotReady, StoreUnavailable
+from slicewise.errors import (
+    CommitConflict,
+    DataLoss,
+    DeploymentSuperseded,
+    GapRefused,
+    NotReady,
+    StoreUnavailable,
+)
 from tests.simulation.histories import timeline
 from tests.simulation.histories.choices import Choices, Tape
 from tests.simulation.histories.timeline import Line
@@ -24,8 +31,8 @@ EXPECTED = (CommitConflict, DataLoss, DeploymentSuperseded, GapRefused, NotReady
 
 @dataclass(frozen=True)
 class History:
-    """A history's end: what was wrong (None: nothing), how many answers were compared, the story, and how to play it
-    again."""
+    """A history's end: what was wrong (None: nothing), how many answers were compared, the story,
+    and how to play it again."""
 
     seed: int
     wrong: str | None
@@ -34,15 +41,18 @@ class History:
     tape: Tape = field(repr=False)
 
     def __str__(self) -> str:
-        return f"{timeline.rendered(self.story)}\nseed {self.seed}, {len(self.tape.moves)} moves: {self.wrong}"
+        return (
+            f"{timeline.rendered(self.story)}\nseed {self.seed}, {len(self.tape.moves)} moves: "
+            f"{self.wrong}"
+        )
 
 
 @dataclass(frozen=True)
 class Play(Generic[W]):
     """A world, and what can happen in it.
 
-    begin: before the first move; deeds: (weight, what is done), one of which is a move; after: what follows every
-    move; end: what must hold in the end, or is done to make it hold.
+    begin: before the first move; deeds: (weight, what is done), one of which is a move; after: what
+    follows every move; end: what must hold in the end, or is done to make it hold.
     """
 
     name: str
@@ -81,7 +91,9 @@ class Play(Generic[W]):
 
     def _deed(self, drawn: float) -> Callable[[W], None]:
         at = drawn * self._bounds[-1]
-        return next(deed for bound, (_, deed) in zip(self._bounds, self.deeds, strict=True) if at < bound)
+        return next(
+            deed for bound, (_, deed) in zip(self._bounds, self.deeds, strict=True) if at < bound
+        )
 
 
 # ------------------------------------------------------------ how actors act
@@ -109,7 +121,9 @@ def step(world: World, group: list[Actor]) -> None:
             group.remove(actor)
 
 
-def finish(world: World, actor: Actor, most: int = 0, until: Callable[[], bool] = lambda: False) -> None:
+def finish(
+    world: World, actor: Actor, most: int = 0, until: Callable[[], bool] = lambda: False
+) -> None:
     """Alone, to its end; or so many steps at most; or until something holds."""
     with world.as_actor(actor):
         try:

@@ -1,4 +1,5 @@
-"""Many histories side by side; the first that goes wrong is told as the shortest that goes wrong in the same way."""
+"""Many histories side by side; the first that goes wrong is told as the shortest that goes wrong in
+the same way."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from itertools import count, islice
 from typing import NamedTuple
 
 from tests.simulation.catalog import ENTRIES, MEETINGS, Entry
-from tests.simulation.histories.play import Rules, History
+from tests.simulation.histories.play import History, Rules
 from tests.simulation.histories.shrink import shrunk
 
 CHUNK = 4
@@ -131,10 +132,15 @@ def _report(played: Iterable[Done], first: int) -> int:
             return 1
     for world in histories:
         print(
-            f"{world}: {histories[world]} histories from seed {first} on, {answers[world]} answers compared, none wrong"
+            f"{world}: {histories[world]} histories from seed {first} on, {answers[world]} "
+            "answers compared, none wrong"
         )
     print(f"{histories.total()} histories, {answers.total()} answers compared, none wrong")
-    idle = [world for world, n in histories.items() if n >= LEAST_HISTORIES and answers[world] <= LEAST_ANSWERS * n]
+    idle = [
+        world
+        for world, n in histories.items()
+        if n >= LEAST_HISTORIES and answers[world] <= LEAST_ANSWERS * n
+    ]
     if idle:
         print(f"too few answers, so that hardly anything was ready: {', '.join(idle)}")
     return int(bool(idle))

@@ -1,4 +1,5 @@
-"""Seeds that are known to need a rule, tried before the others: they spare the search while histories stay.
+"""Seeds that are known to need a rule, tried before the others: they spare the search while
+histories stay.
 
 `python -m tests.simulation --rules` finds them anew.
 """

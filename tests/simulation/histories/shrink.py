@@ -1,4 +1,5 @@
-"""A history that goes wrong is reduced to the moves that it needs (delta debugging over what was drawn)."""
+"""A history that goes wrong is reduced to the moves that it needs (delta debugging over what was
+drawn)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ MOST = 1_500
 
 
 def way(wrong: str | None) -> str | None:
-    """In what way a history is wrong: its message but for numbers, of lists only whether they are empty."""
+    """In what way a history is wrong: its message but for numbers, of lists only whether they are
+    empty."""
     if wrong is None:
         return None
     text = re.sub(r"\{[^}]*\}", "{}", wrong)
@@ -48,7 +50,9 @@ class _Shrinking:
         if way(history.wrong) != self.wanted:
             return False
         # what was drawn in place of what is missing is not kept: it would be drawn again
-        kept = Tape(tape.before, tape.moves[: len(history.tape.moves)], history.tape.after and tape.after)
+        kept = Tape(
+            tape.before, tape.moves[: len(history.tape.moves)], history.tape.after and tape.after
+        )
         self.best = History(history.seed, history.wrong, history.answers, history.story, kept)
         return True
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from slicewise.stores.online.steps import MISSED, Change, ListChange, PendingChange, PendingListChange, PutText
+from slicewise.stores.online.steps import (
+    MISSED,
+    Change,
+    ListChange,
+    PendingChange,
+    PendingListChange,
+    PutText,
+)
 
 WHAT_WIDTH = 110
 
@@ -23,7 +30,13 @@ class Line(NamedTuple):
     def cells(self) -> tuple[str, str, str, str, str]:
         if isinstance(self.what, str):
             return str(self.move), clock_text(self.at_us), self.who, self.what, str(self.effect)
-        return str(self.move), clock_text(self.at_us), self.who, command_text(self.what), reply_text(self.effect)
+        return (
+            str(self.move),
+            clock_text(self.at_us),
+            self.who,
+            command_text(self.what),
+            reply_text(self.effect),
+        )
 
 
 def rendered(lines: Iterable[Line]) -> str:
@@ -31,7 +44,9 @@ def rendered(lines: Iterable[Line]) -> str:
     rows = [("move", "time", "who", "what", "effect"), *(line.cells() for line in lines)]
     widths = [min(WHAT_WIDTH, max(len(row[i]) for row in rows)) for i in range(4)]
     return "\n".join(
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]).rstrip()
+        "  ".join(
+            [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[4]]
+        ).rstrip()
         for row in rows
     )
 
@@ -54,12 +69,22 @@ def command_text(command: Any) -> str:
         )
     if isinstance(command, PendingChange):
         offsets = [offset for offset, *_ in command.events]
-        return key_text(command.key) + _fields("tail", [b"%s:%d" % (command.topic_partition, offset) for offset in offsets])
+        return key_text(command.key) + _fields(
+            "tail", [b"%s:%d" % (command.topic_partition, offset) for offset in offsets]
+        )
     if isinstance(command, ListChange):
-        return key_text(command.key) + f" add {len(command.adds)}" + _fields("set", [name for name, _ in command.sets])
+        return (
+            key_text(command.key)
+            + f" add {len(command.adds)}"
+            + _fields("set", [name for name, _ in command.sets])
+        )
     if isinstance(command, PendingListChange):
-        return key_text(command.key) + f" real-time lane {[offset for offset, _, _ in command.events]}"
-    return key_text(command.key) + " put" if isinstance(command, PutText) else type(command).__name__
+        return (
+            key_text(command.key) + f" real-time lane {[offset for offset, _, _ in command.events]}"
+        )
+    return (
+        key_text(command.key) + " put" if isinstance(command, PutText) else type(command).__name__
+    )
 
 
 def reply_text(reply: Any) -> str:

@@ -19,10 +19,19 @@ from slicewise.stores.online.steps import Change, KeyChange
 from tests.simulation.mutants.rules import Mutant, Patches, patched, unchecked
 from tests.simulation.worlds.lifetime import LifetimeWorld
 
-decision, check_lifetime, next_move = decisions.lifetime_decision, decisions.check_lifetime, moves.next_move
+decision, check_lifetime, next_move = (
+    decisions.lifetime_decision,
+    decisions.check_lifetime,
+    moves.next_move,
+)
 
 
-def ahead(archive_version: int, offset_vector: OffsetVector, start: OffsetVector, committed: OffsetVector) -> None:  # noqa: ARG001
+def ahead(
+    archive_version: int,
+    offset_vector: OffsetVector,
+    start: OffsetVector,
+    committed: OffsetVector,  # noqa: ARG001
+) -> None:
     check_lifetime(archive_version, offset_vector, start, offset_vector)
 
 
@@ -30,17 +39,31 @@ def lenient(*left_out: str) -> Callable[..., Any]:
     """A decision that does not look at some of what it is told."""
 
     def decide(
-        total_until: int, archive_version: int, offset_vector: OffsetVector, since: int | None, current: Any, compacted: Any, running: Any
+        total_until: int,
+        archive_version: int,
+        offset_vector: OffsetVector,
+        since: int | None,
+        current: Any,
+        compacted: Any,
+        running: Any,
     ) -> tuple[PublishDecision, tuple[bytes, ...]]:
         if "straddle" in left_out:
-            action, deletes = decision(total_until, archive_version, offset_vector, since, current, compacted, ())
-            below = [part.field for part in running if part.last < offset_vector.get(part.topic_partition)]
+            action, deletes = decision(
+                total_until, archive_version, offset_vector, since, current, compacted, ()
+            )
+            below = [
+                part.field
+                for part in running
+                if part.last < offset_vector.get(part.topic_partition)
+            ]
             return action, tuple(below) if action is PublishDecision.PUBLISH else deletes
         return decision(
             total_until,
             archive_version,
             offset_vector,
-            None if "since" in left_out and current is not None and current[0] < total_until else since,
+            None
+            if "since" in left_out and current is not None and current[0] < total_until
+            else since,
             None if "label" in left_out else current,
             () if "compacted" in left_out else compacted,
             running,
@@ -50,10 +73,21 @@ def lenient(*left_out: str) -> Callable[..., Any]:
 
 
 def added_to_anything(
-    total_until: int, archive_version: int, offset_vector: OffsetVector, since: int | None, current: Any, compacted: Any, running: Any
+    total_until: int,
+    archive_version: int,
+    offset_vector: OffsetVector,
+    since: int | None,
+    current: Any,
+    compacted: Any,
+    running: Any,
 ) -> tuple[PublishDecision, tuple[bytes, ...]]:
     """Adds hours from `since` on to a total that may hold some of them."""
-    if since is not None and current is not None and since < current[0] and current != (total_until, archive_version):
+    if (
+        since is not None
+        and current is not None
+        and since < current[0]
+        and current != (total_until, archive_version)
+    ):
         return decision(total_until, archive_version, offset_vector, None, None, compacted, running)
     return decision(total_until, archive_version, offset_vector, since, current, compacted, running)
 
@@ -67,16 +101,26 @@ def none_late(hours: UnitHours, reached: Reached) -> list[int]:  # noqa: ARG001
     return []
 
 
-def dirty_too(hours: UnitHours, reached: Reached | None, target: int, archive_version: int) -> Move | None:
+def dirty_too(
+    hours: UnitHours, reached: Reached | None, target: int, archive_version: int
+) -> Move | None:
     """Moves what is compacted, whatever was archived since."""
-    clean = UnitHours({h: s for h, s in hours.newest.items() if h in hours.compacted}, hours.compacted, {})
+    clean = UnitHours(
+        {h: s for h, s in hours.newest.items() if h in hours.compacted}, hours.compacted, {}
+    )
     newest = {h: min(s, hours.compacted[h].holds) for h, s in clean.newest.items()}
     return next_move(UnitHours(newest, hours.compacted, {}), reached, target, archive_version)
 
 
 def named_without_totals() -> Patches:
     honest = UnitHours.named
-    return ((UnitHours, "named", lambda self: [entry for entry in honest(self) if entry[0] not in self.totals]),)
+    return (
+        (
+            UnitHours,
+            "named",
+            lambda self: [entry for entry in honest(self) if entry[0] not in self.totals],
+        ),
+    )
 
 
 def applied_offsets_in_a_bring(change: Change, field: bytes) -> bool:
@@ -84,7 +128,9 @@ def applied_offsets_in_a_bring(change: Change, field: bytes) -> bool:
 
 
 def announced_in_the_metadata(change: Change, field: bytes) -> bool:
-    return field == decisions.ANNOUNCED and any(name.startswith(b"h:") for name, _, _ in change.keys[0].sets)
+    return field == decisions.ANNOUNCED and any(
+        name.startswith(b"h:") for name, _, _ in change.keys[0].sets
+    )
 
 
 def expiring(world: LifetimeWorld) -> None:
@@ -97,7 +143,9 @@ def emptied_without_delete(day: bytes, raw: bytes) -> KeyChange:
 
 MUTANTS: dict[str, Mutant] = {
     "total-committed": Mutant(
-        "lifetime", "a total never runs ahead of the committed offsets", patched(decisions, "check_lifetime", ahead)
+        "lifetime",
+        "a total never runs ahead of the committed offsets",
+        patched(decisions, "check_lifetime", ahead),
     ),
     "total-straddle": Mutant(
         "lifetime",
@@ -126,22 +174,38 @@ MUTANTS: dict[str, Mutant] = {
         patched(stored, "_emptied", emptied_without_delete),
     ),
     "total-applied": Mutant(
-        "lifetime", "no applied offset moved since the partials were read", world=unchecked(applied_offsets_in_a_bring)
+        "lifetime",
+        "no applied offset moved since the partials were read",
+        world=unchecked(applied_offsets_in_a_bring),
     ),
-    "total-named": Mutant("offset vectors", "the archive versions that totals name are not trimmed", named_without_totals),
+    "total-named": Mutant(
+        "offset vectors",
+        "the archive versions that totals name are not trimmed",
+        named_without_totals,
+    ),
     "publish-below": Mutant(
         "lifetime",
         "no hour below the total-until hour is published",
         patched(PublishHour, "_is_in_totals", never_in_totals),
         met=False,
     ),
-    "late": Mutant("lifetime", "late events below the total-until hour are brought", patched(moves, "late_hours", none_late)),
-    "dirty": Mutant("lifetime", "a total-until hour moves only over clean hours", patched(moves, "next_move", dirty_too)),
+    "late": Mutant(
+        "lifetime",
+        "late events below the total-until hour are brought",
+        patched(moves, "late_hours", none_late),
+    ),
+    "dirty": Mutant(
+        "lifetime",
+        "a total-until hour moves only over clean hours",
+        patched(moves, "next_move", dirty_too),
+    ),
     "total-until-count": Mutant(
         "lifetime",
         "a total-until hour is marked while nothing else was announced",
         world=unchecked(announced_in_the_metadata),
         met=False,
     ),
-    "applied-expire": Mutant("lifetime", "applied offsets of a unit with a lifetime do not expire", world=expiring),
+    "applied-expire": Mutant(
+        "lifetime", "applied offsets of a unit with a lifetime do not expire", world=expiring
+    ),
 }

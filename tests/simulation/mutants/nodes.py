@@ -28,18 +28,26 @@ honest_joined = reading.joined
 
 
 def under_the_first(
-    replies: Mapping[int, ReadReply], topic_partitions: Mapping[int, Sequence[int]], n: int, count: int
+    replies: Mapping[int, ReadReply],
+    topic_partitions: Mapping[int, Sequence[int]],
+    n: int,
+    count: int,
 ) -> ReadReply:
     """All that was read, as of the first node that was asked."""
     reply = honest_joined(replies, topic_partitions, n, count)
     return ReadReply(reply.node_replies, reply.entities, [min(reply.node_replies)] * n)
 
 
-def largest(offset_vectors: Sequence[OffsetVector], topic_partitions: frozenset[TopicPartition]) -> OffsetVector:  # noqa: ARG001
+def largest(
+    offset_vectors: Sequence[OffsetVector],
+    topic_partitions: frozenset[TopicPartition],  # noqa: ARG001
+) -> OffsetVector:
     return sharded_metadata.joined(offset_vectors)
 
 
-def committed_without_gaps(self: AdvanceCommitted, nodes: NodesContext) -> ShardedSteps[OffsetVector]:
+def committed_without_gaps(
+    self: AdvanceCommitted, nodes: NodesContext
+) -> ShardedSteps[OffsetVector]:
     """A batch moves the committed offsets of a node wherever that stands."""
     reached = OffsetVector()
     for number, node in enumerate(nodes.contexts):
@@ -71,7 +79,11 @@ def built_for_all(
 def archived_by_the_least(metadata: StoreMetadata, unit: str, contained: Any) -> Any:
     """Tells what is held by the start offsets of all nodes together."""
     result = metadata.totals_until.get(unit)
-    return None if result is None else Reached(result.hour, result.archive_version or contained(metadata.starts[unit]))
+    return (
+        None
+        if result is None
+        else Reached(result.hour, result.archive_version or contained(metadata.starts[unit]))
+    )
 
 
 def kept_by_all(metadata: StoreMetadata, unit: str, due: int) -> int:
@@ -117,9 +129,15 @@ START = Mutant(
     patched(NodesContext, "built_for", built_for_all),
 )
 MUTANTS: dict[str, Mutant] = {
-    "node-base": Mutant(_READ, "an answer has the committed offsets of its own node", patched(reading, "joined", under_the_first)),
+    "node-base": Mutant(
+        _READ,
+        "an answer has the committed offsets of its own node",
+        patched(reading, "joined", under_the_first),
+    ),
     "node-least": Mutant(
-        _COMMITTED, "a stream begins at the smallest committed offsets of all nodes", patched(sharded_metadata, "least", largest)
+        _COMMITTED,
+        "a stream begins at the smallest committed offsets of all nodes",
+        patched(sharded_metadata, "least", largest),
     ),
     "node-gap": Mutant(
         _COMMITTED,
@@ -130,9 +148,15 @@ MUTANTS: dict[str, Mutant] = {
             (sharded_metadata, "least", largest),
         ],
     ),
-    "node-metadata": Mutant(_METADATA, "a node's committed offsets move after that node's writes", world=flag("metadata_first")),
+    "node-metadata": Mutant(
+        _METADATA,
+        "a node's committed offsets move after that node's writes",
+        world=flag("metadata_first"),
+    ),
     "node-ready": Mutant(
-        _METADATA, "a unit is ready where every node has built it", patched(sharded_metadata, "merged", ready_anywhere)
+        _METADATA,
+        "a unit is ready where every node has built it",
+        patched(sharded_metadata, "merged", ready_anywhere),
     ),
     "node-start": START,
     "node-published": Mutant(
@@ -141,7 +165,9 @@ MUTANTS: dict[str, Mutant] = {
         patched(MarkHour, "over", published_everywhere),
     ),
     "node-store-id": Mutant(
-        _METADATA, "an emptied node gets another store id", patched(Initialise, "steps", keeps_the_store_id)
+        _METADATA,
+        "an emptied node gets another store id",
+        patched(Initialise, "steps", keeps_the_store_id),
     ),
     "node-finish": Mutant(
         "nodes",

@@ -21,7 +21,11 @@ from tests.simulation.worlds.realtime import RealtimeWorld, pending_in
 from tests.simulation.worlds.world import archive_offsets
 from tests.support.stores.stored import NO_COLUMNS, Event, rows_of
 
-realtime_counts, pending_range, take = decisions.realtime_counts, reading_pending.pending_range, memory_pending.take
+realtime_counts, pending_range, take = (
+    decisions.realtime_counts,
+    reading_pending.pending_range,
+    memory_pending.take,
+)
 
 
 def in_any_server_run(realtime: Any, server_run: Any, committed: Any) -> bool:  # noqa: ARG001
@@ -33,7 +37,10 @@ def from_anywhere(realtime: Any, server_run: Any, committed: Any) -> bool:  # no
 
 
 def unskipped(fields: Any, topic_partition: TopicPartition) -> tuple[int, int]:
-    return pending_range({name: value for name, value in fields.items() if not name.startswith(b"x:")}, topic_partition)
+    return pending_range(
+        {name: value for name, value in fields.items() if not name.startswith(b"x:")},
+        topic_partition,
+    )
 
 
 def whole_or_nothing(fields: Any, topic_partition: TopicPartition) -> tuple[int, int]:
@@ -47,7 +54,9 @@ def pending_range_is(what: Callable[[Any, TopicPartition], tuple[int, int]]) -> 
 
 
 def in_pending(what: Callable[[PendingChange], Command]) -> Callable[[RealtimeWorld], None]:
-    return instead(lambda _, command: what(command) if isinstance(command, PendingChange) else command)
+    return instead(
+        lambda _, command: what(command) if isinstance(command, PendingChange) else command
+    )
 
 
 def in_batches(what: Callable[[KeyChange], KeyChange]) -> Callable[[RealtimeWorld], None]:
@@ -76,10 +85,15 @@ def unchecked(key: KeyChange) -> KeyChange:
 
 def deleting_publish(world: RealtimeWorld, command: Command) -> Command:
     """A publish that takes the events of its hour that it contains from the real-time lane."""
-    if not isinstance(command, Change) or [b":day:" in key.key for key in command.keys] != [True, False]:
+    if not isinstance(command, Change) or [b":day:" in key.key for key in command.keys] != [
+        True,
+        False,
+    ]:
         return command
     day, hot = command.keys
-    compacted = codec.unpack_hours(next((value for name, value, _ in day.sets if name == keys.HOURS), None))
+    compacted = codec.unpack_hours(
+        next((value for name, value, _ in day.sets if name == keys.HOURS), None)
+    )
     flat = world.server.execute(Whole(hot.key))
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     pending, stay = pending_in(fields), []
@@ -109,14 +123,20 @@ def uncounted(fields: dict[bytes, bytes], passed: Passed) -> None:
 
 def whole_fields_only(fields: dict[bytes, bytes], passed: Passed) -> None:
     """A field that the micro-batch lane has passed in part stays as it is."""
-    ends = [last for _, last in last_offsets(fields, passed.topic_partition) if last <= passed.offset]
+    ends = [
+        last for _, last in last_offsets(fields, passed.topic_partition) if last <= passed.offset
+    ]
     if ends:
         take(fields, passed._replace(offset=max(ends)))
 
 
 def whole_fields_all(fields: dict[bytes, bytes], passed: Passed) -> None:
     """A field that the micro-batch lane has passed in part goes."""
-    ends = [last for first, last in last_offsets(fields, passed.topic_partition) if first <= passed.offset]
+    ends = [
+        last
+        for first, last in last_offsets(fields, passed.topic_partition)
+        if first <= passed.offset
+    ]
     if ends:
         take(fields, passed._replace(offset=max(ends)))
 
@@ -133,13 +153,20 @@ def last_offsets(fields: dict[bytes, bytes], topic_partition: bytes) -> list[tup
 
 def below_no_start() -> Patches:
     return [
-        (realtime, "floor", lambda start, offset_vector: 0 if offset_vector == start else offset_vector),
+        (
+            realtime,
+            "floor",
+            lambda start, offset_vector: 0 if offset_vector == start else offset_vector,
+        ),
         (decisions, "below_start", lambda offsets, start: np.zeros(len(offsets), bool)),  # noqa: ARG005
     ]
 
 
 def begun_anywhere() -> Patches:
-    return [(decisions, "check_realtime", lambda *given: None), (decisions, "realtime_counts", from_anywhere)]  # noqa: ARG005
+    return [
+        (decisions, "check_realtime", lambda *given: None),  # noqa: ARG005
+        (decisions, "realtime_counts", from_anywhere),
+    ]
 
 
 MUTANTS: dict[str, Mutant] = {
@@ -148,16 +175,33 @@ MUTANTS: dict[str, Mutant] = {
         "a pending event that its hour has compacted does not count",
         patched(realtime, "floor", lambda start, offset_vector: start),  # noqa: ARG005
     ),
-    "start-offsets": Mutant("start offsets", "the real-time lane leaves out what is below the start offsets", below_no_start),
-    "start": Mutant("real-time write", "the real-time lane begins at or before the micro-batch lane's committed offsets", begun_anywhere, flag("late_start")),
+    "start-offsets": Mutant(
+        "start offsets",
+        "the real-time lane leaves out what is below the start offsets",
+        below_no_start,
+    ),
+    "start": Mutant(
+        "real-time write",
+        "the real-time lane begins at or before the micro-batch lane's committed offsets",
+        begun_anywhere,
+        flag("late_start"),
+    ),
     "server-run": Mutant(
         "a store that forgets",
         "pending fields count in the server run that its entry names",
         patched(decisions, "realtime_counts", in_any_server_run),
         flag("other_server_runs"),
     ),
-    "skip": Mutant("real-time write", "what is beyond a skip waits for the micro-batch lane", lambda: pending_range_is(unskipped)),
-    "skip-first": Mutant("real-time write", "what is before a skip counts", lambda: pending_range_is(whole_or_nothing)),
+    "skip": Mutant(
+        "real-time write",
+        "what is beyond a skip waits for the micro-batch lane",
+        lambda: pending_range_is(unskipped),
+    ),
+    "skip-first": Mutant(
+        "real-time write",
+        "what is before a skip counts",
+        lambda: pending_range_is(whole_or_nothing),
+    ),
     "skip-joined": Mutant(
         "real-time write",
         "skips are joined until the applied offset has passed them",
@@ -168,7 +212,9 @@ MUTANTS: dict[str, Mutant] = {
         "the real-time lane writes only beyond the entity's applied offset",
         world=in_pending(lambda change: change._replace(applied_field=b"-")),
     ),
-    "order": Mutant("real-time write", "an entity's events are written in offset order", world=flag("backwards")),
+    "order": Mutant(
+        "real-time write", "an entity's events are written in offset order", world=flag("backwards")
+    ),
     "deletes": Mutant(
         "micro-batch",
         "a micro-batch takes from the real-time lane what it has passed",
@@ -185,7 +231,9 @@ MUTANTS: dict[str, Mutant] = {
         patched(memory_pending, "take", whole_fields_only),
     ),
     "rest": Mutant(
-        "micro-batch", "a micro-batch leaves of a field what lies beyond its applied offset", patched(memory_pending, "take", whole_fields_all)
+        "micro-batch",
+        "a micro-batch leaves of a field what lies beyond its applied offset",
+        patched(memory_pending, "take", whole_fields_all),
     ),
     "passed": Mutant(
         "micro-batch",
@@ -198,9 +246,15 @@ MUTANTS: dict[str, Mutant] = {
         patched(memory_pending, "last_of", lambda fields, topic_partition: -1),  # noqa: ARG005
     ),
     "meanwhile": Mutant(
-        "micro-batch", "a micro-batch that takes nothing from the real-time lane checks that there is none", world=in_batches(unchecked)
+        "micro-batch",
+        "a micro-batch that takes nothing from the real-time lane checks that there is none",
+        world=in_batches(unchecked),
     ),
-    "publish": Mutant("publish", "a publish leaves the real-time lane to the micro-batch lane: no token goes back", world=instead(deleting_publish)),
+    "publish": Mutant(
+        "publish",
+        "a publish leaves the real-time lane to the micro-batch lane: no token goes back",
+        world=instead(deleting_publish),
+    ),
     "resend": Mutant(
         "a store that forgets",
         "after a break the real-time lane goes on from the first that was not acknowledged",
@@ -211,7 +265,11 @@ MUTANTS: dict[str, Mutant] = {
         "the real-time lane takes over where the one before it has acknowledged all",
         world=flag("relieves_early"),
     ),
-    "builds": Mutant("builds", "the real-time lane writes under the names that it was planned by", world=flag("forgets_builds")),
+    "builds": Mutant(
+        "builds",
+        "the real-time lane writes under the names that it was planned by",
+        world=flag("forgets_builds"),
+    ),
     "off": Mutant(
         "real-time write",
         "the real-time lane's entry stands for the server run that it names",
@@ -220,4 +278,4 @@ MUTANTS: dict[str, Mutant] = {
     ),
 }
 OF_LIFETIMES = {name: MUTANTS[name] for name in ("order", "resend", "skip", "skip-first", "start")}
-"""Those that are removed from lifetimes with the real-time lane too."""
+"""Mutants that are tried on lifetimes with the real-time lane too."""

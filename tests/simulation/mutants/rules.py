@@ -16,8 +16,9 @@ Patches = Sequence[tuple[Any, str, Any]]
 
 @dataclass(frozen=True)
 class Mutant:
-    """Mutant without a rule. section: the part of the protocol; rule: what holds with it, in words; met: at random it
-    is met often enough to be found so, else it is played through every pair of stops (`stops`)."""
+    """Mutant without a rule. section: the part of the protocol; rule: what holds with it, in words;
+    met: at random it is met often enough to be found so, else it is played through every pair of
+    stops (`stops`)."""
 
     section: str
     rule: str

@@ -1,4 +1,5 @@
-"""Mutants without a rule of who answers: what a loss of the store must not take back, and what is no loss."""
+"""Mutants without a rule of who answers: what a loss of the store must not take back, and what is
+no loss."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ def forgotten(pending: Any, *_: Any) -> None:
     pending._before = {}
 
 
-def of_anybody(pending: Any, unit: str, tag: bytes, base: OffsetVector, topics: Iterable[str]) -> OffsetVector:  # noqa: ARG001
+def of_anybody(
+    pending: Any,
+    unit: str,
+    tag: bytes,  # noqa: ARG001
+    base: OffsetVector,
+    topics: Iterable[str],
+) -> OffsetVector:
     wanted = OffsetVector()
     for (of, _), key in pending._before.items():
         wanted = wanted.join(key) if of == unit else wanted

@@ -56,11 +56,16 @@ def never(action: PublishDecision) -> Callable[..., tuple[PublishDecision, tuple
     """A publish that goes on where the rule would stop it."""
 
     def lenient(
-        archive_version: int, offset_vector: OffsetVector, current: int | None, running: Sequence[Running]
+        archive_version: int,
+        offset_vector: OffsetVector,
+        current: int | None,
+        running: Sequence[Running],
     ) -> tuple[PublishDecision, tuple[bytes, ...]]:
         decided, deletes = publish_decision(archive_version, offset_vector, current, running)
         if decided is action:
-            return PublishDecision.PUBLISH, tuple(p.field for p in running if p.last < offset_vector.get(p.topic_partition))
+            return PublishDecision.PUBLISH, tuple(
+                p.field for p in running if p.last < offset_vector.get(p.topic_partition)
+            )
         return decided, deletes
 
     return lenient
@@ -71,7 +76,11 @@ def floor_without_version(topic_partition: TopicPartition, start: OffsetVector, 
 
 
 def floor_without_start(
-    topic_partition: TopicPartition, start: OffsetVector, hours: Mapping[int, int], offset_vectors: Mapping[int, OffsetVector], hour: int
+    topic_partition: TopicPartition,
+    start: OffsetVector,
+    hours: Mapping[int, int],
+    offset_vectors: Mapping[int, OffsetVector],
+    hour: int,
 ) -> int:
     if hours.get(hour) == decisions.START_VERSION:
         return start.get(topic_partition)  # published: that it is compacted is another rule
@@ -152,7 +161,9 @@ def claims_without_build() -> Patches:
     )
 
 
-def standing_without_deployment_version(actual: Sequence[bytes | None], store_id: int, deployment_version: int) -> None:
+def standing_without_deployment_version(
+    actual: Sequence[bytes | None], store_id: int, deployment_version: int
+) -> None:
     check_unchanged([actual[0], b"%d" % deployment_version], store_id, deployment_version)
 
 
@@ -204,7 +215,9 @@ def _committed(change: Change) -> bool:
 
 MUTANTS: dict[str, Mutant] = {
     "gap": Mutant(
-        "committed offsets", "a batch begins at or before the committed offsets", patched(decisions, "check_batch", without(GapRefused))
+        "committed offsets",
+        "a batch begins at or before the committed offsets",
+        patched(decisions, "check_batch", without(GapRefused)),
     ),
     "deployment-version": Mutant(
         "committed offsets",
@@ -212,7 +225,9 @@ MUTANTS: dict[str, Mutant] = {
         patched(decisions, "check_batch", without(DeploymentSuperseded)),
         unchecked(lambda change, field: field in (b"epoch", b"units") and _committed(change)),
     ),
-    "server-run": Mutant("a store that forgets", "a batch is bound to one server run", world=flag("reconnects")),
+    "server-run": Mutant(
+        "a store that forgets", "a batch is bound to one server run", world=flag("reconnects")
+    ),
     "cached": Mutant(
         "read",
         "the committed offsets come with the data, of their server run",
@@ -234,17 +249,31 @@ MUTANTS: dict[str, Mutant] = {
         "a micro-batch leaves out what the entity's applied offset has passed",
         patched(decisions, "rows_to_keep", keep_beyond_floor),
     ),
-    "compare": Mutant("micro-batch", "applied offsets and partials stand as they were read", world=unchecked(in_a_batch)),
-    "compared-hours": Mutant("micro-batch", "the hours of the day stand as they were read", world=unchecked(hours_in_a_batch)),
+    "compare": Mutant(
+        "micro-batch",
+        "applied offsets and partials stand as they were read",
+        world=unchecked(in_a_batch),
+    ),
+    "compared-hours": Mutant(
+        "micro-batch",
+        "the hours of the day stand as they were read",
+        world=unchecked(hours_in_a_batch),
+    ),
     "straddle": Mutant(
         "publish",
         "an entity is left over whose partial straddles the offset vector",
         patched(decisions, "publish_decision", never(PublishDecision.LEAVE_OVER)),
     ),
     "monotone": Mutant(
-        "publish", "an older archive version never replaces a newer", patched(decisions, "publish_decision", never(PublishDecision.STALE))
+        "publish",
+        "an older archive version never replaces a newer",
+        patched(decisions, "publish_decision", never(PublishDecision.STALE)),
     ),
-    "applied-offsets": Mutant("publish", "no applied offset moved since the partials were read", world=unchecked(in_a_publish)),
+    "applied-offsets": Mutant(
+        "publish",
+        "no applied offset moved since the partials were read",
+        world=unchecked(in_a_publish),
+    ),
     "behind": Mutant(
         "publish",
         "a published offset vector contains the unit's start offsets",
@@ -261,7 +290,9 @@ MUTANTS: dict[str, Mutant] = {
         patched(codec, "five_day_digest", lambda days: bytes(8)),  # noqa: ARG005
     ),
     "session-slices": Mutant(
-        "session", "a session is walked over slices", patched(reading_plan, "slice_segments", by_hours)
+        "session",
+        "a session is walked over slices",
+        patched(reading_plan, "slice_segments", by_hours),
     ),
     "start-offsets": Mutant(
         "start offsets",
@@ -274,13 +305,19 @@ MUTANTS: dict[str, Mutant] = {
         patched(actors, "published", claims_kept_elsewhere),
     ),
     "build": Mutant("builds", "a unit that comes back has another name", names_without_build),
-    "held": Mutant("builds", "a run holds the builds that it was planned by", patched(HoldBuilds, "steps", no_builds)),
+    "held": Mutant(
+        "builds",
+        "a run holds the builds that it was planned by",
+        patched(HoldBuilds, "steps", no_builds),
+    ),
     "held-anew": Mutant(
         "builds",
         "a connection that serves another run holds that one's builds",
         lambda: ((HoldBuilds, "steps", builds_kept_forever()),),
     ),
-    "claims": Mutant("builds", "what is claimed of a build is claimed while it stands", claims_without_build),
+    "claims": Mutant(
+        "builds", "what is claimed of a build is claimed while it stands", claims_without_build
+    ),
     "trim-count": Mutant(
         "offset vectors",
         "a trim stands for the announcements that it counted",
@@ -305,7 +342,11 @@ MUTANTS: dict[str, Mutant] = {
         patched(sweep, "_of_store_id", older_because_other),
     ),
     "sweep-later": Mutant(
-        "sweep", "a name that is not known may be one to come", patched(SweepRules, "is_over", over_because_unknown)
+        "sweep",
+        "a name that is not known may be one to come",
+        patched(SweepRules, "is_over", over_because_unknown),
     ),
-    "sweep-server-run": Mutant("sweep", "a sweep is bound to one server run", world=flag("sweep_reconnects")),
+    "sweep-server-run": Mutant(
+        "sweep", "a sweep is bound to one server run", world=flag("sweep_reconnects")
+    ),
 }

@@ -1,7 +1,8 @@
-"""A serving process that is asked for every entity after every write: no answer is taken back by a loss of the store.
+"""A serving process that is asked for every entity after every write: no answer is taken back by a
+loss of the store.
 
-It is the service's own memory (`serving/answering/memory/high_water.py`) that refuses; whether it has to is said
-by a plainer one.
+It is the service's own memory (`serving/answering/memory/high_water.py`) that refuses; whether it
+has to is said by a plainer one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 from slicewise.serving.answering.memory.high_water import HighWater
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.operations.reading import NodeReply
-from tests.support.stores.stored import StoreUnit, offset_vector, topic_partition, tag
+from tests.support.stores.stored import StoreUnit, offset_vector, tag, topic_partition
 
 Run = tuple[ServerRun, int]
 Offsets = dict[int, int]
@@ -41,7 +42,11 @@ class Answered:
         """Tells what was answered in an earlier server run and is not there; None: nothing."""
         if run != self.run:
             self.before, self.now, self.run = _most(self.before, self.now), {}, run
-        behind = [p for p, offset in self.before.items() if (offsets[p] if p < len(offsets) else 0) < offset]
+        behind = [
+            p
+            for p, offset in self.before.items()
+            if (offsets[p] if p < len(offsets) else 0) < offset
+        ]
         return f"{list(offsets)} of {self.before}" if behind else None
 
     def given(self, offsets: Sequence[int]) -> None:
@@ -64,7 +69,13 @@ class Serving:
     _answers: dict[tuple[str, int], Answered] = field(default_factory=dict)
 
     def read(
-        self, node: int, unit: StoreUnit, entity: int, metadata: StoreMetadata, server_run: ServerRun, base: list[int]
+        self,
+        node: int,
+        unit: StoreUnit,
+        entity: int,
+        metadata: StoreMetadata,
+        server_run: ServerRun,
+        base: list[int],
     ) -> str | None:
         """Asks for what has this base now; what is wrong with being answered, or refused."""
         reply = self._replies.get(node)
@@ -75,9 +86,15 @@ class Serving:
         committed_offsets = self._committed_offsets.setdefault(node, Answered())
         committed = [metadata.committed.get(topic_partition(p)) for p in range(len(base))]
         answers = self._answers.setdefault((name, entity), Answered())
-        marked = [p for p, offset in enumerate(committed) if metadata.lost_offsets.get(topic_partition(p)) > offset]
+        marked = [
+            p
+            for p, offset in enumerate(committed)
+            if metadata.lost_offsets.get(topic_partition(p)) > offset
+        ]
         lacks = (
-            committed_offsets.lacks(run, committed) or answers.lacks(run, base) or (f"by the metadata at {marked}" if marked else None)
+            committed_offsets.lacks(run, committed)
+            or answers.lacks(run, base)
+            or (f"by the metadata at {marked}" if marked else None)
         )
         committed_offsets.given(committed)
         answered = offset_vector(*base)
@@ -85,7 +102,8 @@ class Serving:
             answered = reply.metadata.committed  # as a service has it that reads nothing beyond
         at = self.reached.of_node(node)
         refused = bool(at.after(SOURCES, reply.metadata, server_run)) or (
-            at.answering(name, [(tag(entity), answered)], reply.metadata.committed, reply) is not None
+            at.answering(name, [(tag(entity), answered)], reply.metadata.committed, reply)
+            is not None
         )
         if refused:
             self.refused += 1

@@ -1,4 +1,5 @@
-"""The session that a reader finds in stored slices is the one of the events that its answer contains."""
+"""The session that a reader finds in stored slices is the one of the events that its answer
+contains."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ class Sessions:
         cached = self._plans.get(unit.storage_fingerprint)
         if cached is None:
             window = Window("session", self._end_us - self._start_us, gap_us=unit.slice_us)
-            plan = plan_read(cast(Any, unit), [unit.feature("n", window, COUNT)], "at", self._end_us)
+            plan = plan_read(
+                cast(Any, unit), [unit.feature("n", window, COUNT)], "at", self._end_us
+            )
             cached = self._plans[unit.storage_fingerprint] = BatchedPlan((plan,))
         return cached
 
@@ -46,12 +49,18 @@ class Sessions:
         has_realtime: bool,
         ends: Sequence[int],
     ) -> str | None:
-        """Tells what is wrong with the session read from this reply; names: of its day's fields, times: of the
-        entity's events that the answer contains, ends: its base, tailed: whether it counts pending fields."""
+        """Tells what is wrong with the session read from this reply; names: of its day's fields,
+        times: of the entity's events that the answer contains, ends: its base, tailed: whether it
+        counts pending fields."""
         batched = self.plan(unit)
         values = dict(zip(names, reply.days[0], strict=True))
         days = [[values[name] for name in day.names] for day in batched.plans[0].days]
-        claims = NodeClaims(metadata.committed, metadata.starts[unit.storage_fingerprint], offset_vectors, has_realtime)
+        claims = NodeClaims(
+            metadata.committed,
+            metadata.starts[unit.storage_fingerprint],
+            offset_vectors,
+            has_realtime,
+        )
         merged = merge(batched, [[Stored(0, None, reply.hot, days)]], 1, [claims])
         if merged.base[0][0] != offset_vector(*ends):
             return f"a base of {list(merged.base[0][0].offsets.values())}, where it is {list(ends)}"
@@ -64,4 +73,7 @@ class Sessions:
         if got == want:
             return None
         hours = [(start - self._start_us) / HOUR_US for start in (got[0], want[0])]
-        return f"a session of {got[1]} events from {hours[0]} h on, instead of {want[1]} from {hours[1]} h on"
+        return (
+            f"a session of {got[1]} events from {hours[0]} h on, instead of {want[1]} from "
+            f"{hours[1]} h on"
+        )

@@ -1,4 +1,5 @@
-"""A run moves the total-until hour of a lifetime while another brings late events of an hour before it."""
+"""A run moves the total-until hour of a lifetime while another brings late events of an hour before
+it."""
 
 from __future__ import annotations
 
@@ -38,4 +39,6 @@ def compacting_late(world: LifetimeWorld) -> Actor:
     yield from compact(world, world.connect(), UNIT, HOUR, *world.archived())
 
 
-LATE = Meeting("late-move", LifetimeWorld, compacted, moving, compacting_late, World.check, between=late)
+LATE = Meeting(
+    "late-move", LifetimeWorld, compacted, moving, compacting_late, World.check, between=late
+)

@@ -37,18 +37,34 @@ def two_hours_compacted(world: World) -> None:
     """Prepares two hours, and hour 0 stands at the older archive."""
     two_hours(world)
     older = min(world.archive)
-    finish(world, actors.compact(world, world.connect(), UNITS[0], FIRST_HOUR, older, world.archive[older]))
+    finish(
+        world,
+        actors.compact(world, world.connect(), UNITS[0], FIRST_HOUR, older, world.archive[older]),
+    )
 
 
 def slow_run(world: World) -> Actor:
-    """Commits, announces and publishes hour 0 from the older archive; where it stands there, from the newest."""
-    archive_version = max(world.archive) if (UNITS[0].storage_fingerprint, FIRST_HOUR) in world.committed else min(world.archive)
-    yield from actors.compact(world, world.connect(), UNITS[0], FIRST_HOUR, archive_version, world.archive[archive_version])
+    """Commits, announces and publishes hour 0 from the older archive; where it stands there, from
+    the newest."""
+    archive_version = (
+        max(world.archive)
+        if (UNITS[0].storage_fingerprint, FIRST_HOUR) in world.committed
+        else min(world.archive)
+    )
+    yield from actors.compact(
+        world,
+        world.connect(),
+        UNITS[0],
+        FIRST_HOUR,
+        archive_version,
+        world.archive[archive_version],
+    )
 
 
 # ------------------------------------------------------------ everybody
 def half_applied(world: World) -> None:
-    """Two partitions and two hours; some is applied and compacted, and more is in the log, late events too."""
+    """Two partitions and two hours; some is applied and compacted, and more is in the log, late
+    events too."""
     world.now = 2
     finish(world, actors.operator(world))
     for partition, entity, hour in ((0, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, 0)):
@@ -71,7 +87,9 @@ def one_batch(world: World) -> Actor:
     stream, ends = actors.stream(world, (0,) * len(world.log)), world.ends()
     for _ in stream:
         metadata = world.metadata()
-        if metadata is not None and all(metadata.committed.get(p) >= end for p, end in offset_vector(*ends).offsets.items()):
+        if metadata is not None and all(
+            metadata.committed.get(p) >= end for p, end in offset_vector(*ends).offsets.items()
+        ):
             return
         yield
 
@@ -146,7 +164,9 @@ def of_realtime(
 
 TRIM = (
     Meeting("trim", World, two_hours, actors.trim, slow_run, World.check, dying=False),
-    Meeting("trim-again", World, two_hours_compacted, actors.trim, slow_run, World.check, dying=False),
+    Meeting(
+        "trim-again", World, two_hours_compacted, actors.trim, slow_run, World.check, dying=False
+    ),
 )
 EVERYBODY: tuple[Meeting[World], ...] = (
     of_slices("streams", one_batch, one_batch),
@@ -162,7 +182,10 @@ EVERYBODY: tuple[Meeting[World], ...] = (
     of_slices("sweep-redeploy", actors.sweep, redeploy, half_built),
     of_slices("totals-run", totals, run),
 )
-REALTIME = (of_realtime("realtime-stream", flushes, one_batch), of_realtime("realtime-redeploy", flushes, redeploy))
+REALTIME = (
+    of_realtime("realtime-stream", flushes, one_batch),
+    of_realtime("realtime-redeploy", flushes, redeploy),
+)
 LOSSES = tuple(
     loss(name, first, writes)
     for name, first in (("stream-loss", one_batch), ("run-loss", run), ("build-loss", build))

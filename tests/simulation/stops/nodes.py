@@ -19,7 +19,8 @@ UNIT, NEXT_DAY = UNITS[1], FIRST_HOUR + 24
 
 
 def two_days(world: LifetimeNodesWorld) -> None:
-    """A unit that was built from the archive; the first of its days is in totals, the second is compacted."""
+    """A unit that was built from the archive; the first of its days is in totals, the second is
+    compacted."""
     finish(world, actors.operator(world))
     log(world, FIRST_HOUR, 0, 1)
     world.want((UNIT,))
@@ -54,7 +55,8 @@ def published_again(world: LifetimeNodesWorld) -> None:
 
 
 def to_be_built(world: LifetimeNodesWorld) -> None:
-    """Empties a node, which begins where the archive ends, and has no totals yet; a late event comes for the first entity."""
+    """Empties a node, which begins where the archive ends, and has no totals yet; a late event
+    comes for the first entity."""
     world.from_archive = 1.0
     emptied(world)
     log(world, NEXT_DAY, 0)
@@ -73,6 +75,8 @@ def compacting(world: LifetimeNodesWorld) -> Actor:
 
 
 BESIDE = (
-    Meeting("node-published-again", LifetimeNodesWorld, published_again, moving, nobody, World.check),
+    Meeting(
+        "node-published-again", LifetimeNodesWorld, published_again, moving, nobody, World.check
+    ),
     Meeting("node-to-be-built", LifetimeNodesWorld, to_be_built, compacting, nobody, World.check),
 )

@@ -1,7 +1,8 @@
 """Two actors of a small prepared world, through every pair of points at which they can stop.
 
-Actors stop before every command of the store and around every commit of a table. Where the first has stopped, the
-second acts, and stops as well; then both go on. Or the first has died, and the second goes on alone.
+Actors stop before every command of the store and around every commit of a table. Where the first
+has stopped, the second acts, and stops as well; then both go on. Or the first has died, and the
+second goes on alone.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class Met(NamedTuple):
 
 @dataclass(frozen=True)
 class Meeting(Generic[W]):
-    """Meeting of two actors in a world. between: what happens once the first has stopped; end: what must hold then, or is
-    done to make it hold; dying: whether the first also dies where it stopped."""
+    """Meeting of two actors in a world. between: what happens once the first has stopped; end: what
+    must hold then, or is done to make it hold; dying: whether the first also dies where it
+    stopped."""
 
     name: str
     world: Callable[[Choices], W]
@@ -57,7 +59,8 @@ class Meeting(Generic[W]):
     _true: dict[tuple[Any, ...], list[int]] = field(default_factory=dict)
 
     def wrong(self, rules: Rules = (), alone: bool = False) -> tuple[int, Met | None]:
-        """Counts the pairs that were played, and finds the first that is wrong. alone: only those in which the first dies."""
+        """Counts the pairs that were played, and finds the first that is wrong. alone: only those
+        in which the first dies."""
         played = 0
         self._true.clear()  # without a rule other things may be true
         for met in self.pairs(rules, alone):

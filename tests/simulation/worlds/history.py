@@ -1,4 +1,5 @@
-"""Histories of slices: what can happen to the store, the stream and what runs beside it; in the end all heals."""
+"""Histories of slices: what can happen to the store, the stream and what runs beside it; in the end
+all heals."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ from tests.support.stores.stored import StoreUnit, topic_partition
 def begin(world: World) -> None:
     finish(world, actors.operator(world))
     world.groups["streams"].append(actors.stream(world, None))
-    world.groups["others"] += [actors.compaction(world), actors.compaction(world), actors.totals(world)]
+    world.groups["others"] += [
+        actors.compaction(world),
+        actors.compaction(world),
+        actors.totals(world),
+    ]
     world.groups["readers"].append(actors.reader(world))
     world.checkpoint = world.ends()
 
@@ -39,7 +44,8 @@ def want_another(world: World) -> None:
     if sum(world.ends()) > 6:
         before = world.units
         world.want(another(world))
-        if world.rng.random() < 0.3:  # a unit is left out and back at once: jobs span both its builds
+        # a unit is left out and back at once: jobs span both its builds
+        if world.rng.random() < 0.3:
             finish(world, actors.operator(world))
             world.want(before)
     another_operator(world)
@@ -78,7 +84,9 @@ def another_sweep(world: World) -> None:
 
 def another_other(world: World) -> None:
     others = world.groups["others"]
-    others[world.rng.randrange(len(others))] = world.rng.choice([actors.compaction, actors.totals])(world)
+    others[world.rng.randrange(len(others))] = world.rng.choice([actors.compaction, actors.totals])(
+        world
+    )
 
 
 def another_reader(world: World) -> None:
@@ -94,10 +102,18 @@ def streams_go_on(world: World) -> None:
     """Somebody starts what has ended, and a sweep."""
     rng, groups = world.rng, world.groups
     metadata = world.metadata()
-    if metadata is not None and metadata.deployment_version > world.deployment_version and rng.random() < 0.9:
+    if (
+        metadata is not None
+        and metadata.deployment_version > world.deployment_version
+        and rng.random() < 0.9
+    ):
         # the new units' first stream: it may begin below their start offsets
         groups["streams"] = [actors.stream(world, nearby(world))]
-    if metadata is not None and metadata.deployment_version > world.deployment_version and rng.random() < 0.5:
+    if (
+        metadata is not None
+        and metadata.deployment_version > world.deployment_version
+        and rng.random() < 0.5
+    ):
         another_sweep(world)
     world.deployment_version = 0 if metadata is None else metadata.deployment_version
     if metadata is not None and rng.random() < 0.2:
@@ -168,8 +184,8 @@ def forget_log(world: World) -> None:
 
 
 def heal(world: World) -> None:
-    """Leaves the platform alone, and it comes to hold everything. Nobody helps but by a rebuild where
-    the log no longer has what a loss took."""
+    """Leaves the platform alone, and it comes to hold everything. Nobody helps but by a rebuild
+    where the log no longer has what a loss took."""
     for _ in range(5):  # nodes of which each lost something else are built one after another
         finish(world, actors.operator(world))
         metadata = world.metadata()
@@ -200,14 +216,18 @@ def behind(world: World) -> bool:
     """Tells whether the log no longer has what the store needs."""
     metadata = world.metadata()
     return metadata is not None and any(
-        metadata.committed.get(p) < s for p, s in zip(_topic_partitions(world), world.log_start, strict=True)
+        metadata.committed.get(p) < s
+        for p, s in zip(_topic_partitions(world), world.log_start, strict=True)
     )
 
 
 def reached(world: World) -> bool:
     """Tells whether the committed offsets stand at the log's end."""
     metadata = world.metadata()
-    return metadata is not None and tuple(metadata.committed.get(p) for p in _topic_partitions(world)) == world.ends()
+    return (
+        metadata is not None
+        and tuple(metadata.committed.get(p) for p in _topic_partitions(world)) == world.ends()
+    )
 
 
 def whole(world: World) -> bool:

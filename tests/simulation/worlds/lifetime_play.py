@@ -43,7 +43,9 @@ def lose_some(world: LifetimeWorld) -> None:
 
 
 def redeploy(world: LifetimeWorld) -> None:
-    world.want(world.rng.choice([units for units in (UNITS, UNITS[:1], UNITS[1:]) if units != world.units]))
+    world.want(
+        world.rng.choice([units for units in (UNITS, UNITS[:1], UNITS[1:]) if units != world.units])
+    )
     finish(world, actors.operator(world))
 
 
@@ -96,7 +98,10 @@ def heal(world: LifetimeWorld) -> None:
         if _whole(world):
             break
     if not _whole(world):
-        raise Wrong(f"not healed: {world.metadata()}, log {world.ends()}, target {world.target - FIRST_HOUR}")
+        raise Wrong(
+            f"not healed: {world.metadata()}, log {world.ends()}, target "
+            f"{world.target - FIRST_HOUR}"
+        )
     world.check()
 
 
@@ -108,7 +113,9 @@ def _whole(world: LifetimeWorld) -> bool:
         return False
     return all(
         metadata.totals_until[name].hour >= world.target
-        and not moves.late_hours(world.hours(unit, metadata), cast(Reached, world.reached(unit, metadata)))
+        and not moves.late_hours(
+            world.hours(unit, metadata), cast(Reached, world.reached(unit, metadata))
+        )
         for name, unit in zip(names, world.units, strict=True)
     )
 

@@ -1,7 +1,8 @@
-"""After every write, a ready unit's list holds its token's events, down to its low-water mark, once each.
+"""After every write, a ready unit's list holds its token's events, down to its low-water mark, once
+each.
 
-The same log, store and operator as the world of slices; units are event lists, time passes so that they are trimmed
-and expire, and what they must keep grows and shrinks with deployments.
+The same log, store and operator as the world of slices; units are event lists, time passes so that
+they are trimmed and expire, and what they must keep grows and shrinks with deployments.
 """
 
 from __future__ import annotations
@@ -25,7 +26,17 @@ from tests.simulation.histories.choices import Choices
 from tests.simulation.histories.play import Play, finish, joins, steps
 from tests.simulation.worlds.history import behind, empty, lose
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, Actor, Logged, Server, World, Wrong
-from tests.support.stores.stored import EVER, NO_COLUMNS, Event, StoreUnit, offset_vector, list_batch, list_unit, topic_partition, tag
+from tests.support.stores.stored import (
+    EVER,
+    NO_COLUMNS,
+    Event,
+    StoreUnit,
+    list_batch,
+    list_unit,
+    offset_vector,
+    tag,
+    topic_partition,
+)
 
 LATE_US = HOUR_US // 2
 RANGES, ROWS, SMALL = "00000000000000e0", "00000000000000e1", "00000000000000e2"
@@ -49,7 +60,9 @@ class ListServer(Server):
 
     def written(self, command: Command) -> Any:
         lax = self.lax_lists and isinstance(command, ListChange)
-        return super().written(command._replace(checks=()) if lax and isinstance(command, ListChange) else command)
+        return super().written(
+            command._replace(checks=()) if lax and isinstance(command, ListChange) else command
+        )
 
 
 class ListWorld(World):
@@ -67,14 +80,19 @@ class ListWorld(World):
         at = now - self.rng.choice((0, 1, 3, 6, 11, 20)) * HOUR_US // 4
         at -= at % (HOUR_US // 8)
         self.log[partition].append(Logged(self.rng.randrange(ENTITIES), at // HOUR_US, at))
-        self.note(f"event p{partition} o{len(self.log[partition]) - 1}", f"at {at - FIRST_HOUR * HOUR_US}")
+        self.note(
+            f"event p{partition} o{len(self.log[partition]) - 1}", f"at {at - FIRST_HOUR * HOUR_US}"
+        )
 
     def check(self) -> None:
         metadata = self.metadata()
         if metadata is None:
             return
         for unit in self.units:
-            if unit.storage_fingerprint in metadata.ready and unit.storage_fingerprint in metadata.starts:
+            if (
+                unit.storage_fingerprint in metadata.ready
+                and unit.storage_fingerprint in metadata.starts
+            ):
                 for entity in self.here:
                     base = self.judge_list(unit, entity, metadata)
                     self.check_served(unit, entity, metadata, base)
@@ -84,9 +102,12 @@ class ListWorld(World):
         kept_as = metadata.keeps[unit.storage_fingerprint]
         name = metadata.name(unit.storage_fingerprint)
         flat = self.server.execute(Whole(keys.list_key(metadata.store_id, tag(entity), name)))
-        members = self.server.execute(Members(keys.members_key(metadata.store_id, tag(entity), name), -EVER, EVER))
+        members = self.server.execute(
+            Members(keys.members_key(metadata.store_id, tag(entity), name), -EVER, EVER)
+        )
         self.checked += 1
-        contained = metadata.committed.join(metadata.starts[unit.storage_fingerprint])  # as the service has it
+        # as the service has it
+        contained = metadata.committed.join(metadata.starts[unit.storage_fingerprint])
         base = [contained.get(topic_partition(p)) for p in range(len(self.log))]
         low: Known | None = None
         for field, value in zip(flat[::2], flat[1::2], strict=True):
@@ -96,7 +117,9 @@ class ListWorld(World):
                 p = int(field.split(b":")[2])
                 base[p] = max(base[p], int(value) + 1)
         rows = NO_COLUMNS.decode(members)
-        expected_events = sorted(zip(rows.time.tolist(), rows.partition.tolist(), rows.offset.tolist(), strict=True))
+        expected_events = sorted(
+            zip(rows.time.tolist(), rows.partition.tolist(), rows.offset.tolist(), strict=True)
+        )
         known = sorted(
             (event.time_us, p, offset)
             for p, log in enumerate(self.log)
@@ -118,7 +141,9 @@ class ListWorld(World):
             self.judge_policy(kept_as, known, low, now, where)
         return base
 
-    def judge_policy(self, keeps: EventList, known: Sequence[Known], low: Known | None, now: int, where: str) -> None:
+    def judge_policy(
+        self, keeps: EventList, known: Sequence[Known], low: Known | None, now: int, where: str
+    ) -> None:
         """A list that has room refuses nothing that it must answer."""
         if low is None:
             return
@@ -131,7 +156,11 @@ class ListWorld(World):
 
 
 def _order(identity: bytes) -> Known:
-    return codec.identity_time(identity), int.from_bytes(identity[24:28], "big"), int.from_bytes(identity[28:36], "big")
+    return (
+        codec.identity_time(identity),
+        int.from_bytes(identity[24:28], "big"),
+        int.from_bytes(identity[28:36], "big"),
+    )
 
 
 # ------------------------------------------------------------ actors
@@ -148,8 +177,12 @@ def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
     while True:
         if any(offset < first for offset, first in zip(position, world.log_start, strict=True)):
             raise DataLoss("the log no longer has what the store needs")
-        yield from world.on(store, store.steps(BeginBatch(offset_vector(*position), deployment_version, digest)))
-        end = [min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)]
+        yield from world.on(
+            store, store.steps(BeginBatch(offset_vector(*position), deployment_version, digest))
+        )
+        end = [
+            min(len(world.log[p]), at + world.rng.randint(0, 4)) for p, at in enumerate(position)
+        ]
         tasks = [(unit, p) for unit in units for p in range(len(position)) if end[p] > position[p]]
         world.rng.shuffle(tasks)
         for unit, p in tasks:
@@ -159,8 +192,17 @@ def stream(world: ListWorld, start: tuple[int, ...] | None) -> Actor:
             outcome = yield from world.on(
                 task, task.steps(AddToList(list_batch(unit, world.events(p, position[p], end[p]))))
             )
-            world.note(f"add {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied")
-        after = yield from world.on(store, store.steps(AdvanceCommitted(offset_vector(*position), offset_vector(*end), deployment_version, digest)))
+            world.note(
+                f"add {unit.view} p{p} {position[p]}..{end[p] - 1}", f"{outcome.applied} applied"
+            )
+        after = yield from world.on(
+            store,
+            store.steps(
+                AdvanceCommitted(
+                    offset_vector(*position), offset_vector(*end), deployment_version, digest
+                )
+            ),
+        )
         world.note("committed", [after.get(topic_partition(p)) for p in range(len(end))])
         position = end
         yield
@@ -173,12 +215,20 @@ def backfill(world: ListWorld, name: str) -> Actor:
     """
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
-    if name not in metadata.starts or name in metadata.ready or metadata.units != world.deployment().digest:
+    if (
+        name not in metadata.starts
+        or name in metadata.ready
+        or metadata.units != world.deployment().digest
+    ):
         return
-    unit = next(storage_unit for storage_unit in world.units if storage_unit.storage_fingerprint == name)
+    unit = next(
+        storage_unit for storage_unit in world.units if storage_unit.storage_fingerprint == name
+    )
     yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
     start = metadata.starts[name]
-    below: list[Event] = [e for p in range(len(world.log)) for e in world.events(p, 0, start.get(topic_partition(p)))]
+    below: list[Event] = [
+        e for p in range(len(world.log)) for e in world.events(p, 0, start.get(topic_partition(p)))
+    ]
     world.rng.shuffle(below)
     for at in range(0, len(below), 5):
         some = below[at : at + 5]
@@ -210,7 +260,12 @@ def another_stream(world: ListWorld, most: int = 2) -> None:
 
 
 def another_fill(world: ListWorld) -> None:
-    joins(world, "fills", backfill(world, world.rng.choice(world.units).storage_fingerprint), keeping=1)
+    joins(
+        world,
+        "fills",
+        backfill(world, world.rng.choice(world.units).storage_fingerprint),
+        keeping=1,
+    )
 
 
 def redeploy(world: ListWorld) -> None:
@@ -253,7 +308,8 @@ def nearby(world: ListWorld) -> tuple[int, ...]:
     if metadata is None:
         return tuple(world.log_start)
     return tuple(
-        max(first, metadata.committed.get(topic_partition(p)) - world.rng.randint(0, 8)) for p, first in enumerate(world.log_start)
+        max(first, metadata.committed.get(topic_partition(p)) - world.rng.randint(0, 8))
+        for p, first in enumerate(world.log_start)
     )
 
 

@@ -1,8 +1,10 @@
-"""A store that loses anything gets it back with no hand, and is right, and flagged while it lacks events.
+"""A store that loses anything gets it back with no hand, and is right, and flagged while it lacks
+events.
 
-The stream's driver looks at it (`healer`, with the copy of the metadata that it keeps), units are built again by hand
-while all else runs, and backfills take compacted rows as far as these hold what lies below start offsets. What is lost:
-the last writes, all, everything since a dump; and meanwhile the log forgets what the archive has.
+The stream's driver looks at it (`healer`, with the copy of the metadata that it keeps), units are
+built again by hand while all else runs, and backfills take compacted rows as far as these hold what
+lies below start offsets. What is lost: the last writes, all, everything since a dump; and meanwhile
+the log forgets what the archive has.
 """
 
 from __future__ import annotations
@@ -29,13 +31,21 @@ from tests.simulation.histories.choices import Choices, Tape
 from tests.simulation.histories.play import History, finish, step
 from tests.simulation.worlds.history import bounded, forget_log, nearby, whole
 from tests.simulation.worlds.world import FIRST_HOUR, HOURS, PARTITIONS, UNITS, Actor, World, Wrong
-from tests.support.stores.stored import TOPIC, StoreDeployment, StoreUnit, offset_vector, hour_entry, topic_partition
+from tests.support.stores.stored import (
+    TOPIC,
+    StoreDeployment,
+    StoreUnit,
+    hour_entry,
+    offset_vector,
+    topic_partition,
+)
 
 HOURS_OF = range(FIRST_HOUR, FIRST_HOUR + HOURS)
 
 
 class Seeded(random.Random):
-    """Draws that are not recorded: this play has a loop of its own, whose histories do not shrink yet."""
+    """Draws that are not recorded: this play has a loop of its own, whose histories do not shrink
+    yet."""
 
     move = 0
 
@@ -44,7 +54,8 @@ class Seeded(random.Random):
 
 
 class Losing(World):
-    """A world whose compacted rows have offset vectors, and whose driver keeps a copy of the metadata."""
+    """A world whose compacted rows have offset vectors, and whose driver keeps a copy of the
+    metadata."""
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
@@ -66,25 +77,46 @@ class Losing(World):
     def check(self) -> None:
         super().check()
         metadata = self.metadata()
-        if metadata is None or not metadata.units or self.marked != (self.server.server_run, metadata.store_id):
+        if (
+            metadata is None
+            or not metadata.units
+            or self.marked != (self.server.server_run, metadata.store_id)
+        ):
             return
         lost = still_lost(metadata.committed, self.looked, metadata.topics.values())
-        silent = [at for at, offset in lost.offsets.items() if metadata.lost_offsets.get(at) < offset]
+        silent = [
+            at for at, offset in lost.offsets.items() if metadata.lost_offsets.get(at) < offset
+        ]
         if silent:
-            raise Wrong(f"nothing says that {silent} lack what was seen: {metadata.lost_offsets} of {lost}")
+            raise Wrong(
+                f"nothing says that {silent} lack what was seen: {metadata.lost_offsets} of {lost}"
+            )
 
     def offsets(self, of: OffsetVector) -> tuple[int, ...]:
         return tuple(of.get(topic_partition(p)) for p in range(len(self.log)))
 
     def filling(self, start: OffsetVector) -> Filling:
         """The facts that decide about a backfill."""
-        offset_vectors = {archive_version: offset_vector(*offsets) for archive_version, offsets in self.archive.items()}
+        offset_vectors = {
+            archive_version: offset_vector(*offsets)
+            for archive_version, offsets in self.archive.items()
+        }
         newest = {
-            hour: min(archive_version for archive_version in self.archive if self.below(self.archive[archive_version], hour) == below)
+            hour: min(
+                archive_version
+                for archive_version in self.archive
+                if self.below(self.archive[archive_version], hour) == below
+            )
             for hour in HOURS_OF
             if self.archive and (below := self.below(actors.newest(self)[1], hour))
         }
-        return Filling(start, newest, lambda c: max((n for n, each in offset_vectors.items() if c.dominates(each)), default=0))
+        return Filling(
+            start,
+            newest,
+            lambda c: max(
+                (n for n, each in offset_vectors.items() if c.dominates(each)), default=0
+            ),
+        )
 
 
 # ------------------------------------------------------------------ who acts
@@ -109,7 +141,10 @@ def healer(world: Losing) -> Actor:
                 first = first.join(offset_vector(*actors.newest(world)[1]))
             again = world.manifests[backup.units]
             world.note(f"deploying {again.digest} again, from {first}")
-            metadata = yield from world.on(store, store.steps(Deploy(again, metadata.deployment_version, {"plays": TOPIC}, first)))
+            metadata = yield from world.on(
+                store,
+                store.steps(Deploy(again, metadata.deployment_version, {"plays": TOPIC}, first)),
+            )
     world.looked = world.looked.join(metadata.committed)
     world.copy = metadata_backup.of(metadata) if backup is None else backup.after(metadata)
     first = offset_vector(*world.log_start)
@@ -120,29 +155,51 @@ def healer(world: Losing) -> Actor:
             renewal = Renewal(frozenset(unit.storage_fingerprint for unit in again.units), archived)
             world.note(f"the committed offsets go on at {archived}")
             yield from world.on(
-                store, store.steps(Deploy(again, metadata.deployment_version, {"plays": TOPIC}, OffsetVector(), renewal))
+                store,
+                store.steps(
+                    Deploy(
+                        again,
+                        metadata.deployment_version,
+                        {"plays": TOPIC},
+                        OffsetVector(),
+                        renewal,
+                    )
+                ),
             )
 
 
 def rebuild(world: Losing, resume_at: bool) -> Actor:
-    """Some units are built again by hand, beside all else; resume_at: somebody asks for more than may be."""
+    """Some units are built again by hand, beside all else; resume_at: somebody asks for more than
+    may be."""
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
     again = world.manifests.get(metadata.units)
     if again is None:
         return
-    some = frozenset(world.rng.sample(sorted(metadata.starts), world.rng.randint(1, len(metadata.starts))))
-    beyond = offset_vector(*actors.newest(world)[1]) if resume_at and world.archive else OffsetVector()
+    some = frozenset(
+        world.rng.sample(sorted(metadata.starts), world.rng.randint(1, len(metadata.starts)))
+    )
+    beyond = (
+        offset_vector(*actors.newest(world)[1]) if resume_at and world.archive else OffsetVector()
+    )
     renewal = Renewal(some, beyond)
     try:
-        yield from world.on(store, store.steps(Deploy(again, metadata.deployment_version, {"plays": TOPIC}, OffsetVector(), renewal)))
+        yield from world.on(
+            store,
+            store.steps(
+                Deploy(
+                    again, metadata.deployment_version, {"plays": TOPIC}, OffsetVector(), renewal
+                )
+            ),
+        )
     except (DeploymentSuperseded, GapRefused):
         return
     world.note(f"{sorted(some)} are built again, ahead {beyond}")
 
 
 def fill(world: Losing, unit: StoreUnit) -> Actor:
-    """A backfill, as the job does it: what is missing is committed, what stands is published, and marked hour by hour."""
+    """A backfill, as the job does it: what is missing is committed, what stands is published, and
+    marked hour by hour."""
     store = world.connect()
     name = unit.storage_fingerprint
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
@@ -154,19 +211,31 @@ def fill(world: Losing, unit: StoreUnit) -> Actor:
         world.archived()
         yield
     archive_version, archived = actors.newest(world)
-    yield from world.on(store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*archived))))
+    yield from world.on(
+        store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*archived)))
+    )
     left = False
     for hour in reversed(HOURS_OF):
         filling, written = world.filling(start), world.rows.get((name, hour))
-        todo = filling.of(hour, written[0], offset_vector(*written[1])) if written else filling.of(hour, 0, None)
+        todo = (
+            filling.of(hour, written[0], offset_vector(*written[1]))
+            if written
+            else filling.of(hour, 0, None)
+        )
         if todo in (Fill.COMPUTE, Fill.EXTEND, Fill.RECOMPACT):
             yield  # a commit that is refused where another came first
             if world.rows.get((name, hour)) != written:
                 return
-            written = (archive_version, archived) if todo is Fill.RECOMPACT else (START_VERSION, world.offsets(start))
+            written = (
+                (archive_version, archived)
+                if todo is Fill.RECOMPACT
+                else (START_VERSION, world.offsets(start))
+            )
             world.rows[name, hour] = written
             world.committed[name, hour] = written[0]
-            world.note(f"{todo.value} {unit.view} hour {hour - FIRST_HOUR} archive version {written[0]}")
+            world.note(
+                f"{todo.value} {unit.view} hour {hour - FIRST_HOUR} archive version {written[0]}"
+            )
             yield
         assert written is not None
         done = yield from world.on(store, store.steps(ReadHours(unit)))
@@ -176,15 +245,23 @@ def fill(world: Losing, unit: StoreUnit) -> Actor:
         under = (START_VERSION, start) if exact else (written[0], offset_vector(*written[1]))
         if under[0]:
             yield from world.on(store, store.steps(PutArchiveVersion("plays", *under)))
-        entries = [hour_entry(unit, e, under[0], events) for e, events in world.below(written[1], hour).items()]
+        entries = [
+            hour_entry(unit, e, under[0], events)
+            for e, events in world.below(written[1], hour).items()
+        ]
         outcome = yield from world.on(store, store.steps(PublishHour(unit, hour, *under, entries)))
-        world.note(f"fill {unit.view} hour {hour - FIRST_HOUR} {todo.value} of archive version {written[0]}: {outcome}")
+        world.note(
+            f"fill {unit.view} hour {hour - FIRST_HOUR} {todo.value} of archive version "
+            f"{written[0]}: {outcome}"
+        )
         if outcome.left_over and exact:
             raise Wrong(f"a running partial of {unit.view} straddles its start offsets")
         if outcome.left_over:
             left = True
             continue
-        yield from world.on(store, store.steps(MarkHour(unit, hour, written[0], start if exact else None)))
+        yield from world.on(
+            store, store.steps(MarkHour(unit, hour, written[0], start if exact else None))
+        )
     if not left:
         yield from world.on(store, store.steps(MarkReady(unit, start, {unit.view: [name]})))
         world.note(f"ready {unit.view}")
@@ -195,16 +272,22 @@ def compaction(world: Losing) -> Actor:
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
     yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
-    archive_version, offsets = world.archived() if world.rng.random() < 0.5 or not world.archive else actors.newest(world)
+    archive_version, offsets = (
+        world.archived() if world.rng.random() < 0.5 or not world.archive else actors.newest(world)
+    )
     jobs = [(unit, h) for unit in world.units for h in HOURS_OF[: min(world.now, HOURS)]]
     world.rng.shuffle(jobs)
     for unit, hour in jobs[: world.rng.randint(1, 3)]:
         name = unit.storage_fingerprint
         written = world.rows.get((name, hour))
         yield
-        if world.rows.get((name, hour)) != written or (written and not offset_vector(*offsets).dominates(offset_vector(*written[1]))):
+        if world.rows.get((name, hour)) != written or (
+            written and not offset_vector(*offsets).dominates(offset_vector(*written[1]))
+        ):
             return  # another committed first
-        if name not in metadata.starts or not offset_vector(*offsets).dominates(metadata.starts[name]):
+        if name not in metadata.starts or not offset_vector(*offsets).dominates(
+            metadata.starts[name]
+        ):
             continue
         world.rows[name, hour] = (archive_version, offsets)
         yield from actors.compact(world, store, unit, hour, archive_version, offsets)
@@ -265,7 +348,9 @@ def run(world: Losing) -> None:
             if rng.random() < 0.5:
                 streams = streams[:1]
         elif a < 0.96:
-            world.dump = copy.deepcopy((world.server.hashes, world.server.lists, world.server.texts))
+            world.dump = copy.deepcopy(
+                (world.server.hashes, world.server.lists, world.server.texts)
+            )
         elif a < 0.965:
             forget_log(world)
         elif a < 0.97:
@@ -313,7 +398,8 @@ def lost(world: Losing, what: str) -> None:
 
 
 def heal(world: Losing) -> None:
-    """Left alone, the platform comes to hold everything again: nobody empties, deploys or decides anything."""
+    """Left alone, the platform comes to hold everything again: nobody empties, deploys or decides
+    anything."""
     if world.metadata() is None and world.copy is None:
         return  # all was lost before the driver had ever looked
     for _ in range(12):

@@ -1,4 +1,5 @@
-"""Every answer of an entity is what its token says by its own node's metadata, whatever befalls the others.
+"""Every answer of an entity is what its token says by its own node's metadata, whatever befalls the
+others.
 
 The worlds of slices, of lifetimes and of event lists over a store of three nodes (`several`).
 """
@@ -36,14 +37,21 @@ from tests.support.stores.stored import StoreUnit, tag
 class NodesWorld(Several, World):
     """A world of slices over several nodes."""
 
-    def judged(self, unit: StoreUnit, entity: int, metadata: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
+    def judged(
+        self,
+        unit: StoreUnit,
+        entity: int,
+        metadata: StoreMetadata,
+        reply: UnitReply,
+        base: list[int],
+    ) -> None:
         super().judged(unit, entity, metadata, reply, base)
         self.no_way_back(unit, entity, metadata, base)
 
 
 class LifetimeNodesWorld(Several, LifetimeWorld):
-    """A world of lifetimes over several nodes, whose clocks go with the days: what begins empty has its total-until hour where
-    that is due, which is a day behind."""
+    """A world of lifetimes over several nodes, whose clocks go with the days: what begins empty has
+    its total-until hour where that is due, which is a day behind."""
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
@@ -54,20 +62,37 @@ class LifetimeNodesWorld(Several, LifetimeWorld):
     def target(self) -> int:
         return FIRST_HOUR + 24 * max(0, self.day - 1)
 
-    def judged(self, unit: StoreUnit, entity: int, metadata: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
+    def judged(
+        self,
+        unit: StoreUnit,
+        entity: int,
+        metadata: StoreMetadata,
+        reply: UnitReply,
+        base: list[int],
+    ) -> None:
         super().judged(unit, entity, metadata, reply, base)
         self.no_way_back(unit, entity, metadata, base)
-        name, known = metadata.name(unit.storage_fingerprint), self.connect_quietly(metadata.store_id)
+        name, known = (
+            metadata.name(unit.storage_fingerprint),
+            self.connect_quietly(metadata.store_id),
+        )
         for day in range(FIRST_HOUR // 24, FIRST_HOUR // 24 + DAYS):
-            (raw,) = self.server.execute(Fields(keys.day_key(metadata.store_id, tag(entity), name, day), [keys.HOURS]))
+            (raw,) = self.server.execute(
+                Fields(keys.day_key(metadata.store_id, tag(entity), name, day), [keys.HOURS])
+            )
             hours = codec.unpack_hours(raw).items()
-            named = {archive_version for h, archive_version in hours if h >= metadata.totals_until[unit.storage_fingerprint].hour} - {START_VERSION}
+            named = {
+                archive_version
+                for h, archive_version in hours
+                if h >= metadata.totals_until[unit.storage_fingerprint].hour
+            } - {START_VERSION}
             if not named <= known:
                 raise Wrong(f"nothing says what archive versions {sorted(named - known)} stand for")
 
 
 class ListNodesWorld(Several, ListWorld):
-    """A world of event lists over several nodes. (An applied offset that ran ahead of the committed offsets expires with its list.)"""
+    """A world of event lists over several nodes. (An applied offset that ran ahead of the committed
+    offsets expires with its list.)"""
 
 
 def day_passes(world: LifetimeNodesWorld) -> None:

@@ -1,8 +1,10 @@
-"""After every write, an answer with its real-time lane holds exactly its token's events, and no token goes back.
+"""After every write, an answer with its real-time lane holds exactly its token's events, and no
+token goes back.
 
-The same log, store, stream, compaction and operator as the world of slices; beside them real-time lanes, which write events
-beyond what is applied: also zombies, replays, broken connections whose commands still arrive, skips at a bound, one that
-takes over from another, and a real-time lane that is switched off and on.
+The same log, store, stream, compaction and operator as the world of slices; beside them real-time
+lanes, which write events beyond what is applied: also zombies, replays, broken connections whose
+commands still arrive, skips at a bound, one that takes over from another, and a real-time lane that
+is switched off and on.
 """
 
 from __future__ import annotations
@@ -40,7 +42,14 @@ from tests.simulation.worlds.history import (
     others_go_on,
 )
 from tests.simulation.worlds.world import Actor, Seen, Server, World, Wrong
-from tests.support.stores.stored import NO_COLUMNS, Event, StoreUnit, offset_vector, topic_partition, pending_batch
+from tests.support.stores.stored import (
+    NO_COLUMNS,
+    Event,
+    StoreUnit,
+    offset_vector,
+    pending_batch,
+    topic_partition,
+)
 
 SOURCE = "plays"
 BOUNDS = (1, 2, 4, 100)
@@ -61,7 +70,8 @@ class RealtimeServer(Server):
 
 @dataclass
 class Run:
-    """A real-time lane that writes: over which connection, by which metadata, and how far all is acknowledged."""
+    """A real-time lane that writes: over which connection, by which metadata, and how far all is
+    acknowledged."""
 
     store: Store
     found: StoreMetadata
@@ -81,35 +91,61 @@ class RealtimeBase(World):
         self.late_start = False
         """Removed rule: the real-time lane begins at the committed offsets or before."""
         self.other_server_runs = False
-        """Removed rule: the real-time lane's connections are of the server run that its entry names."""
+        """Removed rule: the real-time lane's connections are of the server run that its entry
+        names."""
         self.backwards = False
         """Removed rule: an entity's events are written in offset order."""
         self.forgets_builds = False
-        """Removed rule: the real-time lane writes under the names that it was planned for, over all its connections."""
+        """Removed rule: the real-time lane writes under the names that it was planned for, over all
+        its connections."""
         self.ends_applied = False
-        """True where whoever removes an entry waits until all is applied that there was when the real-time lane was switched off."""
+        """True where whoever removes an entry waits until all is applied that there was when the
+        real-time lane was switched off."""
         self.forgets = False
-        """Removed rule: after a broken connection it goes on from the first that was not acknowledged."""
+        """Removed rule: after a broken connection it goes on from the first that was not
+        acknowledged."""
         self.relieves_early = False
-        """Removed rule: the real-time lane takes over where the one before it has acknowledged all."""
+        """Removed rule: the real-time lane takes over where the one before it has acknowledged
+        all."""
         self.run: Run | None = None
         """The one that began last."""
         self.bases: dict[tuple[Any, ...], list[int]] = {}
 
     def has_realtime(self, metadata: StoreMetadata, server_run: ServerRun) -> bool:
-        return decisions.realtime_counts(metadata.realtime_starts.get(SOURCE), server_run, metadata.committed)
+        return decisions.realtime_counts(
+            metadata.realtime_starts.get(SOURCE), server_run, metadata.committed
+        )
 
-    def judged(self, unit: StoreUnit, entity: int, metadata: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
-        """Checks that no applied offset passes the real-time lane's event that stays, `m` counts them, and no base goes back."""
+    def judged(
+        self,
+        unit: StoreUnit,
+        entity: int,
+        metadata: StoreMetadata,
+        reply: UnitReply,
+        base: list[int],
+    ) -> None:
+        """Checks that no applied offset passes the real-time lane's event that stays, `m` counts
+        them, and no base goes back."""
         fields = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True))
         where, count = f"{unit.view} entity {entity}", 0
         for at, offset, _ in pending_in(fields):
             applied_offset, count = fields.get(keys.applied_field(at)), count + 1
             if applied_offset is not None and offset <= int(applied_offset):
-                raise Wrong(f"{where}: a pending event at p{at[1]} o{offset}, applied offset {int(applied_offset)}")
+                raise Wrong(
+                    f"{where}: a pending event at p{at[1]} o{offset}, applied offset "
+                    f"{int(applied_offset)}"
+                )
         if int(fields.get(keys.PENDING_COUNT, b"0")) != count:
-            raise Wrong(f"{where}: {count} events among the pending events, counted as {fields.get(keys.PENDING_COUNT)!r}")
-        identity = (self.server.server_run, metadata.store_id, metadata.name(unit.storage_fingerprint), entity)
+            raise Wrong(
+                f"{where}: {count} events among the pending events, counted as "
+                f"{fields.get(keys.PENDING_COUNT)!r}"
+            )
+        identity = (
+            self.server.server_run,
+            metadata.store_id,
+            metadata.name(unit.storage_fingerprint),
+            entity,
+        )
         before = self.bases.get(identity, [])
         if any(now < then for now, then in zip(base, before, strict=False)):
             raise Wrong(f"{where}: the base went back from {before} to {base}")
@@ -142,13 +178,16 @@ class RealtimeWorld(RealtimeBase):
             first, end = reading_pending.pending_range(fields, at)
             if first <= offset < end:
                 base[at[1]] = max(base[at[1]], offset + 1)
-                if offset >= floor(start.get(at), offset_vectors.get(event // HOUR_US, start).get(at)):
+                if offset >= floor(
+                    start.get(at), offset_vectors.get(event // HOUR_US, start).get(at)
+                ):
                     got.append((at[1], offset))
         return sorted(got), base
 
 
 def pending_in(fields: Mapping[bytes, bytes]) -> list[tuple[TopicPartition, int, int]]:
-    """(partition, offset, event time) of the events in the pending fields of a hash, of each partition in offset order."""
+    """(partition, offset, event time) of the events in the pending fields of a hash, of each
+    partition in offset order."""
     pending: list[tuple[TopicPartition, int, int]] = []
     left = {name for name in fields if name.startswith(keys.PENDING_FIELDS)}
     for name, head in fields.items():
@@ -163,8 +202,13 @@ def pending_in(fields: Mapping[bytes, bytes]) -> list[tuple[TopicPartition, int,
         rows = NO_COLUMNS.decode([member for _, members in opened for member in members])
         offsets = rows.offset.tolist()
         if offsets != sorted(set(offsets)) or not {last for last, _ in opened}.issubset(offsets):
-            raise Wrong(f"{name!r} has the offsets {offsets}, its fields end at {[last for last, _ in opened]}")
-        pending += zip(map(topic_partition, rows.partition.tolist()), offsets, rows.time.tolist(), strict=True)
+            raise Wrong(
+                f"{name!r} has the offsets {offsets}, its fields end at "
+                f"{[last for last, _ in opened]}"
+            )
+        pending += zip(
+            map(topic_partition, rows.partition.tolist()), offsets, rows.time.tolist(), strict=True
+        )
     if left:
         raise Wrong(f"pending fields that no head names: {left}")
     return pending
@@ -177,29 +221,42 @@ def floor(start: int, offset_vector: int) -> int:
 
 # ------------------------------------------------------------ actors
 def realtime(world: RealtimeBase, start: tuple[int, ...] | None) -> Actor:
-    """Writes all events from `start` (None: the committed offsets) on, as one process; each partition in offset order."""
+    """Writes all events from `start` (None: the committed offsets) on, as one process; each
+    partition in offset order."""
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
-    position = list(start or [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))])
+    position = list(
+        start or [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))]
+    )
     if world.late_start:
-        position = [min(at + world.rng.randint(0, 2), end) for at, end in zip(position, world.ends(), strict=False)]
+        position = [
+            min(at + world.rng.randint(0, 2), end)
+            for at, end in zip(position, world.ends(), strict=False)
+        ]
     units, deployment_version, digest = world.units, metadata.deployment_version, metadata.units
     if digest != world.deployment().digest or not world.realtime_on:
         return
-    yield from world.on(store, store.steps(BeginRealtime(SOURCE, offset_vector(*position), deployment_version, digest)))
+    yield from world.on(
+        store,
+        store.steps(BeginRealtime(SOURCE, offset_vector(*position), deployment_version, digest)),
+    )
     yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
     world.note(f"begins at {position}")
     yield from write(world, Run(store, metadata, units, position))
 
 
 def relief(world: RealtimeBase) -> Actor:
-    """Takes over from the real-time lane that began last, bound to the same server run: that one may go on beside it, or end."""
+    """Takes over from the real-time lane that began last, bound to the same server run: that one
+    may go on beside it, or end."""
     before = world.run
     if before is None:
         return
     store, position = world.connect(), list(before.position)
     if world.relieves_early:
-        position = [min(at + world.rng.randint(0, 2), end) for at, end in zip(position, world.ends(), strict=False)]
+        position = [
+            min(at + world.rng.randint(0, 2), end)
+            for at, end in zip(position, world.ends(), strict=False)
+        ]
     actors.same_server_run(world, store, before.store)
     yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(before.found))))
     world.note(f"takes over at {position}")
@@ -214,13 +271,21 @@ def write(world: RealtimeBase, run: Run) -> Actor:
         p = world.rng.randrange(len(position))
         end = min(len(world.log[p]), position[p] + world.rng.randint(0, 5))
         for unit in run.units if end > position[p] else ():
-            run.store = yield from written(world, run.store, actors.builds_of(run.found), unit, p, position[p], end)
+            run.store = yield from written(
+                world, run.store, actors.builds_of(run.found), unit, p, position[p], end
+            )
         position[p] = end
         yield
 
 
 def written(
-    world: RealtimeBase, store: Store, builds: Mapping[str, int], unit: StoreUnit, p: int, begin: int, end: int
+    world: RealtimeBase,
+    store: Store,
+    builds: Mapping[str, int],
+    unit: StoreUnit,
+    p: int,
+    begin: int,
+    end: int,
 ) -> Generator[None, None, Store]:
     """One flush, acknowledged; the connection that it came over."""
     while world.rng.random() < 0.15:  # the connection breaks, and what was sent may arrive whenever
@@ -242,19 +307,27 @@ def written(
         store.node.server_run = world.server.server_run  # type: ignore[misc]
     events = world.events(p, begin, end)
     if world.backwards and end - begin > 1:
-        yield from world.on(store, store.steps(WritePending(pending_batch(unit, events[1:]), world.bound, world.room)))
-    outcome = yield from world.on(store, store.steps(WritePending(pending_batch(unit, events), world.bound, world.room)))
+        yield from world.on(
+            store,
+            store.steps(WritePending(pending_batch(unit, events[1:]), world.bound, world.room)),
+        )
+    outcome = yield from world.on(
+        store, store.steps(WritePending(pending_batch(unit, events), world.bound, world.room))
+    )
     world.note(f"pending {unit.view} p{p} {begin}..{end - 1}", outcome)
     return store
 
 
 def sent(world: RealtimeBase, store: Store, unit: StoreUnit, events: Sequence[Event]) -> Actor:
     """Sends what nobody waits for."""
-    yield from world.on(store, store.steps(WritePending(pending_batch(unit, events), world.bound, world.room)))
+    yield from world.on(
+        store, store.steps(WritePending(pending_batch(unit, events), world.bound, world.room))
+    )
 
 
 def ending(world: RealtimeBase) -> Actor:
-    """Ends as the stream's driver does without the real-time lane: it looks again and again whether the entry may go."""
+    """Ends as the stream's driver does without the real-time lane: it looks again and again whether
+    the entry may go."""
     ends = offset_vector(*world.ends())
     while True:
         store = world.connect()
@@ -299,7 +372,8 @@ def redeploy(world: RealtimeBase) -> None:
         before = world.units
         world.want(another(world))
         finish(world, actors.operator(world))
-        if world.rng.random() < 0.3:  # a unit is left out and back at once: real-time lanes span both its builds
+        # a unit is left out and back at once: real-time lanes span both its builds
+        if world.rng.random() < 0.3:
             world.want(before)
             finish(world, actors.operator(world))
 
@@ -323,8 +397,8 @@ def another_fill(world: RealtimeBase) -> None:
 
 
 def switch(world: RealtimeBase) -> None:
-    """Off: no real-time lane begins any more, and the stream's driver goes on without one; zombies write as long as they can.
-    On: it ends before they begin."""
+    """Off: no real-time lane begins any more, and the stream's driver goes on without one; zombies
+    write as long as they can. On: it ends before they begin."""
     world.realtime_on = not world.realtime_on
     world.note(f"the real-time lane is switched {'on' if world.realtime_on else 'off'}")
     del world.groups["realtime"][world.rng.randint(0, 1) :]
@@ -334,7 +408,11 @@ def switch(world: RealtimeBase) -> None:
 def go_on(world: RealtimeBase) -> None:
     rng, groups = world.rng, world.groups
     metadata = world.metadata()
-    if metadata is not None and metadata.deployment_version > world.deployment_version and rng.random() < 0.9:
+    if (
+        metadata is not None
+        and metadata.deployment_version > world.deployment_version
+        and rng.random() < 0.9
+    ):
         joins(world, "streams", actors.stream(world, nearby(world)), keeping=1)
         joins(world, "realtime", realtime(world, None), keeping=1)
         groups["fills"] = [actors.backfill(world, unit) for unit in world.units]

@@ -1,4 +1,5 @@
-"""After every write, a lifetime with its real-time lane holds exactly its token's events, and no token goes back.
+"""After every write, a lifetime with its real-time lane holds exactly its token's events, and no
+token goes back.
 
 The world of lifetimes, beside whose streams real-time lanes run.
 """

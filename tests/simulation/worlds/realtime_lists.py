@@ -1,6 +1,7 @@
 """After every write, a list that both lanes both add to holds its token's events, once, in order.
 
-The world of lists, beside whose streams real-time lanes run: zombies, replays, broken connections whose commands still arrive.
+The world of lists, beside whose streams real-time lanes run: zombies, replays, broken connections
+whose commands still arrive.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from tests.simulation.worlds import lists
 from tests.simulation.worlds.history import empty, lose
 from tests.simulation.worlds.lists import ListServer, ListWorld
 from tests.simulation.worlds.world import Actor, World, Wrong
-from tests.support.stores.stored import Event, StoreUnit, offset_vector, topic_partition, tag, pending_batch
+from tests.support.stores.stored import (
+    Event,
+    StoreUnit,
+    offset_vector,
+    pending_batch,
+    tag,
+    topic_partition,
+)
 
 SOURCE = "plays"
 
@@ -53,28 +61,45 @@ class RealtimeListWorld(ListWorld):
         base = super().judge_list(unit, entity, metadata)
         name = metadata.name(unit.storage_fingerprint)
         flat = self.server.execute(Whole(keys.list_key(metadata.store_id, tag(entity), name)))
-        now = {field: int(value) for field, value in zip(flat[::2], flat[1::2], strict=True) if field[:2] == b"l:"}
+        now = {
+            field: int(value)
+            for field, value in zip(flat[::2], flat[1::2], strict=True)
+            if field[:2] == b"l:"
+        }
         identity = (self.server.server_run, metadata.store_id, name, entity)
         before = self.bases.get(identity, {})
         if any(now.get(field, last) < last for field, last in before.items()):
-            raise Wrong(f"{unit.view} entity {entity}: applied offsets went back from {before} to {now}")
+            raise Wrong(
+                f"{unit.view} entity {entity}: applied offsets went back from {before} to {now}"
+            )
         self.bases[identity] = now
         return base
 
 
 # ------------------------------------------------------------ actors
 def realtime(world: RealtimeListWorld, start: tuple[int, ...] | None) -> Actor:
-    """Adds all events from `start` (None: the committed offsets) on, each partition's in offset order."""
+    """Adds all events from `start` (None: the committed offsets) on, each partition's in offset
+    order."""
     store = world.connect()
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
-    position = list(start or [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))])
+    position = list(
+        start or [metadata.committed.get(topic_partition(p)) for p in range(len(world.log))]
+    )
     if world.late_start:
-        position = [min(at + world.rng.randint(0, 2), end) for at, end in zip(position, world.ends(), strict=True)]
+        position = [
+            min(at + world.rng.randint(0, 2), end)
+            for at, end in zip(position, world.ends(), strict=True)
+        ]
     units, deployment_version, digest = world.units, metadata.deployment_version, metadata.units
     if digest != world.deployment().digest:
         return
     if not world.late_start:
-        yield from world.on(store, store.steps(BeginRealtime(SOURCE, offset_vector(*position), deployment_version, digest)))
+        yield from world.on(
+            store,
+            store.steps(
+                BeginRealtime(SOURCE, offset_vector(*position), deployment_version, digest)
+            ),
+        )
     yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(metadata))))
     world.note(f"begins at {position}")
     while True:
@@ -82,7 +107,8 @@ def realtime(world: RealtimeListWorld, start: tuple[int, ...] | None) -> Actor:
         end = min(len(world.log[p]), position[p] + world.rng.randint(0, 5))
         for unit in units if end > position[p] else ():
             events = world.events(p, position[p], end)
-            if world.rng.random() < 0.1:  # the connection breaks, and what was sent may arrive whenever
+            # the connection breaks, and what was sent may arrive whenever
+            if world.rng.random() < 0.1:
                 world.groups["unsent"].append(sent(world, store, unit, events))
                 again = world.connect()
                 actors.same_server_run(world, again, store)
@@ -99,7 +125,10 @@ def realtime(world: RealtimeListWorld, start: tuple[int, ...] | None) -> Actor:
 
 def sent(world: RealtimeListWorld, store: Store, unit: StoreUnit, events: list[Event]) -> Actor:
     outcome = yield from world.on(store, store.steps(WritePending(pending_batch(unit, events), 1)))
-    world.note(f"pending {unit.view} p{events[0].partition} {events[0].offset}..{events[-1].offset}", outcome)
+    world.note(
+        f"pending {unit.view} p{events[0].partition} {events[0].offset}..{events[-1].offset}",
+        outcome,
+    )
 
 
 def begin(world: RealtimeListWorld) -> None:

@@ -1,7 +1,8 @@
-"""After every write, an answer holds exactly the events that its token says, without those whose id came before.
+"""After every write, an answer holds exactly the events that its token says, without those whose id
+came before.
 
-The world of slices over a source whose producers send events again, at once or hours later, some of them changed; what
-counts is told by an account of the log that knows nothing of stores.
+The world of slices over a source whose producers send events again, at once or hours later, some of
+them changed; what counts is told by an account of the log that knows nothing of stores.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from tests.simulation.histories.play import Play
 from tests.simulation.mutants.rules import Mutant, flag, patched
 from tests.simulation.worlds import history
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, HOURS, Logged, World
-from tests.support.stores.stored import Event, StoreUnit, offset_vector, micro_batch, topic_partition
+from tests.support.stores.stored import (
+    Event,
+    StoreUnit,
+    micro_batch,
+    offset_vector,
+    topic_partition,
+)
 
 RULE = EventIds("event_id", HOUR_US, 4)
 KEEP_US = 4 * DAY_US
@@ -44,7 +51,8 @@ class Account:
         if kafka_us < self.clock - STEP_BACK_US:
             return True
         again = any(
-            seen_id == event_id and self.clock - clock <= RULE.within_us for seen_id, clock in self.seen[-RULE.most :]
+            seen_id == event_id and self.clock - clock <= RULE.within_us
+            for seen_id, clock in self.seen[-RULE.most :]
         )
         self.seen.append((event_id, self.clock))
         return not again
@@ -68,7 +76,8 @@ class RepeatsWorld(World):
         log, named = self.log[partition], self.named.setdefault(partition, [])
         began = (FIRST_HOUR * HOUR_US, *(kafka_us for _, kafka_us in named))
         kafka_us = max(began) + rng.choice((0, 1, 5, 20, 50)) * MINUTE_US
-        if rng.random() < 0.1:  # an hour back at most: further, and a stream that begins at a unit's start cannot know
+        # an hour back at most: further, and a stream that begins at a unit's start cannot know
+        if rng.random() < 0.1:
             kafka_us = max(began) - rng.randint(0, 60) * MINUTE_US
         latest = min(self.now, HOURS - 1)
         hour = latest if rng.random() < 0.7 else rng.randrange(latest + 1)
@@ -86,7 +95,10 @@ class RepeatsWorld(World):
         self.counted.setdefault(partition, []).append(account.counts(event_id, kafka_us))
         self.note(
             f"event p{partition} o{len(log) - 1} id {event_id}",
-            f"entity {event.entity} hour {event.hour - FIRST_HOUR} kafka {kafka_us // MINUTE_US % 10_000} min"
+            (
+                f"entity {event.entity} hour {event.hour - FIRST_HOUR} kafka "
+                f"{kafka_us // MINUTE_US % 10_000} min"
+            )
             + ("" if self.counted[partition][-1] else ", again"),
         )
 
@@ -96,7 +108,10 @@ class RepeatsWorld(World):
     def below(self, offsets: Sequence[int], hour: int) -> dict[int, list[Event]]:
         if not self.all_of_archive:
             return super().below(offsets, hour)
-        counted, self.counted = self.counted, {p: [True] * len(flags) for p, flags in self.counted.items()}
+        counted, self.counted = (
+            self.counted,
+            {p: [True] * len(flags) for p, flags in self.counted.items()},
+        )
         try:
             return super().below(offsets, hour)
         finally:
@@ -117,13 +132,21 @@ class RepeatsWorld(World):
 
     def begins(self, position: list[int], metadata: StoreMetadata) -> list[int]:
         """Begins as `plan_stream` does: before the ids that a unit must know."""
-        committed = offset_vector(*(metadata.committed.get(topic_partition(p)) for p in range(len(self.log))))
-        starts = [metadata.starts[name] for unit in self.units if (name := unit.storage_fingerprint) in metadata.starts]
+        committed = offset_vector(
+            *(metadata.committed.get(topic_partition(p)) for p in range(len(self.log)))
+        )
+        starts = [
+            metadata.starts[name]
+            for unit in self.units
+            if (name := unit.storage_fingerprint) in metadata.starts
+        ]
         earlier = list(position)
         for (_, p), at in ids.unremembered(committed, starts).items():
             times = [kafka_us for _, kafka_us in self.named[p][:at]]
             since = times[-1] - RULE.look_back_us - STEP_BACK_US
-            earlier[p] = min(position[p], next(o for o, kafka_us in enumerate(times) if kafka_us >= since))
+            earlier[p] = min(
+                position[p], next(o for o, kafka_us in enumerate(times) if kafka_us >= since)
+            )
         return earlier
 
 
@@ -139,7 +162,8 @@ PLAY = Play(
     tuple(
         (weight, RepeatsWorld.produce if deed is World.produce else deed)
         for weight, deed in history.PLAY.deeds
-        if deed is not history.forget_log  # the log reaches back as far as ids are remembered (docs/adr/0064)
+        # the log reaches back as far as ids are remembered (docs/adr/0064)
+        if deed is not history.forget_log
     ),
     history.go_on,
     history.heal,
@@ -148,7 +172,9 @@ PLAY = Play(
 )
 MUTANTS: dict[str, Mutant] = {
     "ids-remembered": Mutant(
-        "event ids", "a micro-batch remembers ids with what it counts", patched(ids, "judged", forgetful)
+        "event ids",
+        "a micro-batch remembers ids with what it counts",
+        patched(ids, "judged", forgetful),
     ),
     "ids-before": Mutant(
         "event ids",
@@ -160,5 +186,9 @@ MUTANTS: dict[str, Mutant] = {
         "ids of an emptied store are not those of the next",
         patched(keys, "ids_key", lambda store_id, tag, unit: ids_key(0, tag, unit)),  # noqa: ARG005
     ),
-    "ids-archive": Mutant("event ids", "compaction leaves out what the micro-batch lane leaves out", world=flag("all_of_archive")),
+    "ids-archive": Mutant(
+        "event ids",
+        "compaction leaves out what the micro-batch lane leaves out",
+        world=flag("all_of_archive"),
+    ),
 }

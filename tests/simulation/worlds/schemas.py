@@ -1,8 +1,8 @@
 """Every judge of a record, at any time, judges it by the schema whose offset its offset lies at.
 
-A log whose source changes its schema again and again, a store in memory with its metadata, and applies, real-time lanes and archives,
-any number of each, that stop anywhere and go on, or never do. What they judge is compared record by record; the keys
-of entities are the other worlds' affair.
+A log whose source changes its schema again and again, a store in memory with its metadata, and
+applies, real-time lanes and archives, any number of each, that stop anywhere and go on, or never
+do. What they judge is compared record by record; the keys of entities are the other worlds' affair.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def planned(kind: int) -> Deployment:
     schema = {"user": "string", "at_us": "timestamp_us", **{f"c{n}": "string" for n in range(kind)}}
     source = sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h")
     features = [sw.Feature("n", sw.count(), windows=["10m"])]
-    return plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
+    return plan(
+        Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)])
+    )
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +91,10 @@ class SchemasWorld(World):
                 before = self.verdicts.setdefault((partition, offset), (who, by))
                 self.checked += 1
                 if before[1] != by:
-                    raise Wrong(f"p{partition} o{offset} is judged by {by} of {who}, by {before[1]} of {before[0]}")
+                    raise Wrong(
+                        f"p{partition} o{offset} is judged by {by} of {who}, by {before[1]} "
+                        f"of {before[0]}"
+                    )
         self.note(f"{who} {start}..{list(end)}", f"{len(versions)} schemas")
 
 
@@ -113,11 +118,24 @@ def microbatch(world: SchemasWorld) -> Actor:
     while True:
         end = world.ends()
         yield
-        yield from world.on(store, store.steps(BeginBatch(offset_vector(*position), metadata.deployment_version, metadata.units)))
+        yield from world.on(
+            store,
+            store.steps(
+                BeginBatch(offset_vector(*position), metadata.deployment_version, metadata.units)
+            ),
+        )
         yield
         world.judge_all("micro-batch", source, position, end)
         yield from world.on(
-            store, store.steps(AdvanceCommitted(offset_vector(*position), offset_vector(*end), metadata.deployment_version, metadata.units))
+            store,
+            store.steps(
+                AdvanceCommitted(
+                    offset_vector(*position),
+                    offset_vector(*end),
+                    metadata.deployment_version,
+                    metadata.units,
+                )
+            ),
         )
         position = list(end)
         yield
@@ -138,7 +156,9 @@ def archive(world: SchemasWorld) -> Actor:
             raise DeploymentSuperseded("another schema was deployed")
     yield
     start = list(world.archive_end)
-    world.judge_all("archive", source, start, tuple(max(s, g) for s, g in zip(start, goal, strict=True)))
+    world.judge_all(
+        "archive", source, start, tuple(max(s, g) for s, g in zip(start, goal, strict=True))
+    )
     world.archive_end = [max(s, g) for s, g in zip(start, goal, strict=True)]
 
 
@@ -173,7 +193,14 @@ def apply(world: SchemasWorld) -> Actor:
     if not current.opening:
         after = joined(planned(world.rng.randrange(KINDS)), current)
         yield
-        yield from world.on(store, store.steps(Deploy(after, metadata.deployment_version, {"plays": TOPIC}, offset_vector(), Renewal())))
+        yield from world.on(
+            store,
+            store.steps(
+                Deploy(
+                    after, metadata.deployment_version, {"plays": TOPIC}, offset_vector(), Renewal()
+                )
+            ),
+        )
         world.note("deployed", f"opening {after.opening}")
 
 
@@ -187,10 +214,25 @@ def record(world: SchemasWorld) -> Actor:
     since_s = world.now_s()
     while world.now_s() - since_s < world.lease_s:
         yield
-    until = OffsetVector(metadata.committed.offsets) if world.schema_from_committed else offset_vector(*world.ends())
+    until = (
+        OffsetVector(metadata.committed.offsets)
+        if world.schema_from_committed
+        else offset_vector(*world.ends())
+    )
     yield
     deployment = current.with_until({"plays": until})
-    yield from world.on(store, store.steps(Deploy(deployment, metadata.deployment_version, {"plays": TOPIC}, offset_vector(), Renewal())))
+    yield from world.on(
+        store,
+        store.steps(
+            Deploy(
+                deployment,
+                metadata.deployment_version,
+                {"plays": TOPIC},
+                offset_vector(),
+                Renewal(),
+            )
+        ),
+    )
     world.note("offset recorded", list(until.offsets.values()))
 
 
@@ -224,7 +266,8 @@ def go_on(world: SchemasWorld) -> None:
 
 
 def end(world: SchemasWorld) -> None:
-    """Left alone, the last schema takes its place, and all records are applied and archived by what was recorded."""
+    """Left alone, the last schema takes its place, and all records are applied and archived by what
+    was recorded."""
     for _ in range(8):
         recorder = record(world)
         for _ in range(9):
@@ -267,14 +310,32 @@ def _unfenced(*_: object) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "offsets-batch": Mutant(
-        "schema", "a batch asks for the deployment version after its end", patched(decisions, "check_batch", _unfenced)
+        "schema",
+        "a batch asks for the deployment version after its end",
+        patched(decisions, "check_batch", _unfenced),
     ),
     "offsets-archive": Mutant(
-        "schema", "an archive asks for the schema after its end", world=flag("archive_requests", False)
+        "schema",
+        "an archive asks for the schema after its end",
+        world=flag("archive_requests", False),
     ),
-    "offsets-realtime": Mutant("schema", "a writer of the real-time lane that slept asks first", world=flag("tail_requests", False)),
-    "offsets-lease": Mutant("schema", "offsets are recorded when writers ask anew", world=flag("lease_s", 0.0)),
-    "offsets-end": Mutant("schema", "offsets are the log's end, not the committed offsets", world=flag("schema_from_committed")),
-    "offsets-waits": Mutant("schema", "nobody judges while there are no offsets", world=flag("waits", False)),
-    "offsets-kept": Mutant("schema", "who starts anew knows the schemas before", world=flag("knows_one")),
+    "offsets-realtime": Mutant(
+        "schema",
+        "a writer of the real-time lane that slept asks first",
+        world=flag("tail_requests", False),
+    ),
+    "offsets-lease": Mutant(
+        "schema", "offsets are recorded when writers ask anew", world=flag("lease_s", 0.0)
+    ),
+    "offsets-end": Mutant(
+        "schema",
+        "offsets are the log's end, not the committed offsets",
+        world=flag("schema_from_committed"),
+    ),
+    "offsets-waits": Mutant(
+        "schema", "nobody judges while there are no offsets", world=flag("waits", False)
+    ),
+    "offsets-kept": Mutant(
+        "schema", "who starts anew knows the schemas before", world=flag("knows_one")
+    ),
 }

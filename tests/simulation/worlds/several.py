@@ -1,4 +1,5 @@
-"""A store of several nodes for any world: one at a time they lose their last writes or all, and the log forgets.
+"""A store of several nodes for any world: one at a time they lose their last writes or all, and the
+log forgets.
 
 Between any two commands of whoever is at work on all of them. One of the nodes has no entity.
 """
@@ -18,7 +19,13 @@ from slicewise.stores.online.operation import NodesContext
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.routing import sharded_server_run, node_name, node_of, on_node, together
+from slicewise.stores.online.routing import (
+    node_name,
+    node_of,
+    on_node,
+    sharded_server_run,
+    together,
+)
 from slicewise.stores.online.sharded import metadata as sharded_metadata
 from slicewise.stores.online.steps import Whole
 from slicewise.stores.online.store import Store
@@ -39,11 +46,15 @@ class Several(World):
 
     def __init__(self, choices: Choices) -> None:
         super().__init__(choices)
-        self.servers: list[Server] = [self.server, *(type(self.server)(self) for _ in range(NODES - 1))]
+        self.servers: list[Server] = [
+            self.server,
+            *(type(self.server)(self) for _ in range(NODES - 1)),
+        ]
         for number, server in enumerate(self.servers):
             server.name = f"node {number}"
         self.bases: dict[tuple[ServerRun, str, int], list[int]] = {}
-        """(server run of a node, unit under its store id, entity) -> the base of the newest answer."""
+        """(server run of a node, unit under its store id, entity) -> the base of the newest
+        answer."""
         self.metadata_first = False
         """Removed rule: a node's committed offsets move before what is written to it."""
         self.from_archive = 0.5
@@ -66,7 +77,10 @@ class Several(World):
     def earliest(self) -> OffsetVector:
         """A node that was emptied begins where the log does, or where the archive ends."""
         first = super().earliest()
-        deployed = [found is not None and found.deployment_version > 0 for found in map(self.metadata_of, range(NODES))]
+        deployed = [
+            found is not None and found.deployment_version > 0
+            for found in map(self.metadata_of, range(NODES))
+        ]
         if not any(deployed) or all(deployed) or self.rng.random() >= self.from_archive:
             return first
         return first.join(offset_vector(*self.archived()[1]))
@@ -84,9 +98,13 @@ class Several(World):
         records = {number: node.metadata() for number, node in enumerate(store.context.contexts)}
         return (yield from self.on(store, together(records)))
 
-    def early(self, store: Store, start: Sequence[int], end: Sequence[int], actual: StoreMetadata) -> Actor:
+    def early(
+        self, store: Store, start: Sequence[int], end: Sequence[int], actual: StoreMetadata
+    ) -> Actor:
         if self.metadata_first and isinstance(store.context, NodesContext):
-            advance = AdvanceCommitted(offset_vector(*start), offset_vector(*end), actual.deployment_version, actual.units)
+            advance = AdvanceCommitted(
+                offset_vector(*start), offset_vector(*end), actual.deployment_version, actual.units
+            )
             steps = advance.steps(store.context.contexts[NODE_OF[0]])
             yield from self.on(store, on_node(NODE_OF[0], steps))
 
@@ -97,7 +115,10 @@ class Several(World):
     def on_node(self, number: int) -> Iterator[None]:
         """Looks at this node meanwhile."""
         before = self.server, self.here, self._looked_at
-        self.server, self.here = self.servers[number], [e for e, of in enumerate(NODE_OF) if of == number]
+        self.server, self.here = (
+            self.servers[number],
+            [e for e, of in enumerate(NODE_OF) if of == number],
+        )
         self._looked_at = number
         try:
             yield
@@ -114,7 +135,9 @@ class Several(World):
         """The claims of all nodes together, or of the one that is looked at."""
         if self._looked_at is not None:
             return self.metadata_of(self._looked_at)
-        results = [each for number in range(NODES) if (each := self.metadata_of(number)) is not None]
+        results = [
+            each for number in range(NODES) if (each := self.metadata_of(number)) is not None
+        ]
         if len(results) < NODES:
             return None
         if list(map(id, results)) != list(map(id, self._merged[0])):
@@ -126,12 +149,17 @@ class Several(World):
             with self.on_node(number):
                 super().check()
 
-    def no_way_back(self, unit: StoreUnit, entity: int, actual: StoreMetadata, base: list[int]) -> None:
+    def no_way_back(
+        self, unit: StoreUnit, entity: int, actual: StoreMetadata, base: list[int]
+    ) -> None:
         """No token of a node goes back while it lives."""
         name = f"{actual.store_id}:{actual.name(unit.storage_fingerprint)}"
         before = self.bases.get((self.server.server_run, name, entity), [])
         if any(new < old for new, old in zip(base, before, strict=False)):
-            raise Wrong(f"{unit.view} entity {entity}: a token went back from {before} to {base} within one server run")
+            raise Wrong(
+                f"{unit.view} entity {entity}: a token went back from {before} to {base} "
+                "within one server run"
+            )
         self.bases[self.server.server_run, name, entity] = base
 
 
@@ -164,18 +192,32 @@ def forget_log(world: Several) -> None:
 
 
 def bridge(world: Several) -> Actor:
-    """Bridges as the stream's driver does. Where the log no longer reaches back to a node's committed offsets, that goes on where the
-    archive ends, and the node's units are built again."""
+    """Bridges as the stream's driver does. Where the log no longer reaches back to a node's
+    committed offsets, that goes on where the archive ends, and the node's units are built again."""
     store = world.connect()
     result = yield from world.on(store, store.steps(ReadMetadata()))
-    if result.committed.dominates(offset_vector(*world.log_start)) or result.units != world.deployment().digest:
+    if (
+        result.committed.dominates(offset_vector(*world.log_start))
+        or result.units != world.deployment().digest
+    ):
         return
     _, offsets = world.archived()
     units = frozenset(unit.storage_fingerprint for unit in world.units)
     renewal = Renewal(units, offset_vector(*offsets))
-    steps = store.steps(Deploy(world.deployment(), result.deployment_version, {"plays": TOPIC}, offset_vector(), renewal))
+    steps = store.steps(
+        Deploy(
+            world.deployment(),
+            result.deployment_version,
+            {"plays": TOPIC},
+            offset_vector(),
+            renewal,
+        )
+    )
     result = yield from world.on(store, steps)
-    world.note("committed offsets moved", f"deployment version {result.deployment_version}, builds {result.builds}")
+    world.note(
+        "committed offsets moved",
+        f"deployment version {result.deployment_version}, builds {result.builds}",
+    )
 
 
 def another_bridge(world: Several) -> None:
@@ -197,7 +239,11 @@ def healed(heal: Callable[[Any], None]) -> Callable[[Several], None]:
         wanted = {unit.storage_fingerprint for unit in world.units}
         for number in range(NODES):
             result = world.metadata_of(number)
-            if result is None or result.units != world.deployment().digest or not result.ready.issuperset(wanted):
+            if (
+                result is None
+                or result.units != world.deployment().digest
+                or not result.ready.issuperset(wanted)
+            ):
                 raise Wrong(f"node {number} is not whole: {result}")
 
     return end

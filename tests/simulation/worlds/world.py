@@ -39,11 +39,11 @@ from tests.support.stores.stored import (
     Identities,
     StoreDeployment,
     StoreUnit,
-    offset_vector,
     micro_batch,
-    topic_partition,
+    offset_vector,
     seen_in,
     tag,
+    topic_partition,
 )
 
 T = TypeVar("T")
@@ -60,8 +60,12 @@ PARTITIONS = 3
 """The last one is added to the topic at some point."""
 _LAYOUT = Layout.of([Identities().bind({}), Count().bind({}), Span().bind({})])
 UNITS = (
-    StoreUnit(storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2, layout=_LAYOUT),
-    StoreUnit(storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US, layout=_LAYOUT),
+    StoreUnit(
+        storage_fingerprint="00000000000000a0", view="first", slice_us=HOUR_US // 2, layout=_LAYOUT
+    ),
+    StoreUnit(
+        storage_fingerprint="00000000000000a1", view="second", slice_us=HOUR_US, layout=_LAYOUT
+    ),
 )
 
 
@@ -105,7 +109,9 @@ class Server(MemoryServer):
         unchecked = self.unchecked
         return Change(
             tuple(
-                key._replace(checks=[check for check in key.checks if not unchecked(change, check[0])])
+                key._replace(
+                    checks=[check for check in key.checks if not unchecked(change, check[0])]
+                )
                 for key in change.keys
             )
         )
@@ -192,7 +198,9 @@ class World:
         at = (FIRST_HOUR + hour) * HOUR_US + self.rng.randrange(4) * HOUR_US // 4
         entity = self.rng.randrange(ENTITIES)
         self.log[partition].append(Logged(entity, FIRST_HOUR + hour, at))
-        self.note(f"event p{partition} o{len(self.log[partition]) - 1}", f"entity {entity} hour {hour}")
+        self.note(
+            f"event p{partition} o{len(self.log[partition]) - 1}", f"entity {entity} hour {hour}"
+        )
 
     def ends(self) -> tuple[int, ...]:
         return tuple(map(len, self.log))
@@ -223,7 +231,8 @@ class World:
         return below
 
     def archived(self) -> tuple[int, tuple[int, ...]]:
-        """A commit of the archive: a new archive version up to now, or the one that stands if nothing is new."""
+        """A commit of the archive: a new archive version up to now, or the one that stands if
+        nothing is new."""
         newest = max(self.archive, default=0)
         if newest == 0 or self.archive[newest] != self.ends():
             newest += 1
@@ -252,7 +261,8 @@ class World:
         return self.server, self.connect()
 
     def recover(self) -> None:
-        """Somebody makes a store whole whose committed offsets the log no longer reaches back to."""
+        """Somebody makes a store whole whose committed offsets the log no longer reaches back
+        to."""
         from tests.simulation.worlds.history import empty  # which is of worlds
 
         empty(self)
@@ -265,7 +275,13 @@ class World:
         """The metadata of each node, that a read is planned by."""
         return {0: (yield from self.on(store, store.steps(ReadMetadata())))}
 
-    def early(self, store: Store, start: Sequence[int], end: Sequence[int], actual: StoreMetadata) -> Actor:  # noqa: ARG002
+    def early(
+        self,
+        store: Store,  # noqa: ARG002
+        start: Sequence[int],  # noqa: ARG002
+        end: Sequence[int],  # noqa: ARG002
+        actual: StoreMetadata,  # noqa: ARG002
+    ) -> Actor:
         """Acts as a stream between the plan of a batch and its writes."""
         yield from ()
 
@@ -287,7 +303,9 @@ class World:
             return value
 
     def deployment(self) -> StoreDeployment:
-        return StoreDeployment("+".join(u.view for u in self.units) + f"#{self.deployments}", self.units)
+        return StoreDeployment(
+            "+".join(u.view for u in self.units) + f"#{self.deployments}", self.units
+        )
 
     def want(self, units: tuple[StoreUnit, ...]) -> None:
         """Sets what an operator is to deploy next."""
@@ -310,19 +328,28 @@ class World:
             if unit.storage_fingerprint in result.ready:
                 for entity in self.here:
                     hot, days = entity_keys(result, unit, entity)
-                    reply = UnitReply(self.server.execute(Whole(hot)), [self.server.execute(Fields(days, DAY_FIELDS))])
+                    reply = UnitReply(
+                        self.server.execute(Whole(hot)),
+                        [self.server.execute(Fields(days, DAY_FIELDS))],
+                    )
                     base = self.judge(unit, entity, result, reply)
                     self.judged(unit, entity, result, reply, base)
                     self.check_served(unit, entity, result, base)
                     self.check_named(unit, reply.days[0][0], result.store_id)
 
-    def check_served(self, unit: StoreUnit, entity: int, actual: StoreMetadata, base: list[int]) -> None:
+    def check_served(
+        self, unit: StoreUnit, entity: int, actual: StoreMetadata, base: list[int]
+    ) -> None:
         """Checks a serving process that is asked now, and remembers all that it answered."""
-        wrong = self.serving.read(self.node(entity), unit, entity, actual, self.server.server_run, base)
+        wrong = self.serving.read(
+            self.node(entity), unit, entity, actual, self.server.server_run, base
+        )
         if wrong is not None:
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
 
-    def judged(self, unit: StoreUnit, entity: int, actual: StoreMetadata, reply: UnitReply, base: list[int]) -> None:
+    def judged(
+        self, unit: StoreUnit, entity: int, actual: StoreMetadata, reply: UnitReply, base: list[int]
+    ) -> None:
         """Checks what else must hold of what the store holds now."""
 
     def earliest_us(self, unit: StoreUnit) -> int:  # noqa: ARG002
@@ -334,15 +361,25 @@ class World:
         known = self.server.execute(Whole(keys.offset_vectors_key(store_id, "plays")))[::2]
         hours = codec.unpack_hours(raw_hours)
         earliest = self.earliest_us(unit) // HOUR_US
-        named = {archive_version for hour, archive_version in hours.items() if hour >= earliest} - {decisions.START_VERSION}
-        unknown = sorted(archive_version for archive_version in named if b"%d" % archive_version not in known)
+        named = {archive_version for hour, archive_version in hours.items() if hour >= earliest} - {
+            decisions.START_VERSION
+        }
+        unknown = sorted(
+            archive_version for archive_version in named if b"%d" % archive_version not in known
+        )
         if unknown:
             raise Wrong(f"nothing says what archive versions {unknown} stand for")
 
     def judge(
-        self, unit: StoreUnit, entity: int, actual: StoreMetadata, reply: UnitReply, server_run: ServerRun | None = None
+        self,
+        unit: StoreUnit,
+        entity: int,
+        actual: StoreMetadata,
+        reply: UnitReply,
+        server_run: ServerRun | None = None,
     ) -> list[int]:
-        """Compares an answer with the log; its base. server_run: the reader's, if it is another. Raises Wrong."""
+        """Compares an answer with the log; its base. server_run: the reader's, if it is another.
+        Raises Wrong."""
         self.checked += 1
         if unit.storage_fingerprint not in actual.starts:
             raise Wrong(f"{unit.view} is ready and not deployed")
@@ -356,7 +393,10 @@ class World:
         got, base, offset_vectors = self.answer(unit, actual, reply)
         if has_realtime:
             got, base = self.with_pending(unit, actual, reply, got, base, offset_vectors)
-        ends = {hour: [max(b, c.get(topic_partition(p))) for p, b in enumerate(base)] for hour, c in offset_vectors.items()}
+        ends = {
+            hour: [max(b, c.get(topic_partition(p))) for p, b in enumerate(base)]
+            for hour, c in offset_vectors.items()
+        }
         want = sorted(
             (partition, offset)
             for partition, rows in enumerate(self.log)
@@ -375,16 +415,24 @@ class World:
                 f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
                 f"too many {sorted((Counter(got) - Counter(want)).elements())}"
             )
-        known = {archive_version: archive_offsets(offsets) for archive_version, offsets in self.archive.items()} | {decisions.START_VERSION: start}
+        known = {
+            archive_version: archive_offsets(offsets)
+            for archive_version, offsets in self.archive.items()
+        } | {decisions.START_VERSION: start}
         times = [self.log[partition][offset].time_us for partition, offset in want]
-        if self.merged() and (wrong := self.sessions.wrong(unit, actual, reply, DAY_FIELDS, known, times, has_realtime, base)):
+        if self.merged() and (
+            wrong := self.sessions.wrong(
+                unit, actual, reply, DAY_FIELDS, known, times, has_realtime, base
+            )
+        ):
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
         self.true[given] = base
         return base
 
     @property
     def known(self) -> tuple[Any, ...]:
-        """Facts that an answer is also judged by, where worlds share what is true; in one world they only grow."""
+        """Facts that an answer is also judged by, where worlds share what is true; in one world
+        they only grow."""
         return (tuple(map(tuple, self.log)), tuple(self.archive.items())) if self.shared else ()
 
     def merged(self) -> bool:
@@ -416,8 +464,14 @@ class World:
         compacted: list[Seen] = []
         for hour, archive_version in hours.items():
             total, slices = raw[2 * (hour - FIRST_HOUR)], raw[2 * (hour - FIRST_HOUR) + 1]
-            if total is None or slices is None or codec.unpack_total(total).archive_version != archive_version:
-                raise Wrong(f"hour {hour - FIRST_HOUR} of {unit.view} counts as compacted and is not")
+            if (
+                total is None
+                or slices is None
+                or codec.unpack_total(total).archive_version != archive_version
+            ):
+                raise Wrong(
+                    f"hour {hour - FIRST_HOUR} of {unit.view} counts as compacted and is not"
+                )
             inside = total_rows(unit, total)
             if inside != slice_rows(unit, slices):
                 raise Wrong(f"the slices of hour {hour - FIRST_HOUR} are not its total")
@@ -440,7 +494,10 @@ class World:
                 base[int(rest[1])] = max(base[int(rest[1])], int(value) + 1)
         start = actual.starts[unit.storage_fingerprint]
         offset_vectors = {
-            h: start if archive_version == decisions.START_VERSION else archive_offsets(self.archive[archive_version]) for h, archive_version in hours.items()
+            h: start
+            if archive_version == decisions.START_VERSION
+            else archive_offsets(self.archive[archive_version])
+            for h, archive_version in hours.items()
         }
         return sorted(got), base, offset_vectors
 

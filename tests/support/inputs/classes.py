@@ -10,7 +10,7 @@ import slicewise as sw
 class Reach(sw.Aggregate):
     """Distance from the least to the greatest; null where all are alike."""
 
-    columns = {"x": "double"}  # noqa: RUF012 - literals of a text that travels
+    columns = {"x": "double"}  # noqa: RUF012
     fields = {"least": "double", "most": "double"}  # noqa: RUF012
     output = "double"
 
@@ -28,7 +28,8 @@ class Reach(sw.Aggregate):
 
 
 class Power(sw.Aggregate):
-    """The sum of a power of whole numbers, of any size, as text; an odd number of events says so."""
+    """The sum of a power of whole numbers, of any size, as text; an odd number of events says
+    so."""
 
     columns = {"n": "long"}  # noqa: RUF012
     fields = {"sum": "integer", "odd": "boolean"}  # noqa: RUF012

@@ -1,4 +1,5 @@
-"""Folds as a user writes them: how often a value rose, beside the same rule without a fold in the oracle."""
+"""Folds as a user writes them: how often a value rose, beside the same rule without a fold in the
+oracle."""
 
 from __future__ import annotations
 

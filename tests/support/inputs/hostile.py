@@ -1,7 +1,8 @@
-"""The catalogue of hostile records: what stands on the wire, and the verdict that every reader of it must come to.
+"""The catalogue of hostile records: what stands on the wire, and the verdict that every reader of
+it must come to.
 
-Whatever reads records is held to it: the reader in the JVM, the oracle in Spark SQL, and the whole way on real servers.
-A record is of `SCHEMA`, its Kafka time is `now_us`.
+Whatever reads records is held to it: the reader in the JVM, the oracle in Spark SQL, and the whole
+way on real servers. A record is of `SCHEMA`, its Kafka time is `now_us`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ TIMESTAMP, REQUIRED, ALLOW_NAN = "at", ("user_id",), ("y",)
 
 @dataclass(frozen=True)
 class Record:
-    """name: what is hostile about it. reason: why it is bad; None: it is good, and has these columns among others."""
+    """name: what is hostile about it. reason: why it is bad; None: it is good, and has these
+    columns among others."""
 
     name: str
     value: bytes | None
@@ -108,9 +110,15 @@ def _good(now: int) -> Iterator[Record]:
     yield good("a tenth", raw(now, '"x": 0.1'), x=0.1)
     yield good("the least double", raw(now, '"x": 5e-324'), x=5e-324)
     yield good("less than the least double", raw(now, '"x": 1e-400'), x=0.0)
-    yield good("the greatest double", raw(now, '"x": 1.7976931348623157e308'), x=1.7976931348623157e308)
+    yield good(
+        "the greatest double", raw(now, '"x": 1.7976931348623157e308'), x=1.7976931348623157e308
+    )
     yield good("seventeen digits", raw(now, '"x": 0.30000000000000004'), x=0.30000000000000004)
-    yield good("thirty digits", raw(now, '"x": 123456789012345678901234567890.5'), x=123456789012345678901234567890.5)
+    yield good(
+        "thirty digits",
+        raw(now, '"x": 123456789012345678901234567890.5'),
+        x=123456789012345678901234567890.5,
+    )
     yield good("minus zero", raw(now, '"x": -0.0'), x=0.0)
     yield good("infinity where it is allowed", raw(now, '"y": "Infinity"'), y=float("inf"))
     yield good("nulls", event(now, n=None, x=None), n=None, x=None)
@@ -119,14 +127,26 @@ def _good(now: int) -> Iterator[Record]:
     pair = b'{"user_id": "\\ud83d\\ude00", "at": %d}' % now
     yield Record("a pair of surrogates", pair, columns={"user_id": "\U0001f600"})
     escaped = b'{"user_id": "\\\\ud800", "at": %d}' % now
-    yield Record("an escaped backslash before what looks like a surrogate", escaped, columns={"user_id": "\\ud800"})
+    yield Record(
+        "an escaped backslash before what looks like a surrogate",
+        escaped,
+        columns={"user_id": "\\ud800"},
+    )
     nul = b'{"user_id": "a\\u0000b", "at": %d}' % now
     yield Record("an escaped NUL", nul, columns={"user_id": "a\x00b"})
     yield good("lists and objects in a member of no column", raw(now, '"tags": [1, {"a": []}]'))
     yield good("nine hundred lists in one another", raw(now, '"z": ' + "[" * 900 + "]" * 900))
     yield good("white space around", b" \n" + event(now) + b"\r\n")
-    yield good("as late as it may be", event(now, at=now - MAX_LATENESS_US), event_time=now - MAX_LATENESS_US)
-    yield good("as far ahead as it may be", event(now, at=now + MAX_AHEAD_US), event_time=now + MAX_AHEAD_US)
+    yield good(
+        "as late as it may be",
+        event(now, at=now - MAX_LATENESS_US),
+        event_time=now - MAX_LATENESS_US,
+    )
+    yield good(
+        "as far ahead as it may be",
+        event(now, at=now + MAX_AHEAD_US),
+        event_time=now + MAX_AHEAD_US,
+    )
 
 
 def _bad(now: int) -> Iterator[Record]:
@@ -158,7 +178,8 @@ def _bad(now: int) -> Iterator[Record]:
         "a bare NUL in a text": b'{"user_id": "a\x00b", "at": %d}' % now,
         "a bare carriage return and line feed in a text": b'{"user_id": "a\r\nb", "at": %d}' % now,
         "a column twice": b'{"user_id": "ada", "user_id": "bob", "at": %d}' % now,
-        "a column twice, once escaped": b'{"user_id": "ada", "\\u0075ser_id": "bob", "at": %d}' % now,
+        "a column twice, once escaped": b'{"user_id": "ada", "\\u0075ser_id": "bob", "at": %d}'
+        % now,
         "a member of no column twice": raw(now, '"z": {"a": 1, "a": 2}'),
         "NaN": raw(now, '"y": NaN'),
         "Infinity": raw(now, '"y": Infinity'),
@@ -168,7 +189,9 @@ def _bad(now: int) -> Iterator[Record]:
         "single quotes": b"{'user_id': 'ada', 'at': %d}" % now,
         "a comment": b"/* */" + plain,
         "twelve hundred lists in one another": raw(now, '"z": ' + "[" * 1200 + "]" * 1200),
-        "a hundred thousand objects in one another": raw(now, '"z": ' + '{"a":' * 100_000 + "1" + "}" * 100_000),
+        "a hundred thousand objects in one another": raw(
+            now, '"z": ' + '{"a":' * 100_000 + "1" + "}" * 100_000
+        ),
     }
     for name, value in not_json.items():
         yield Record(name, value, "not_json")
@@ -181,11 +204,18 @@ def _bad(now: int) -> Iterator[Record]:
         "after a good pair": "\\ud83d\\ude00\\ud83d",
     }
     for name, text in texts.items():
-        yield Record(f"a lone surrogate, {name}", b'{"user_id": "%s", "at": %d}' % (text.encode(), now), "bad_text")
+        yield Record(
+            f"a lone surrogate, {name}",
+            b'{"user_id": "%s", "at": %d}' % (text.encode(), now),
+            "bad_text",
+        )
     others: Mapping[str, tuple[bytes, str]] = {
         "null for a required column": (event(now, user_id=None), "missing_required:user_id"),
         "no required column": (b'{"at": %d}' % now, "missing_required:user_id"),
-        "another case of a column": (b'{"USER_ID": "ada", "at": %d}' % now, "missing_required:user_id"),
+        "another case of a column": (
+            b'{"USER_ID": "ada", "at": %d}' % now,
+            "missing_required:user_id",
+        ),
         "no time": (b'{"user_id": "ada"}', "missing_required:at"),
         "an empty object": (b"{}", "missing_required:user_id"),
         "a number for a text": (event(now, user_id=7), "wrong_type:user_id"),

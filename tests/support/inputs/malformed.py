@@ -1,4 +1,5 @@
-"""Texts that are no row logic, or nearly are: what a user may write, and what a parser may stumble over."""
+"""Texts that are no row logic, or nearly are: what a user may write, and what a parser may stumble
+over."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Hostile rows, expressions over them, and the values that every engine must give: the parity of row logic.
+"""Hostile rows, expressions over them, and the values that every engine must give: the parity of
+row logic.
 
-`SCHEMA` and `ROWS` are the input, `EXPRESSIONS` the vectors; `expected(text)` evaluates one by brute force over the
-parsed tree, in plain Python, sharing nothing with the texts that engines run. Timestamps are integers of microseconds,
-in the rows too. Compare doubles by `same`: bits, with one NaN and no negative zero.
+`SCHEMA` and `ROWS` are the input, `EXPRESSIONS` the vectors; `expected(text)` evaluates one by
+brute force over the parsed tree, in plain Python, sharing nothing with the texts that engines run.
+Timestamps are integers of microseconds, in the rows too. Compare doubles by `same`: bits, with one
+NaN and no negative zero.
 """
 
 from __future__ import annotations
@@ -42,9 +44,39 @@ SCHEMA = {
 TOP, BOTTOM, NAN, INF = 2**63 - 1, -(2**63), math.nan, math.inf
 
 _LONGS = [0, 1, -1, 7, TOP, BOTTOM, TOP - 1, 2**53 + 1, 1000, None]
-_DOUBLES = [0.0, -0.0, 1.5, -2.5, NAN, INF, -INF, 1.7976931348623157e308, 5e-324, 9.223372036854775e18, 2.0**63, None]
+_DOUBLES = [
+    0.0,
+    -0.0,
+    1.5,
+    -2.5,
+    NAN,
+    INF,
+    -INF,
+    1.7976931348623157e308,
+    5e-324,
+    9.223372036854775e18,
+    2.0**63,
+    None,
+]
 _DOUBLES += [-(2.0**63), -9.223372036854778e18, 0.1, 1e16]
-_TEXTS = ["", "a", "b", "ab", "é", "e\u0301", "Z", "😀", "ǅ", "\x00", "it's", "$x", "back\\slash", None, "a ", "%_"]
+_TEXTS = [
+    "",
+    "a",
+    "b",
+    "ab",
+    "é",
+    "e\u0301",
+    "Z",
+    "😀",
+    "ǅ",
+    "\x00",
+    "it's",
+    "$x",
+    "back\\slash",
+    None,
+    "a ",
+    "%_",
+]
 _TEXTS += [
     "12",
     "-0",
@@ -58,18 +90,77 @@ _TEXTS += [
     "-1.25E-3",
     ".5",
 ]
-_TEXTS += ["1_000", "0x1F", "NaN", "1e400", "٣", "007", "-", "1.", "123456789012345678901234567890.5", "4.9e-99"]
+_TEXTS += [
+    "1_000",
+    "0x1F",
+    "NaN",
+    "1e400",
+    "٣",
+    "007",
+    "-",
+    "1.",
+    "123456789012345678901234567890.5",
+    "4.9e-99",
+]
 _BOOLEANS = [True, False, None]
 _TIMES = [0, 1, 1_790_000_000_000_000, None]
-_TEXTS += ["  pad  ", "\t\u00a0tab", "a@b@c", "@", "@@", "%a_b", "ÀÉß", "xyZ", "2024-02-29", "2023-02-29", "0001-01-01"]
-_TEXTS += ["0000-01-01", "9999-12-31", "2024-2-9", "2024-02-29\n", "\u2003em", "👩\u200d👩", "İı", "e\u0301e\u0301"]
+_TEXTS += [
+    "  pad  ",
+    "\t\u00a0tab",
+    "a@b@c",
+    "@",
+    "@@",
+    "%a_b",
+    "ÀÉß",
+    "xyZ",
+    "2024-02-29",
+    "2023-02-29",
+    "0001-01-01",
+]
+_TEXTS += [
+    "0000-01-01",
+    "9999-12-31",
+    "2024-2-9",
+    "2024-02-29\n",
+    "\u2003em",
+    "👩\u200d👩",
+    "İı",
+    "e\u0301e\u0301",
+]
 _TIMES += [1_709_164_800_000_000, 253_402_300_799_999_999, 951_782_399_999_999]
-_DECIMALS = [Decimal("0.00"), Decimal("10.50"), Decimal("-99999999.99"), Decimal("0.01"), None, Decimal("-0.05")]
+_DECIMALS = [
+    Decimal("0.00"),
+    Decimal("10.50"),
+    Decimal("-99999999.99"),
+    Decimal("0.01"),
+    None,
+    Decimal("-0.05"),
+]
 _DECIMALS += [Decimal("0.05"), Decimal("2.50"), Decimal("-2.45"), Decimal("99999999.99")]
 _WHOLES = [Decimal(0), Decimal(10**18 - 1), Decimal(-(10**18) + 1), Decimal(7), None]
-_THOUSANDTHS = [Decimal("0.500"), Decimal("-0.500"), Decimal("99.999"), Decimal("-99.999"), None, Decimal("1.001")]
-_DATES = [date(1970, 1, 1), date(1969, 12, 31), date(2024, 2, 29), date(1, 1, 1), date(9999, 12, 31), None]
-_DATES += [date(1582, 10, 10), date(2000, 1, 2), date(2021, 1, 3), date(2020, 12, 31), date(1900, 3, 1)]
+_THOUSANDTHS = [
+    Decimal("0.500"),
+    Decimal("-0.500"),
+    Decimal("99.999"),
+    Decimal("-99.999"),
+    None,
+    Decimal("1.001"),
+]
+_DATES = [
+    date(1970, 1, 1),
+    date(1969, 12, 31),
+    date(2024, 2, 29),
+    date(1, 1, 1),
+    date(9999, 12, 31),
+    None,
+]
+_DATES += [
+    date(1582, 10, 10),
+    date(2000, 1, 2),
+    date(2021, 1, 3),
+    date(2020, 12, 31),
+    date(1900, 3, 1),
+]
 _LISTS = [["a", "b"], [], None, ["a", None], [None], ["", "é", "a"]]
 _NUMBERS = [[1, 7], [], None, [TOP, None, BOTTOM], [0, 0]]
 
@@ -108,7 +199,8 @@ EXPRESSIONS = [
     "a + b", "a - b", "a * b", "-a", "ABS(a)", "a / b", "a + 1", "a * 2 - b", "9223372036854775807 + a",
     "x + y", "x - y", "x * y", "x / y", "-x", "ABS(x)", "x / 0", "a / 0", "a * x", "a + 0.5", "x * 1e308 * 10",
     "(a + b) * (a - b)", "ABS(a - b) / ABS(b)", "a * 60 / b",
-    # comparisons: NaN equals itself and is above all, text by its bytes, long beside double as double
+    # comparisons: NaN equals itself and is above all, text by its bytes, long beside double as
+    # double
     "a = b", "a <> b", "a < b", "a <= b", "a > b", "a >= b", "x = y", "x <> y", "x < y", "x <= y", "x > y", "x >= y",
     "a = x", "a < x", "s = r", "s < r", "s >= r", "s = ''", "s > 'a'", "s = 'it''s'", "s = '$x'", "s = 'back\\slash'",
     "f = g", "t < u", "t = u", "d > 10.5", "d = 0.01", "d <> 7", "x = x", "x > 0.1", "x >= -0.0", "x = 0", "s <> '😀'",
@@ -283,10 +375,18 @@ def _cast(source: str, target: str, value: Any) -> Any:
         digits, scale = (int(part) for part in target[8:-1].split(","))
         with localcontext(Context(prec=100)):
             rounded = Decimal(value).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-        return rounded if len(str(abs(int(rounded.scaleb(scale, Context(prec=100)))))) <= digits else None
+        return (
+            rounded
+            if len(str(abs(int(rounded.scaleb(scale, Context(prec=100)))))) <= digits
+            else None
+        )
     if target == "date":
         try:
-            return date.fromisoformat(value) if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value) else None
+            return (
+                date.fromisoformat(value)
+                if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", value)
+                else None
+            )
         except ValueError:
             return None
     if target == "double":
@@ -315,7 +415,10 @@ def _day(value: date | int) -> date:
 
 def _like(text: str, pattern: str) -> bool:
     parts = {"%": ".*", "_": "."}
-    return re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), text, re.DOTALL) is not None
+    return (
+        re.fullmatch("".join(parts.get(c, re.escape(c)) for c in pattern), text, re.DOTALL)
+        is not None
+    )
 
 
 def _part(text: str, delimiter: str, n: int) -> str:

@@ -1,6 +1,7 @@
 """Answers by brute force over raw events: quadratic, obvious, and sharing no code with the product.
 
-Numbers are added as fractions and rounded once; order is decided by plain tuples. Nothing here imports slicewise.
+Numbers are added as fractions and rounded once; order is decided by plain tuples. Nothing here
+imports slicewise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ DAY = 24 * HOUR
 
 @dataclass(frozen=True)
 class OracleEvent:
-    """One event of the raw log: its time in microseconds, its identity, and its columns as the producer meant them."""
+    """One event of the raw log: its time in microseconds, its identity, and its columns as the
+    producer meant them."""
 
     time: int
     topic: str
@@ -73,13 +75,15 @@ def max_(events: Sequence[OracleEvent], column: str) -> Any:
 
 
 def _ranked(events: Sequence[OracleEvent], by: str, largest: bool) -> list[OracleEvent]:
-    # Two stable sorts: the earliest in the total order first, then by value, so that ties keep the earliest.
+    # Two stable sorts: the earliest in the total order first, then by value, so that ties keep the
+    # earliest.
     ordered = sorted(_present(events, by), key=lambda e: e.order)
     return sorted(ordered, key=lambda e: e.columns[by], reverse=largest)
 
 
 def _reverse_is_stable() -> None:
-    # Python keeps the order of equal elements also with reverse=True; the ranking above rests on it.
+    # Python keeps the order of equal elements also with reverse=True; the ranking above rests on
+    # it.
     assert sorted([(1, "a"), (1, "b")], key=lambda p: p[0], reverse=True) == [(1, "a"), (1, "b")]
 
 
@@ -96,7 +100,9 @@ def argmin(events: Sequence[OracleEvent], payload: str, by: str) -> Any:
     return ranked[0].columns.get(payload) if ranked else None
 
 
-def top_k(events: Sequence[OracleEvent], payload: str, by: str, k: int) -> list[tuple[Any, Any]] | None:
+def top_k(
+    events: Sequence[OracleEvent], payload: str, by: str, k: int
+) -> list[tuple[Any, Any]] | None:
     """(by, payload) of the k largest; none when there is no event with a value."""
     ranked = _ranked(events, by, largest=True)[:k]
     return [(e.columns[by], e.columns.get(payload)) for e in ranked] or None
@@ -110,7 +116,9 @@ def last_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | No
 
 def first_k(events: Sequence[OracleEvent], column: str, k: int) -> list[Any] | None:
     """The values of the k earliest events, oldest first; none when there is none."""
-    return [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)[:k]] or None
+    return [
+        e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)[:k]
+    ] or None
 
 
 def first(events: Sequence[OracleEvent], column: str) -> Any:
@@ -133,9 +141,12 @@ def last_k_distinct(events: Sequence[OracleEvent], column: str, k: int) -> list[
 
 
 def top_k_frequent(events: Sequence[OracleEvent], column: str, k: int) -> dict[str, Any] | None:
-    """The k values that came most often, equals by value, while there are few enough to count them all."""
+    """The k values that came most often, equals by value, while there are few enough to count them
+    all."""
     values = [e.columns[column] for e in _present(events, column)]
-    ranked = sorted(set(values), key=lambda v: (-values.count(v), v.encode() if isinstance(v, str) else v))
+    ranked = sorted(
+        set(values), key=lambda v: (-values.count(v), v.encode() if isinstance(v, str) else v)
+    )
     items = [{"value": v, "count": values.count(v)} for v in ranked[:k]]
     return {"items": items, "error": 0, "miss": 0.0} if items else None
 
@@ -144,7 +155,10 @@ def quantiles(events: Sequence[OracleEvent], column: str, q: Sequence[float]) ->
     """For each q the least value that at least so large a share of the values do not exceed."""
     values = sorted(float(e.columns[column]) for e in _present(events, column))
     return (
-        [next(v for i, v in enumerate(values) if (i + 1) >= Fraction(str(s)) * len(values)) for s in q]
+        [
+            next(v for i, v in enumerate(values) if (i + 1) >= Fraction(str(s)) * len(values))
+            for s in q
+        ]
         if values
         else None
     )
@@ -170,21 +184,29 @@ def decay_sum(events: Sequence[OracleEvent], column: str, half_life: str, end: i
     return _decayed(present, half_life, end) if present else None
 
 
-def decay_count(events: Sequence[OracleEvent], column: str | None, half_life: str, end: int) -> float | None:
+def decay_count(
+    events: Sequence[OracleEvent], column: str | None, half_life: str, end: int
+) -> float | None:
     present = events if column is None else _present(events, column)
     return _decayed([(e.time, Fraction(1)) for e in present], half_life, end)
 
 
 def rises(events: Sequence[OracleEvent], column: str) -> int | None:
-    """The number of values greater than the one before them; nulls are passed over, no events give none."""
+    """The number of values greater than the one before them; nulls are passed over, no events give
+    none."""
     values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
     return sum(b > a for a, b in pairwise(values)) if events else None
 
 
 def doubles(events: Sequence[OracleEvent], column: str) -> float | None:
-    """The greatest ratio of a value to the one before it, of those that at least double; 0 where none does."""
+    """The greatest ratio of a value to the one before it, of those that at least double; 0 where
+    none does."""
     values = [e.columns[column] for e in sorted(_present(events, column), key=lambda e: e.order)]
-    return max([b / a for a, b in pairwise(values) if a > 0 and b >= 2 * a], default=0.0) if events else None
+    return (
+        max([b / a for a, b in pairwise(values) if a > 0 and b >= 2 * a], default=0.0)
+        if events
+        else None
+    )
 
 
 def reach(events: Sequence[OracleEvent], column: str) -> float | None:
@@ -196,13 +218,19 @@ def reach(events: Sequence[OracleEvent], column: str) -> float | None:
 def power(events: Sequence[OracleEvent], column: str, degree: int) -> str | None:
     """The sum of a power of whole numbers, and whether their number is odd."""
     values = [e.columns[column] for e in _present(events, column)]
-    return f"{sum(n**degree for n in values)} {'odd' if len(values) % 2 else 'even'}" if values else None
+    return (
+        f"{sum(n**degree for n in values)} {'odd' if len(values) % 2 else 'even'}"
+        if values
+        else None
+    )
 
 
 def discount(events: Sequence[OracleEvent], price: str, pieces: str, beyond: float) -> str | None:
     """A tenth of what each price is beyond another, in cents of each piece."""
     both = [e for e in _present(events, price) if e.columns[pieces] is not None]
-    cents = sum(round(min(max(e.columns[price] - beyond, 0.0), 1e9) * 10) * e.columns[pieces] for e in both)
+    cents = sum(
+        round(min(max(e.columns[price] - beyond, 0.0), 1e9) * 10) * e.columns[pieces] for e in both
+    )
     return f"{cents} cents" if both else None
 
 
@@ -214,7 +242,8 @@ def _decayed(present: Sequence[tuple[int, Fraction]], half_life: str, end: int) 
 
 
 def _weight(time: int, us: int, last: int) -> Fraction:
-    """2^(time / us - last) as docs/format.md has it: 33 bits of the part of a half-life, by three powers."""
+    """2^(time / us - last) as docs/format.md has it: 33 bits of the part of a half-life, by three
+    powers."""
     bits, factor = time % us * 2**33 // us, 2**63
     for topic_partition in (1, 2, 3):
         factor = factor * _power(bits >> (11 * (3 - topic_partition)) & 2047, topic_partition) >> 63
@@ -224,7 +253,11 @@ def _weight(time: int, us: int, last: int) -> Fraction:
 @cache
 def _power(part: int, topic_partition: int) -> int:
     with localcontext(prec=50):
-        return int((Decimal(2) ** (Decimal(part) / 2 ** (11 * topic_partition)) * 2**63).to_integral_value())
+        return int(
+            (
+                Decimal(2) ** (Decimal(part) / 2 ** (11 * topic_partition)) * 2**63
+            ).to_integral_value()
+        )
 
 
 def where(
@@ -237,23 +270,37 @@ def where(
 
 
 def bucketed(
-    events: Sequence[OracleEvent], by: str, value: Callable[[Sequence[OracleEvent]], Any], most: int = 100
+    events: Sequence[OracleEvent],
+    by: str,
+    value: Callable[[Sequence[OracleEvent]], Any],
+    most: int = 100,
 ) -> list[dict[str, Any]] | None:
-    """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many. A list holds several keys."""
-    keyed = [(set(of) if isinstance(of := e.columns[by], list) else {of}, e) for e in _present(events, by)]
+    """Key and value of each key, ascending, text by its UTF-8 bytes; none of too many. A list holds
+    several keys."""
+    keyed = [
+        (set(of) if isinstance(of := e.columns[by], list) else {of}, e)
+        for e in _present(events, by)
+    ]
     every = {key for keys, _ in keyed for key in keys} - {None}
     if len(every) > most:
         return None
     ordered = sorted(every, key=lambda key: key.encode() if isinstance(key, str) else key)
-    return [{"key": key, "value": value([e for keys, e in keyed if key in keys])} for key in ordered] or None
+    return [
+        {"key": key, "value": value([e for keys, e in keyed if key in keys])} for key in ordered
+    ] or None
 
 
 def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]) -> dict[str, Any]:
-    """The numbers of values below the first edge, from each edge to the next, and from the last on."""
+    """The numbers of values below the first edge, from each edge to the next, and from the last
+    on."""
     values = [e.columns[column] for e in _present(events, column)]
     reached = [sum(edge <= value for edge in edges) for value in values]
     topic_partitions = [reached.count(topic_partition) for topic_partition in range(len(edges) + 1)]
-    return {"under": topic_partitions[0], "bins": topic_partitions[1:-1], "over": topic_partitions[-1]}
+    return {
+        "under": topic_partitions[0],
+        "bins": topic_partitions[1:-1],
+        "over": topic_partitions[-1],
+    }
 
 
 def _moment(kind: str) -> Callable[..., float | None]:
@@ -315,7 +362,8 @@ def contained(
     base: Mapping[tuple[str, int], int],
     compacted_beyond: Mapping[int, Mapping[tuple[str, int], int]],
 ) -> list[OracleEvent]:
-    """The events that an answer with this base offset vector and these offset vectors of hours must hold."""
+    """The events that an answer with this base offset vector and these offset vectors of hours must
+    hold."""
     return [
         e
         for e in events
@@ -327,8 +375,11 @@ def contained(
     ]
 
 
-def session(events: Iterable[OracleEvent], searched_from: int, end: int, gap: int) -> list[OracleEvent]:
-    """The session that is open at `end`, of what lies after searched_from: back from its latest event."""
+def session(
+    events: Iterable[OracleEvent], searched_from: int, end: int, gap: int
+) -> list[OracleEvent]:
+    """The session that is open at `end`, of what lies after searched_from: back from its latest
+    event."""
     left = sorted((e for e in events if searched_from <= e.time < end), key=lambda e: e.time)
     oracle_events: list[OracleEvent] = []
     after = end

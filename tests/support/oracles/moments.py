@@ -1,4 +1,5 @@
-"""Moments by their textbook definitions, in fractions and two passes, for oracles; shares no code with the product."""
+"""Moments by their textbook definitions, in fractions and two passes, for oracles; shares no code
+with the product."""
 
 from __future__ import annotations
 
@@ -141,7 +142,10 @@ def linear_trend(pairs: Pairs, output: str) -> Fraction | None:
     if output == "slope":
         return slope
     if output == "intercept":
-        return (sum((y for _, y in pairs), Fraction(0)) - slope * sum((x for x, _ in pairs), Fraction(0))) / len(pairs)
+        return (
+            sum((y for _, y in pairs), Fraction(0))
+            - slope * sum((x for x, _ in pairs), Fraction(0))
+        ) / len(pairs)
     # The share of the variance that is left when the line is taken away.
     whole = central([y for _, y in pairs], 2)
     if whole == 0:
@@ -169,27 +173,38 @@ def _of_two(least: int, exact: Callable[..., Exact]) -> Callable[..., float | No
     return judged
 
 
-def _trend(events: Sequence[Event], column: str, over: str | None = None, output: str = "slope") -> float | None:
+def _trend(
+    events: Sequence[Event], column: str, over: str | None = None, output: str = "slope"
+) -> float | None:
     x = [Fraction(e.time, SECOND) if over is None else e.columns.get(over) for e in events]
     pairs = list(zip(x, [e.columns.get(column) for e in events], strict=True))
     return _of_pairs(1, pairs, linear_trend, {"output": output})
 
 
-def _of_pairs(least: int, pairs: Sequence[tuple[Any, Any]], exact: Callable[..., Exact], given: Any) -> float | None:
+def _of_pairs(
+    least: int, pairs: Sequence[tuple[Any, Any]], exact: Callable[..., Exact], given: Any
+) -> float | None:
     present = [(x, y) for x, y in pairs if x is not None and y is not None]
     numbers = [value for pair in present for value in pair]
     return _answer(least, present, numbers, exact, given)
 
 
 def _answer(
-    least: int, present: Sequence[Any], numbers: Sequence[Any], exact: Callable[..., Exact], given: Any
+    least: int,
+    present: Sequence[Any],
+    numbers: Sequence[Any],
+    exact: Callable[..., Exact],
+    given: Any,
 ) -> float | None:
     """Null where there are too few; NaN where a number is not finite."""
     if len(present) < (1 if given.get("population") else least):
         return None
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         return math.nan
-    whole = [tuple(map(Fraction, each)) if isinstance(each, tuple) else Fraction(each) for each in present]
+    whole = [
+        tuple(map(Fraction, each)) if isinstance(each, tuple) else Fraction(each)
+        for each in present
+    ]
     value = exact(whole, **given)
     return double(value) if isinstance(value, Fraction) else value
 

@@ -1,4 +1,5 @@
-"""Events that count where their ids come again, told event by event: the oracle of docs/adr/0064."""
+"""Events that count where their ids come again, told event by event: the oracle of
+docs/adr/0064."""
 
 from __future__ import annotations
 
@@ -33,13 +34,19 @@ def duplicates(events: Sequence[Sent], within_us: int, most: int) -> list[bool]:
         if kafka_us < clock - HOUR_US:
             results.append(False)
             continue
-        results.append(any(earlier_id == event_id and clock - then <= within_us for earlier_id, then in before[-most:]))
+        results.append(
+            any(
+                earlier_id == event_id and clock - then <= within_us
+                for earlier_id, then in before[-most:]
+            )
+        )
         before.append((event_id, clock))
     return results
 
 
 class Record(NamedTuple):
-    """Record of a partition: an event (user_id, song_id, n, event_id, played), and Kafka's time of it."""
+    """Record of a partition: an event (user_id, song_id, n, event_id, played), and Kafka's time of
+    it."""
 
     partition: int
     offset: int
@@ -48,8 +55,9 @@ class Record(NamedTuple):
 
 
 def history(rng: random.Random, start_us: int, count: int) -> list[Record]:
-    """Over five hours of Kafka's time: new events, and those of before again, in one of two partitions or the other,
-    some of them changed; some have no id, and some of Kafka's times step back."""
+    """Over five hours of Kafka's time: new events, and those of before again, in one of two
+    partitions or the other, some of them changed; some have no id, and some of Kafka's times step
+    back."""
     records: list[Record] = []
     ends = [0, 0]
     for number in range(count):
@@ -68,18 +76,35 @@ def history(rng: random.Random, start_us: int, count: int) -> list[Record]:
         if records and rng.random() < 0.45:
             before = rng.choice(records[-rng.choice((3, 30, 150)) :])
             partition = before.partition if rng.random() < 0.9 else 1 - before.partition
-            changed = {"n": -number, "played": before.event["played"] - MINUTE_US} if rng.random() < 0.1 else {}
+            changed = (
+                {"n": -number, "played": before.event["played"] - MINUTE_US}
+                if rng.random() < 0.1
+                else {}
+            )
             event = {**before.event, **changed}
         # none lies ahead of Kafka's time
-        records.append(Record(partition, ends[partition], event, max(kafka_us, -(event["played"] // -1_000) * 1_000)))
+        records.append(
+            Record(
+                partition,
+                ends[partition],
+                event,
+                max(kafka_us, -(event["played"] // -1_000) * 1_000),
+            )
+        )
         ends[partition] += 1
     return records
 
 
-def once(records: Sequence[Record], entity: Sequence[str], within_us: int, most: int) -> list[Record]:
+def once(
+    records: Sequence[Record], entity: Sequence[str], within_us: int, most: int
+) -> list[Record]:
     """The records that count, for a view of these entity columns."""
     own = [
-        Sent((record.partition, *(record.event[name] for name in entity)), record.event["event_id"], record.kafka_us)
+        Sent(
+            (record.partition, *(record.event[name] for name in entity)),
+            record.event["event_id"],
+            record.kafka_us,
+        )
         for record in records
     ]
     again = duplicates(own, within_us, most)

@@ -1,9 +1,10 @@
 """The oracle of the record reader: the same rules, as Spark SQL expressions over a VARIANT.
 
-It shares nothing with what it judges. JSON becomes a VARIANT, which keeps each value's own JSON type
-(1, 1.9, 1e0 and "1" differ), refuses duplicate keys and reads decimals exactly. Spark's parser stops
-at the end of the first value, so the record is parsed as the only element of an array; only a record
-that holds `]` could close that array early, and it is parsed a second time as the value of an object.
+It shares nothing with what it judges. JSON becomes a VARIANT, which keeps each value's own JSON
+type (1, 1.9, 1e0 and "1" differ), refuses duplicate keys and reads decimals exactly. Spark's parser
+stops at the end of the first value, so the record is parsed as the only element of an array; only a
+record that holds `]` could close that array early, and it is parsed a second time as the value of
+an object.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.features.plan.unit import Source
 from tests.support.oracles.sql_values import END_OF_TIME_US, reason_of, value_of
@@ -88,7 +89,10 @@ def _blocked(source: Source, name: str) -> Column:
 def _document(text: Column) -> Column:
     """The record as a variant array of one object; null where it is no JSON object."""
     first = F.ltrim(text, F.lit(_BLANK))
-    alone = ~text.contains("]") | F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNotNull()
+    alone = (
+        ~text.contains("]")
+        | F.try_parse_json(F.concat(F.lit('{"v":'), text, F.lit("}"))).isNotNull()
+    )
     whole = F.try_parse_json(F.concat(F.lit("["), text, F.lit("]")))
     return F.when(F.is_valid_utf8(text) & first.startswith("{") & alone, whole)
 
@@ -100,7 +104,9 @@ def _get(document: str, path: str) -> Column:
 def _holds_lone_surrogate(text: Column) -> Column:
     """Escaped backslashes and whole pairs taken away, is an escaped surrogate left?"""
     left = F.regexp_replace(F.regexp_replace(text, _BACKSLASHES, " "), _SURROGATE_PAIR, "")
-    return F.when(text.contains("\\ud") | text.contains("\\uD"), left.rlike(_SURROGATE)).otherwise(F.lit(False))
+    return F.when(text.contains("\\ud") | text.contains("\\uD"), left.rlike(_SURROGATE)).otherwise(
+        F.lit(False)
+    )
 
 
 def _reason(source: Source) -> Column:
@@ -125,7 +131,10 @@ def _missing(source: Source) -> Iterable[tuple[Column, str]]:
     for name in dict.fromkeys((*source.required, source.timestamp)):
         if name != "kafka":
             kind = F.col(f"k_{name}")
-            yield ~F.col(f"b_{name}") & (kind.isNull() | (kind == "VOID")), f"missing_required:{name}"
+            yield (
+                ~F.col(f"b_{name}") & (kind.isNull() | (kind == "VOID")),
+                f"missing_required:{name}",
+            )
 
 
 def _wrong(name: str, kind: str, source: Source) -> Iterable[tuple[Column, Column | str]]:

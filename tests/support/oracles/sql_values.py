@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.features.plan.unit import Source
 
@@ -54,7 +54,9 @@ Rule = tuple[Column, Column]
 
 def value_of(name: str, kind: str, source: Source) -> Column:
     """`c_<name>`: the typed value of a column of schema type `kind`; null where absent or bad."""
-    return _rule(F.col(f"j_{name}"), F.col(f"k_{name}"), name, _wire(name, kind, source), source)[0].alias(f"c_{name}")
+    return _rule(F.col(f"j_{name}"), F.col(f"k_{name}"), name, _wire(name, kind, source), source)[
+        0
+    ].alias(f"c_{name}")
 
 
 def reason_of(name: str, kind: str, source: Source) -> tuple[Column, Column]:
@@ -76,7 +78,9 @@ def _wire(name: str, kind: str, source: Source) -> str:
 def _rule(value: Column, json_type: Column, name: str, kind: str, source: Source) -> Rule:
     array, width = _ARRAY.fullmatch(kind), _WIDTHS.fullmatch(kind)
     if array:
-        return _array(value, json_type, lambda e: _rule(e, F.schema_of_variant(e), name, array[1], source))
+        return _array(
+            value, json_type, lambda e: _rule(e, F.schema_of_variant(e), name, array[1], source)
+        )
     if kind == "timestamp_us":
         return _time(value, json_type, source.time_form)
     if kind == "double":
@@ -89,7 +93,9 @@ def _rule(value: Column, json_type: Column, name: str, kind: str, source: Source
         bits = int(width[2])
         low, high = (0, 2**bits - 1) if width[1] else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         good, reason = _long(value, json_type)
-        return F.when(good.between(low, high), good), F.when(good.isNotNull(), "out_of_range").otherwise(reason)
+        return F.when(good.between(low, high), good), F.when(
+            good.isNotNull(), "out_of_range"
+        ).otherwise(reason)
     if spark_type(kind) == "bigint":
         return _long(value, json_type)
     if kind.startswith("decimal"):
@@ -100,13 +106,16 @@ def _rule(value: Column, json_type: Column, name: str, kind: str, source: Source
 
 
 def _array(value: Column, json_type: Column, rule: Callable[[Column], Rule]) -> Rule:
-    """The rule for an array of elements that may be null; the first bad one says why the list is."""
+    """The rule for an array of elements that may be null; the first bad one says why the list
+    is."""
 
     def why(element: Column) -> Column:
         good, reason = rule(element)
         return F.when(good.isNull() & _there(F.schema_of_variant(element)), reason)
 
-    elements = F.when(json_type.startswith("ARRAY"), F.try_variant_get(value, "$", "array<variant>"))
+    elements = F.when(
+        json_type.startswith("ARRAY"), F.try_variant_get(value, "$", "array<variant>")
+    )
     reasons = F.filter(F.transform(elements, why), lambda reason: reason.isNotNull())
     good = F.when(F.size(reasons) == 0, F.transform(elements, lambda element: rule(element)[0]))
     return good, F.coalesce(F.try_element_at(reasons, F.lit(1)), F.lit("wrong_type"))
@@ -116,13 +125,18 @@ def _float(value: Column, json_type: Column, *, allow_nan: bool) -> Rule:
     exact, reason = _double(value, json_type, allow_nan=allow_nan)
     nearest = exact.cast("float").cast("double")
     endless = F.abs(exact) == float("inf")
-    good = F.when(endless | (F.abs(nearest) != float("inf")), F.when(nearest == 0.0, F.lit(0.0)).otherwise(nearest))
+    good = F.when(
+        endless | (F.abs(nearest) != float("inf")),
+        F.when(nearest == 0.0, F.lit(0.0)).otherwise(nearest),
+    )
     return good, F.when(exact.isNotNull(), F.lit("out_of_range")).otherwise(reason)
 
 
 def _date(value: Column, json_type: Column) -> Rule:
     text = F.try_variant_get(value, "$", "string")
-    day = F.when(text.rlike(r"\A\d{4}-\d{2}-\d{2}\z") & ~text.startswith("0000"), text.try_cast("date"))
+    day = F.when(
+        text.rlike(r"\A\d{4}-\d{2}-\d{2}\z") & ~text.startswith("0000"), text.try_cast("date")
+    )
     good = F.when(json_type == "STRING", day)
     return good, F.when(json_type == "STRING", F.lit("bad_date")).otherwise(F.lit("wrong_type"))
 
@@ -187,7 +201,8 @@ def _rfc3339_us(text: Column) -> Column:
     micros = F.substring(F.rpad(fraction, 6, "0"), 1, 6).cast("bigint")
     ahead = F.substring(F.right(text, F.lit(6)), 1, 1)
     zone = (
-        F.substring(F.right(text, F.lit(5)), 1, 2).cast("bigint") * 3600 + F.right(text, F.lit(2)).cast("bigint") * 60
+        F.substring(F.right(text, F.lit(5)), 1, 2).cast("bigint") * 3600
+        + F.right(text, F.lit(2)).cast("bigint") * 60
     )
     offset = F.when(ahead == "+", zone).when(ahead == "-", -zone).otherwise(F.lit(0))
     utc = F.when(F.upper(F.right(text, F.lit(1))) == "Z", seconds).otherwise(seconds - offset)

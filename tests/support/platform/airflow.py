@@ -64,7 +64,9 @@ class AirflowStack(Stack):
     def __init__(self, folder: Path) -> None:
         self.project = folder / "project"
         self.project.mkdir()
-        (self.project / "slicewise.toml").write_text('name = "plays"\ndefinitions = "features.py"\n')
+        (self.project / "slicewise.toml").write_text(
+            'name = "plays"\ndefinitions = "features.py"\n'
+        )
         self.define(PROJECT)
         super().__init__(folder / "state", self.project)
 
@@ -131,7 +133,8 @@ class AirflowStack(Stack):
         return self.api.backfill("compact_slices", first, last, timeout_s=PATIENCE_S, progress=show)
 
     def compacted_slices(self) -> list[dict[str, Any]]:
-        """Slices that all runs of compact_slices, scheduled ones too, list of the hours that hold events."""
+        """Slices that all runs of compact_slices, scheduled ones too, list of the hours that hold
+        events."""
         assert self.compacted
         self.settle("compact_slices")
         rows: list[dict[str, Any]] = []
@@ -147,7 +150,9 @@ class AirflowStack(Stack):
             if not run.over:
                 self.api.wait(run, timeout_s=PATIENCE_S)
 
-    def do(self, dag_id: str, task_id: str, timeout_s: float = PATIENCE_S, **conf: object) -> dict[str, object]:
+    def do(
+        self, dag_id: str, task_id: str, timeout_s: float = PATIENCE_S, **conf: object
+    ) -> dict[str, object]:
         """Triggers a DAG, waits, and gives what its task returned. Fails with the task's log."""
         self.api.unpause(dag_id)
         run = self.api.wait(self.api.trigger(dag_id, conf=conf), timeout_s=timeout_s)
@@ -164,7 +169,8 @@ def show(runs: Sequence[DagRun]) -> None:
 
 @contextmanager
 def airflow_stack() -> Iterator[AirflowStack]:
-    """Redis, Kafka, serving and Airflow in a temporary folder; gone with all their processes afterwards."""
+    """Redis, Kafka, serving and Airflow in a temporary folder; gone with all their processes
+    afterwards."""
     with TemporaryDirectory(prefix="slicewise-airflow-") as folder:
         made = AirflowStack(Path(folder))
         try:

@@ -1,4 +1,5 @@
-"""A way to the store on which answers to scripts are lost, with the connection: they ran, and nobody hears of it."""
+"""A way to the store on which answers to scripts are lost, with the connection: they ran, and
+nobody hears of it."""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def cutting(port: int, loses: Callable[[], bool]) -> Iterator[int]:
-    """Gives the port of a way to the store at `port`. loses: asked at the answer to each script of a pipeline, whether
-    it is lost."""
+    """Gives the port of a way to the store at `port`. loses: asked at the answer to each script of
+    a pipeline, whether it is lost."""
     closing = threading.Event()
     server = socket.create_server(("127.0.0.1", 0))
 
-    def pump(source: socket.socket, target: socket.socket, *, requests: bool, armed: list[bool]) -> None:
+    def pump(
+        source: socket.socket, target: socket.socket, *, requests: bool, armed: list[bool]
+    ) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 if requests and b"EVALSHA" in data:
@@ -33,8 +36,12 @@ def cutting(port: int, loses: Callable[[], bool]) -> Iterator[int]:
                 here, _ = server.accept()
                 there = socket.create_connection(("127.0.0.1", port))
                 armed = [False]
-                threading.Thread(target=pump, args=(here, there), kwargs={"requests": True, "armed": armed}).start()
-                threading.Thread(target=pump, args=(there, here), kwargs={"requests": False, "armed": armed}).start()
+                threading.Thread(
+                    target=pump, args=(here, there), kwargs={"requests": True, "armed": armed}
+                ).start()
+                threading.Thread(
+                    target=pump, args=(there, here), kwargs={"requests": False, "armed": armed}
+                ).start()
 
     thread = threading.Thread(target=serve)
     thread.start()

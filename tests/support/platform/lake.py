@@ -1,4 +1,5 @@
-"""Kafka, Redis, Iceberg and one Spark session for tests of stream, archive, compaction and backfill, run in process.
+"""Kafka, Redis, Iceberg and one Spark session for tests of stream, archive, compaction and
+backfill, run in process.
 
 Every test deploys views over a source, topic and names of its own.
 """
@@ -62,7 +63,9 @@ class Lake:
         return log
 
     def source(self, name: str) -> sw.KafkaSource:
-        return sw.KafkaSource(name, schema=COLUMNS, timestamp="played", max_lateness="7d", required=["user_id"])
+        return sw.KafkaSource(
+            name, schema=COLUMNS, timestamp="played", max_lateness="7d", required=["user_id"]
+        )
 
     def deploy(self, *views: sw.FeatureView) -> Deployment:
         """Deploys exactly these views."""
@@ -94,7 +97,9 @@ class Lake:
         finally:
             context.store.close()
 
-    def produce(self, topic: str, events: Sequence[Mapping[str, Any] | bytes], partition: int = 0) -> None:
+    def produce(
+        self, topic: str, events: Sequence[Mapping[str, Any] | bytes], partition: int = 0
+    ) -> None:
         """In this order; returns when all stand."""
         producer = Producer({"bootstrap.servers": self.settings.kafka_bootstrap, "log_level": 2})
         for event in events:
@@ -106,7 +111,9 @@ class Lake:
         """The stream of a source, begun at the committed offsets."""
         log = KafkaLog(self.settings.kafka_bootstrap)
         with self.store() as store:
-            planned = plan_stream(deployment, deployment.source(source), store.run(ReadMetadata()), log)
+            planned = plan_stream(
+                deployment, deployment.source(source), store.run(ReadMetadata()), log
+            )
         status = SourceStatus(source, self.clock, Metrics())
         return SourceQuery(self.session, self.settings, planned, deployment.to_json(), status)
 
@@ -123,12 +130,18 @@ class Lake:
         """The store's content of the first partial, a count: compacted hours, and running partials
         beyond their offset vectors. Asserts that nothing is held twice."""
         tags = keys.entity_tags(
-            unit.entity, [list(column) for column in zip(*entities, strict=True)], None, len(entities)
+            unit.entity,
+            [list(column) for column in zip(*entities, strict=True)],
+            None,
+            len(entities),
         )
         with self.store() as store:
             offset_vectors, contents = store.run(ReadArchiveVersions(unit.source)), {}
             metadata = store.run(ReadMetadata())
-            stored_as, start = metadata.name(unit.storage_fingerprint), metadata.starts[unit.storage_fingerprint]
+            stored_as, start = (
+                metadata.name(unit.storage_fingerprint),
+                metadata.starts[unit.storage_fingerprint],
+            )
             for entity, tag in zip(entities, tags, strict=True):
                 contents[entity] = self._entity(store, unit, stored_as, tag, offset_vectors, start)
         return contents
@@ -147,7 +160,10 @@ class Lake:
         hours = range(now_hour - 60, now_hour + 3)
         days = sorted({hour // 24 for hour in hours})
         day_keys = [keys.day_key(store.store_id, tag, stored_as, day) for day in days]
-        fields = [(keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day)) for day in days]
+        fields = [
+            (keys.HOURS, *(keys.hour_fields(hour)[1] for hour in hours if hour // 24 == day))
+            for day in days
+        ]
         read = UnitRead(hot, tuple(zip(day_keys, fields, strict=True)))
         reply = store.run(Read([EntityRead((read,))])).entities[0][0]
         counted: Counter[int] = Counter()
@@ -161,7 +177,9 @@ class Lake:
                 assert value is not None
                 block = codec.unpack_slices(value)
                 assert block.archive_version == stored_hours[hour]
-                compacted[hour] = offset_vectors[block.archive_version] if block.archive_version else start
+                compacted[hour] = (
+                    offset_vectors[block.archive_version] if block.archive_version else start
+                )
                 partials = unit.layout.decode_blocks([block.block], [len(block.numbers)])
                 counts = unit.layout.partials[0].finish_columns(partials[0]).values.to_pylist()
                 counted.update(dict(zip(block.numbers.tolist(), counts, strict=True)))
@@ -172,10 +190,16 @@ class Lake:
             partial = codec.unpack_running(value)
             offset_vector = compacted.get(int(number) * unit.slice_us // HOUR_US)
             topic_partition = (topic.decode(), int(partition))
-            assert offset_vector is None or partial.first >= offset_vector.get(topic_partition) or partial.last < offset_vector.get(topic_partition), "straddles"
+            assert (
+                offset_vector is None
+                or partial.first >= offset_vector.get(topic_partition)
+                or partial.last < offset_vector.get(topic_partition)
+            ), "straddles"
             if offset_vector is None or partial.first >= offset_vector.get(topic_partition):
                 columns = unit.layout.decode_blocks([partial.row], [1])
-                counted[int(number)] += unit.layout.partials[0].finish_columns(columns[0]).values[0].as_py()
+                counted[int(number)] += (
+                    unit.layout.partials[0].finish_columns(columns[0]).values[0].as_py()
+                )
         return counted
 
 

@@ -1,7 +1,9 @@
-"""Every process that a run started ends with it, also where it was interrupted before its fixtures ended.
+"""Every process that a run started ends with it, also where it was interrupted before its fixtures
+ended.
 
-Run side by side, tests are in processes that an interrupted pytest does not wait for. All that they start carries the
-run's variable, by which it is found and ended here. What this process itself started is its fixtures' to stop.
+Run side by side, tests are in processes that an interrupted pytest does not wait for. All that they
+start carries the run's variable, by which it is found and ended here. What this process itself
+started is its fixtures' to stop.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import uuid
 
 import psutil
 
-VARIABLE = "TEST_RUN_OF_SERVERS"  # none of ours begins so: a service is not given the others of its starter
+# none of ours begins so: a service is not given the others of its starter
+VARIABLE = "TEST_RUN_OF_SERVERS"
 PATIENCE_S = 15.0
 
 
@@ -29,8 +32,8 @@ def pytest_unconfigure() -> None:
 
 
 def end_all(run: str, grace_s: float) -> list[str]:
-    """Ends every process that carries this run's variable, but this one and its own. They have a grace to end by
-    themselves. Gives their names."""
+    """Ends every process that carries this run's variable, but this one and its own. They have a
+    grace to end by themselves. Gives their names."""
     deadline = time.monotonic() + grace_s
     while (left := _left(run)) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -53,7 +56,11 @@ def end_all(run: str, grace_s: float) -> list[str]:
 def _left(run: str) -> list[psutil.Process]:
     this = psutil.Process()
     own = {this, *this.children(recursive=True)}
-    return [process for process in psutil.process_iter() if process not in own and _run_of(process) == run]
+    return [
+        process
+        for process in psutil.process_iter()
+        if process not in own and _run_of(process) == run
+    ]
 
 
 def _run_of(process: psutil.Process) -> str | None:

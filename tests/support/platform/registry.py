@@ -1,4 +1,5 @@
-"""A schema registry as producers know it, over HTTP on a port of its own: ids, subjects, references."""
+"""A schema registry as producers know it, over HTTP on a port of its own: ids, subjects,
+references."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ class Registry:
     """Number of next requests that are answered with 503."""
 
     def register(
-        self, text: str, kind: str = "AVRO", *, subject: str | None = None, references: Sequence[Mapping[str, Any]] = ()
+        self,
+        text: str,
+        kind: str = "AVRO",
+        *,
+        subject: str | None = None,
+        references: Sequence[Mapping[str, Any]] = (),
     ) -> int:
         """The id of the schema, from 1; under a subject it is its version 1."""
         number = len(self.schemas) + 1

@@ -1,11 +1,12 @@
-"""Real servers for tests, started by the platform's own code, each in a folder and on ports of its own.
+"""Real servers for tests, started by the platform's own code, each in a folder and on ports of its
+own.
 
     def test_x(redis_server): client = redis.Redis.from_url(redis_server.url)
     def test_y(kafka_broker): Producer({"bootstrap.servers": kafka_broker.bootstrap})
     def test_z(own_redis): own_redis.kill(); own_redis.start()
 
-`redis_server` and `kafka_broker` are shared by the whole run: a test uses keys and topics of its own names.
-`own_redis` and `own_kafka` belong to one test, which may kill, stop and restart them.
+`redis_server` and `kafka_broker` are shared by the whole run: a test uses keys and topics of its
+own names. `own_redis` and `own_kafka` belong to one test, which may kill, stop and restart them.
 """
 
 from __future__ import annotations
@@ -46,8 +47,11 @@ class RunningServer:
     def __init__(self, name: str, folder: Path) -> None:
         self.state = StateFolder(folder)
         self.state.create()
-        # Records may be as old as a test wants them: a broker that looks for old ones, every five minutes, drops none.
-        loaded = Settings.load({"SLICEWISE_STATE": str(folder), "SLICEWISE_KAFKA_RETENTION_MS": "-1"})
+        # Records may be as old as a test wants them: a broker that looks for old ones, every five
+        # minutes, drops none.
+        loaded = Settings.load(
+            {"SLICEWISE_STATE": str(folder), "SLICEWISE_KAFKA_RETENTION_MS": "-1"}
+        )
         platform = services.build(loaded, services.chooser({}, folder), env={})
         self.settings: Settings = platform.settings
         self.service: Service = platform.services[name]

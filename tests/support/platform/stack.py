@@ -36,9 +36,16 @@ WAIT_S = 300.0
 class Stack:
     """Running servers; `settings` lead to them."""
 
-    def __init__(self, state: Path, project: Path, overrides: Mapping[str, str] | None = None) -> None:
-        # real-time lane and probes are tried by tests of their own: elsewhere what is deployed is what the test declares
-        given = {"SLICEWISE_STATE": str(state), "SLICEWISE_PROJECT": str(project), "SLICEWISE_PROBES": "off"}
+    def __init__(
+        self, state: Path, project: Path, overrides: Mapping[str, str] | None = None
+    ) -> None:
+        # real-time lane and probes are tried by tests of their own: elsewhere what is deployed is
+        # what the test declares
+        given = {
+            "SLICEWISE_STATE": str(state),
+            "SLICEWISE_PROJECT": str(project),
+            "SLICEWISE_PROBES": "off",
+        }
         self.given = {**given, "SLICEWISE_REALTIME": "off", **(overrides or {})}
         self.settings = Settings.load(self.given)
         self._producer: Producer | None = None
@@ -58,24 +65,32 @@ class Stack:
         self._producer = None  # else it looks for its broker for ever
         supervisor.down(self.settings, print)
 
-    def produce_for(self, seconds: float, topic: str, rng: Random, event: Callable[[int], Mapping[str, Any]]) -> None:
-        """Events that `event` makes of the present microsecond, a few at once, into two partitions."""
+    def produce_for(
+        self, seconds: float, topic: str, rng: Random, event: Callable[[int], Mapping[str, Any]]
+    ) -> None:
+        """Events that `event` makes of the present microsecond, a few at once, into two
+        partitions."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             now = time.time_ns() // 1000
             records = [
-                (rng.randrange(2), json.dumps(event(now)).encode(), now // 1000) for _ in range(rng.randint(1, 12))
+                (rng.randrange(2), json.dumps(event(now)).encode(), now // 1000)
+                for _ in range(rng.randint(1, 12))
             ]
             self.produce(topic, records)
             time.sleep(0.05)
 
     # ---------------------------------------------------------------- the user's commands
-    def cli(self, *arguments: str, check: bool = True, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+    def cli(
+        self, *arguments: str, check: bool = True, timeout_s: float = 300
+    ) -> subprocess.CompletedProcess[str]:
         """`slicewise …` as a person runs it."""
         argv = [str(self.settings.platform_python.parent / "slicewise"), *arguments]
         return self._command(argv, check, timeout_s)
 
-    def job(self, name: str, *arguments: str, check: bool = True, timeout_s: float = 300) -> dict[str, Any]:
+    def job(
+        self, name: str, *arguments: str, check: bool = True, timeout_s: float = 300
+    ) -> dict[str, Any]:
         """A bounded Spark job; its report."""
         done = self._command(self._job(name, arguments), check, timeout_s)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -84,7 +99,8 @@ class Stack:
         return report
 
     def begin_job(self, name: str, *arguments: str, out: IO[str]) -> subprocess.Popen[str]:
-        """The same, which nobody waits for, in a session of its own; its report is the last line of `out`."""
+        """The same, which nobody waits for, in a session of its own; its report is the last line of
+        `out`."""
         argv = self._job(name, arguments)
         return subprocess.Popen(
             argv, stdout=out, stderr=out, text=True, env=self._environment(), start_new_session=True
@@ -97,17 +113,31 @@ class Stack:
     def _environment(self) -> dict[str, str]:
         python = str(self.settings.spark_python)
         # What a person would set: the addresses come from the state folder, as they do for them.
-        return {**os.environ, **self.given, "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
+        return {
+            **os.environ,
+            **self.given,
+            "PYSPARK_PYTHON": python,
+            "PYSPARK_DRIVER_PYTHON": python,
+        }
 
-    def _command(self, argv: Sequence[str], check: bool, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    def _command(
+        self, argv: Sequence[str], check: bool, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
         env = self._environment()
         try:
-            done = subprocess.run(argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False)
+            done = subprocess.run(
+                argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False
+            )
         except subprocess.TimeoutExpired as late:
-            output = b"\n".join(part for part in (late.stdout, late.stderr) if isinstance(part, bytes)).decode()
-            raise AssertionError(f"{' '.join(argv)}: not over after {timeout_s:.0f} s\n{output[-6000:]}") from None
+            output = b"\n".join(
+                part for part in (late.stdout, late.stderr) if isinstance(part, bytes)
+            ).decode()
+            raise AssertionError(
+                f"{' '.join(argv)}: not over after {timeout_s:.0f} s\n{output[-6000:]}"
+            ) from None
         assert not check or done.returncode == 0, (
-            f"{' '.join(argv)} ended with {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+            f"{' '.join(argv)} ended with "
+            f"{done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         )
         return done
 
@@ -148,7 +178,8 @@ class Stack:
                 process.signal(signal.SIGCONT)
 
     def wait_realtime(self, source: str, timeout_s: float = 240) -> None:
-        """Waits until the real-time lane of this server run of the drivers and of the store writes."""
+        """Waits until the real-time lane of this server run of the drivers and of the store
+        writes."""
 
         def reason() -> str | None:
             result = stream.driver_status(self.settings, stream.REALTIME)
@@ -157,16 +188,25 @@ class Stack:
                 return str(result)
             with self.store() as store:
                 start = store.run(ReadMetadata()).realtime_starts.get(source)
-                return None if start is not None and start.server_run == store.server_run else "no entry of this server run"
+                return (
+                    None
+                    if start is not None and start.server_run == store.server_run
+                    else "no entry of this server run"
+                )
 
         self.wait(reason, "the real-time lane to begin", timeout_s)
 
     def wait_written(self, source: str, timeout_s: float = 120) -> None:
         """Waits until the real-time lane says that it has written all that the log holds now."""
-        since_us = time.time_ns() // 1000 + 2_000_000  # a heartbeat may tell of a log that was read a second before
+        # a heartbeat may tell of a log that was read a second before
+        since_us = time.time_ns() // 1000 + 2_000_000
 
         def reason() -> str | None:
-            status = stream.driver_status(self.settings, stream.REALTIME).heartbeat.get("sources", {}).get(source, {})
+            status = (
+                stream.driver_status(self.settings, stream.REALTIME)
+                .heartbeat.get("sources", {})
+                .get(source, {})
+            )
             late = status.get("heartbeat_us", 0) < since_us or sum(status["lag"].values())
             return f"the real-time lane says {status}" if late else None
 
@@ -184,7 +224,11 @@ class Stack:
         def reached() -> str | None:
             with self.store() as store:
                 committed = store.run(ReadMetadata()).committed
-            return None if committed.dominates(end) else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
+            return (
+                None
+                if committed.dominates(end)
+                else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
+            )
 
         self.wait(reached, f"topic {topic} to be applied", timeout_s)
 
@@ -215,7 +259,9 @@ class Stack:
         for partition, value, time_ms in records:
             while True:
                 try:
-                    self._producer.produce(topic, value=value, partition=partition, timestamp=time_ms)
+                    self._producer.produce(
+                        topic, value=value, partition=partition, timestamp=time_ms
+                    )
                     break
                 except BufferError:
                     self._producer.poll(0.1)
@@ -234,10 +280,17 @@ class Stack:
 
     def progress(self, topic: str, view: str) -> list[str]:
         """The broker's texts of a view's emission, per partition."""
-        consumer = Consumer({"bootstrap.servers": self.settings.kafka_bootstrap, "group.id": f"slicewise-emit-{view}"})
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.settings.kafka_bootstrap,
+                "group.id": f"slicewise-emit-{view}",
+            }
+        )
         try:
             partitions = [TopicPartition(topic, p) for p in range(self.settings.kafka_partitions)]
-            return [partition.metadata or "" for partition in consumer.committed(partitions, timeout=30)]
+            return [
+                partition.metadata or "" for partition in consumer.committed(partitions, timeout=30)
+            ]
         finally:
             consumer.close()
 
@@ -246,8 +299,12 @@ class Stack:
         return [(key, value) for *_, key, value in self._read(topic)]
 
     def records(self, topic: str) -> list[tuple[str, int, int, int, bytes]]:
-        """The whole log by a reader of its own: (topic id, partition, offset, Kafka time ms, value)."""
-        return [(topic_id, p, offset, stamp, value) for topic_id, p, offset, stamp, _, value in self._read(topic)]
+        """The whole log by a reader of its own: (topic id, partition, offset, Kafka time ms,
+        value)."""
+        return [
+            (topic_id, p, offset, stamp, value)
+            for topic_id, p, offset, stamp, _, value in self._read(topic)
+        ]
 
     def _read(self, topic: str) -> list[tuple[str, int, int, int, bytes, bytes]]:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
@@ -273,7 +330,16 @@ class Stack:
                     offset, stamp = message.offset(), message.timestamp()[1]
                     assert offset is not None
                     seen = offset + 1
-                    results.append((topic_id, partition, offset, stamp, message.key() or b"", message.value() or b""))
+                    results.append(
+                        (
+                            topic_id,
+                            partition,
+                            offset,
+                            stamp,
+                            message.key() or b"",
+                            message.value() or b"",
+                        )
+                    )
         finally:
             consumer.close()
         return results
@@ -281,7 +347,8 @@ class Stack:
     def request(self, **body: Any) -> dict[str, Any]:
         """POST /v1/features; the answer."""
         url = f"{self.settings.serving_url}/v1/features"
-        # verify: reading certificates, which this address needs none of, takes longer than the answer
+        # verify: reading certificates, which this address needs none of, takes longer than the
+        # answer
         answer = httpx.post(url, json=body, timeout=30, trust_env=False, verify=False)
         assert answer.status_code == 200, answer.text
         parsed: dict[str, Any] = answer.json()
@@ -300,7 +367,9 @@ def stack(project: Path, overrides: Mapping[str, str] | None = None) -> Iterator
 
 
 @contextmanager
-def stack_of(definitions: str, folder: Path, overrides: Mapping[str, str] | None = None) -> Iterator[Stack]:
+def stack_of(
+    definitions: str, folder: Path, overrides: Mapping[str, str] | None = None
+) -> Iterator[Stack]:
     """A stack of two partitions over a project of these definitions, with Redis and Kafka up."""
     project = folder / "project"
     project.mkdir()

@@ -1,4 +1,5 @@
-"""An archive as the hourly job leaves it, written by PyIceberg from the producer's events: tables without Spark."""
+"""An archive as the hourly job leaves it, written by PyIceberg from the producer's events: tables
+without Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.lake.records import append
-from slicewise.stores.lake.schemas import OFFSET_VECTOR, GOOD, log_table
+from slicewise.stores.lake.schemas import GOOD, OFFSET_VECTOR, log_table
 from slicewise.windows.durations import HOUR_US
 
 
@@ -32,7 +33,8 @@ def archive(
     before: Sequence[Mapping[str, Any]],
     taken_us: int,
 ) -> OffsetVector:
-    """One commit of archive `archive_version`: good rows and offset vector rows; `before` is what earlier archive versions hold.
+    """One commit of archive `archive_version`: good rows and offset vector rows; `before` is what
+    earlier archive versions hold.
 
     events: the source's columns (instants in microseconds), partition, offset and optionally
     kafka_time; where the event time is the record's, `kafka`. Returns the offset vector.

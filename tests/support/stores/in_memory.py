@@ -1,4 +1,5 @@
-"""A service over a store in memory that can be taken away, with feature sets of each behaviour on failure."""
+"""A service over a store in memory that can be taken away, with feature sets of each behaviour on
+failure."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ TOPIC = "a" * 32
 
 
 def deployment(where: str | None = None) -> Deployment:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
     view = sw.FeatureView("v", source=source, entity=["user"], features=features, where=where)
     refs = ["v:n_10s"]
@@ -72,12 +75,16 @@ def world(deployed: Deployment) -> World:
 def deploy(server: MemoryServer, deployed: Deployment) -> None:
     store = open_memory(server)
     metadata = store.run(Initialise())
-    topics = {source.topic: letter * 32 for source, letter in zip(deployed.sources, "ab", strict=False)}
+    topics = {
+        source.topic: letter * 32 for source, letter in zip(deployed.sources, "ab", strict=False)
+    }
     metadata = store.run(Deploy(deployed, metadata.deployment_version, topics, OffsetVector()))
     for unit in deployed.units:
         name = unit.storage_fingerprint
         store.run(MarkReady(unit, metadata.starts[name], {unit.view: [name]}))
 
 
-def read_as(service: FeatureService, connection: SyncConnection, name: str, min_token: str | None = None) -> Answer:
+def read_as(
+    service: FeatureService, connection: SyncConnection, name: str, min_token: str | None = None
+) -> Answer:
     return connection.run(service.read(checked(None, name, [{"user": "ada"}], min_token=min_token)))

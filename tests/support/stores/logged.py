@@ -17,7 +17,10 @@ from tests.support.stores.served import TOPIC, Event
 
 def given(events: Sequence[Event], timestamp: str) -> list[dict[str, Any]]:
     """Events as `sw.evaluate` takes them."""
-    return [{**e.columns, timestamp: e.time_us, "partition": e.partition, "offset": e.offset} for e in events]
+    return [
+        {**e.columns, timestamp: e.time_us, "partition": e.partition, "offset": e.offset}
+        for e in events
+    ]
 
 
 class LoggedArchive:
@@ -33,10 +36,24 @@ class LoggedArchive:
     def confirmed(self, source: Source, archived: Archived) -> Archived:
         return self._given.confirmed(source, archived)
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:
+    def events(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        start_us: int,
+        end_us: int,
+        archive_version: int,
+    ) -> pa.Table:
         return self._given.events(source, columns, start_us, end_us, archive_version)
 
-    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:
+    def below(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        offset_vector: OffsetVector,
+        kafka_us: int,
+        archive_version: int,
+    ) -> pa.Table:
         return self._given.below(source, columns, offset_vector, kafka_us, archive_version)
 
 
@@ -53,4 +70,6 @@ def served_archive(source: Source, events: Sequence[Event], until_us: int) -> Lo
     ends: dict[TopicPartition, int] = {}
     for e in events:
         ends[e.topic_partition] = max(ends.get(e.topic_partition, 0), e.offset + 1)
-    return LoggedArchive(typed_of(source, TOPIC, given(events, source.timestamp)), OffsetVector(ends), until_us)
+    return LoggedArchive(
+        typed_of(source, TOPIC, given(events, source.timestamp)), OffsetVector(ends), until_us
+    )

@@ -1,4 +1,5 @@
-"""Rows of a source go through the JVM's real-time writer into a real store, without Kafka, parsed as streamed.
+"""Rows of a source go through the JVM's real-time writer into a real store, without Kafka, parsed
+as streamed.
 
 frame, placed = bench.frame(records)
 writer = Writer(session, bench.spec(placed)); writer.write(frame); writer.close()
@@ -51,7 +52,9 @@ class Records:
     values: list[tuple[bytes, int, int, int]] = field(default_factory=list)
     """(value, partition, offset, Kafka's time in microseconds)"""
 
-    def add(self, event: Mapping[str, Any] | bytes, partition: int, kafka_time: int, skip: int = 0) -> None:
+    def add(
+        self, event: Mapping[str, Any] | bytes, partition: int, kafka_time: int, skip: int = 0
+    ) -> None:
         """The next of its partition, beyond so many that no event has."""
         value = event if isinstance(event, bytes) else json.dumps(event).encode()
         ends = [offset for _, p, offset, _ in self.values if p == partition]
@@ -68,17 +71,34 @@ class Bench:
 
     @staticmethod
     def deploy(
-        session: SparkSession, settings: Settings, views: Sequence[sw.FeatureView], start: OffsetVector
+        session: SparkSession,
+        settings: Settings,
+        views: Sequence[sw.FeatureView],
+        start: OffsetVector,
     ) -> Bench:
         """start: where the log began, and with it the units."""
         deployment = plan(Project.of("tail", views))
         bench = Bench(session, settings, deployment)
         with bench.store() as store:
             metadata = store.run(Initialise())
-            store.run(Deploy(deployment, metadata.deployment_version, {deployment.sources[0].topic: TOPIC}, start))
+            store.run(
+                Deploy(
+                    deployment,
+                    metadata.deployment_version,
+                    {deployment.sources[0].topic: TOPIC},
+                    start,
+                )
+            )
             everywhere = OffsetVector({(TOPIC, partition): 0 for partition in range(PARTITIONS)})
             metadata = store.run(ReadMetadata())
-            store.run(BeginRealtime(deployment.sources[0].name, everywhere, metadata.deployment_version, metadata.units))
+            store.run(
+                BeginRealtime(
+                    deployment.sources[0].name,
+                    everywhere,
+                    metadata.deployment_version,
+                    metadata.units,
+                )
+            )
         return bench
 
     @contextmanager
@@ -93,16 +113,27 @@ class Bench:
         with self.store() as store:
             metadata = store.run(ReadMetadata())
         start = dict.fromkeys(range(PARTITIONS), 0)
-        return StreamPlan(self.deployment.sources[0], self.deployment, metadata.deployment_version, TOPIC, start, metadata.builds)
+        return StreamPlan(
+            self.deployment.sources[0],
+            self.deployment,
+            metadata.deployment_version,
+            TOPIC,
+            start,
+            metadata.builds,
+        )
 
     def frame(self, records: Records) -> tuple[DataFrame, tuple[Placed, ...]]:
         """The rows as a query's writers get them."""
         raw = self.session.createDataFrame(records.values, _RECORDS).coalesce(1)
-        stamped = raw.selectExpr("value", "partition", "offset", "timestamp_micros(stamp) AS timestamp")
+        stamped = raw.selectExpr(
+            "value", "partition", "offset", "timestamp_micros(stamp) AS timestamp"
+        )
         plan = self.plan()
         return frame_of(stamped, plan, [self.deployment.unit(name) for name in plan.units])
 
-    def spec(self, placed: Sequence[Placed], server_run: ServerRun | None = None, **changed: Any) -> str:
+    def spec(
+        self, placed: Sequence[Placed], server_run: ServerRun | None = None, **changed: Any
+    ) -> str:
         """The text that the writer is made of; changed: members of the JSON."""
         with self.store() as store:
             metadata, here = store.run(ReadMetadata()), store.server_run

@@ -1,6 +1,8 @@
-"""Damage to a real store, one kind for each user: what the check has to find, and to name by its cause.
+"""Damage to a real store, one kind for each user: what the check has to find, and to name by its
+cause.
 
-All that is planted is whole bytes of the store's own formats, checksums too: nothing but its content is wrong.
+All that is planted is whole bytes of the store's own formats, checksums too: nothing but its
+content is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ import numpy as np
 import redis
 
 from slicewise.checks.model import Cause
-from slicewise.codec import pack_running, pack_slices, pack_total, unpack_running, unpack_slices, unpack_total
+from slicewise.codec import (
+    pack_running,
+    pack_slices,
+    pack_total,
+    unpack_running,
+    unpack_slices,
+    unpack_total,
+)
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -25,7 +34,8 @@ from tests.support.stores.served import Event, accumulated, hour_entries, rows_o
 
 @dataclass
 class Planter:
-    """A store, what was applied into it, and the instant of the check. The unit's entity is one column, of users."""
+    """A store, what was applied into it, and the instant of the check. The unit's entity is one
+    column, of users."""
 
     client: redis.Redis
     store: OnlineStore
@@ -49,11 +59,15 @@ class Planter:
 
     def hot(self, user: str) -> bytes:
         metadata = self.store.run(ReadMetadata())
-        return keys.hot_key(metadata.store_id, self.tag(user), metadata.name(self.unit.storage_fingerprint))
+        return keys.hot_key(
+            metadata.store_id, self.tag(user), metadata.name(self.unit.storage_fingerprint)
+        )
 
     def day(self, user: str, hour: int) -> bytes:
         metadata, day = self.store.run(ReadMetadata()), hour * HOUR_US // DAY_US
-        return keys.day_key(metadata.store_id, self.tag(user), metadata.name(self.unit.storage_fingerprint), day)
+        return keys.day_key(
+            metadata.store_id, self.tag(user), metadata.name(self.unit.storage_fingerprint), day
+        )
 
     def fields(self, key: bytes) -> dict[Any, Any]:
         """All of a hash."""
@@ -85,7 +99,9 @@ class Planter:
         stored = unpack_running(self.fields(self.hot(user))[name])
         topic_partition = (topic.decode(), int(partition))
         events = [
-            e for e in self.inside(user, int(number)) if e.topic_partition == topic_partition and stored.first <= e.offset <= stored.last
+            e
+            for e in self.inside(user, int(number))
+            if e.topic_partition == topic_partition and stored.first <= e.offset <= stored.last
         ]
         assert self.row(events) == stored.row, f"{name!r} of {user} holds other events"
         return events
@@ -93,7 +109,9 @@ class Planter:
     def row(self, events: list[Event]) -> bytes:
         """The events' partials, as one row."""
         groups = np.zeros(len(events), np.int64)
-        return self.unit.layout.encode_rows(accumulated(self.unit, rows_of(self.unit, events), groups, 1))[0]
+        return self.unit.layout.encode_rows(
+            accumulated(self.unit, rows_of(self.unit, events), groups, 1)
+        )[0]
 
 
 Plant = Callable[[Planter, str], None]
@@ -105,11 +123,17 @@ def one_ulp(planter: Planter, user: str) -> None:
     """The greatest value of a running partial, one unit in the last place up."""
     name, _ = planter.running(user, planter.now_us - RECENT_US)
     events, amount = planter.within(user, name), planter.amount
-    greatest = max((e for e in events if e.columns[amount] is not None), key=lambda e: e.columns[amount])
+    greatest = max(
+        (e for e in events if e.columns[amount] is not None), key=lambda e: e.columns[amount]
+    )
     above = math.nextafter(greatest.columns[amount], math.inf)
-    altered = [replace(e, columns={**e.columns, amount: above}) if e is greatest else e for e in events]
+    altered = [
+        replace(e, columns={**e.columns, amount: above}) if e is greatest else e for e in events
+    ]
     stored = unpack_running(planter.fields(planter.hot(user))[name])
-    planter.client.hset(planter.hot(user), name, pack_running(stored.first, stored.last, planter.row(altered)))
+    planter.client.hset(
+        planter.hot(user), name, pack_running(stored.first, stored.last, planter.row(altered))
+    )
 
 
 def dropped(planter: Planter, user: str) -> None:
@@ -127,10 +151,13 @@ def doubled(planter: Planter, user: str) -> None:
 
 
 def risen(planter: Planter, user: str) -> None:
-    """A slice that was compacted stands as a running partial too, under an offset beyond the hour's offset vector."""
+    """A slice that was compacted stands as a running partial too, under an offset beyond the hour's
+    offset vector."""
     some = planter.running(user, planter.now_us)[0]
     topic, partition = some.split(b":")[2:]
-    compacted = [e for e in planter.of(user) if e.time_us // HOUR_US == planter.now_us // HOUR_US - 3]
+    compacted = [
+        e for e in planter.of(user) if e.time_us // HOUR_US == planter.now_us // HOUR_US - 3
+    ]
     number = compacted[0].time_us // planter.unit.slice_us
     events = planter.inside(user, number)
     last = max(event.offset for event in planter.of(user))
@@ -154,7 +181,8 @@ def shifted_at(edge_us: int) -> Plant:
 
 
 def shifted_over(first: int, last: int) -> Plant:
-    """The running partials of these slices, each one slice earlier: whichever of them a window begins with."""
+    """The running partials of these slices, each one slice earlier: whichever of them a window
+    begins with."""
 
     def plant(planter: Planter, user: str) -> None:
         fields = planter.fields(planter.hot(user))
@@ -163,7 +191,9 @@ def shifted_over(first: int, last: int) -> Plant:
         assert {*own.values()} == {*range(first, last + 1)}, "an event lies in each of the slices"
         assert first - 1 not in running.values(), "the slice before them is free"
         planter.client.hdel(planter.hot(user), *own)
-        moved: dict[Any, Any] = {planter.moved(name, number - 1): fields[name] for name, number in own.items()}
+        moved: dict[Any, Any] = {
+            planter.moved(name, number - 1): fields[name] for name, number in own.items()
+        }
         planter.client.hset(planter.hot(user), mapping=moved)
 
     return plant
@@ -176,7 +206,8 @@ def expired(planter: Planter, user: str) -> None:
 
 
 def stale_at(hour: int) -> Plant:
-    """The hour stands as its first compaction left it, though a second one took the running partials."""
+    """The hour stands as its first compaction left it, though a second one took the running
+    partials."""
 
     def plant(planter: Planter, user: str) -> None:
         key, old = planter.day(user, hour), planter.before[user]
@@ -210,10 +241,18 @@ def without_late_at(hour: int) -> Plant:
     def plant(planter: Planter, user: str) -> None:
         key = planter.day(user, hour)
         archive_version = int.from_bytes(planter.fields(key)[b"h:%d" % hour][:8], "little")
-        own = [e for e in planter.of(user) if e.time_us // HOUR_US == hour and not e.columns["late"]]
+        own = [
+            e for e in planter.of(user) if e.time_us // HOUR_US == hour and not e.columns["late"]
+        ]
         (entry,) = hour_entries(planter.unit, own, archive_version, None)
-        values = {b"h:%d" % hour: entry.total, b"s:%d" % hour: entry.slices, b"m:%d" % hour: entry.minutes}
-        planter.client.hset(key, mapping={name: value for name, value in values.items() if value is not None})
+        values = {
+            b"h:%d" % hour: entry.total,
+            b"s:%d" % hour: entry.slices,
+            b"m:%d" % hour: entry.minutes,
+        }
+        planter.client.hset(
+            key, mapping={name: value for name, value in values.items() if value is not None}
+        )
 
     return plant
 
@@ -229,9 +268,10 @@ def of_another(other: str) -> Plant:
 
 
 def plants(edge_us: int, twice: int, late: int, other: str) -> Mapping[str, tuple[Plant, Cause]]:
-    """By name: what is planted, and the cause that the check has to give. edge_us: where a window of the check's past
-    instant begins, of which "shifted_last" has nothing more in the hour of this slice; twice, late: the hours that were
-    compacted twice, and with late events; other: whose events happen when those of "of_another" do."""
+    """By name: what is planted, and the cause that the check has to give. edge_us: where a window
+    of the check's past instant begins, of which "shifted_last" has nothing more in the hour of this
+    slice; twice, late: the hours that were compacted twice, and with late events; other: whose
+    events happen when those of "of_another" do."""
     return {
         "one_ulp": (one_ulp, Cause.ROUNDING),
         "dropped": (dropped, Cause.DROPPED),

@@ -1,4 +1,5 @@
-"""Events applied into a real store as the stream applies them, for tests and benchmarks that read."""
+"""Events applied into a real store as the stream applies them, for tests and benchmarks that
+read."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ class Served:
         """Initialises and deploys; every unit is ready, since nothing lies below its start."""
         metadata = self.store.run(Initialise())
         topics = {source.topic: TOPIC for source in self.deployment.sources}
-        metadata = self.store.run(Deploy(self.deployment, metadata.deployment_version, topics=topics))
+        metadata = self.store.run(
+            Deploy(self.deployment, metadata.deployment_version, topics=topics)
+        )
         views: dict[str, list[str]] = {}
         for unit in self.deployment.units:
             views.setdefault(unit.view, []).append(unit.storage_fingerprint)
@@ -96,14 +99,27 @@ class Served:
             ends: dict[TopicPartition, int] = {}
             for e in events:
                 ends[e.topic_partition] = max(ends.get(e.topic_partition, 0), e.offset + 1)
-            start = OffsetVector({topic_partition: metadata.committed.get(topic_partition) for topic_partition in ends})
-            self.store.run(AdvanceCommitted(start, OffsetVector(ends), metadata.deployment_version, metadata.units))
+            start = OffsetVector(
+                {
+                    topic_partition: metadata.committed.get(topic_partition)
+                    for topic_partition in ends
+                }
+            )
+            self.store.run(
+                AdvanceCommitted(
+                    start, OffsetVector(ends), metadata.deployment_version, metadata.units
+                )
+            )
 
     def begin_realtime(self) -> None:
         """The entries of real-time lanes that begin at the committed offsets."""
         for source in self.deployment.sources:
             metadata = self.store.run(ReadMetadata())
-            self.store.run(BeginRealtime(source.name, metadata.committed, metadata.deployment_version, metadata.units))
+            self.store.run(
+                BeginRealtime(
+                    source.name, metadata.committed, metadata.deployment_version, metadata.units
+                )
+            )
 
     def write_pending(self, events: Sequence[Event], bound: int = 1_000) -> None:
         """Writes events row by row, as the real-time lane does that has begun."""
@@ -111,7 +127,9 @@ class Served:
             for partition in sorted({e.partition for e in events}):
                 own = sorted((e for e in events if e.partition == partition), key=_offset)
                 of = list_batch(unit, own)
-                rows = PendingBatch(unit, own[0].topic_partition, of.tags, of.entity, of.offset, of.time, of.members)
+                rows = PendingBatch(
+                    unit, own[0].topic_partition, of.tags, of.entity, of.offset, of.time, of.members
+                )
                 self.store.run(WritePending(rows, bound))
 
     @property
@@ -119,25 +137,36 @@ class Served:
         return self.deployment.sliced
 
     def compact(self, hour: int, offset_vector: OffsetVector) -> None:
-        """Compacts an hour up to an offset vector, as the job does: all entities, every level, then metadata."""
+        """Compacts an hour up to an offset vector, as the job does: all entities, every level, then
+        metadata."""
         self.archive_versions += 1
         for source in self.deployment.sources:
             self.store.run(PutArchiveVersion(source.name, self.archive_versions, offset_vector))
-        inside = [e for e in self.log if e.time_us // HOUR_US == hour and offset_vector.contains(e.topic_partition, e.offset)]
+        inside = [
+            e
+            for e in self.log
+            if e.time_us // HOUR_US == hour and offset_vector.contains(e.topic_partition, e.offset)
+        ]
         for unit in self._sliced:
             parts = {e.partition for e in inside} if unit.per_partition else {None}
             for partition in parts:
                 own = [e for e in inside if partition in (None, e.partition)]
                 entries = hour_entries(unit, own, self.archive_versions, partition)
-                outcome = self.store.run(PublishHour(unit, hour, self.archive_versions, offset_vector, entries))
+                outcome = self.store.run(
+                    PublishHour(unit, hour, self.archive_versions, offset_vector, entries)
+                )
                 assert not outcome.left_over
             self.store.run(MarkHour(unit, hour, self.archive_versions))
 
     def total(self, day: int) -> None:
         """Writes the day's total of every entity."""
         for unit in self._sliced:
-            for partition in sorted({e.partition for e in self.log}) if unit.per_partition else [None]:
-                self.store.run(WriteDayTotals(unit, sorted(set(tags_of(unit, self.log, partition))), day))
+            for partition in (
+                sorted({e.partition for e in self.log}) if unit.per_partition else [None]
+            ):
+                self.store.run(
+                    WriteDayTotals(unit, sorted(set(tags_of(unit, self.log, partition))), day)
+                )
 
 
 def _offset(event: Event) -> int:
@@ -152,18 +181,25 @@ def tags_of(unit: StorageUnit, events: Sequence[Event], partition: int | None) -
 
 def rows_of(unit: StorageUnit, events: Sequence[Event]) -> Rows:
     """Events in column form, with the columns that the unit's aggregates read."""
-    halves = {topic: (int(topic[:16], 16), int(topic[16:], 16)) for topic in {e.topic for e in events}}
+    halves = {
+        topic: (int(topic[:16], 16), int(topic[16:], 16)) for topic in {e.topic for e in events}
+    }
     return Rows(
         np.array([e.time_us for e in events], np.int64),
         np.array([halves[e.topic][0] for e in events], np.uint64),
         np.array([halves[e.topic][1] for e in events], np.uint64),
         np.array([e.partition for e in events], np.int32),
         np.array([e.offset for e in events], np.int64),
-        {name: pa.array([e.columns[name] for e in events], arrow_type(kind)) for name, kind in unit.input_types},
+        {
+            name: pa.array([e.columns[name] for e in events], arrow_type(kind))
+            for name, kind in unit.input_types
+        },
     )
 
 
-def accumulated(unit: StorageUnit, rows: Rows, groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
+def accumulated(
+    unit: StorageUnit, rows: Rows, groups: npt.NDArray[np.int64], n: int
+) -> list[Columns]:
     """Partials of each group."""
     return [partial.accumulate_columns(rows, groups, n) for partial in unit.layout.partials]
 
@@ -175,7 +211,9 @@ def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
     number = {tag: i for i, tag in enumerate(tags)}
     rows = rows_of(unit, events)
 
-    def accumulate(chosen: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], n: int) -> list[Columns]:
+    def accumulate(
+        chosen: npt.NDArray[np.int64], groups: npt.NDArray[np.int64], n: int
+    ) -> list[Columns]:
         return accumulated(unit, rows.take(chosen), groups, n)
 
     return MicroBatch(
@@ -196,10 +234,20 @@ def list_batch(unit: StorageUnit, events: Sequence[Event]) -> ListBatch:
     number = {tag: i for i, tag in enumerate(tags)}
     rows = rows_of(unit, events)
     entity = np.array([number[tag] for tag in each], np.int64)
-    return ListBatch(unit, events[0].topic_partition, tags, entity, rows.offset, rows.time, unit.members.encode(rows))
+    return ListBatch(
+        unit,
+        events[0].topic_partition,
+        tags,
+        entity,
+        rows.offset,
+        rows.time,
+        unit.members.encode(rows),
+    )
 
 
-def hour_entries(unit: StorageUnit, events: Sequence[Event], archive_version: int, partition: int | None) -> list[HourEntry]:
+def hour_entries(
+    unit: StorageUnit, events: Sequence[Event], archive_version: int, partition: int | None
+) -> list[HourEntry]:
     """One entry per entity of an hour's events."""
     by_tag: dict[bytes, list[Event]] = {}
     for tag, event in zip(tags_of(unit, events, partition), events, strict=True):

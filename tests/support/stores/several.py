@@ -27,7 +27,14 @@ def servers(count: int = COUNT) -> list[MemoryServer]:
 def deployed(nodes: list[MemoryServer], digest: str = "one", *units: StoreUnit) -> Store:
     store = open_memory(*nodes)
     metadata = store.run(Initialise())
-    store.run(Deploy(StoreDeployment(digest, units or (UNIT,)), metadata.deployment_version, {"plays": TOPIC}, offset_vector()))
+    store.run(
+        Deploy(
+            StoreDeployment(digest, units or (UNIT,)),
+            metadata.deployment_version,
+            {"plays": TOPIC},
+            offset_vector(),
+        )
+    )
     return store
 
 
@@ -38,4 +45,8 @@ def one_node(nodes: list[MemoryServer], number: int) -> Store:
 
 def advance(store: Store, *ends: int) -> OffsetVector:
     metadata = store.run(ReadMetadata())
-    return store.run(AdvanceCommitted(metadata.committed, offset_vector(*ends), metadata.deployment_version, metadata.units))
+    return store.run(
+        AdvanceCommitted(
+            metadata.committed, offset_vector(*ends), metadata.deployment_version, metadata.units
+        )
+    )

@@ -100,13 +100,20 @@ def micro_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") ->
     )
 
 
-def hour_entry(unit: StoreUnit, entity: int, archive_version: int, events: Sequence[Event], name: str = "user") -> HourEntry:
+def hour_entry(
+    unit: StoreUnit, entity: int, archive_version: int, events: Sequence[Event], name: str = "user"
+) -> HourEntry:
     """The entry that compaction makes of an entity's events of one hour."""
     numbers, groups = np.unique([e.time_us // unit.slice_us for e in events], return_inverse=True)
     rows = rows_of(events)
-    parts = [a.accumulate_columns(rows, groups.astype(np.int64), len(numbers)) for a in unit.layout.partials]
+    parts = [
+        a.accumulate_columns(rows, groups.astype(np.int64), len(numbers))
+        for a in unit.layout.partials
+    ]
     zero = np.zeros(len(numbers), np.int64)
-    whole = [a.combine_columns(p, zero, 1) for a, p in zip(unit.layout.partials, parts, strict=True)]
+    whole = [
+        a.combine_columns(p, zero, 1) for a, p in zip(unit.layout.partials, parts, strict=True)
+    ]
     return HourEntry(
         tag(entity, name),
         codec.pack_total(archive_version, unit.layout.encode_rows(whole)[0]),
@@ -146,15 +153,24 @@ NO_COLUMNS = codec.Members(())
 """Members that are an identity alone."""
 
 
-def list_unit(keeps: EventList, fingerprint: str = "00000000000000ee", view: str = "exact") -> StoreUnit:
+def list_unit(
+    keeps: EventList, fingerprint: str = "00000000000000ee", view: str = "exact"
+) -> StoreUnit:
     """A unit that keeps events."""
-    return StoreUnit(fingerprint, view=view, slice_us=1, retention_us=keeps.range_us, event_list=keeps)
+    return StoreUnit(
+        fingerprint, view=view, slice_us=1, retention_us=keeps.range_us, event_list=keeps
+    )
 
 
 def list_batch(
-    unit: StoreUnit, events: Sequence[Event], *, fill: OffsetVector | None = None, name: str = "user"
+    unit: StoreUnit,
+    events: Sequence[Event],
+    *,
+    fill: OffsetVector | None = None,
+    name: str = "user",
 ) -> ListBatch:
-    """A batch of events: of one partition in offset order, or the backfill's, made for start offsets."""
+    """A batch of events: of one partition in offset order, or the backfill's, made for start
+    offsets."""
     rows = rows_of(events)
     entities = sorted({e.entity for e in events})
     position = {entity: i for i, entity in enumerate(entities)}
@@ -188,29 +204,40 @@ def pending_batch(unit: StoreUnit, events: Sequence[Event], name: str = "user") 
 
 def is_pending(name: bytes) -> bool:
     """Tells whether a field of a hot hash is there as long as the real-time lane has events."""
-    return name == keys.PENDING_COUNT or name.startswith((keys.PENDING_FIELDS, keys.pending_numbers(b"")))
+    return name == keys.PENDING_COUNT or name.startswith(
+        (keys.PENDING_FIELDS, keys.pending_numbers(b""))
+    )
 
 
 def add_pending(
-    hot: dict[bytes, bytes], events: Iterable[tuple[TopicPartition, bytes]], room: codec.Room = codec.ROOM
+    hot: dict[bytes, bytes],
+    events: Iterable[tuple[TopicPartition, bytes]],
+    room: codec.Room = codec.ROOM,
 ) -> None:
-    """Adds events (partition, member) to the pending events of a hot hash, whatever its applied offsets are."""
+    """Adds events (partition, member) to the pending events of a hot hash, whatever its applied
+    offsets are."""
     by_topic_partition: dict[TopicPartition, list[bytes]] = {}
     for at, member in events:
         by_topic_partition.setdefault(at, []).append(member)
     for at, some in by_topic_partition.items():
-        memory_pending.append(hot, keys.topic_partition_text(at), sorted(some, key=codec.offset_of), room)
+        memory_pending.append(
+            hot, keys.topic_partition_text(at), sorted(some, key=codec.offset_of), room
+        )
 
 
 EVER = 2**53 - 1
 
 
 def read_list(
-    store: Store, unit: StoreUnit, entity: int, ranges: Sequence[tuple[int, int, int]] = ((-EVER, EVER, 0),)
+    store: Store,
+    unit: StoreUnit,
+    entity: int,
+    ranges: Sequence[tuple[int, int, int]] = ((-EVER, EVER, 0),),
 ) -> tuple[ReadReply, UnitReply]:
     """A list as a reader gets it."""
     shape = ReadShape(
-        store.store_id, (ListShape(store.run(ReadMetadata()).name(unit.storage_fingerprint), tuple(ranges)),)
+        store.store_id,
+        (ListShape(store.run(ReadMetadata()).name(unit.storage_fingerprint), tuple(ranges)),),
     )
     reply = store.run(Read([TagRead(shape, tag(entity))]))
     return reply, reply.entities[0][0]
@@ -225,4 +252,8 @@ def listed(reply: UnitReply, which: int = 0) -> list[tuple[int, int]]:
 def low_of(reply: UnitReply) -> tuple[int, int] | None:
     """(event time, offset) of a list's low-water mark."""
     result = dict(zip(reply.hot[::2], reply.hot[1::2], strict=True)).get(keys.LOW)
-    return None if result is None else (codec.identity_time(result), int.from_bytes(result[-8:], "big"))
+    return (
+        None
+        if result is None
+        else (codec.identity_time(result), int.from_bytes(result[-8:], "big"))
+    )

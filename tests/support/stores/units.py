@@ -1,4 +1,5 @@
-"""One stand-in for a planned unit: stores, plans, merges and training read of it exactly as of a real one."""
+"""One stand-in for a planned unit: stores, plans, merges and training read of it exactly as of a
+real one."""
 
 from __future__ import annotations
 
@@ -36,7 +37,11 @@ class StoreUnit:
     @cached_property
     def types(self) -> dict[str, pa.DataType]:
         """Column -> type of all that its partials read."""
-        return {column: partial.type_of(column) for partial in self.layout.partials for column in partial.inputs}
+        return {
+            column: partial.type_of(column)
+            for partial in self.layout.partials
+            for column in partial.inputs
+        }
 
     @cached_property
     def members(self) -> Members:

@@ -1,4 +1,5 @@
-"""The benchmark of accuracy measures every approximate aggregate, and says so where an error is exceeded."""
+"""The benchmark of accuracy measures every approximate aggregate, and says so where an error is
+exceeded."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def test_an_error_that_is_exceeded_is_seen_and_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     distinct = accuracy.CASES[0]
-    monkeypatch.setattr(accuracy, "CASES", (distinct, replace(distinct, name="strict", declared=1e-9)))
+    monkeypatch.setattr(
+        accuracy, "CASES", (distinct, replace(distinct, name="strict", declared=1e-9))
+    )
     monkeypatch.setattr(accuracy, "SIZES", (100, 1_000))
     assert accuracy.main(["--quick", "--json", str(tmp_path / "figures.json")]) == 1
     lines: list[dict[str, Any]] = json.loads((tmp_path / "figures.json").read_text())["lines"]

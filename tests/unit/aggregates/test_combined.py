@@ -1,4 +1,5 @@
-"""Conditions, buckets and bins: what takes part, what a key is, and what happens beyond the capacity."""
+"""Conditions, buckets and bins: what takes part, what a key is, and what happens beyond the
+capacity."""
 
 from __future__ import annotations
 
@@ -23,7 +24,10 @@ TYPES = {"x": pa.float64(), "i": pa.int64(), "s": pa.string(), "b": pa.bool_(), 
 
 def events(**columns: list[Any]) -> list[Event]:
     n = len(next(iter(columns.values())))
-    return [Event(i, 0, 1, 0, i, {name: values[i] for name, values in columns.items()}) for i in range(n)]
+    return [
+        Event(i, 0, 1, 0, i, {name: values[i] for name, values in columns.items()})
+        for i in range(n)
+    ]
 
 
 def partial(aggregate: Aggregate, chosen: list[Event]) -> Columns:
@@ -91,7 +95,9 @@ def test_no_buckets_are_null() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("keys", "more"), [(4, False), (5, True)])
-def test_one_key_beyond_the_capacity_refuses_whatever_the_order_and_split(seed: int, keys: int, more: bool) -> None:
+def test_one_key_beyond_the_capacity_refuses_whatever_the_order_and_split(
+    seed: int, keys: int, more: bool
+) -> None:
     random = Random(seed)
     aggregate = agg.bucketed(agg.sum("i"), by="s", max_buckets=4).bind(TYPES)
     chosen = events(s=[f"key {i % keys}" for i in range(20)], i=list(range(20)))
@@ -99,27 +105,41 @@ def test_one_key_beyond_the_capacity_refuses_whatever_the_order_and_split(seed: 
     parts = [partial(aggregate, chosen[at : at + 3]) for at in range(0, 20, 3)]
     random.shuffle(parts)
     while len(parts) > 1:
-        parts = [aggregate.combine_columns(Columns.concat(parts[:2]), np.zeros(2, np.int64), 1), *parts[2:]]
+        parts = [
+            aggregate.combine_columns(Columns.concat(parts[:2]), np.zeros(2, np.int64), 1),
+            *parts[2:],
+        ]
     answer = aggregate.finish_columns(parts[0])
     assert dict(answer.errors) == ({0: TOO_MANY} if more else {})
     assert answer.values.to_pylist() == [
-        None if more else [{"key": f"key {k}", "value": sum(range(k, 20, keys))} for k in range(keys)]
+        None
+        if more
+        else [{"key": f"key {k}", "value": sum(range(k, 20, keys))} for k in range(keys)]
     ]
 
 
 def test_beyond_the_capacity_a_partial_is_a_flag() -> None:
     aggregate = agg.bucketed(agg.last_k("s", k=3), by="i", max_buckets=2).bind(TYPES)
     result = partial(aggregate, events(s=["x" * 1000] * 3, i=[1, 2, 3]))
-    assert Layout((aggregate,)).encode_rows([result])[0] == b"\x01" + bytes(Layout((aggregate,)).record.itemsize - 1)
+    assert Layout((aggregate,)).encode_rows([result])[0] == b"\x01" + bytes(
+        Layout((aggregate,)).record.itemsize - 1
+    )
 
 
 def test_an_error_in_a_bucket_is_the_answers_and_touches_no_other_row() -> None:
     aggregate = agg.bucketed(agg.sum("i"), by="s").bind(TYPES)
     chosen = events(s=["a", "a", "b", "a", "c"], i=[2**62, 2**62, 1, 1, 2])
     rows = Rows.from_events(chosen, {name: TYPES[name] for name in aggregate.inputs})
-    answer = aggregate.finish_columns(aggregate.accumulate_columns(rows, np.array([1, 1, 1, 0, 2]), 4))
+    answer = aggregate.finish_columns(
+        aggregate.accumulate_columns(rows, np.array([1, 1, 1, 0, 2]), 4)
+    )
     assert dict(answer.errors) == {1: "overflow"}
-    assert answer.values.to_pylist() == [[{"key": "a", "value": 1}], None, [{"key": "c", "value": 2}], None]
+    assert answer.values.to_pylist() == [
+        [{"key": "a", "value": 1}],
+        None,
+        [{"key": "c", "value": 2}],
+        None,
+    ]
 
 
 def test_buckets_in_buckets_and_conditions_in_them() -> None:
@@ -145,9 +165,15 @@ def test_a_bucket_that_loses_its_last_event_is_gone() -> None:
     aggregate = agg.bucketed(agg.sum("i"), by="b").bind(TYPES)
     assert isinstance(aggregate, Invertible)
     chosen = events(b=[True, False, True], i=[5, -5, None])
-    whole, gone, rest = partial(aggregate, chosen), partial(aggregate, chosen[1:2]), [chosen[0], chosen[2]]
+    whole, gone, rest = (
+        partial(aggregate, chosen),
+        partial(aggregate, chosen[1:2]),
+        [chosen[0], chosen[2]],
+    )
     layout = Layout((aggregate,))
-    assert layout.encode_rows([aggregate.deduct_columns(whole, gone)]) == layout.encode_rows([partial(aggregate, rest)])
+    assert layout.encode_rows([aggregate.deduct_columns(whole, gone)]) == layout.encode_rows(
+        [partial(aggregate, rest)]
+    )
 
 
 @pytest.mark.parametrize("most", [0, -1, 10_001, 2.0, True])
@@ -192,7 +218,10 @@ def test_changed_bytes_are_refused_or_a_partial_never_another_error() -> None:
 
 def test_a_bin_begins_with_its_edge() -> None:
     #  under | [0, 10) | [10, 100) | over
-    result = value(agg.histogram("x", edges=[0, 10, 100]), x=[-1.0, 0.0, -0.0, 9.999, 10.0, 99.0, 100.0, 1e308, None])
+    result = value(
+        agg.histogram("x", edges=[0, 10, 100]),
+        x=[-1.0, 0.0, -0.0, 9.999, 10.0, 99.0, 100.0, 1e308, None],
+    )
     assert result == {"under": 1, "bins": [3, 2], "over": 2}
 
 
@@ -208,19 +237,38 @@ def test_integers_are_compared_exactly_with_edges_between_and_beyond_them() -> N
 
 
 def test_decimals_are_compared_exactly() -> None:
-    aggregate = agg.histogram("c", edges=[Decimal("0.1"), Decimal("0.30")]).bind({"c": pa.decimal128(38, 2)})
-    result = partial(aggregate, events(c=[Decimal("0.09"), Decimal("0.10"), Decimal("0.29"), Decimal("0.30")]))
-    assert aggregate.finish_columns(result).values.to_pylist() == [{"under": 1, "bins": [2], "over": 1}]
+    aggregate = agg.histogram("c", edges=[Decimal("0.1"), Decimal("0.30")]).bind(
+        {"c": pa.decimal128(38, 2)}
+    )
+    result = partial(
+        aggregate, events(c=[Decimal("0.09"), Decimal("0.10"), Decimal("0.29"), Decimal("0.30")])
+    )
+    assert aggregate.finish_columns(result).values.to_pylist() == [
+        {"under": 1, "bins": [2], "over": 1}
+    ]
 
 
 def test_equal_edges_are_one_form() -> None:
     assert agg.histogram("x", edges=[0, 1, 2]) == agg.histogram("x", edges=[0.0, Decimal("1.0"), 2])
-    many = agg.histogram("x", edges=[Decimal("0.1"), 0.1, 1e300, 10**301])  # the double is a little more than 0.1
+    # the double is a little more than 0.1
+    many = agg.histogram("x", edges=[Decimal("0.1"), 0.1, 1e300, 10**301])
     assert from_spec(many.spec()) == many
 
 
 @pytest.mark.parametrize(
-    "edges", [[], [1], [1, 1], [2, 1], [0, math.nan], [0, math.inf], [True, 2], ["a", "b"], list(range(1_001)), None]
+    "edges",
+    [
+        [],
+        [1],
+        [1, 1],
+        [2, 1],
+        [0, math.nan],
+        [0, math.inf],
+        [True, 2],
+        ["a", "b"],
+        list(range(1_001)),
+        None,
+    ],
 )
 def test_edges_that_are_none_are_refused(edges: Any) -> None:
     with pytest.raises(DefinitionError, match="expected: 2 to 1000 finite numbers"):

@@ -1,4 +1,5 @@
-"""Every primitive of an aggregate's contract says whether it is required; what cannot be deducted has no deduct."""
+"""Every primitive of an aggregate's contract says whether it is required; what cannot be deducted
+has no deduct."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from slicewise.aggregates.stored_form import StoredForm
 
 CONTRACTS = (Definition, StoredForm, ByColumn, ByRow, Deducts)
 CLASSES = sorted(
-    {type(example) for kind in REGISTRY.values() for example in kind.bound_examples()}, key=lambda c: c.__name__
+    {type(example) for kind in REGISTRY.values() for example in kind.bound_examples()},
+    key=lambda c: c.__name__,
 )
 
 
@@ -47,4 +49,6 @@ def test_the_three_contracts_state_no_primitive_twice() -> None:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda case: case.__name__)
 def test_only_what_can_be_deducted_has_a_deduct(kind: type[Aggregate]) -> None:
-    assert hasattr(kind, "deduct") == hasattr(kind, "deduct_columns") == issubclass(kind, Invertible)
+    assert (
+        hasattr(kind, "deduct") == hasattr(kind, "deduct_columns") == issubclass(kind, Invertible)
+    )

@@ -1,4 +1,5 @@
-"""A value's weight halves with each half-life, exactly so in whole ones, and the sum is divided once."""
+"""A value's weight halves with each half-life, exactly so in whole ones, and the sum is divided
+once."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ X = {"x": pa.float64()}
 
 def rows(events: Sequence[tuple[int, float | None]]) -> Rows:
     """Events of (age at END in microseconds, value)."""
-    return Rows.from_events([Event(END - age, 0, 0, 0, i, {"x": x}) for i, (age, x) in enumerate(events)], X)
+    return Rows.from_events(
+        [Event(END - age, 0, 0, 0, i, {"x": x}) for i, (age, x) in enumerate(events)], X
+    )
 
 
 def finished(aggregate: Any, events: Sequence[tuple[int, float | None]], end: int = END) -> Any:
@@ -41,8 +44,13 @@ def test_after_whole_half_lives_a_value_is_halved_exactly() -> None:
     assert finished(decay, [(3 * HOUR, 8.0)]) == 1.0
     assert finished(decay, [(0, 0.1), (HOUR, 0.4), (10 * HOUR, None)]) == 0.1 + 0.2
     assert finished(decay, [(3 * HOUR, 8.0)], END + HOUR) == 0.5
-    assert finished(agg.decay_count(half_life="1h").bind({}), [(HOUR, None), (2 * HOUR, 1.0)]) == 0.75
-    assert finished(agg.decay_count("x", half_life="1h").bind(X), [(HOUR, None), (2 * HOUR, 1.0)]) == 0.25
+    assert (
+        finished(agg.decay_count(half_life="1h").bind({}), [(HOUR, None), (2 * HOUR, 1.0)]) == 0.75
+    )
+    assert (
+        finished(agg.decay_count("x", half_life="1h").bind(X), [(HOUR, None), (2 * HOUR, 1.0)])
+        == 0.25
+    )
 
 
 @pytest.mark.parametrize("half_life_us", [1_000_000, 90 * 60_000_000 + 1, 3_650 * 24 * HOUR])
@@ -60,18 +68,26 @@ def test_it_is_near_what_powers_in_doubles_give() -> None:
     random = np.random.default_rng(32)
     ages, values = random.integers(0, 24 * HOUR, 1_000), random.random(1_000)
     plain = float((values * 0.5 ** (ages / (2 * HOUR))).sum())
-    result = finished(agg.decay_sum("x", half_life="2h").bind(X), list(zip(ages.tolist(), values.tolist(), strict=True)))
+    result = finished(
+        agg.decay_sum("x", half_life="2h").bind(X),
+        list(zip(ages.tolist(), values.tolist(), strict=True)),
+    )
     assert result == pytest.approx(plain, rel=2 * ERROR)
 
 
 def test_events_further_apart_than_a_window_may_be_are_told_and_cost_nothing() -> None:
     decay = agg.decay_sum("x", half_life="1s").bind(X)
-    near, far = [(0, 1.0), (MOST_HALVINGS * 1_000_000, 1.0)], [(0, 1.0), ((MOST_HALVINGS + 1) * 1_000_000, 1.0)]
+    near, far = (
+        [(0, 1.0), (MOST_HALVINGS * 1_000_000, 1.0)],
+        [(0, 1.0), ((MOST_HALVINGS + 1) * 1_000_000, 1.0)],
+    )
     assert finished(decay, near) == 1.0
     assert finished(decay, far) == "too_long"
     wide = decay.accumulate_columns(rows(far), np.zeros(2, np.int64), 1)
     assert len(wide.items("limbs").values) == 0
-    apart = Columns.concat([decay.accumulate_columns(rows([event]), np.zeros(1, np.int64), 1) for event in far])
+    apart = Columns.concat(
+        [decay.accumulate_columns(rows([event]), np.zeros(1, np.int64), 1) for event in far]
+    )
     joined = decay.combine_columns(apart, np.zeros(2, np.int64), 1)
     assert decay.from_columns(joined) == decay.from_columns(wide)
 
@@ -99,7 +115,9 @@ def test_a_half_life_that_no_weight_has_is_refused(half_life: Any) -> None:
 
 
 def test_equal_half_lives_share_one_partial() -> None:
-    ids = {agg.decay_sum("x", half_life=text).bind(X).partial_id() for text in ("1h", "60m", "3600s")}
+    ids = {
+        agg.decay_sum("x", half_life=text).bind(X).partial_id() for text in ("1h", "60m", "3600s")
+    }
     assert len(ids) == 1
 
 

@@ -45,8 +45,12 @@ def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
         (agg.last_k_distinct("x", k=2), pa.float64()),
     ],
 )
-def test_a_type_that_it_cannot_read_is_refused_with_what_it_can(unbound: Aggregate, kind: pa.DataType) -> None:
-    with pytest.raises(DefinitionError, match=r"column 'x' of type(.|\n)*expected: (.|\n)*next step:"):
+def test_a_type_that_it_cannot_read_is_refused_with_what_it_can(
+    unbound: Aggregate, kind: pa.DataType
+) -> None:
+    with pytest.raises(
+        DefinitionError, match=r"column 'x' of type(.|\n)*expected: (.|\n)*next step:"
+    ):
         unbound.bind({"x": kind})
 
 
@@ -93,7 +97,9 @@ def _value(aggregate: Aggregate, columns: dict[str, pa.Array]) -> Any:
     zero = np.zeros(n, np.uint64)
     rows = Rows(np.arange(n)[::-1].copy(), zero, zero, np.zeros(n, np.int32), np.arange(n), columns)
     bound = aggregate.bind({name: array.type for name, array in columns.items()})
-    return bound.finish_columns(bound.accumulate_columns(rows, np.zeros(n, np.int64), 1)).values.to_pylist()[0]
+    return bound.finish_columns(
+        bound.accumulate_columns(rows, np.zeros(n, np.int64), 1)
+    ).values.to_pylist()[0]
 
 
 def test_lists_come_newest_first_and_best_first() -> None:
@@ -105,8 +111,14 @@ def test_lists_come_newest_first_and_best_first() -> None:
     again = {"x": pa.array([1, 2, 1, 3, 2])}
     assert _value(agg.last_k_distinct("x", k=2), again) == [1, 2]
     assert _value(agg.last_k_distinct("x", k=9), again) == [1, 2, 3]
-    assert _value(agg.top_k("s", by="x", k=2), columns) == [{"by": 4, "payload": "d"}, {"by": 2, "payload": None}]
-    assert _value(agg.bottom_k("s", by="x", k=2), columns) == [{"by": 1, "payload": "a"}, {"by": 2, "payload": None}]
+    assert _value(agg.top_k("s", by="x", k=2), columns) == [
+        {"by": 4, "payload": "d"},
+        {"by": 2, "payload": None},
+    ]
+    assert _value(agg.bottom_k("s", by="x", k=2), columns) == [
+        {"by": 1, "payload": "a"},
+        {"by": 2, "payload": None},
+    ]
     assert _value(agg.argmax("s", by="s"), columns) == "d"
 
 
@@ -124,7 +136,10 @@ def test_of_equal_values_the_earliest_event_wins() -> None:
 def test_a_payload_that_is_null_is_a_value_and_a_null_rank_is_no_entry() -> None:
     columns = {"p": pa.array([None, "b"]), "x": pa.array([9, 1])}
     assert _value(agg.argmax("p", by="x"), columns) is None
-    assert _value(agg.argmax("p", by="x"), {"p": pa.array(["a", "b"]), "x": pa.array([None, 1])}) == "b"
+    assert (
+        _value(agg.argmax("p", by="x"), {"p": pa.array(["a", "b"]), "x": pa.array([None, 1])})
+        == "b"
+    )
 
 
 def test_text_is_compared_by_its_bytes() -> None:
@@ -155,7 +170,9 @@ def test_an_empty_partial_is_null_and_a_count_is_zero() -> None:
     for registration in REGISTRY.values():
         for aggregate in registration.bound_examples():
             finished = aggregate.finish_columns(Columns.empty(aggregate.fields, 2))
-            wanted: Any = 0 if aggregate.core.kind in ("count", "distinct_count", "decay_count") else None
+            wanted: Any = (
+                0 if aggregate.core.kind in ("count", "distinct_count", "decay_count") else None
+            )
             if aggregate.core.kind == "histogram":
                 wanted = {"under": 0, "bins": [0] * 7, "over": 0}
             assert finished.values.to_pylist() == [wanted, wanted]

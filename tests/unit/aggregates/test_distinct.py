@@ -48,7 +48,9 @@ def test_text_switches_by_its_bytes_too(size: int, is_dense: bool) -> None:
 @pytest.mark.parametrize("precision", [8, 12, 14])
 def test_estimates_are_within_four_standard_errors(n: int, precision: int) -> None:
     aggregate = bound(pa.int64(), 4, precision)
-    (result,) = aggregate.finish_columns(partial_of(aggregate, pa.array(np.arange(n) * 7919))).values.to_pylist()
+    (result,) = aggregate.finish_columns(
+        partial_of(aggregate, pa.array(np.arange(n) * 7919))
+    ).values.to_pylist()
     assert abs(result - n) <= 4 * 1.04 / 2 ** (precision / 2) * n
 
 
@@ -65,11 +67,17 @@ def test_the_estimate_is_ertls_to_the_last_digit() -> None:
 
 def test_whole_columns_are_hashed_as_the_library_hashes_each() -> None:
     values = [0, 1, -1, 2**63 - 1, -(2**63), 123456789]
-    wanted = [xxhash.xxh64(v.to_bytes(8, "little", signed=True), seed=SEED).intdigest() for v in values]
+    wanted = [
+        xxhash.xxh64(v.to_bytes(8, "little", signed=True), seed=SEED).intdigest() for v in values
+    ]
     assert hash_stored(np.array(values)).tolist() == wanted == [hash_one(v) for v in values]
     texts = [b"", b"a", "日本".encode(), b"x" * 1000]
     wanted = [xxhash.xxh64(text, seed=SEED).intdigest() for text in texts]
-    assert hash_stored(pa.array(texts, pa.large_binary())).tolist() == wanted == [hash_one(t) for t in texts]
+    assert (
+        hash_stored(pa.array(texts, pa.large_binary())).tolist()
+        == wanted
+        == [hash_one(t) for t in texts]
+    )
 
 
 @pytest.mark.parametrize("precision", [4, 12, 16])
@@ -83,7 +91,14 @@ def test_both_forms_place_every_hash_alike(precision: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"threshold": 0}, {"threshold": 10**6}, {"precision": 3}, {"precision": 17}, {"precision": True}]
+    "wrong",
+    [
+        {"threshold": 0},
+        {"threshold": 10**6},
+        {"precision": 3},
+        {"precision": 17},
+        {"precision": True},
+    ],
 )
 def test_parameters_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="expected: an integer from"):
@@ -104,4 +119,6 @@ def test_whole_columns_place_hashes_as_one_by_one(precision: int) -> None:
     strewn = [0x9E3779B97F4A7C15 * i % 2**64 for i in range(999)]
     hashes = [*one_bit, *runs, *(2**64 - 1 - word for word in one_bit), *strewn]
     register, rank = hyperloglog.places(np.array(hashes, np.uint64), precision)
-    assert list(zip(register.tolist(), rank.tolist(), strict=True)) == [hyperloglog.place(h, precision) for h in hashes]
+    assert list(zip(register.tolist(), rank.tolist(), strict=True)) == [
+        hyperloglog.place(h, precision) for h in hashes
+    ]

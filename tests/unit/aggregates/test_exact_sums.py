@@ -21,7 +21,18 @@ from tests.laws.oracles.values import Error, nearest_double
 
 DOUBLES = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
-    st.sampled_from([5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308, -1.7976931348623157e308, 2.0**53, 1.0, -0.0]),
+    st.sampled_from(
+        [
+            5e-324,
+            -5e-324,
+            2.0**-1022,
+            1.7976931348623157e308,
+            -1.7976931348623157e308,
+            2.0**53,
+            1.0,
+            -0.0,
+        ]
+    ),
 )
 SETTINGS = settings(max_examples=60, deadline=None, database=None)
 
@@ -80,7 +91,10 @@ def test_integers_add_up_exactly_on_every_path() -> None:
 @SETTINGS
 @given(
     st.lists(
-        st.tuples(st.one_of(st.integers(-(2**70), 2**70), st.integers(-(2**2100), 2**2100)), st.integers(1, 2**40)),
+        st.tuples(
+            st.one_of(st.integers(-(2**70), 2**70), st.integers(-(2**2100), 2**2100)),
+            st.integers(1, 2**40),
+        ),
         min_size=1,
         max_size=12,
     ),
@@ -91,14 +105,19 @@ def test_both_forms_of_rounding_give_the_nearest_double(
     given_pairs: list[tuple[int, int]], unit: int, divided: bool
 ) -> None:
     if unit == 0:
-        given_pairs = [(value >> 2040 if abs(value) > 2**71 else value, n) for value, n in given_pairs]
+        given_pairs = [
+            (value >> 2040 if abs(value) > 2**71 else value, n) for value, n in given_pairs
+        ]
     pairs = given_pairs * 5  # enough rows for the whole-column form
     assert len(pairs) * 10 > rounding.COLUMN_ROWS
     parts = [limbs.of_int(value) for value, _ in pairs]
     start = np.array([start for start, _ in parts], np.int32)
     limbs_given = agg.Ragged.of([limb for _, limb in parts], "<u4")
     divisor = np.array([n for _, n in pairs], np.int64) if divided else None
-    wanted = [nearest_double(Fraction(value, n if divided else 1) * Fraction(2) ** unit) for value, n in pairs]
+    wanted = [
+        nearest_double(Fraction(value, n if divided else 1) * Fraction(2) ** unit)
+        for value, n in pairs
+    ]
     before = rounding.COLUMN_ROWS
     for least in (0, 10**9):
         rounding.COLUMN_ROWS = least
@@ -107,7 +126,9 @@ def test_both_forms_of_rounding_give_the_nearest_double(
         finally:
             rounding.COLUMN_ROWS = before
         assert overflow.tolist() == [isinstance(value, Error) for value in wanted]
-        assert [v.hex() for v in values.tolist()] == [(0.0 if isinstance(v, Error) else v).hex() for v in wanted]
+        assert [v.hex() for v in values.tolist()] == [
+            (0.0 if isinstance(v, Error) else v).hex() for v in wanted
+        ]
 
 
 @pytest.mark.parametrize("bits", [2097, 2098, 2099, 2100, 2101])
@@ -174,19 +195,27 @@ def test_the_sum_of_opposites_is_plus_zero() -> None:
 def test_a_mean_that_rounds_to_zero_from_below_is_plus_zero(n_groups: int) -> None:
     mean = agg.mean("x").bind({"x": pa.float64()})
     given = np.tile([-5e-324, 0.0, 0.0], n_groups)
-    partials = mean.accumulate_columns(rows(given, pa.float64()), np.repeat(np.arange(n_groups), 3), n_groups)
+    partials = mean.accumulate_columns(
+        rows(given, pa.float64()), np.repeat(np.arange(n_groups), 3), n_groups
+    )
     result = mean.finish_columns(partials).values.to_pylist()
     by_rows = [mean.finish(state) for state in mean.from_columns(partials)]
     assert {value.hex() for value in (*result, *by_rows)} == {"0x0.0p+0"}
-    assert mean.meaning()["finish"] == 2  # an answer changed: what was deployed before has another fingerprint
+    # an answer changed: what was deployed before has another fingerprint
+    assert mean.meaning()["finish"] == 2
 
 
 def test_a_mean_of_decimals_rounds_halves_up() -> None:
     aggregate = agg.mean("x").bind({"x": pa.decimal128(5, 0)})
-    for values, wanted in (([1, 0, 0], "0.3333"), ([1] + [0] * 31, "0.0313"), ([-1] + [0] * 31, "-0.0313")):
+    for values, wanted in (
+        ([1, 0, 0], "0.3333"),
+        ([1] + [0] * 31, "0.0313"),
+        ([-1] + [0] * 31, "-0.0313"),
+    ):
         made = rows([Decimal(v) for v in values], pa.decimal128(5, 0))
         partial = aggregate.accumulate_columns(made, np.zeros(len(values), np.int64), 1)
-        assert aggregate.finish_columns(partial).values.to_pylist() == [Decimal(wanted)]  # 1/32 = 0.03125
+        # 1/32 = 0.03125
+        assert aggregate.finish_columns(partial).values.to_pylist() == [Decimal(wanted)]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +229,9 @@ def test_a_mean_of_decimals_rounds_halves_up() -> None:
     ],
 )
 @pytest.mark.usefixtures("path")
-def test_nan_and_infinities_come_out_and_can_be_deducted(values: list[float], wanted: float) -> None:
+def test_nan_and_infinities_come_out_and_can_be_deducted(
+    values: list[float], wanted: float
+) -> None:
     aggregate = agg.sum("x").bind({"x": pa.float64()})
     assert isinstance(aggregate, agg.Invertible)
     zero = np.zeros(len(values), np.int64)
@@ -226,7 +257,11 @@ def test_limbs_where_no_sum_can_be_are_refused_before_any_memory_is_taken(start:
 
 
 @SETTINGS
-@given(st.lists(DOUBLES), st.lists(st.integers(-(2**63), 2**63 - 1)), st.sampled_from([1, 3, limbs.LONG_CHUNK]))
+@given(
+    st.lists(DOUBLES),
+    st.lists(st.integers(-(2**63), 2**63 - 1)),
+    st.sampled_from([1, 3, limbs.LONG_CHUNK]),
+)
 def test_one_sum_of_many_is_exact_however_far_apart_they_lie(
     doubles: list[float], integers: list[int], chunk: int
 ) -> None:
@@ -239,10 +274,15 @@ def test_one_sum_of_many_is_exact_however_far_apart_they_lie(
 
 @SETTINGS
 @given(
-    st.lists(st.tuples(st.integers(-(2**53) + 1, 2**53 - 1), st.integers(0, limbs.NEAR_BITS + 1)), max_size=40),
+    st.lists(
+        st.tuples(st.integers(-(2**53) + 1, 2**53 - 1), st.integers(0, limbs.NEAR_BITS + 1)),
+        max_size=40,
+    ),
     st.integers(-1074, 900),
 )
-def test_one_sum_of_doubles_that_lie_near_each_other_is_exact(near: list[tuple[int, int]], unit: int) -> None:
+def test_one_sum_of_doubles_that_lie_near_each_other_is_exact(
+    near: list[tuple[int, int]], unit: int
+) -> None:
     doubles = [math.ldexp(mantissa, unit + bits) for mantissa, bits in near]
     total, start = limbs.total_of_doubles(np.array(doubles, np.float64))
     assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == sum(map(Fraction, doubles))
@@ -253,7 +293,9 @@ def test_one_sum_of_as_many_as_are_added_at_once_stays_exact(sign: int) -> None:
     greatest = sign * (2.0**53 - 1)
     doubles = np.array([greatest / 2**limbs.NEAR_BITS, *[greatest] * (limbs.NEAR_VALUES - 1)])
     total, start = limbs.total_of_doubles(doubles)
-    assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == sum(map(Fraction, doubles.tolist()))
+    assert Fraction(total << (limbs.LIMB_BITS * start), 2**1074) == sum(
+        map(Fraction, doubles.tolist())
+    )
 
 
 def test_one_sum_of_as_many_as_a_chunk_holds_stays_exact() -> None:

@@ -1,4 +1,5 @@
-"""Frequent values are exact up to the capacity; beyond it no count is too low, and the answer bounds its error."""
+"""Frequent values are exact up to the capacity; beyond it no count is too low, and the answer
+bounds its error."""
 
 from __future__ import annotations
 
@@ -20,8 +21,12 @@ from slicewise.aggregates.sketches.frequent import TopKFrequent
 from slicewise.errors import CodecError, DefinitionError
 
 
-def bound(k: int = 3, capacity: int = 8, error: float = 0.01, kind: pa.DataType | None = None) -> TopKFrequent:
-    made = agg.top_k_frequent("x", k=k, capacity=capacity, error=error).bind({"x": kind or pa.int64()})
+def bound(
+    k: int = 3, capacity: int = 8, error: float = 0.01, kind: pa.DataType | None = None
+) -> TopKFrequent:
+    made = agg.top_k_frequent("x", k=k, capacity=capacity, error=error).bind(
+        {"x": kind or pa.int64()}
+    )
     assert isinstance(made, TopKFrequent)
     return made
 
@@ -63,7 +68,9 @@ def test_beyond_the_capacity_the_frequent_are_found_and_no_count_is_too_low(seed
     values = np.random.default_rng(seed).zipf(1.5, 50_000) % 10**6
     aggregate = bound(k=5, capacity=500, error=0.005)
     counts, result = Counter(values.tolist()), answer(aggregate, values)
-    assert [item["value"] for item in result["items"]] == [value for value, _ in counts.most_common(5)]
+    assert [item["value"] for item in result["items"]] == [
+        value for value, _ in counts.most_common(5)
+    ]
     for item in result["items"]:
         assert 0 <= item["count"] - counts[item["value"]] <= result["error"]
     assert result["error"] <= 0.005 * len(values) + 1
@@ -74,7 +81,9 @@ def test_the_probability_of_a_miss_is_what_happens() -> None:
     # 40 values come 6 times each among 2,000 that come once: how many of the 40 are no candidates?
     aggregate, missed, probabilities = bound(k=1, capacity=300, error=0.0005), 0, []
     for seed in range(20):
-        values = np.random.default_rng(seed).permutation(np.append(np.repeat(np.arange(40), 6), np.arange(100, 2_100)))
+        values = np.random.default_rng(seed).permutation(
+            np.append(np.repeat(np.arange(40), 6), np.arange(100, 2_100))
+        )
         partial = partial_of(aggregate, values, first=seed * 10_000)
         missed += 40 - int((partial.items("items").values < 40).sum())
         least = int(partial.items("priorities").values.max())
@@ -82,7 +91,9 @@ def test_the_probability_of_a_miss_is_what_happens() -> None:
     assert abs(missed / (20 * 40) - float(np.mean(probabilities))) < 0.06
 
 
-def test_a_value_too_long_to_be_a_candidate_makes_an_answer_beyond_the_capacity_null_with_an_error() -> None:
+def test_a_value_too_long_to_be_a_candidate_makes_an_answer_beyond_the_capacity_null_with_an_error() -> (
+    None
+):
     aggregate = bound(k=1, capacity=2, kind=pa.string())
     short = aggregate.finish_columns(partial_of(aggregate, ["a" * 300, "b"]))
     assert (short.values.to_pylist()[0]["items"][0]["count"], dict(short.errors)) == (1, {})
@@ -116,7 +127,9 @@ def test_the_width_is_the_least_power_of_two_that_keeps_the_error() -> None:
         ({"k": 1, "error": "small"}, "from 0.0005 to 0.5"),
     ],
 )
-def test_parameters_out_of_bounds_are_refused_at_definition(given: dict[str, Any], message: str) -> None:
+def test_parameters_out_of_bounds_are_refused_at_definition(
+    given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DefinitionError, match=message):
         agg.top_k_frequent("x", **given)
 

@@ -1,4 +1,5 @@
-"""Filters never deny a member, keep their declared error, and say nothing where they cannot keep it."""
+"""Filters never deny a member, keep their declared error, and say nothing where they cannot keep
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def partial_of(aggregate: Any, values: Any) -> Columns:
 
 def answers_to(aggregate: Membership, seen: Any, questions: Any) -> Finished:
     finished = aggregate.finish_columns(partial_of(aggregate, seen))
-    return aggregate.answered(finished, pa.array([list(questions)], pa.list_(aggregate.type_of("x"))))
+    return aggregate.answered(
+        finished, pa.array([list(questions)], pa.list_(aggregate.type_of("x")))
+    )
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -67,7 +70,10 @@ def test_a_cuckoo_filter_beyond_its_capacity_says_nothing_and_stores_nothing() -
     partial = partial_of(aggregate, np.arange(150))
     assert (partial.items("entries").lengths[0], partial.fixed("beyond")[0]) == (0, 1)
     answers = answers_to(aggregate, np.arange(150), [1, 10**9])
-    assert (answers.values.to_pylist(), dict(answers.errors)) == ([[None, None]], {0: "over_capacity"})
+    assert (answers.values.to_pylist(), dict(answers.errors)) == (
+        [[None, None]],
+        {0: "over_capacity"},
+    )
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -77,7 +83,9 @@ def test_an_answer_has_the_shape_of_its_question(make: Any) -> None:
     finished = aggregate.finish_columns(partials)
     one = aggregate.answered(finished, pa.array(["a", "a", None]))
     assert one.values.to_pylist() == [True, False, None]
-    several = aggregate.answered(finished, pa.array([["a", "b", None], [], None], pa.list_(pa.string())))
+    several = aggregate.answered(
+        finished, pa.array([["a", "b", None], [], None], pa.list_(pa.string()))
+    )
     assert several.values.to_pylist() == [[True, False, None], [], None]
     assert (dict(one.errors), dict(several.errors)) == ({}, {})
 
@@ -121,7 +129,9 @@ def test_the_geometry_of_a_cuckoo_filter_follows_from_capacity_and_error() -> No
         ({"capacity": 5, "error": "1%"}, "a share from"),
     ],
 )
-def test_parameters_out_of_bounds_are_refused_at_definition(make: Any, given: dict[str, Any], message: str) -> None:
+def test_parameters_out_of_bounds_are_refused_at_definition(
+    make: Any, given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DefinitionError, match=message):
         make("x", **given)
 

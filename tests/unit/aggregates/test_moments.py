@@ -24,11 +24,25 @@ from tests.laws.oracles import aggregates as oracle
 from tests.laws.oracles.values import Error
 from tests.support.oracles import moments
 
-DOUBLES = [0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 1.7976931348623157e308, 0.1, -2.5, 2.0**53 + 2, 1e16]
+DOUBLES = [
+    0.0,
+    -0.0,
+    5e-324,
+    -5e-324,
+    2.0**-1022,
+    1e308,
+    -1e308,
+    1.7976931348623157e308,
+    0.1,
+    -2.5,
+    2.0**53 + 2,
+    1e16,
+]
 INTEGERS = [0, 1, -1, 2**31, 2**32 - 1, 2**32, 2**53 + 1, 2**63 - 1, -(2**63)]
 TYPES = {"x": pa.float64(), "y": pa.int64(), "c": pa.decimal128(38, 6)}
 DECIMALS = [
-    Decimal((n < 0, tuple(map(int, str(abs(n)))), -6)) for n in (0, 1, -1, 2**64 - 1, 2**64, -(2**64), 10**38 - 1)
+    Decimal((n < 0, tuple(map(int, str(abs(n)))), -6))
+    for n in (0, 1, -1, 2**64 - 1, 2**64, -(2**64), 10**38 - 1)
 ]
 EVERY = [
     agg.variance("x"),
@@ -87,19 +101,29 @@ def test_groups_come_to_the_exact_value_of_their_events_on_every_path(unbound: A
         random = Random(seed)
         events = some_events(random, random.randrange(25))
         groups = [random.randrange(4) for _ in events]
-        partials = aggregate.accumulate_columns(columns_of(aggregate, events), np.array(groups, np.int64), 4)
+        partials = aggregate.accumulate_columns(
+            columns_of(aggregate, events), np.array(groups, np.int64), 4
+        )
         finished = aggregate.finish_columns(partials)
         for group in range(4):
-            wanted = oracle.expected(aggregate, [e for e, g in zip(events, groups, strict=True) if g == group])
+            wanted = oracle.expected(
+                aggregate, [e for e, g in zip(events, groups, strict=True) if g == group]
+            )
             error = finished.errors.get(group, finished.values[group].as_py())
-            assert repr(error) == repr(str(wanted) if isinstance(wanted, Error) else wanted), f"seed {seed}"
+            assert repr(error) == repr(str(wanted) if isinstance(wanted, Error) else wanted), (
+                f"seed {seed}"
+            )
 
 
-def value(unbound: Aggregate, rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType] | None = None) -> Any:
+def value(
+    unbound: Aggregate, rows: Sequence[dict[str, Any]], types: dict[str, pa.DataType] | None = None
+) -> Any:
     """The value of an aggregate over rows a second apart."""
     aggregate = unbound.bind(types or {name: pa.float64() for name in rows[0]} if rows else TYPES)
     events = [Event(i * 1_000_000, 0, 0, 0, i, row) for i, row in enumerate(rows)]
-    partial = aggregate.accumulate_columns(columns_of(aggregate, events), np.zeros(len(events), np.int64), 1)
+    partial = aggregate.accumulate_columns(
+        columns_of(aggregate, events), np.zeros(len(events), np.int64), 1
+    )
     finished = aggregate.finish_columns(partial)
     return finished.errors.get(0, finished.values[0].as_py())
 
@@ -113,8 +137,14 @@ def test_a_sample_divides_by_one_less_than_a_population() -> None:
     assert value(agg.variance("x", population=True), of(1, 2, 3, 4)) == 1.25
     assert value(agg.stddev("x"), of(1, 2, 3, None, 4)) == math.sqrt(5 / 3)
     assert value(agg.stddev("x", population=True), of(2, 4)) == 1.0
-    assert value(agg.covariance("x", "y"), [{"x": 1, "y": 4}, {"x": 3, "y": 8}, {"x": None, "y": 9}]) == 4.0
-    assert value(agg.covariance("x", "y", population=True), [{"x": 1, "y": 4}, {"x": 3, "y": 8}]) == 2.0
+    assert (
+        value(agg.covariance("x", "y"), [{"x": 1, "y": 4}, {"x": 3, "y": 8}, {"x": None, "y": 9}])
+        == 4.0
+    )
+    assert (
+        value(agg.covariance("x", "y", population=True), [{"x": 1, "y": 4}, {"x": 3, "y": 8}])
+        == 2.0
+    )
 
 
 def test_too_few_values_are_null() -> None:
@@ -157,28 +187,40 @@ def test_a_line_is_found_in_event_time_and_over_a_column() -> None:
     assert value(agg.linear_trend("x", output="r2"), climbing) == 1.0
     line = [{"x": 0.1 * i, "y": 4 - 3 * i} for i in range(5)]
     kinds = {"x": pa.float64(), "y": pa.int64()}
-    (slope, intercept) = (value(agg.linear_trend("y", over="x", output=o), line, kinds) for o in ("slope", "intercept"))
+    (slope, intercept) = (
+        value(agg.linear_trend("y", over="x", output=o), line, kinds)
+        for o in ("slope", "intercept")
+    )
     assert abs(slope + 30) < 1e-12
     assert abs(intercept - 4) < 1e-12
     assert value(agg.correlation("y", "x"), [{"x": i, "y": -3 * i} for i in range(9)]) == -1.0
 
 
-@pytest.mark.parametrize("unbound", [aggregate for aggregate in EVERY if "x" in aggregate.inputs], ids=lambda a: a.describe())
+@pytest.mark.parametrize(
+    "unbound",
+    [aggregate for aggregate in EVERY if "x" in aggregate.inputs],
+    ids=lambda a: a.describe(),
+)
 def test_nan_and_infinities_make_nan_and_can_be_deducted(unbound: Aggregate) -> None:
     aggregate = unbound.bind({**TYPES, "y": pa.float64()})
     assert isinstance(aggregate, Invertible)
     finite = [
-        Event(i * 10**6, 0, 0, 0, i, {"x": x, "y": x * x, "c": Decimal(i)}) for i, x in enumerate((1.0, 2.0, 4.0))
+        Event(i * 10**6, 0, 0, 0, i, {"x": x, "y": x * x, "c": Decimal(i)})
+        for i, x in enumerate((1.0, 2.0, 4.0))
     ]
     for odd in (math.nan, math.inf, -math.inf):
         special = [Event(9, 0, 0, 0, 9, {"x": odd, "y": 1.0, "c": Decimal(1)})]
         whole, part, rest = (
-            aggregate.accumulate_columns(columns_of(aggregate, numbers), np.zeros(len(numbers), np.int64), 1)
+            aggregate.accumulate_columns(
+                columns_of(aggregate, numbers), np.zeros(len(numbers), np.int64), 1
+            )
             for numbers in (finite + special, special, finite)
         )
         assert math.isnan(aggregate.finish_columns(whole).values[0].as_py())
         left = aggregate.deduct_columns(whole, part)
-        assert Layout((aggregate,)).encode_block([left]) == Layout((aggregate,)).encode_block([rest])
+        assert Layout((aggregate,)).encode_block([left]) == Layout((aggregate,)).encode_block(
+            [rest]
+        )
         assert math.isfinite(aggregate.finish_columns(left).values[0].as_py())
 
 
@@ -200,17 +242,25 @@ def test_they_mean_what_duckdb_means() -> None:
     for _ in range(60):
         top = random.choice([1, 5, 1000])
         lists.append(
-            [{"x": random.randint(-top, top), "y": random.randint(-top, top)} for _ in range(random.randrange(9))]
+            [
+                {"x": random.randint(-top, top), "y": random.randint(-top, top)}
+                for _ in range(random.randrange(9))
+            ]
         )
     rows = [{"list": number, **row} for number, values in enumerate(lists) for row in values]
     with duckdb.connect() as connection:
-        connection.register("t", pa.Table.from_pylist(rows, pa.schema([("list", pa.int64()), *types.items()])))
-        result = connection.execute(f"SELECT list, {', '.join(aggregates)} FROM t GROUP BY list").fetchall()
+        connection.register(
+            "t", pa.Table.from_pylist(rows, pa.schema([("list", pa.int64()), *types.items()]))
+        )
+        result = connection.execute(
+            f"SELECT list, {', '.join(aggregates)} FROM t GROUP BY list"
+        ).fetchall()
     assert len(result) > 40
     for number, *answers in result:
         for theirs, (text, unbound) in zip(answers, aggregates.items(), strict=True):
             ours = value(unbound, lists[number], types)
-            if theirs is None or math.isnan(theirs):  # where SQL has null DuckDB has NaN, for some of them
+            # where SQL has null DuckDB has NaN, for some of them
+            if theirs is None or math.isnan(theirs):
                 assert ours is None, (text, lists[number])
             elif ours is None:
                 assert text.startswith("kurtosis"), (text, lists[number])
@@ -259,7 +309,9 @@ def test_a_partial_stays_small_and_has_a_bound() -> None:
     def size(unbound: Aggregate, values: list[float]) -> int:
         aggregate = unbound.bind({"x": pa.float64(), "y": pa.float64()})
         events = [Event(0, 0, 0, 0, i, {"x": x, "y": x}) for i, x in enumerate(values)]
-        partial = aggregate.accumulate_columns(columns_of(aggregate, events), np.zeros(len(events), np.int64), 1)
+        partial = aggregate.accumulate_columns(
+            columns_of(aggregate, events), np.zeros(len(events), np.int64), 1
+        )
         return len(Layout((aggregate,)).encode_rows([partial])[0])
 
     random = Random(1)
@@ -275,14 +327,20 @@ def test_a_partial_stays_small_and_has_a_bound() -> None:
 def test_limbs_where_no_sum_can_be_are_refused_before_any_memory_is_taken(start: int) -> None:
     aggregate = agg.kurtosis("x").bind(TYPES)
     whole = aggregate.to_columns([aggregate.empty()])
-    fields = {**whole.values, "s4_start": np.array([start], np.int32), "s4_limbs": agg.Ragged.of([[1]], "<u4")}
+    fields = {
+        **whole.values,
+        "s4_start": np.array([start], np.int32),
+        "s4_limbs": agg.Ragged.of([[1]], "<u4"),
+    }
     with pytest.raises(CodecError):
         aggregate.combine_columns(Columns(1, fields), np.zeros(1, np.int64), 1)
 
 
 def test_zeros_and_infinities_take_no_lane_of_their_own() -> None:
     plain = products.span(products.of_doubles(np.array([1.0, 3.5])))
-    assert products.span(products.of_doubles(np.array([0.0, 1.0, math.nan, 3.5, -math.inf]))) == plain
+    assert (
+        products.span(products.of_doubles(np.array([0.0, 1.0, math.nan, 3.5, -math.inf]))) == plain
+    )
     assert products.of_doubles(np.array([0.0, math.inf])).least == 0
 
 
@@ -290,10 +348,14 @@ def _squares(random: Random) -> Fraction:
     """A rational whose root is anywhere, often the middle of two doubles or next to one."""
     two = Fraction(2)
     if random.random() < 0.4:
-        middle: Fraction = ((random.getrandbits(53) | 1 << 52) * 2 + 1) * _power(two, random.randrange(-1076, 970))
+        middle: Fraction = ((random.getrandbits(53) | 1 << 52) * 2 + 1) * _power(
+            two, random.randrange(-1076, 970)
+        )
         nudge = random.choice([Fraction(0), Fraction(0), Fraction(1, 2**200), -Fraction(1, 2**900)])
         return middle * middle * (1 + nudge)
-    top, below = (random.getrandbits(random.choice([1, 53, 54, 106, 108, 300])) | 1 for _ in range(2))
+    top, below = (
+        random.getrandbits(random.choice([1, 53, 54, 106, 108, 300])) | 1 for _ in range(2)
+    )
     return Fraction(top, random.choice([1, below])) * _power(two, random.randrange(-2200, 2100))
 
 

@@ -1,4 +1,5 @@
-"""A fold is text that only computes: what is not is refused where it is written, and what it gives is typed."""
+"""A fold is text that only computes: what is not is refused where it is written, and what it gives
+is typed."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def answer(aggregate: Any, values: list[Any]) -> Any:
     bound = aggregate.bind(TYPES)
     events = [Event(i, 0, 0, 0, i, {"x": x}) for i, x in enumerate(values)]
     rows = Rows.from_events(events[::-1], TYPES)
-    finished = bound.finish_columns(bound.accumulate_columns(rows, np.zeros(len(rows), np.int64), 1))
+    finished = bound.finish_columns(
+        bound.accumulate_columns(rows, np.zeros(len(rows), np.int64), 1)
+    )
     return finished.errors[0] if finished.errors else finished.values.to_pylist()[0]
 
 
@@ -82,7 +85,9 @@ def ratio(state: Any) -> Any:
         ("long", beyond, [1], "function_error"),
     ],
 )
-def test_a_value_is_of_its_declared_type_or_an_error(output: str, final: Any, values: list[Any], wanted: Any) -> None:
+def test_a_value_is_of_its_declared_type_or_an_error(
+    output: str, final: Any, values: list[Any], wanted: Any
+) -> None:
     actual = answer(ordered(output, final), values)
     assert actual == wanted
     assert type(actual) is type(wanted)
@@ -173,10 +178,17 @@ def test_what_does_not_only_compute_is_refused_with_what_it_said(final: Any, mes
 def test_a_text_that_was_changed_on_its_way_is_refused() -> None:
     spec = ordered().spec()
     with pytest.raises(DefinitionError, match="an import"):
-        from_spec({**spec, "source": spec["source"].replace("    return []", "    import os\n    return []")})
+        from_spec(
+            {
+                **spec,
+                "source": spec["source"].replace("    return []", "    import os\n    return []"),
+            }
+        )
 
 
-@pytest.mark.parametrize("wrong", [{"cap": 0}, {"cap": 10_001}, {"policy": "oldest"}, {"output": "list"}])
+@pytest.mark.parametrize(
+    "wrong", [{"cap": 0}, {"cap": 10_001}, {"policy": "oldest"}, {"output": "list"}]
+)
 def test_parameters_out_of_bounds_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="expected"):
         ordered(**wrong)
@@ -186,7 +198,9 @@ def test_evaluate_folds_what_a_user_declares() -> None:
     source = sw.KafkaSource("s", schema={"u": "string", "x": "long", "t": "timestamp_us"}, timestamp="t",
                             max_lateness="1h")  # fmt: skip
     fold = sw.ordered(empty, add, text, columns=["x"], output="string", where="x > 1")
-    view = sw.FeatureView("v", source=source, entity=["u"], features=[sw.Feature("f", fold, windows=["1h"])])
+    view = sw.FeatureView(
+        "v", source=source, entity=["u"], features=[sw.Feature("f", fold, windows=["1h"])]
+    )
     events = [{"u": "a", "x": x, "t": f"2026-01-01T00:00:0{9 - x}Z"} for x in (1, 2, 3)]
     table = sw.evaluate(view, events, [{"u": "a", "at": "2026-01-01T00:30:00Z"}])
     assert table["f_1h"].to_pylist() == ["3,2"]

@@ -1,4 +1,5 @@
-"""A class of a user's own is text that only computes; it is refused with the events that break a law, or answers."""
+"""A class of a user's own is text that only computes; it is refused with the events that break a
+law, or answers."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from slicewise.aggregates.custom.own import Own
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.law_check import HISTORIES, check_laws, own_aggregates
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.law_check import HISTORIES, own_aggregates, check_laws
 from slicewise.features.project import load_project
 
 E2E = Path(__file__).parents[2] / "e2e" / "project" / "features.py"
@@ -48,7 +49,7 @@ COUNTER = '''class Counter(sw.Aggregate):
 
 
 class Largest(sw.Aggregate):
-    columns = {"x": ("double", "long")}  # noqa: RUF012 - literals of a text that travels
+    columns = {"x": ("double", "long")}  # noqa: RUF012
     fields = {"most": "double", "some": "boolean"}  # noqa: RUF012
     output = "double"
     times: int = 1
@@ -67,7 +68,9 @@ class Largest(sw.Aggregate):
 
 
 def made(text: str, *columns: str, **parameters: Any) -> Any:
-    return Own.of_parameters({"source": text, "columns": columns or ("x",), "parameters": parameters}).bind(TYPES)
+    return Own.of_parameters(
+        {"source": text, "columns": columns or ("x",), "parameters": parameters}
+    ).bind(TYPES)
 
 
 def partial(own: Aggregate, values: list[float | None]) -> Columns:
@@ -82,7 +85,9 @@ def answer(own: Aggregate, values: list[float | None]) -> Any:
 
 
 def test_a_class_makes_an_aggregate_that_evaluate_answers() -> None:
-    source = sw.KafkaSource("s", schema={"u": "string", "x": "double", "t": "timestamp_us"}, timestamp="t")
+    source = sw.KafkaSource(
+        "s", schema={"u": "string", "x": "double", "t": "timestamp_us"}, timestamp="t"
+    )
     features = [
         sw.Feature("most", Largest("x", times=2), windows=["1h"]),
         sw.Feature("high", Largest(x="x", where="x > 5"), windows=["1h"]),
@@ -90,9 +95,16 @@ def test_a_class_makes_an_aggregate_that_evaluate_answers() -> None:
     ]
     view = sw.FeatureView("v", source=source, entity=["u"], features=features)
     at = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
-    events = [{"u": "a", "x": x, "t": at - dt.timedelta(minutes=m)} for m, x in ((1, 3.0), (2, None), (3, -1.0))]
+    events = [
+        {"u": "a", "x": x, "t": at - dt.timedelta(minutes=m)}
+        for m, x in ((1, 3.0), (2, None), (3, -1.0))
+    ]
     row = sw.evaluate(view, events, [{"u": "a", "at": at}]).to_pylist()[0]
-    assert (row["most_1h"], row["high_1h"], row["by_1h"]) == (6.0, None, [{"key": "a", "value": 3.0}])
+    assert (row["most_1h"], row["high_1h"], row["by_1h"]) == (
+        6.0,
+        None,
+        [{"key": "a", "value": 3.0}],
+    )
 
 
 def test_its_text_travels_and_its_digest_covers_all_but_how_it_finishes() -> None:
@@ -102,10 +114,16 @@ def test_its_text_travels_and_its_digest_covers_all_but_how_it_finishes() -> Non
     first = digest(COUNTER)
     assert digest(COUNTER.replace("return state[0]\n", "return state[0] + 1\n")) == first
     assert digest(COUNTER.replace("What it says", "What else it says")) == first
-    for text in (COUNTER.replace(">=", ">"), COUNTER.replace("    least", "    version = 2\n    least")):
+    for text in (
+        COUNTER.replace(">=", ">"),
+        COUNTER.replace("    least", "    version = 2\n    least"),
+    ):
         assert digest(text) != first
     assert digest(COUNTER, least=1.0) != first
-    assert made(COUNTER).meaning() != made(COUNTER.replace("return state[0]\n", "return state[0] + 1\n")).meaning()
+    assert (
+        made(COUNTER).meaning()
+        != made(COUNTER.replace("return state[0]\n", "return state[0] + 1\n")).meaning()
+    )
     deployment = plan(load_project(E2E))
     again = Deployment.from_json(deployment.to_json())
     assert again.digest == deployment.digest
@@ -134,7 +152,11 @@ def test_its_text_travels_and_its_digest_covers_all_but_how_it_finishes() -> Non
         ("return (0,)", "return (0,", "no Python"),
         ("return (0,)", "return (round(abs(1j)),)", "a complex number"),
         ("(a[0] + b[0],)", "(self.finish(a) + b[0],)", "Counter.combine uses finish"),
-        ("    def finish", "    def combine(self, a, b):\n        import os\n\n    def finish", "two methods combine"),
+        (
+            "    def finish",
+            "    def combine(self, a, b):\n        import os\n\n    def finish",
+            "two methods combine",
+        ),
         ("least: float = 0.0", "least: float = 0.0\n    finish: float = 0.0", "names 'finish'"),
         ('{"x": "double"}', '{"where": "double"}', "names 'where'"),
     ],
@@ -167,7 +189,11 @@ def test_columns_and_parameters_are_those_of_the_class() -> None:
 
 
 def test_what_raises_is_a_failed_partial_for_ever_and_breaks_no_batch() -> None:
-    own = made(COUNTER.replace('state[0] + (event["x"] >= self.least)', 'state[0] + 1 // round(event["x"])'))
+    own = made(
+        COUNTER.replace(
+            'state[0] + (event["x"] >= self.least)', 'state[0] + 1 // round(event["x"])'
+        )
+    )
     assert answer(own, [1.0, 0.5, None]) == "function_error"
     assert answer(own, [1.0, None]) == 1
     assert answer(own, []) is None
@@ -176,14 +202,18 @@ def test_what_raises_is_a_failed_partial_for_ever_and_breaks_no_batch() -> None:
     assert own.finish_columns(joined).errors == {0: "function_error"}
     assert joined.fixed("n").tolist() == [-1]
     large = made(
-        COUNTER.replace('"long"}', '"string"}').replace("(0,)", "('',)").replace("+ (", "+ 'x' * 20000000 * (")
+        COUNTER.replace('"long"}', '"string"}')
+        .replace("(0,)", "('',)")
+        .replace("+ (", "+ 'x' * 20000000 * (")
     )
     assert answer(large, [1.0]) == "function_error"  # no definition makes rows of any size
 
 
 def test_bytes_that_no_state_has_are_refused() -> None:
     own = EXAMPLES[1]
-    power = Own.of_parameters({"source": own[0], "columns": ["x", "weight"], "parameters": {}}).bind(own[1][0])
+    power = Own.of_parameters(
+        {"source": own[0], "columns": ["x", "weight"], "parameters": {}}
+    ).bind(own[1][0])
     block = Layout((power,)).encode_block([Columns.empty(power.fields, 1)])
     of_one = block[:0] + bytes([1]) + block[1:]  # one event, but no sum of it
     with pytest.raises(CodecError):
@@ -199,7 +229,9 @@ def broken(old: str, new: str) -> str:
 
 def test_an_aggregate_of_the_examples_obeys() -> None:
     source, (types, *_), parameters = EXAMPLES[1]
-    own = Own.of_parameters({"source": source, "columns": ["x", "weight"], "parameters": parameters}).bind(types)
+    own = Own.of_parameters(
+        {"source": source, "columns": ["x", "weight"], "parameters": parameters}
+    ).bind(types)
     assert isinstance(own, Own)
     assert check_laws(own).histories == HISTORIES
 
@@ -212,39 +244,52 @@ def test_an_aggregate_of_the_examples_obeys() -> None:
         ('(event["x"] >= self.least)', 'state[0] + (event["x"] >= self.least)', "order of events"),
         ("(a[0] + b[0],)", "(max(a[0], b[0]),)", "how events are split"),
         ("(a[0] + b[0],)", "(a[0] + b[0] + (a[0] > 1 and b[0] == 1),)", "how events are split"),
-        ("return (a[0] + b[0],)", "a.sort()\n        return (a[0] + b[0],)", "empty() changes nothing"),
+        (
+            "return (a[0] + b[0],)",
+            "a.sort()\n        return (a[0] + b[0],)",
+            "empty() changes nothing",
+        ),
         ('(event["x"] >= self.least)', 'event["x"]', "of the declared fields"),
         ("return state[0]\n", "return str(state[0])\n", "of the declared fields"),
         ("return state[0]\n", "return 1 // state[0]\n", "of the declared fields"),
     ],
 )
-def test_a_broken_law_is_told_with_the_fewest_events_that_break_it(old: str, new: str, law: str) -> None:
+def test_a_broken_law_is_told_with_the_fewest_events_that_break_it(
+    old: str, new: str, law: str
+) -> None:
     text = broken(old, new)
     assert law in text
     assert text.count("\n  ") <= 7  # at most a few events, where, expected, next step
 
 
 def test_states_are_tried_as_they_come_back_from_their_bytes() -> None:
-    # a list comes back as a tuple, to which no list is added: of two events evaluate answers function_error
+    # a list comes back as a tuple, to which no list is added: of two events evaluate answers
+    # function_error
     kept = (
         COUNTER.replace('"long"}', '"list<double>"}')
         .replace("(0,)", "([],)")
         .replace("return state[0]\n", "return 1\n")
     )
-    lists = kept.replace('(state[0] + (event["x"] >= self.least),)', '(sorted(state[0] + [event["x"]]),)')
+    lists = kept.replace(
+        '(state[0] + (event["x"] >= self.least),)', '(sorted(state[0] + [event["x"]]),)'
+    )
     lists = lists.replace("(a[0] + b[0],)", "(sorted(a[0] + b[0]),)")
     assert answer(made(lists), [1.0, 2.0]) == "function_error"
     with pytest.raises(DefinitionError) as raised:
         check_laws(made(lists))
     assert raised.value.what.count("x = ") == 2
-    either = lists.replace("state[0] +", "list(state[0]) +").replace("a[0] + b[0]", "list(a[0]) + list(b[0])")
+    either = lists.replace("state[0] +", "list(state[0]) +").replace(
+        "a[0] + b[0]", "list(a[0]) + list(b[0])"
+    )
     assert answer(made(either), [1.0, 2.0]) == 1
     assert check_laws(made(either)).histories == HISTORIES
 
 
 def test_a_class_is_not_asked_how_it_finishes_no_events() -> None:
     largest = (
-        COUNTER.replace("(0,)", "(-1,)").replace("state[0] + (", "max(state[0], 1 + (").replace("least),)", "least)),)")
+        COUNTER.replace("(0,)", "(-1,)")
+        .replace("state[0] + (", "max(state[0], 1 + (")
+        .replace("least),)", "least)),)")
     )
     largest = largest.replace("a[0] + b[0]", "max(a[0], b[0])").replace(
         "return state[0]\n", "return 6 // (state[0] + 1)\n"
@@ -253,7 +298,9 @@ def test_a_class_is_not_asked_how_it_finishes_no_events() -> None:
 
 
 def test_a_sum_of_doubles_is_refused_with_three_numbers_or_fewer() -> None:
-    text = COUNTER.replace('{"n": "long"}', '{"n": "double"}').replace('(event["x"] >= self.least)', 'event["x"]')
+    text = COUNTER.replace('{"n": "long"}', '{"n": "double"}').replace(
+        '(event["x"] >= self.least)', 'event["x"]'
+    )
     with pytest.raises(DefinitionError) as raised:
         check_laws(made(text.replace('output = "long"', 'output = "double"')))
     assert raised.value.what.count("x = ") <= 3
@@ -261,7 +308,9 @@ def test_a_sum_of_doubles_is_refused_with_three_numbers_or_fewer() -> None:
 
 
 def test_the_latest_of_values_is_refused_for_its_order() -> None:
-    text = COUNTER.replace('(state[0] + (event["x"] >= self.least),)', '(1 if event["x"] > 0 else 2,)')
+    text = COUNTER.replace(
+        '(state[0] + (event["x"] >= self.least),)', '(1 if event["x"] > 0 else 2,)'
+    )
     with pytest.raises(DefinitionError) as raised:
         check_laws(made(text.replace("(a[0] + b[0],)", "b if b[0] else a")))
     assert "the order of events does not matter" in raised.value.what
@@ -270,7 +319,9 @@ def test_the_latest_of_values_is_refused_for_its_order() -> None:
 
 
 def test_the_page_shows_a_class_that_obeys_and_a_story_that_is_told() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guides" / "own_aggregates.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guides" / "own_aggregates.md").read_text(
+        encoding="utf-8"
+    )
     blocks = [block.split("```")[0] for block in page.split("```python\n")[1:]]
     source = (
         "class Spread"
@@ -284,12 +335,18 @@ def test_the_page_shows_a_class_that_obeys_and_a_story_that_is_told() -> None:
     assert own.own.methods >= {"accumulate_columns", "combine_columns"}
     check_laws(own)
     mean = COUNTER.replace("Counter", "Mean").replace("    least: float = 0.0\n", "")
-    mean = mean.replace('{"n": "long"}', '{"total": "double", "n": "long"}').replace("(0,)", "(0.0, 0)")
+    mean = mean.replace('{"n": "long"}', '{"total": "double", "n": "long"}').replace(
+        "(0,)", "(0.0, 0)"
+    )
     mean = mean.replace('(event["x"] >= self.least),', 'event["x"], state[1] + 1').replace(
         "b[0],)", "b[0], a[1] + b[1])"
     )
     adds = Own.of_parameters(
-        {"source": mean.replace('output = "long"', 'output = "double"'), "columns": ["price"], "parameters": {}}
+        {
+            "source": mean.replace('output = "long"', 'output = "double"'),
+            "columns": ["price"],
+            "parameters": {},
+        }
     )
     with pytest.raises(DefinitionError) as raised:
         check_laws(adds.bind(types))  # type: ignore[arg-type]

@@ -1,4 +1,5 @@
-"""Quantiles are exact up to the threshold, within the declared error beyond it, and null where bins collapsed."""
+"""Quantiles are exact up to the threshold, within the declared error beyond it, and null where bins
+collapsed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ SHARES = (0.0, 0.01, 0.5, 0.9, 0.99, 1.0)
 
 
 def bound(threshold: int = 256, error: float = 0.01, kind: pa.DataType | None = None) -> Quantiles:
-    made = agg.quantiles("x", q=SHARES, threshold=threshold, error=error).bind({"x": kind or pa.float64()})
+    made = agg.quantiles("x", q=SHARES, threshold=threshold, error=error).bind(
+        {"x": kind or pa.float64()}
+    )
     assert isinstance(made, Quantiles)
     return made
 
@@ -68,9 +71,9 @@ def test_beyond_the_threshold_every_answer_is_within_the_error(error: float, sha
     for share, got in zip(SHARES, result, strict=True):
         exact = ordered[max(0, math.ceil(Fraction(str(share)) * len(ordered)) - 1)]
         if got is not None:
-            assert abs(Fraction(got) - Fraction(exact)) <= Fraction(str(error)) * abs(Fraction(exact)) + Fraction(
-                5e-324
-            )
+            assert abs(Fraction(got) - Fraction(exact)) <= Fraction(str(error)) * abs(
+                Fraction(exact)
+            ) + Fraction(5e-324)
     assert None not in result[2:]
 
 
@@ -119,7 +122,8 @@ def test_a_bins_own_value_lies_in_it_for_every_double() -> None:
     random = np.random.default_rng(3)
     values = random.integers(0, 2**64, 20_000, dtype=np.uint64).view(np.float64)
     values = np.append(
-        values[~np.isnan(values)], [0.0, 5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308, np.inf, -np.inf]
+        values[~np.isnan(values)],
+        [0.0, 5e-324, -5e-324, 2.0**-1022, 1.7976931348623157e308, np.inf, -np.inf],
     )
     result = table.of(values)
     assert result.tolist() == [table.of_one(value) for value in values.tolist()]
@@ -143,7 +147,9 @@ def test_a_bins_own_value_lies_in_it_for_every_double() -> None:
         ({"q": [0.5], "error": "1%"}, "from 0.001 to 0.5"),
     ],
 )
-def test_parameters_out_of_bounds_are_refused_at_definition(given: dict[str, Any], message: str) -> None:
+def test_parameters_out_of_bounds_are_refused_at_definition(
+    given: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DefinitionError, match=message):
         agg.quantiles("x", **given)
 

@@ -33,7 +33,9 @@ def bits(value: Any) -> Any:
     return struct.pack("<d", value) if type(value) is float else (type(value), value)
 
 
-def by_columns(aggregate: Aggregate, rows: list[tuple[Any, ...]], groups: list[list[int]]) -> tuple[list[Any], Any]:
+def by_columns(
+    aggregate: Aggregate, rows: list[tuple[Any, ...]], groups: list[list[int]]
+) -> tuple[list[Any], Any]:
     taken = np.array([row for group in groups for row in group], np.int64)
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     partials = aggregate.to_columns(rows).take(taken)
@@ -41,7 +43,9 @@ def by_columns(aggregate: Aggregate, rows: list[tuple[Any, ...]], groups: list[l
     return finished.values.to_pylist(), dict(finished.errors)
 
 
-def is_scalar(aggregate: Aggregate, rows: list[tuple[Any, ...]], ends: list[int], groups: Any) -> tuple[list[Any], Any]:
+def is_scalar(
+    aggregate: Aggregate, rows: list[tuple[Any, ...]], ends: list[int], groups: Any
+) -> tuple[list[Any], Any]:
     scalar = aggregate.scalar
     assert scalar is not None
     layout = Layout((aggregate,))
@@ -62,7 +66,9 @@ def is_scalar(aggregate: Aggregate, rows: list[tuple[Any, ...]], ends: list[int]
 @pytest.mark.parametrize("aggregate", EXAMPLES, ids=lambda a: f"{a.describe()} {a.partial_id()}")
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, data: st.DataObject) -> None:
+def test_few_partials_finish_to_the_bits_of_whole_columns(
+    aggregate: Aggregate, data: st.DataObject
+) -> None:
     types = dict(zip(aggregate.inputs, aggregate.types or (), strict=True))
     events = data.draw(drawn_events(types))
     rows: list[tuple[Any, ...]] = []
@@ -74,11 +80,17 @@ def test_few_partials_finish_to_the_bits_of_whole_columns(aggregate: Aggregate, 
             state = aggregate.accumulate(state, event)
         rows.append(state)
         at += max(size, 1)
-    ends = sorted({*data.draw(st.lists(st.integers(1, len(rows)), max_size=4)), len(rows)}) if rows else []
+    ends = (
+        sorted({*data.draw(st.lists(st.integers(1, len(rows)), max_size=4)), len(rows)})
+        if rows
+        else []
+    )
     runs = [range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
     some = st.lists(st.integers(0, len(runs) - 1), unique=True) if runs else st.just([])
     groups = data.draw(st.lists(some, min_size=1, max_size=5))
-    want, want_errors = by_columns(aggregate, rows, [[row for run in group for row in runs[run]] for group in groups])
+    want, want_errors = by_columns(
+        aggregate, rows, [[row for run in group for row in runs[run]] for group in groups]
+    )
     result, errors = is_scalar(aggregate, rows, ends, groups)
     assert list(map(bits, result)) == list(map(bits, want))
     assert errors == want_errors
@@ -98,20 +110,29 @@ def test_few_events_and_many_make_states_that_finish_to_the_bits_of_whole_column
     events = data.draw(drawn_events(types))
     assume(events)
     rows = Rows.from_events(events, types)
-    some = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.bool_)
+    some = np.array(
+        data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), np.bool_
+    )
     members = Members(tuple(sorted(types.items())))
     opened = members.open(members.encode(rows))
     scalar, scalar_of = aggregate.scalar, aggregate.scalar_of
     assert scalar is not None
     assert scalar_of is not None
     states = [scalar_of(opened.events()), scalar_of(opened.many())]
-    states += [scalar_of(opened.events().where(some.tolist())), scalar_of(opened.many().where(some))]
-    result = scalar.finish(scalar.combine([[]] * len(aggregate.fields), [], [[0], [1], [2], [3]], states))
+    states += [
+        scalar_of(opened.events().where(some.tolist())),
+        scalar_of(opened.many().where(some)),
+    ]
+    result = scalar.finish(
+        scalar.combine([[]] * len(aggregate.fields), [], [[0], [1], [2], [3]], states)
+    )
     groups = np.concatenate([np.zeros(len(rows), np.int64), some[some]])
     taken = rows.take(np.concatenate([np.arange(len(rows)), np.flatnonzero(some)]))
     want = aggregate.finish_columns(aggregate.accumulate_columns(taken, groups, 2))
     listed = want.values.to_pylist()
-    assert list(map(bits, result.values)) == list(map(bits, [listed[0], listed[0], listed[1], listed[1]]))
+    assert list(map(bits, result.values)) == list(
+        map(bits, [listed[0], listed[0], listed[1], listed[1]])
+    )
     assert result.errors == {2 * row + i: code for row, code in want.errors.items() for i in (0, 1)}
 
 

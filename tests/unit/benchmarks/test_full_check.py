@@ -23,7 +23,9 @@ SEED = 11
 
 
 @pytest.mark.parametrize("source", [pytest.param(name, marks=pytest.mark.long) for name in SOURCES])
-def test_a_small_history_of_each_source_is_right_and_another_run_compares_the_same(source: str) -> None:
+def test_a_small_history_of_each_source_is_right_and_another_run_compares_the_same(
+    source: str,
+) -> None:
     result = play(source, SEED, SMALL)
     print(fingerprint(result))
     assert not result.wrong, "\n".join(result.wrong)
@@ -36,7 +38,9 @@ def test_a_small_history_of_each_source_is_right_and_another_run_compares_the_sa
 
 
 @pytest.mark.long
-def test_rows_that_never_were_applied_are_found_by_the_opinion_and_by_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_never_were_applied_are_found_by_the_opinion_and_by_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     whole, left = World._apply, iter([True])
 
     def forgetful(self: World, part: Part, partition: int, end: OffsetVector) -> None:
@@ -48,11 +52,16 @@ def test_rows_that_never_were_applied_are_found_by_the_opinion_and_by_training(m
     monkeypatch.setattr(World, "_apply", forgetful)
     result = played(World(SOURCES["plays"](SEED, SMALL)))
     assert result.mismatches > 10
-    assert any("training of" in line for line in result.wrong) or result.mismatches > compared.MAX_LISTED
+    assert (
+        any("training of" in line for line in result.wrong)
+        or result.mismatches > compared.MAX_LISTED
+    )
 
 
 @pytest.mark.long
-def test_an_hour_that_was_compacted_with_other_events_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_hour_that_was_compacted_with_other_events_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     contained = World._contained
 
     def one_less(self: World, rows: object) -> object:
@@ -125,7 +134,9 @@ def test_histories_follow_from_the_seed_and_a_source_alone_begins_with_it() -> N
 
 @pytest.mark.long
 def test_a_run_tells_its_counts_and_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    code = main(["--histories", "2", "--only", "random", "--seed", "3", "--size", str(SMALL), "--jobs", "1"])
+    code = main(
+        ["--histories", "2", "--only", "random", "--seed", "3", "--size", str(SMALL), "--jobs", "1"]
+    )
     output = capsys.readouterr().out
     assert code == 0
     assert "values compared, 0 differ" in output

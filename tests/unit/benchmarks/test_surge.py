@@ -1,4 +1,5 @@
-"""Parts of the surge's figures: lag, drains, batches and what was answered, each of its own part of the run."""
+"""Parts of the surge's figures: lag, drains, batches and what was answered, each of its own part of
+the run."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.surge_overload import Overloading
-from benchmarks.surge_watch import Look, Phase, Seen, Watch, batches, beside, drain_of, largest, seen
+from benchmarks.surge_watch import (
+    Look,
+    Phase,
+    Seen,
+    Watch,
+    batches,
+    beside,
+    drain_of,
+    largest,
+    seen,
+)
 from benchmarks.whole.figures import Percentiles
 from benchmarks.whole.http_load import Sample
 from slicewise import log
@@ -42,12 +53,16 @@ def _watch(looks: list[Look]) -> Watch:
 
 
 def test_lag_rates_and_memory_are_those_of_a_phase() -> None:
-    watch = _watch([Look(100.0 + s, 100 * s, max(0, 100 * s - (50 if 3 <= s <= 5 else 5))) for s in range(10)])
+    watch = _watch(
+        [Look(100.0 + s, 100 * s, max(0, 100 * s - (50 if 3 <= s <= 5 else 5))) for s in range(10)]
+    )
     assert watch.most_lag(Phase(100, 103)) == 5
     assert watch.most_lag(Phase(102, 107)) == 50
     assert watch.rates(Phase(106, 110)) == (100.0, 100.0)
     assert watch.most_memory("stream", Phase(100, 106)) == 30.0
-    assert watch.most_memory("stream", Phase(105, 107)) == 20.0, "the next look, where none fell into it"
+    assert watch.most_memory("stream", Phase(105, 107)) == 20.0, (
+        "the next look, where none fell into it"
+    )
     with pytest.raises(RuntimeError, match="nobody looked"):
         watch.within(Phase(200, 210))
 
@@ -72,7 +87,13 @@ def test_batches_are_read_from_what_the_driver_logs(
 
 def _samples() -> list[Sample]:
     right = [Sample(float(n), 0.001 * n, 200) for n in range(1, 101)]
-    return [*right, Sample(3.0, 0.1, 503), Sample(4.0, 0.3, 503), Sample(5.0, 0.2, 429), Sample(6.0, 9.0, 0)]
+    return [
+        *right,
+        Sample(3.0, 0.1, 503),
+        Sample(4.0, 0.3, 503),
+        Sample(5.0, 0.2, 429),
+        Sample(6.0, 9.0, 0),
+    ]
 
 
 def test_latency_is_of_what_was_answered_and_refusals_are_counted_by_status() -> None:

@@ -33,7 +33,9 @@ def test_an_exact_kind_has_no_truth_beside_its_value() -> None:
 
 
 @pytest.mark.parametrize(("count", "equal"), [(256, True), (257, False)])
-def test_distinct_values_must_be_counted_exactly_up_to_the_threshold(count: int, equal: bool) -> None:
+def test_distinct_values_must_be_counted_exactly_up_to_the_threshold(
+    count: int, equal: bool
+) -> None:
     spec = {"kind": "distinct_count", "threshold": 256, "precision": 12}
     assert truth_of(aggregated(spec), Distinct(count, 0)) == Truth(equal, count)
     assert truth_of(aggregated(spec), Distinct(2, 5_000)) == Truth(False, 2)
@@ -45,7 +47,8 @@ def test_quantiles_must_be_exact_up_to_the_threshold_and_near_beyond_it() -> Non
     assert truth == Truth(False, [1.0, 10.0])
     aggregate = aggregated(QUANTILES)
     assert within(aggregate, truth.value, [1.05, 9.1])
-    assert within(aggregate, truth.value, [None, 10.0])  # collapsed; the engine's bytes say whether it was
+    # collapsed; the engine's bytes say whether it was
+    assert within(aggregate, truth.value, [None, 10.0])
     assert not within(aggregate, truth.value, [1.2, 10.0])
     assert not within(aggregate, truth.value, [1.0])
     assert not within(aggregate, truth.value, None)
@@ -54,14 +57,22 @@ def test_quantiles_must_be_exact_up_to_the_threshold_and_near_beyond_it() -> Non
 def test_frequent_values_are_never_counted_too_low() -> None:
     assert _truth(FREQUENT, ["b", "a", "b", None]) == Truth(
         True,
-        {"items": [{"value": "b", "count": 2}, {"value": "a", "count": 1}], "error": 0, "miss": 0.0},
+        {
+            "items": [{"value": "b", "count": 2}, {"value": "a", "count": 1}],
+            "error": 0,
+            "miss": 0.0,
+        },
     )
     truth = _truth(FREQUENT, ["a"] * 50 + ["b"] * 30 + ["c"] * 20)
     assert not truth.equal
     aggregate = aggregated(FREQUENT)
 
     def counted(*items: tuple[str, int]) -> dict[str, Any]:
-        return {"items": [{"value": value, "count": count} for value, count in items], "error": 1, "miss": 0.0}
+        return {
+            "items": [{"value": value, "count": count} for value, count in items],
+            "error": 1,
+            "miss": 0.0,
+        }
 
     assert within(aggregate, truth.value, counted(("a", 50), ("b", 31)))
     assert within(aggregate, truth.value, counted(("a", 60), ("c", 20)))
@@ -85,7 +96,9 @@ def test_a_member_is_never_denied_and_strangers_rarely_taken_for_one() -> None:
 
 
 def test_a_question_reaches_what_a_condition_gives_events_to() -> None:
-    spec = declared.with_question({"kind": "where", "aggregate": BLOOM, "where": "w", "column": "w"}, [1, 2])
+    spec = declared.with_question(
+        {"kind": "where", "aggregate": BLOOM, "where": "w", "column": "w"}, [1, 2]
+    )
     assert declared.question(spec) == [1, 2]
     assert declared.question(QUANTILES) == ()
     rows = [Row(i, "t", 0, i, {"x": i, "w": i == 2}) for i in range(3)]

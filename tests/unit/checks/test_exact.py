@@ -41,7 +41,9 @@ def test_a_mean_is_rounded_once(values: list[float]) -> None:
 def test_sums_of_longs_are_exact_or_null(values: list[int]) -> None:
     inside = bool(values) and -(2**63) <= sum(values) < 2**63
     assert exact.sum_longs(values) == (sum(values) if inside else None)
-    assert exact.mean_longs(values) == (_nearest(Fraction(sum(values), len(values))) if values else None)
+    assert exact.mean_longs(values) == (
+        _nearest(Fraction(sum(values), len(values))) if values else None
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,9 @@ def test_an_ordinary_sum_lies_within_its_bound_in_any_order(values: list[float])
     plain = 0.0
     for value in values:
         plain += value
-    assert exact.plain_sum_agrees(plain, exact.sum_doubles(values), len(values), exact.absolute_sum(values))
+    assert exact.plain_sum_agrees(
+        plain, exact.sum_doubles(values), len(values), exact.absolute_sum(values)
+    )
 
 
 def test_an_ordinary_sum_beyond_its_bound_is_seen() -> None:

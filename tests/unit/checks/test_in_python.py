@@ -1,4 +1,5 @@
-"""Windows of the rows that Spark's workers get are answered as one, however they are cut into batches."""
+"""Windows of the rows that Spark's workers get are answered as one, however they are cut into
+batches."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def _answers(size: int, wanted: dict[int, list[int]]) -> dict[tuple[int, int], A
     names = ("w", "t", "o", "v_x", "v_d", "v_s")
     types = (pa.int64(), pa.int64(), pa.int64(), pa.float64(), pa.decimal128(10, 2), pa.string())
     columns = {n: pa.array([row[i] for row in ROWS], types[i]) for i, n in enumerate(names)}
-    rows = pa.table({**columns, "topic_id": ["a"] * len(ROWS), "p": pa.array([0] * len(ROWS), pa.int32())})
+    rows = pa.table(
+        {**columns, "topic_id": ["a"] * len(ROWS), "p": pa.array([0] * len(ROWS), pa.int32())}
+    )
     in_python = InPython(AGGREGATES, KINDS, wanted, dict.fromkeys(wanted, 1_000_000))
     answers: dict[tuple[int, int], Any] = {}
     for batch in in_python(rows.to_batches(max_chunksize=size)):

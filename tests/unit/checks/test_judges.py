@@ -1,4 +1,5 @@
-"""No aggregate goes unchecked: each has SQL or a judge, and a judge sees rows in their total order."""
+"""No aggregate goes unchecked: each has SQL or a judge, and a judge sees rows in their total
+order."""
 
 from __future__ import annotations
 

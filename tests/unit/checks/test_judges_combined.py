@@ -49,7 +49,9 @@ def judged_value(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
 
 
 def _plus(columns: Any) -> dict[str, Any]:
-    return {name: value + 0.0 if isinstance(value, float) else value for name, value in columns.items()}
+    return {
+        name: value + 0.0 if isinstance(value, float) else value for name, value in columns.items()
+    }
 
 
 def good(chosen: Sequence[Event], instants: set[str]) -> list[Event]:
@@ -68,7 +70,13 @@ def test_the_judge_says_what_the_algebra_answers(aggregate: Aggregate) -> None:
 
     instants = {name for name, kind in types.items() if pa.types.is_timestamp(kind)}
 
-    @settings(max_examples=8, deadline=None, database=None, suppress_health_check=list(HealthCheck), print_blob=True)
+    @settings(
+        max_examples=8,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
     @given(events(types))
     def holds(chosen: list[Event]) -> None:
         kept = good(chosen, instants)

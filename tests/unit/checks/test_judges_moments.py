@@ -45,7 +45,10 @@ def some_rows(random: Random) -> list[Row]:
         }
         return {name: None if random.random() < 0.1 else value for name, value in row.items()}
 
-    return [Row(random.randrange(10**9), "a", 0, offset, values()) for offset in range(random.randrange(12))]
+    return [
+        Row(random.randrange(10**9), "a", 0, offset, values())
+        for offset in range(random.randrange(12))
+    ]
 
 
 def expected(spec: Mapping[str, Any], rows: list[Row]) -> float | None:

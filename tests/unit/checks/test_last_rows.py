@@ -1,4 +1,5 @@
-"""The check takes the latest rows of a window, in its own total order, whatever engine runs its SQL."""
+"""The check takes the latest rows of a window, in its own total order, whatever engine runs its
+SQL."""
 
 from __future__ import annotations
 
@@ -25,4 +26,6 @@ def test_the_latest_rows_of_a_window_count_and_all_where_none_are_asked_for() ->
     with duckdb.connect() as engine:
         engine.register("joined", joined)
         rows = engine.sql(last_rows("SELECT * FROM joined")).fetchall()
-    assert sorted(row[: len(names)] for row in rows) == sorted([(0, 2, 5, "a", 0, 2), (0, 2, 5, "a", 1, 0), *ROWS[4:]])
+    assert sorted(row[: len(names)] for row in rows) == sorted(
+        [(0, 2, 5, "a", 0, 2), (0, 2, 5, "a", 1, 0), *ROWS[4:]]
+    )

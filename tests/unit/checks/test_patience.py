@@ -39,7 +39,8 @@ class Waiting:
 
 @contextmanager
 def service(replies: list[tuple[int, object]]) -> Iterator[tuple[str, list[list[str]]]]:
-    """A real server that gives these replies in turn, then answers; the cards that each request was about."""
+    """A real server that gives these replies in turn, then answers; the cards that each request was
+    about."""
     requests: list[list[str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,7 +72,9 @@ def cards(count: int) -> list[dict[str, str]]:
     return [{"card": str(number)} for number in range(count)]
 
 
-def test_a_store_that_comes_back_is_asked_again_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_comes_back_is_asked_again_and_the_log_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = Waiting()
     with service([AWAY, RECOVERING, AWAY]) as (url, requests), caplog.at_level(logging.WARNING):
         result = HttpReader(url, patience=clock.patience()).read(["v:n"], cards(2), None)
@@ -88,7 +91,9 @@ def test_what_was_answered_is_not_asked_a_second_time() -> None:
     with service(replies) as (url, requests):
         reader = HttpReader(url, patience=clock.patience())
         first = reader.read(["v:n"], cards(1), None)
-        replies.extend([(200, {"results": [{"values": {"v:n": 7}, "token": TOKEN}] * MAX_ENTITIES}), AWAY])
+        replies.extend(
+            [(200, {"results": [{"values": {"v:n": 7}, "token": TOKEN}] * MAX_ENTITIES}), AWAY]
+        )
         both = reader.read(["v:n"], cards(MAX_ENTITIES + 1), None)
     assert [len(request) for request in requests] == [1, MAX_ENTITIES, 1, 1]
     assert [both[0].values, both[-1].values] == [{"v:n": 7}, first[0].values]

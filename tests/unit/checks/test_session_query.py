@@ -1,4 +1,5 @@
-"""The check's SQL finds the sessions that brute force finds; here in DuckDB, which reads it as Spark SQL does."""
+"""The check's SQL finds the sessions that brute force finds; here in DuckDB, which reads it as
+Spark SQL does."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ def test_every_session_of_every_window_is_found_with_its_first_and_last_event(
     rows: list[tuple[int, int]], gap: int
 ) -> None:
     with duckdb.connect() as connection:
-        columns = {"w": pa.array([w for w, _ in rows], pa.int64()), "t": pa.array([t for _, t in rows], pa.int64())}
+        columns = {
+            "w": pa.array([w for w, _ in rows], pa.int64()),
+            "t": pa.array([t for _, t in rows], pa.int64()),
+        }
         connection.register(ROWS, pa.table(columns))
         result = connection.execute(f"SELECT w, first_t, last_t FROM ({sessions(gap)})").fetchall()
     times: dict[int, list[int]] = defaultdict(list)

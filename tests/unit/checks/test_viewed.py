@@ -11,7 +11,9 @@ from slicewise.features.plan.planner import plan
 
 
 def test_a_condition_that_is_one_column_is_no_list_of_column_names() -> None:
-    source = sw.KafkaSource("s", schema={"k": "string", "kept": "boolean", "ts": "timestamp_us"}, timestamp="ts")
+    source = sw.KafkaSource(
+        "s", schema={"k": "string", "kept": "boolean", "ts": "timestamp_us"}, timestamp="ts"
+    )
     view = sw.FeatureView(
         "v",
         source=source,

@@ -1,4 +1,5 @@
-"""The check's SQL gives a row function's column, and leaves out rows without a value, as locally."""
+"""The check's SQL gives a row function's column, and leaves out rows without a value, as
+locally."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def items_each(n, tenth):  # type: ignore[no-untyped-def]
     return pc.divide(n, tenth)
 
 
-SOURCE = sw.KafkaSource("s", schema={"k": "string", "n": "long", "x": "double", "t": "timestamp_us"}, timestamp="t")
+SOURCE = sw.KafkaSource(
+    "s", schema={"k": "string", "n": "long", "x": "double", "t": "timestamp_us"}, timestamp="t"
+)
 VIEW = sw.FeatureView(
     "v",
     source=SOURCE,
@@ -46,7 +49,8 @@ VIEW = sw.FeatureView(
 
 
 def one_row_a_call(function: RowFunction) -> Callable[..., dict[str, Any]]:
-    """Calls the function as the check's workers do; DuckDB counts the arguments of what it is given."""
+    """Calls the function as the check's workers do; DuckDB counts the arguments of what it is
+    given."""
 
     def called(*values: Any) -> dict[str, Any]:
         types = (pa.int64() if kind == "long" else pa.float64() for kind in function.types)
@@ -61,22 +65,32 @@ def one_row_a_call(function: RowFunction) -> Callable[..., dict[str, Any]]:
 
 def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
     events = [
-        {"k": None if i % 11 == 0 else "a", "n": i - 7, "x": None if i % 13 == 0 else i * 1.75 - 9.0, "t": i}
+        {
+            "k": None if i % 11 == 0 else "a",
+            "n": i - 7,
+            "x": None if i % 13 == 0 else i * 1.75 - 9.0,
+            "t": i,
+        }
         for i in range(60)
     ]
     deployment = plan(Project("p", (VIEW,)))
     (unit,), source = deployment.units, deployment.source("s")
     typed, _ = typed_events(source, events)
     own, refused = row_logic(unit, typed)
-    assert refused["row_function:items_each"] == 5  # x of 0 to 10, in steps of 1.75, less one without a key
-    table = pa.table({"o": typed["offset"], **{f"c_{name}": typed[name] for name in ("k", "n", "x")}})
+    # x of 0 to 10, in steps of 1.75, less one without a key
+    assert refused["row_function:items_each"] == 5
+    table = pa.table(
+        {"o": typed["offset"], **{f"c_{name}": typed[name] for name in ("k", "n", "x")}}
+    )
     table = table.append_column("c_t", typed["t"].cast(pa.int64()))
     for name in ("topic_id", "p", "seq", "t", "kafka_t"):
         table = table.append_column(name, pa.array([0] * len(table)))
     with duckdb.connect() as engine:
         engine.register("events", table)
         for number, (_, function) in enumerate(unit.functions):
-            parameters: list[Any] = [{"long": "BIGINT", "double": "DOUBLE"}[kind] for kind in function.types]
+            parameters: list[Any] = [
+                {"long": "BIGINT", "double": "DOUBLE"}[kind] for kind in function.types
+            ]
             engine.create_function(  # type: ignore[call-overload]
                 queries.function_name(number),
                 one_row_a_call(function),
@@ -86,7 +100,9 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
             )
         text = queries.viewed(unit, source, "SELECT * FROM events")
         (transpiled,) = sqlglot.transpile(text, read="spark", write="duckdb")
-        rows = engine.sql(f"SELECT o, v_n, v_whole, v_items_each FROM ({transpiled}) ORDER BY o").fetchall()
+        rows = engine.sql(
+            f"SELECT o, v_n, v_whole, v_items_each FROM ({transpiled}) ORDER BY o"
+        ).fetchall()
     names = ("offset", "n", "whole", "items_each")
     assert rows == list(zip(*(own[name].to_pylist() for name in names), strict=True))
     assert len(rows) > 20

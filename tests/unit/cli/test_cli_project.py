@@ -1,4 +1,5 @@
-"""`init` writes a project that passes its check; `check` and `plan` tell what is wrong by text, JSON and exit code."""
+"""`init` writes a project that passes its check; `check` and `plan` tell what is wrong by text,
+JSON and exit code."""
 
 import json
 import os
@@ -35,7 +36,9 @@ def edit(project: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_a_new_project_passes_its_check_and_has_a_plan(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_project_passes_its_check_and_has_a_plan(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", str(project)]) == 0
     assert "1 tests passed" in capsys.readouterr().out
     assert main(["check", str(project), "--json"]) == 0
@@ -59,7 +62,9 @@ def test_a_project_is_found_from_inside_its_folder(
     assert "first-project" in capsys.readouterr().out
 
 
-def test_init_never_writes_over_what_is_there(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_never_writes_over_what_is_there(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = (project / "features.py").read_text(encoding="utf-8")
     assert main(["init", str(project)]) == 1
     assert "nothing was written" in capsys.readouterr().err
@@ -76,7 +81,9 @@ def test_a_failing_test_says_what_was_expected_and_what_was_answered(
     assert "1 of 1 tests failed" in out
     assert main(["check", str(project), "--json"]) == 1
     (view,) = json.loads(capsys.readouterr().out)["views"]
-    assert view["tests"][0]["differences"] == [{"column": "plays_10m", "expected": "3", "answered": "2"}]
+    assert view["tests"][0]["differences"] == [
+        {"column": "plays_10m", "expected": "3", "answered": "2"}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +108,9 @@ def test_what_is_wrong_is_said_with_its_place(
     assert "Traceback" not in captured.out + captured.err
 
 
-def test_a_case_over_several_entities_must_name_one(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_case_over_several_entities_must_name_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     edit(project, '"user_id": "ann", "song_id": "b"', '"user_id": "bob", "song_id": "b"')
     assert main(["check", str(project)]) == 1
     assert "the events hold 2 entities" in capsys.readouterr().out
@@ -130,12 +139,15 @@ def test_what_breaks_a_law_is_neither_checked_nor_applied(
     edit(project, "import slicewise as sw\n", f"import slicewise as sw\n\n\n{adds}\n\n")
     edit(project, "sw.count()", 'Adds("seconds")')
     monkeypatch.chdir(project)
-    for command in ("check", "apply"):  # nothing listens where it would be deployed, nor is that looked for
+    # nothing listens where it would be deployed, nor is that looked for
+    for command in ("check", "apply"):
         assert main([command]) == 1
         assert "the order of events does not matter" in capsys.readouterr().err
 
 
-def test_a_project_without_definitions_is_told_how_to_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_project_without_definitions_is_told_how_to_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["check", str(tmp_path)]) == 1
     assert "slicewise init" in capsys.readouterr().err
 
@@ -146,8 +158,12 @@ def test_definitions_may_be_a_package_that_imports_its_own_modules(
     package = project / "features"
     package.mkdir()
     (project / "features.py").rename(package / "listening.py")
-    (package / "__init__.py").write_text("from .listening import churn, listening\n", encoding="utf-8")
-    (project / "slicewise.toml").write_text('name = "split"\ndefinitions = "features"\n', encoding="utf-8")
+    (package / "__init__.py").write_text(
+        "from .listening import churn, listening\n", encoding="utf-8"
+    )
+    (project / "slicewise.toml").write_text(
+        'name = "split"\ndefinitions = "features"\n', encoding="utf-8"
+    )
     assert main(["check", str(project)]) == 0
     assert "project split: 1 views, 1 feature sets, 1 tests passed" in capsys.readouterr().out
 
@@ -166,20 +182,35 @@ def test_the_shipped_project_passes_its_check(capsys: pytest.CaptureFixture[str]
 
 
 def test_the_shipped_projects_use_the_everyday_aggregates_and_every_kind_of_window() -> None:
-    everyday = {"count", "sum", "mean", "min", "max", "argmin", "argmax", "top_k", "last_k", "distinct_count"}
+    everyday = {
+        "count",
+        "sum",
+        "mean",
+        "min",
+        "max",
+        "argmin",
+        "argmax",
+        "top_k",
+        "last_k",
+        "distinct_count",
+    }
     newer = {"where", "quantiles", "decay_sum", "bucketed", "top_k_frequent"}
     from slicewise.features.plan.planner import plan
     from slicewise.features.project import load_project
 
     files = (EXAMPLE / "features.py", EXAMPLE.parent / "purchases" / "views.sql")
-    features = [f for file in files for unit in plan(load_project(file)).units for f in unit.features]
+    features = [
+        f for file in files for unit in plan(load_project(file)).units for f in unit.features
+    ]
     assert {f.aggregate.kind for f in features} >= everyday | newer | {"bool_and", "bool_or"}
     kinds = {f.window.kind for f in features}
     assert kinds == {"sliding", "tumbling", "hopping", "session", "exact", "rows"}
     assert any(f.window.offset_us for f in features)
 
 
-def test_a_plan_without_a_platform_says_so_and_reads_well(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_without_a_platform_says_so_and_reads_well(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", str(project)]) == 0
     out = capsys.readouterr().out
     assert "nothing runs at redis://127.0.0.1:1/0" in out
@@ -189,24 +220,56 @@ def test_a_plan_without_a_platform_says_so_and_reads_well(project: Path, capsys:
 @pytest.mark.parametrize(
     ("file", "text", "message", "line", "instead"),
     [
-        ("features.py", "import slicewise as sw\nx = 1 / 0\n", "ZeroDivisionError", 2, "correct the definitions"),
-        ("features.py", "import slicewise as sw\nsw.avg('x')\n", "no attribute 'avg'", 2, "sw.mean"),
+        (
+            "features.py",
+            "import slicewise as sw\nx = 1 / 0\n",
+            "ZeroDivisionError",
+            2,
+            "correct the definitions",
+        ),
+        (
+            "features.py",
+            "import slicewise as sw\nsw.avg('x')\n",
+            "no attribute 'avg'",
+            2,
+            "sw.mean",
+        ),
         ("features.py", "from slicewise import avg\n", "cannot import name 'avg'", 1, "sw.mean"),
-        ("features.py", "import nothing_of_this_name\n", "ModuleNotFoundError", 1, "correct the definitions"),
+        (
+            "features.py",
+            "import nothing_of_this_name\n",
+            "ModuleNotFoundError",
+            1,
+            "correct the definitions",
+        ),
         ("features.py", "\nraise SystemExit(0)\n", "SystemExit: 0", 2, "correct the definitions"),
         ("features.py", "def f(:\n", "invalid syntax", 1, "correct the line"),
-        ("features.py", "import slicewise as sw\nsw.sum('n', filter='n > 1')\n", "no parameter 'filter'", 2, "where="),
+        (
+            "features.py",
+            "import slicewise as sw\nsw.sum('n', filter='n > 1')\n",
+            "no parameter 'filter'",
+            2,
+            "where=",
+        ),
         ("made/__init__.py", "from . import part\n", "KeyError", 2, "correct the definitions"),
     ],
 )
 def test_whatever_python_says_of_a_project_is_told_with_its_line_and_no_traceback(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], file: str, text: str, message: str, line: int, instead: str
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    text: str,
+    message: str,
+    line: int,
+    instead: str,
 ) -> None:
     written = tmp_path / file
     written.parent.mkdir(exist_ok=True)
     written.write_text(text)
     (written.parent / "part.py").write_text("import os\n{}['missing']\n")
-    (tmp_path / "slicewise.toml").write_text(f'definitions = "{written.relative_to(tmp_path).parts[0]}"\n')
+    (tmp_path / "slicewise.toml").write_text(
+        f'definitions = "{written.relative_to(tmp_path).parts[0]}"\n'
+    )
     assert main(["check", str(tmp_path)]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -217,7 +280,9 @@ def test_whatever_python_says_of_a_project_is_told_with_its_line_and_no_tracebac
     assert "Traceback" not in err
 
 
-def test_a_settings_file_that_is_no_toml_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_settings_file_that_is_no_toml_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "slicewise.toml").write_text("definitions = \n")
     assert main(["check", str(tmp_path)]) == 1
     assert "slicewise.toml" in capsys.readouterr().err

@@ -53,7 +53,10 @@ def test_a_row_per_event_counts_the_event_itself_and_its_peers(
     file = tmp_path / "e.jsonl"
     times = ["08:00:00", "08:30:00", "08:30:00", "09:10:00"]
     file.write_text(
-        "".join(json.dumps({"user_id": "a", "price": 1, "bought_at": f"2026-11-20T{t}Z"}) + "\n" for t in times)
+        "".join(
+            json.dumps({"user_id": "a", "price": 1, "bought_at": f"2026-11-20T{t}Z"}) + "\n"
+            for t in times
+        )
     )
     (answer,) = rows(capsys, f"SELECT count(*) {HOUR} AS n_1h FROM purchases", "--over", str(file))
     #  08:00   08:30 (two events)   09:10
@@ -80,8 +83,13 @@ def test_a_row_per_window_that_ends(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_an_event_at_the_edge_is_in_the_window_that_begins_there(capsys: pytest.CaptureFixture[str]) -> None:
-    query = "SELECT count(*) AS n_tumbling_1h FROM purchases GROUP BY user_id, TUMBLE(bought_at, INTERVAL '1' HOUR)"
+def test_an_event_at_the_edge_is_in_the_window_that_begins_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    query = (
+        "SELECT count(*) AS n_tumbling_1h FROM purchases GROUP BY user_id, TUMBLE(bought_at, "
+        "INTERVAL '1' HOUR)"
+    )
     (answer,) = rows(capsys, query, "--over", str(EVENTS), "--start", "2026-11-20T12:00:00Z")
     assert answer["rows"] == [
         {"user_id": "bob", "window_end": "2026-11-20T13:00:00Z", "n_tumbling_1h": 1},
@@ -91,7 +99,8 @@ def test_an_event_at_the_edge_is_in_the_window_that_begins_there(capsys: pytest.
 
 
 def test_the_rows_are_those_of_evaluate(capsys: pytest.CaptureFixture[str]) -> None:
-    """Every value of a query's rows, against `sw.evaluate` of the same view just after, or exactly at, each event."""
+    """Every value of a query's rows, against `sw.evaluate` of the same view just after, or exactly
+    at, each event."""
     answers = rows(capsys, "views.sql", "--over", str(EVENTS))
     views = sw.sql_views((EXAMPLE / "views.sql").read_text())
     events = [
@@ -101,9 +110,16 @@ def test_the_rows_are_those_of_evaluate(capsys: pytest.CaptureFixture[str]) -> N
     typed = [event | {"price": float(event["price"])} for event in events]
     compared = 0
     for view, answer in zip(views, answers, strict=True):
-        later = 1 if answer["time"] == "bought_at" and view.name != "latest" else 0  # its windows hold their end
-        ats = [datetime.fromisoformat(row[answer["time"]]).replace(microsecond=later) for row in answer["rows"]]
-        queries = [{"user_id": row["user_id"], "at": at} for row, at in zip(answer["rows"], ats, strict=True)]
+        # its windows hold their end
+        later = 1 if answer["time"] == "bought_at" and view.name != "latest" else 0
+        ats = [
+            datetime.fromisoformat(row[answer["time"]]).replace(microsecond=later)
+            for row in answer["rows"]
+        ]
+        queries = [
+            {"user_id": row["user_id"], "at": at}
+            for row, at in zip(answer["rows"], ats, strict=True)
+        ]
         table = sw.evaluate(view, typed, queries)
         for column in (c for feature in view.features for c in feature.columns()):
             assert table[column].to_pylist() == [row[column] for row in answer["rows"]]
@@ -118,7 +134,10 @@ def test_a_lifetime_holds_all_events_up_to_each_of_them(capsys: pytest.CaptureFi
                 FROM purchases WHERE user_id = 'bob'"""
     (answer,) = rows(capsys, query, "--over", str(EVENTS), "--start", "2026-11-20T09:00:00Z")
     #  events: 08:20 30.00, 09:10 12.50, 12:00 28.00; rows from 09:00 on
-    assert [(row["n_lifetime"], row["spent_lifetime_offset_1h"]) for row in answer["rows"]] == [(2, None), (3, 42.5)]
+    assert [(row["n_lifetime"], row["spent_lifetime_offset_1h"]) for row in answer["rows"]] == [
+        (2, None),
+        (3, 42.5),
+    ]
 
 
 GLOBAL = """CREATE FEATURE VIEW everything WITH (global = TRUE) AS
@@ -142,24 +161,35 @@ def test_a_global_view_has_a_row_per_event(capsys: pytest.CaptureFixture[str]) -
         ("12:00", 3, 56.5),
     ]
     (answer,) = rows(capsys, GLOBAL, "--over", str(EVENTS))
-    assert [(row["bought_at"][11:16], row["n_1h"], row["spent_exact_1h"]) for row in answer["rows"]] == expected
+    assert [
+        (row["bought_at"][11:16], row["n_1h"], row["spent_exact_1h"]) for row in answer["rows"]
+    ] == expected
     assert list(answer["rows"][0]) == ["bought_at", "n_1h", "spent_exact_1h"]
     assert main(["sql", GLOBAL, "--over", str(EVENTS)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["bought_at", "n_1h", "spent_exact_1h"]
     assert shown[1].split() == ["2026-11-20T08:05:00Z", "1", "4.5"]
     assert shown[-1] == "8 rows"
-    assert rows(capsys, GLOBAL, "--over", str(EVENTS), "--start", "2030-01-01T00:00:00Z")[0]["rows"] == []
+    assert (
+        rows(capsys, GLOBAL, "--over", str(EVENTS), "--start", "2030-01-01T00:00:00Z")[0]["rows"]
+        == []
+    )
 
 
 def test_a_decay_ages_to_the_row(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "e.jsonl"
     times = ["08:00:00", "08:00:01", "08:00:03"]
     file.write_text(
-        "".join(json.dumps({"user_id": "a", "price": 1, "bought_at": f"2026-11-20T{t}Z"}) + "\n" for t in times)
+        "".join(
+            json.dumps({"user_id": "a", "price": 1, "bought_at": f"2026-11-20T{t}Z"}) + "\n"
+            for t in times
+        )
     )
     for order in ("SLICE(bought_at)", "bought_at"):
-        over = f"(PARTITION BY user_id ORDER BY {order} RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING AND CURRENT ROW)"
+        over = (
+            f"(PARTITION BY user_id ORDER BY {order} RANGE BETWEEN INTERVAL '1' MINUTE PRECEDING "
+            "AND CURRENT ROW)"
+        )
         query = f"SELECT decay_sum(price, half_life => '1s') OVER {over} FROM purchases"
         (answer,) = rows(capsys, query, "--over", str(file))
         (column,) = set(answer["rows"][0]) - {"user_id", "bought_at"}
@@ -184,9 +214,15 @@ def test_files_of_each_kind_give_equal_rows(
     users, prices = ["ann", "bob", "ann"], [4.5, 30.0, None]
     if suffix == ".parquet":
         given = at if not declared else texts
-        pq.write_table(pa.table({"user_id": users, "price": prices, "bought_at": given, "odd": [b"x"] * 3}), file)
+        pq.write_table(
+            pa.table({"user_id": users, "price": prices, "bought_at": given, "odd": [b"x"] * 3}),
+            file,
+        )
     elif suffix == ".csv":
-        lines = (f"{u},{'' if p is None else p},{t},1" for u, p, t in zip(users, prices, texts, strict=True))
+        lines = (
+            f"{u},{'' if p is None else p},{t},1"
+            for u, p, t in zip(users, prices, texts, strict=True)
+        )
         file.write_text("user_id,price,bought_at,odd\n" + "\n".join(lines) + "\n")
     else:
         lines = (
@@ -195,7 +231,9 @@ def test_files_of_each_kind_give_equal_rows(
         )
         file.write_text("\n".join(lines))
     source = "purchases" if declared else "something"
-    (answer,) = rows(capsys, f"SELECT user_id, sum(price) {HOUR} AS s_1h FROM {source}", "--over", str(file))
+    (answer,) = rows(
+        capsys, f"SELECT user_id, sum(price) {HOUR} AS s_1h FROM {source}", "--over", str(file)
+    )
     assert [(row["user_id"], row["bought_at"], row["s_1h"]) for row in answer["rows"]] == [
         ("ann", "2026-11-20T08:05:00Z", 4.5),
         ("bob", "2026-11-20T08:20:00Z", 30.0),
@@ -208,7 +246,10 @@ def test_times_without_a_zone_are_taken_for_utc_and_a_note_says_so(
 ) -> None:
     file = tmp_path / "e.csv"
     file.write_text("k,t\na,2026-11-20 08:05:00\n")
-    query = "SELECT count(*) OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h FROM x"
+    query = (
+        "SELECT count(*) OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR "
+        "PRECEDING) AS n_1h FROM x"
+    )
     (answer,) = rows(capsys, query, "--over", str(file))
     assert answer["rows"] == [{"k": "a", "t": "2026-11-20T08:05:00Z", "n_1h": 1}]
     assert "UTC" in answer["notes"][0]
@@ -216,7 +257,9 @@ def test_times_without_a_zone_are_taken_for_utc_and_a_note_says_so(
 
 def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "e.csv"
-    file.write_text("user_id,item,price,bought_at\n,tea,1,2026-11-20T08:05:00Z\nann,tea,1,2026-11-20T08:05:00Z\n")
+    file.write_text(
+        "user_id,item,price,bought_at\n,tea,1,2026-11-20T08:05:00Z\nann,tea,1,2026-11-20T08:05:00Z\n"
+    )
     assert main(["sql", f"SELECT count(*) {HOUR} AS n_1h FROM purchases", "--over", str(file)]) == 0
     out = capsys.readouterr().out
     assert "1 row\n" in out
@@ -227,7 +270,9 @@ def test_an_event_without_its_key_is_said_although_its_column_may_be_null(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "e.csv"
-    file.write_text("k,x,t\n,1,2026-11-20T08:05:00Z\na,0,2026-11-20T08:05:00Z\na,1,2026-11-20T08:05:00Z\n")
+    file.write_text(
+        "k,x,t\n,1,2026-11-20T08:05:00Z\na,0,2026-11-20T08:05:00Z\na,1,2026-11-20T08:05:00Z\n"
+    )
     source = "CREATE SOURCE e (k STRING, x BIGINT, t TIMESTAMP_RFC3339) WITH (timestamp = 't');"
     hour = "OVER (PARTITION BY k ORDER BY SLICE(t) RANGE INTERVAL '1' HOUR PRECEDING)"
     text = f"{source} SELECT k, count(*) {hour} AS n_1h, sum(1e308 * 10 / x) {hour} AS s_1h FROM e"
@@ -240,8 +285,14 @@ def test_an_event_without_its_key_is_said_although_its_column_may_be_null(
 @pytest.mark.parametrize(
     ("of", "counts"),
     [
-        ("n_tumbling_1h_open FROM e GROUP BY k, TUMBLE(t, INTERVAL '1' HOUR, open => TRUE)", [1, 2, 1, 2]),
-        ("n_hopping_1h_30m_open FROM e GROUP BY k, HOP(t, INTERVAL '30' MINUTE, INTERVAL '1' HOUR, open => TRUE)",
+        (
+            "n_tumbling_1h_open FROM e GROUP BY k, TUMBLE(t, INTERVAL '1' HOUR, open => TRUE)",
+            [1, 2, 1, 2],
+        ),
+        ((
+            "n_hopping_1h_30m_open FROM e GROUP BY k, HOP(t, INTERVAL '30' MINUTE, INTERVAL '1' "
+            "HOUR, open => TRUE)"
+        ),
          [1, 2, 2, 3]),
     ],
 )  # fmt: skip
@@ -257,7 +308,9 @@ def test_an_event_of_the_last_microsecond_is_in_its_own_answer(
     assert [row[of.split()[0]] for row in answer["rows"]] == counts
 
 
-def test_a_sliding_row_begins_where_its_own_slice_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_sliding_row_begins_where_its_own_slice_says(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     # Slices of 5 m: the rows of 09:34:59.999998 and of the next microsecond both begin at 08:30.
     file = tmp_path / "e.csv"
     times = ["08:30:00", "09:34:59.999998", "09:34:59.999999", "09:35:00"]
@@ -282,8 +335,15 @@ def test_a_file_whose_columns_are_not_told_apart_is_named(
     assert str(file) in error
 
 
-def test_a_count_of_distinct_values_says_from_where_it_estimates(capsys: pytest.CaptureFixture[str]) -> None:
-    (answer,) = rows(capsys, f"SELECT count(DISTINCT item) {HOUR} AS items_1h FROM purchases", "--over", str(EVENTS))
+def test_a_count_of_distinct_values_says_from_where_it_estimates(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (answer,) = rows(
+        capsys,
+        f"SELECT count(DISTINCT item) {HOUR} AS items_1h FROM purchases",
+        "--over",
+        str(EVENTS),
+    )
     assert "exact up to 256 distinct values" in answer["notes"][0]
 
 
@@ -318,18 +378,33 @@ def test_the_definition_is_python_and_a_plan(capsys: pytest.CaptureFixture[str])
     ("arguments", "message"),
     [
         ((SUM, "--at", "2026-11-20T08:05:00Z", "--start", "2026-11-20T08:05:00Z"), "one instant"),
-        ((SUM.replace("purchases", "x").replace("bought_at", "price"), "--over", str(EVENTS)), "no column of instants"),
+        (
+            (SUM.replace("purchases", "x").replace("bought_at", "price"), "--over", str(EVENTS)),
+            "no column of instants",
+        ),
         ((f"SELECT summ(price) {HOUR} FROM purchases", "--over", str(EVENTS)), "^^^^"),
         ((SUM, "--over", "nowhere.csv"), "cannot be read"),
         ((SUM, "--over", "views.sql"), "of no kind that is read"),
         (("nowhere.sql",), "No such file"),
-        ((SUM.replace("sum(price)", "bloom(item, capacity => 9)"), "--over", str(EVENTS)), "rows ask nothing"),
+        (
+            (SUM.replace("sum(price)", "bloom(item, capacity => 9)"), "--over", str(EVENTS)),
+            "rows ask nothing",
+        ),
         ((SUM, "--at", "tomorrow"), "is no instant"),
         ((f"SELECT sum(price) {HOUR} FROM nothing",), "unknown source 'nothing'"),
-        ((f"SELECT sum(price) {HOUR.replace('bought_at', 'item')} FROM nothing", "--over", str(EVENTS)), "zone"),
+        (
+            (
+                f"SELECT sum(price) {HOUR.replace('bought_at', 'item')} FROM nothing",
+                "--over",
+                str(EVENTS),
+            ),
+            "zone",
+        ),
     ],
 )
-def test_what_is_wrong_is_said(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str) -> None:
+def test_what_is_wrong_is_said(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
     assert message in refused(capsys, *arguments)
 
 
@@ -339,7 +414,9 @@ def test_a_time_that_has_no_name_for_a_column_is_refused_for_its_name(
 ) -> None:
     file = tmp_path / "x.csv"
     file.write_text(f"item,{name},other\na,2026-11-21T08:00:00Z,2026-11-21T09:00:00Z\n")
-    query = f"SELECT count(*) {HOUR} AS n_1h FROM x".replace("bought_at", f'"{name}"').replace("user_id", "item")
+    query = f"SELECT count(*) {HOUR} AS n_1h FROM x".replace("bought_at", f'"{name}"').replace(
+        "user_id", "item"
+    )
     error = refused(capsys, query, "--over", str(file))
     assert "rename it" in error
     wrong = query.replace(f'"{name}"', "item")
@@ -353,7 +430,9 @@ def test_digits_that_no_number_keeps_are_text(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, ids: tuple[str, str]
 ) -> None:
     file = tmp_path / "x.csv"
-    file.write_text("user_id,bought_at\n" + "".join(f"{ident},2026-11-21T08:00:00Z\n" for ident in ids))
+    file.write_text(
+        "user_id,bought_at\n" + "".join(f"{ident},2026-11-21T08:00:00Z\n" for ident in ids)
+    )
     (answer,) = rows(capsys, f"SELECT user_id, count(*) {HOUR} AS n_1h FROM x", "--over", str(file))
     is_noted = any("read as text" in note for note in answer["notes"])
     assert is_noted == (ids != ("7", "0"))
@@ -361,7 +440,9 @@ def test_digits_that_no_number_keeps_are_text(
     assert {str(row["user_id"]) for row in answer["rows"]} == {*ids}
 
 
-def test_standard_input_is_read(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(f"SELECT count(*) {HOUR} AS n_1h FROM purchases;"))
     (answer,) = rows(capsys, "--over", str(EVENTS))
     assert answer["count"] == 8
@@ -371,10 +452,15 @@ def typed(*lines: str) -> Iterator[str]:
     yield from lines
 
 
-def test_a_prompt_answers_statement_by_statement_and_goes_on_after_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_prompt_answers_statement_by_statement_and_goes_on_after_an_error(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     lines = typed(
         "\\d",
-        "CREATE SOURCE p (user_id STRING, price DOUBLE, bought_at TIMESTAMP_RFC3339) WITH (timestamp = 'bought_at');",
+        (
+            "CREATE SOURCE p (user_id STRING, price DOUBLE, bought_at TIMESTAMP_RFC3339) WITH "
+            "(timestamp = 'bought_at');"
+        ),
         "SELECT summ(price)",
         f"  {HOUR} AS s_1h FROM p;",
         f"SELECT sum(price) {HOUR} AS s_1h FROM p;",
@@ -387,7 +473,14 @@ def test_a_prompt_answers_statement_by_statement_and_goes_on_after_an_error(caps
         return next(lines)
 
     arguments = Namespace(
-        over=EVENTS, project=None, at=None, start=None, end=None, limit=2, definition=False, json=False
+        over=EVENTS,
+        project=None,
+        at=None,
+        start=None,
+        end=None,
+        limit=2,
+        definition=False,
+        json=False,
     )
     assert Session.of(arguments, Settings.load()).prompt(read_line) == 0
     captured = capsys.readouterr()
@@ -408,13 +501,17 @@ def test_the_example_is_a_project_in_sql_alone(capsys: pytest.CaptureFixture[str
     ("query", "what", "instead"),
     [
         (
-            "SELECT user_id, count(*) FROM purchases WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY user_id EMIT CHANGES",
+            (
+                "SELECT user_id, count(*) FROM purchases WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY "
+                "user_id EMIT CHANGES"
+            ),
             "this is no SQL",
             "GROUP BY key, TUMBLE(ts, INTERVAL '1' HOUR)",
         ),
         (
             (
-                "SELECT user_id, count(*) FROM purchases WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY 10 MINUTES) "
+                "SELECT user_id, count(*) FROM purchases WINDOW HOPPING (SIZE 1 HOUR, ADVANCE BY "
+                "10 MINUTES) "
                 "GROUP BY user_id"
             ),
             "this is no SQL",
@@ -422,7 +519,8 @@ def test_the_example_is_a_project_in_sql_alone(capsys: pytest.CaptureFixture[str
         ),
         (
             (
-                "SELECT user_id, sum(price) FROM TABLE(TUMBLE(TABLE purchases, DESCRIPTOR(bought_at), INTERVAL '1' HOUR"
+                "SELECT user_id, sum(price) FROM TABLE(TUMBLE(TABLE purchases, "
+                "DESCRIPTOR(bought_at), INTERVAL '1' HOUR"
                 ")) GROUP BY user_id"
             ),
             "FROM is no function here",
@@ -430,20 +528,27 @@ def test_the_example_is_a_project_in_sql_alone(capsys: pytest.CaptureFixture[str
         ),
         (
             (
-                "SELECT user_id, sum(price) OVER (PARTITION BY user_id ORDER BY bought_at ROWS 5 PRECEDING) "
+                "SELECT user_id, sum(price) OVER (PARTITION BY user_id ORDER BY bought_at ROWS 5 "
+                "PRECEDING) "
                 "FROM (SELECT * FROM purchases)"
             ),
             "FROM",
             "row logic goes into WHERE",
         ),
-        ("CREATE STREAM s (user_id VARCHAR) WITH (kafka_topic='x')", "CREATE STREAM is no definition", "CREATE SOURCE"),
+        (
+            "CREATE STREAM s (user_id VARCHAR) WITH (kafka_topic='x')",
+            "CREATE STREAM is no definition",
+            "CREATE SOURCE",
+        ),
     ],
 )
 def test_sql_of_other_systems_is_answered_with_ours(
     capsys: pytest.CaptureFixture[str], query: str, what: str, instead: str
 ) -> None:
     folder = Path(__file__).parents[3] / "examples" / "purchases"
-    assert main(["sql", query, "--over", str(folder / "purchases.csv"), "--project", str(folder)]) == 1
+    assert (
+        main(["sql", query, "--over", str(folder / "purchases.csv"), "--project", str(folder)]) == 1
+    )
     output = capsys.readouterr().err
     assert what in output
     assert "where: " in output
@@ -460,10 +565,17 @@ def test_sql_of_other_systems_is_answered_with_ours(
         ("avg(price, 2)", "AVG takes 1 argument here"),
     ],
 )
-def test_a_wrong_call_is_told_in_our_words(capsys: pytest.CaptureFixture[str], call: str, what: str) -> None:
+def test_a_wrong_call_is_told_in_our_words(
+    capsys: pytest.CaptureFixture[str], call: str, what: str
+) -> None:
     folder = Path(__file__).parents[3] / "examples" / "purchases"
-    window = "OVER (PARTITION BY user_id ORDER BY SLICE(bought_at) RANGE INTERVAL '1' HOUR PRECEDING)"
-    assert main(["sql", f"SELECT user_id, {call} {window} FROM purchases", "--project", str(folder)]) == 1
+    window = (
+        "OVER (PARTITION BY user_id ORDER BY SLICE(bought_at) RANGE INTERVAL '1' HOUR PRECEDING)"
+    )
+    assert (
+        main(["sql", f"SELECT user_id, {call} {window} FROM purchases", "--project", str(folder)])
+        == 1
+    )
     output = capsys.readouterr().err
     assert f"slicewise sql: {what}\n" in output
     assert "expected: " in output

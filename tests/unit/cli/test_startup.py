@@ -27,7 +27,11 @@ def imported(tmp_path: Path, *arguments: str) -> set[str]:
         capture_output=True,
         text=True,
     )
-    return {name for name in json.loads(done.stdout) if not name.startswith("_") and name != "sitecustomize"}
+    return {
+        name
+        for name in json.loads(done.stdout)
+        if not name.startswith("_") and name != "sitecustomize"
+    }
 
 
 def test_help_imports_nothing_but_slicewise(tmp_path: Path) -> None:
@@ -36,6 +40,7 @@ def test_help_imports_nothing_but_slicewise(tmp_path: Path) -> None:
 
 def test_check_imports_what_computes_and_nothing_that_serves_or_stores(tmp_path: Path) -> None:
     base = {"slicewise", "duckdb", "msgpack", "numpy", "pyarrow", "sqlglot", "xxhash"}
-    # pyarrow looks for pandas, pandas for its own, and compiled sqlglot for one, where they are installed
+    # pyarrow looks for pandas, pandas for its own, and compiled sqlglot for one, where they are
+    # installed
     optional = {"pandas", "dateutil", "pytz", "six", "cython_runtime", "tzdata", "mypy_extensions"}
     assert imported(tmp_path, "check") - optional == base

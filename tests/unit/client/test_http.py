@@ -1,4 +1,5 @@
-"""Both clients against a server on a real socket: what is sent, when again, in which order, and what is raised."""
+"""Both clients against a server on a real socket: what is sent, when again, in which order, and
+what is raised."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def answer(entities: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "mode": "live",
         "t": "2026-01-31T12:00:00Z",
-        "results": [{"entity": entity, "values": {"v:n": entity["n"]}, "token": "t"} for entity in entities],
+        "results": [
+            {"entity": entity, "values": {"v:n": entity["n"]}, "token": "t"} for entity in entities
+        ],
         "bounds": {"v:n": ["2026-01-31T11:00:00Z", "2026-01-31T12:00:00Z"]},
         "freshness": {},
         "flags": [],
@@ -40,11 +43,21 @@ def answer(entities: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def refusal(kind: str, **more: object) -> dict[str, Any]:
-    return {"error": {"kind": kind, "what": "no", "where": "here", "expected": "yes", "next_step": "ask", **more}}
+    return {
+        "error": {
+            "kind": kind,
+            "what": "no",
+            "where": "here",
+            "expected": "yes",
+            "next_step": "ask",
+            **more,
+        }
+    }
 
 
 class Server:
-    """Answers as it is told, once each, and then what was asked for; keeps bodies, and counts connections."""
+    """Answers as it is told, once each, and then what was asked for; keeps bodies, and counts
+    connections."""
 
     def __init__(self) -> None:
         self.script: list[Scripted] = []
@@ -72,13 +85,19 @@ class Server:
                 body = json.loads(raw) if as_json else msgpack.unpackb(raw)
                 with lock:
                     outer.bodies.append(body)
-                    outer.headers.append({name.lower(): value for name, value in self.headers.items()})
+                    outer.headers.append(
+                        {name.lower(): value for name, value in self.headers.items()}
+                    )
                     outer.at_once += 1
                     outer.most_at_once = max(outer.most_at_once, outer.at_once)
                     scripted = outer.script.pop(0) if outer.script else None
                 outer.before(body)
                 whole = answer(body["entities"])
-                status, headers, reply = scripted or (200, {}, json.dumps(whole).encode() if as_json else packed(whole))
+                status, headers, reply = scripted or (
+                    200,
+                    {},
+                    json.dumps(whole).encode() if as_json else packed(whole),
+                )
                 with lock:
                     outer.at_once -= 1
                 self.send_response(status)
@@ -138,13 +157,21 @@ def test_a_call_is_sent_once_where_no_retries_are_asked_for(get: Get, server: Se
     server.script = [OVERLOADED]
     with pytest.raises(errors.Overloaded, match="no") as raised:
         get(server.url, waited)
-    assert (raised.value.retry_after_s, raised.value.next_step, raised.value.where) == (2, "ask", "here")
+    assert (raised.value.retry_after_s, raised.value.next_step, raised.value.where) == (
+        2,
+        "ask",
+        "here",
+    )
     assert (len(server.bodies), waited) == (1, [])
 
 
 @both
 def test_retries_wait_as_retry_after_says(get: Get, server: Server) -> None:
-    over_share: Scripted = (429, {"retry-after": "Sat, 31 Jan 2026 12:00:07 GMT"}, packed(refusal("OverShare")))
+    over_share: Scripted = (
+        429,
+        {"retry-after": "Sat, 31 Jan 2026 12:00:07 GMT"},
+        packed(refusal("OverShare")),
+    )
     waited: list[float] = []
     server.script = [OVERLOADED, over_share]
     clock = ManualClock(1_769_860_804_000_000)  # 12:00:04
@@ -173,7 +200,9 @@ def test_a_server_that_is_slow_or_not_there_is_unavailable(get: Get, server: Ser
 
 
 @both
-@pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", b"", b"\x81", packed({"other": 1}), packed(7)])
+@pytest.mark.parametrize(
+    "body", [b"<html>Bad gateway</html>", b"", b"\x81", packed({"other": 1}), packed(7)]
+)
 def test_what_a_gateway_writes_is_no_answer(get: Get, server: Server, body: bytes) -> None:
     server.script = [(502, {"content-type": "text/html"}, body)]
     with pytest.raises(errors.StoreUnavailable, match="status 502"):
@@ -204,7 +233,9 @@ def test_an_error_of_the_api_is_raised_as_its_type(
 
 
 @pytest.mark.parametrize("kind", ["Defect", "KeyError", "annotations", "Path"])
-def test_an_error_that_this_version_does_not_know_is_one_of_slicewise(server: Server, kind: str) -> None:
+def test_an_error_that_this_version_does_not_know_is_one_of_slicewise(
+    server: Server, kind: str
+) -> None:
     server.script = [(500, {}, packed(refusal(kind)))]
     with pytest.raises(errors.SlicewiseError) as raised:
         blocking(server.url, [])
@@ -236,7 +267,9 @@ def test_batches_are_split_by_size_and_kept_in_order(server: Server) -> None:
         assert [len(reply.results) for reply in answers] == [64, 64, 22]
         assert [row["v:n"] for reply in answers for row in reply.rows()] == list(range(150))
         assert list(client.get_batches(["v:n"], [])) == []
-        assert [len(batch.results) for batch in client.get_batches(["v:n"], {"n": 1}, size=3)] == [1]
+        assert [len(batch.results) for batch in client.get_batches(["v:n"], {"n": 1}, size=3)] == [
+            1
+        ]
         with pytest.raises(errors.BadRequest, match="size is 0"):
             client.get_batches(["v:n"], [], size=0)
 
@@ -290,7 +323,10 @@ def test_a_client_that_cannot_be_is_refused(options: dict[str, Any], what: str) 
 
 
 def test_a_value_that_no_form_writes_is_refused(server: Server) -> None:
-    with sw.HttpClient(server.url) as packed_form, sw.HttpClient(server.url, form="json") as text_form:
+    with (
+        sw.HttpClient(server.url) as packed_form,
+        sw.HttpClient(server.url, form="json") as text_form,
+    ):
         for client in (packed_form, text_form):
             with pytest.raises(errors.BadRequest, match="cannot be written"):
                 client.get(["v:n"], {"n": object()})

@@ -1,10 +1,22 @@
-"""A read is sent once more only where that may help, within its number, its time and the client's budget."""
+"""A read is sent once more only where that may help, within its number, its time and the client's
+budget."""
 
 from __future__ import annotations
 
 import pytest
 
-from slicewise.client.retrying import AGAIN, BUDGET, Budget, NoReply, Outcome, Reply, Retry, Send, Wait, attempts
+from slicewise.client.retrying import (
+    AGAIN,
+    BUDGET,
+    Budget,
+    NoReply,
+    Outcome,
+    Reply,
+    Retry,
+    Send,
+    Wait,
+    attempts,
+)
 from slicewise.errors import BadRequest
 
 OK = Reply(200, b"fine")
@@ -14,12 +26,19 @@ class Call:
     """One call, with a clock that moves by what is waited and by `takes_s` for each attempt."""
 
     def __init__(
-        self, retry: Retry, *, budget: Budget | None = None, timeout_s: float = 60.0, takes_s: float = 0.0
+        self,
+        retry: Retry,
+        *,
+        budget: Budget | None = None,
+        timeout_s: float = 60.0,
+        takes_s: float = 0.0,
     ) -> None:
         self.now, self.takes_s = 100.0, takes_s
         self.sent: list[float] = []
         self.waited: list[float] = []
-        self._steps = attempts(retry, budget or Budget(retry.share), timeout_s, lambda: self.now, lambda: 0.5)
+        self._steps = attempts(
+            retry, budget or Budget(retry.share), timeout_s, lambda: self.now, lambda: 0.5
+        )
 
     def run(self, *outcomes: Outcome) -> Outcome:
         """The outcome that counts; the last of `outcomes` stands for all further attempts."""

@@ -14,12 +14,13 @@ import pytest
 
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Event, Rows
-from slicewise.codec import Layout, pack_running, pack_slices, five_day_digest
+from slicewise.codec import Layout, five_day_digest, pack_running, pack_slices
 from tests.unit.golden import partials
 
 
 def row(aggregate: Aggregate, values: list[object], times: list[int] | None = None) -> str:
-    """Hex of the stored row of events with these values of column x, in partition 1 of topic 0x0...02."""
+    """Hex of the stored row of events with these values of column x, in partition 1 of topic
+    0x0...02."""
     events = [
         Event(times[i] if times else i, 0, 2, 1, 10 + i, {"x": value} if aggregate.inputs else {})
         for i, value in enumerate(values)
@@ -30,7 +31,9 @@ def row(aggregate: Aggregate, values: list[object], times: list[int] | None = No
 
 
 @pytest.mark.parametrize(
-    "vector", json.loads(partials.PATH.read_text(encoding="utf-8"))["rows"], ids=lambda v: v["partial_id"]
+    "vector",
+    json.loads(partials.PATH.read_text(encoding="utf-8"))["rows"],
+    ids=lambda v: v["partial_id"],
 )
 def test_every_stored_row_is_its_vector(vector: dict[str, object]) -> None:
     by_id = {(v["partial_id"], v["aggregate"]["kind"]): v for v in partials.vectors()["rows"]}
@@ -43,11 +46,16 @@ def test_every_vector_decodes_to_the_row_that_it_came_from() -> None:
         for aggregate in registration.bound_examples():
             wanted = rows[aggregate.partial_id(), aggregate.kind]
             layout = Layout((aggregate,))
-            assert layout.encode_rows(layout.decode_blocks([bytes.fromhex(wanted)], [1]))[0].hex() == wanted
+            assert (
+                layout.encode_rows(layout.decode_blocks([bytes.fromhex(wanted)], [1]))[0].hex()
+                == wanted
+            )
 
 
 def test_the_envelopes_are_their_vectors() -> None:
-    assert partials.envelopes() == json.loads(partials.PATH.read_text(encoding="utf-8"))["envelopes"]
+    assert (
+        partials.envelopes() == json.loads(partials.PATH.read_text(encoding="utf-8"))["envelopes"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,9 @@ def test_a_sum_is_n_start_and_signed_limbs(
 ) -> None:
     wanted = struct.pack(f"<qiI{len(limbs)}I", len(values), start, len(limbs), *limbs)
     assert row(agg.sum("x").bind({"x": kind}), values) == wanted.hex()
-    assert agg.sum("x").bind({"x": kind}).partial_id() == agg.mean("x").bind({"x": kind}).partial_id()
+    assert (
+        agg.sum("x").bind({"x": kind}).partial_id() == agg.mean("x").bind({"x": kind}).partial_id()
+    )
 
 
 def test_a_least_text_is_its_count_its_bytes_its_lengths_and_itself() -> None:
@@ -82,14 +92,18 @@ def test_a_least_text_is_its_count_its_bytes_its_lengths_and_itself() -> None:
 def test_latest_values_are_identities_in_total_order_then_values() -> None:
     # The second event is the earlier one: time -1 sorts below time 0, as its flipped sign bit says.
     wanted = struct.pack("<II", 2, 2)
-    wanted += struct.pack(">QQQIQ", 2**63 - 1, 0, 2, 1, 11) + struct.pack(">QQQIQ", 2**63, 0, 2, 1, 10)
+    wanted += struct.pack(">QQQIQ", 2**63 - 1, 0, 2, 1, 11) + struct.pack(
+        ">QQQIQ", 2**63, 0, 2, 1, 10
+    )
     wanted += struct.pack("<dd", 2.5, 1.5)
     assert row(agg.last_k("x", k=2).bind({"x": pa.float64()}), [1.5, 2.5], [0, -1]) == wanted.hex()
 
 
 def test_a_block_is_all_records_then_all_heaps() -> None:
     layout = Layout.of([agg.count().bind({}), agg.min("x").bind({"x": pa.string()})])
-    rows = Rows.from_events([Event(0, 0, 0, 0, i, {"x": x}) for i, x in enumerate("ba")], {"x": pa.string()})
+    rows = Rows.from_events(
+        [Event(0, 0, 0, 0, i, {"x": x}) for i, x in enumerate("ba")], {"x": pa.string()}
+    )
     columns = [partial.accumulate_columns(rows, np.arange(2), 2) for partial in layout.partials]
     assert [partial.kind for partial in layout.partials] == ["min", "count"]  # by partial_id
     records = struct.pack("<IIq", 1, 1, 1) * 2

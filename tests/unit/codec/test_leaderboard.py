@@ -57,7 +57,8 @@ def test_mutated_bytes_are_refused() -> None:
                 result = StoredLeaderboard.unpack(changed)
             except CodecError:
                 continue
-            assert result.pack() == changed  # another leaderboard in its one form, or the mutation undid itself
+            # another leaderboard in its one form, or the mutation undid itself
+            assert result.pack() == changed
 
 
 @pytest.mark.parametrize("raw", [b"", b"\x97", bytes(4), b"\xc0" * 40, GOLDEN.pack() + b"\0"])
@@ -68,7 +69,12 @@ def test_other_bytes_are_refused(raw: bytes) -> None:
 
 def test_a_row_without_all_columns_is_refused() -> None:
     short = StoredLeaderboard(
-        GOLDEN.fingerprint, 0, 1, OffsetVector(), GOLDEN.columns, (LeaderboardRow(("2013-01-01",), 1),)
+        GOLDEN.fingerprint,
+        0,
+        1,
+        OffsetVector(),
+        GOLDEN.columns,
+        (LeaderboardRow(("2013-01-01",), 1),),
     )
     with pytest.raises(CodecError):
         StoredLeaderboard.unpack(short.pack())

@@ -1,4 +1,5 @@
-"""A reader of many stored values opens each as the reader of one does, and refuses what that refuses."""
+"""A reader of many stored values opens each as the reader of one does, and refuses what that
+refuses."""
 
 from __future__ import annotations
 
@@ -33,18 +34,30 @@ def test_many_values_are_checked_as_each_alone(totals: list[tuple[int, bytes]]) 
     assert codec.versions_of(values) == [archive_version for archive_version, _ in totals]
     for i in range(len(values)):
         with pytest.raises(CodecError, match="checksum"):
-            codec.check_values([*values[:i], damaged(values[i]), *values[i + 1 :]], codec.TOTAL_HEAD)
+            codec.check_values(
+                [*values[:i], damaged(values[i]), *values[i + 1 :]], codec.TOTAL_HEAD
+            )
         with pytest.raises(CodecError, match="too few"):
             codec.check_values([*values[:i], values[i][:9]], codec.TOTAL_HEAD)
     with pytest.raises(CodecError, match="too few"):  # its checksum holds, but of nothing
         codec.check_values([*values, zlib.crc32(b"").to_bytes(4, "little")], codec.TOTAL_HEAD)
 
 
-@given(st.integers(0, 2**63 - 1), st.lists(st.integers(-(2**40), 2**40), unique=True, max_size=150).map(sorted), rows)
-def test_slices_open_as_the_reader_of_one_does(archive_version: int, numbers: list[int], block: bytes) -> None:
+@given(
+    st.integers(0, 2**63 - 1),
+    st.lists(st.integers(-(2**40), 2**40), unique=True, max_size=150).map(sorted),
+    rows,
+)
+def test_slices_open_as_the_reader_of_one_does(
+    archive_version: int, numbers: list[int], block: bytes
+) -> None:
     value = codec.pack_slices(archive_version, numbers, block)
     found_version, result, start = codec.open_slices(value)
-    assert (found_version, list(result), value[start : -codec.SEAL_BYTES]) == (archive_version, numbers, block)
+    assert (found_version, list(result), value[start : -codec.SEAL_BYTES]) == (
+        archive_version,
+        numbers,
+        block,
+    )
 
 
 def made(layout: Layout, states: list[list[Any]]) -> list[Columns]:
@@ -53,7 +66,13 @@ def made(layout: Layout, states: list[list[Any]]) -> list[Columns]:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**63), 2**63 - 1))))
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(allow_nan=False, allow_infinity=False), st.integers(-(2**63), 2**63 - 1)
+        )
+    )
+)
 def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]]) -> None:
     # one list in a row, and two
     for kinds in (LAYOUT.partials, [*LAYOUT.partials, aggregates.sum("y").bind({"y": pa.int64()})]):
@@ -67,7 +86,9 @@ def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]])
                 values = [(1, *limbs.of_int(int(pair[column]))) for pair in numbers]
             states.append(values)
         parts = made(layout, states)
-        alone = layout.scalar.columns(layout.scalar.singles([b"head" + v + b"seal" for v in layout.encode_rows(parts)], 4))
+        alone = layout.scalar.columns(
+            layout.scalar.singles([b"head" + v + b"seal" for v in layout.encode_rows(parts)], 4)
+        )
         value = b"head" + layout.encode_block(parts) + b"seal"
         assert layout.scalar.columns(layout.scalar.block(value, 4, len(numbers))) == alone
         for partial, fields, columns in zip(layout.partials, alone, parts, strict=True):
@@ -94,9 +115,9 @@ def test_few_rows_that_are_not_exactly_such_rows_are_refused(change: str) -> Non
     with pytest.raises(CodecError):
         scalar.block(LAYOUT.encode_block(parts) + b"seal", 0, 3)
     # too much in one and too little in the other is no less wrong
-    full = LAYOUT.encode_rows(made(LAYOUT, [[(1,)] if p.kind == "count" else [(1, 0, (7,))] for p in LAYOUT.partials]))[
-        0
-    ]
+    full = LAYOUT.encode_rows(
+        made(LAYOUT, [[(1,)] if p.kind == "count" else [(1, 0, (7,))] for p in LAYOUT.partials])
+    )[0]
     with pytest.raises(CodecError):
         scalar.columns(scalar.singles([full[:-4] + b"seal", row + full[-4:] + b"seal"], 0))
 

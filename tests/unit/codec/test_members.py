@@ -1,4 +1,5 @@
-"""Members of event lists are what docs/format.md says, to the byte, and are refused for anything else."""
+"""Members of event lists are what docs/format.md says, to the byte, and are refused for anything
+else."""
 
 from __future__ import annotations
 
@@ -65,7 +66,10 @@ def test_a_member_with_arrays_is_the_golden_one_and_comes_back() -> None:
         "days": [[1, None], None], "ns": [[-1, 2**63 - 1, -(2**63)], []], "ok": [[True, None, False], [None]],
         "price": [[Decimal("-0.01")], []], "tags": [["é", "", None], ["é"]], "v": [[-0.0, float("nan")], None],
     }  # fmt: skip
-    rows = replace(rows_of([(0, 0, 1), (1, 0, 2)], {}), columns={n: pa.array(given[n], k) for n, k in lists.items()})
+    rows = replace(
+        rows_of([(0, 0, 1), (1, 0, 2)], {}),
+        columns={n: pa.array(given[n], k) for n, k in lists.items()},
+    )
     first, second = Members(tuple(lists.items())).encode(rows)
     bodies = [
         "92" + "01" + "c0", "93" + "ff" + "cf7fffffffffffffff" + "d38000000000000000", "93" + "01" + "c0" + "00",
@@ -82,7 +86,15 @@ def test_a_member_with_arrays_is_the_golden_one_and_comes_back() -> None:
             rows.columns[name].to_pylist()
         ).replace("-0.0", "0.0")
     # sealed anew, so that the checksum says nothing of it
-    for body in (b"", b"\x91", b"\x81\x01\x02", b"\x91\xa1a", b"\x91\x02", b"\xdd\xff\xff\xff\xff", b"\x91" * 5_000):
+    for body in (
+        b"",
+        b"\x91",
+        b"\x81\x01\x02",
+        b"\x91\xa1a",
+        b"\x91\x02",
+        b"\xdd\xff\xff\xff\xff",
+        b"\x91" * 5_000,
+    ):
         one = Members((("ok", lists["ok"]),))
         head = first[:36] + b"\x01" + len(body).to_bytes(4, "little") + body
         with pytest.raises(CodecError):
@@ -91,17 +103,29 @@ def test_a_member_with_arrays_is_the_golden_one_and_comes_back() -> None:
 
 def test_a_member_without_columns_is_its_identity() -> None:
     (member,) = Members(()).encode(rows_of([(-1, 0, 0)], {}))
-    assert member.hex() == "7fffffffffffffff" + "0123456789abcdef" * 2 + "00000000" + "00" * 8 + member[-4:].hex()
+    assert (
+        member.hex()
+        == "7fffffffffffffff" + "0123456789abcdef" * 2 + "00000000" + "00" * 8 + member[-4:].hex()
+    )
 
 
 def test_scores_are_exact_where_a_double_is() -> None:
     most = 2**53 - 1
-    assert [score_of(t) for t in (0, -5, most, most + 1, 2**62, -(2**62))] == [0, -5, most, most, most, -most]
+    assert [score_of(t) for t in (0, -5, most, most + 1, 2**62, -(2**62))] == [
+        0,
+        -5,
+        most,
+        most,
+        most,
+        -most,
+    ]
 
 
 def plain(column: pa.Array) -> list[Any]:
     """Python values; instants as numbers, since not all are dates of Python's."""
-    rows: list[Any] = (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+    rows: list[Any] = (
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+    ).to_pylist()
     return rows
 
 
@@ -115,13 +139,19 @@ values = st.fixed_dictionaries(
         "v": st.one_of(st.none(), st.floats(allow_nan=False)),
     }
 )
-identities = st.tuples(st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**53))
+identities = st.tuples(
+    st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**53)
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(identities, values), max_size=8))
-def test_members_come_back_as_they_were_and_sort_in_the_total_order(events: list[tuple[Any, dict[str, Any]]]) -> None:
-    given_rows = rows_of([event for event, _ in events], {name: [v[name] for _, v in events] for name in TYPES})
+def test_members_come_back_as_they_were_and_sort_in_the_total_order(
+    events: list[tuple[Any, dict[str, Any]]],
+) -> None:
+    given_rows = rows_of(
+        [event for event, _ in events], {name: [v[name] for _, v in events] for name in TYPES}
+    )
     members = MEMBERS.encode(given_rows)
     decoded = MEMBERS.decode(members)
     assert decoded.time.tolist() == given_rows.time.tolist()
@@ -159,7 +189,10 @@ def test_many_members_of_one_width_come_back_and_any_damaged_ones_among_them_are
     kinds = {"n": pa.int64(), "v": pa.float64()}
     form = Members(tuple(kinds.items()))
     events = [(chance.randrange(10**15), 1, i) for i in range(40)]
-    columns: dict[str, list[Any]] = {"n": [None, *range(39)], "v": [chance.random() for _ in events]}
+    columns: dict[str, list[Any]] = {
+        "n": [None, *range(39)],
+        "v": [chance.random() for _ in events],
+    }
     members = form.encode(rows_of(events, columns))
     decoded = form.decode(members)
     assert decoded.offset.tolist() == list(range(40))
@@ -175,7 +208,9 @@ def test_many_members_of_one_width_come_back_and_any_damaged_ones_among_them_are
 
 
 def test_sizes_that_do_not_add_up_are_refused_though_the_checksum_holds() -> None:
-    (member,) = MEMBERS.encode(rows_of([(5, 0, 1)], {name: [None] for name in TYPES} | {"song": ["abc"]}))
+    (member,) = MEMBERS.encode(
+        rows_of([(5, 0, 1)], {name: [None] for name in TYPES} | {"song": ["abc"]})
+    )
     for body in (member[:-4] + b"x", member[:-5]):
         sealed = body + zlib.crc32(body).to_bytes(4, "little")
         with pytest.raises(CodecError):

@@ -11,7 +11,15 @@ import pyarrow as pa
 import pytest
 
 from slicewise.aggregates.kernel.events import Rows
-from slicewise.codec import TOPIC_PARTITION, Members, offset_of, pack_pending, pack_pending_numbers, unpack_pending, unpack_pending_numbers
+from slicewise.codec import (
+    TOPIC_PARTITION,
+    Members,
+    offset_of,
+    pack_pending,
+    pack_pending_numbers,
+    unpack_pending,
+    unpack_pending_numbers,
+)
 from slicewise.errors import CodecError
 
 EVEN = Members((("n", pa.int64()), ("v", pa.float64())))
@@ -21,7 +29,11 @@ FORMS = pytest.mark.parametrize("form", [EVEN, TEXTS], ids=["even", "texts"])
 
 def members(form: Members, offsets: list[int], partition: int = 2) -> list[bytes]:
     n = len(offsets)
-    values = {"n": list(range(n)), "v": [0.5 * i for i in range(n)], "song": ["ab" * (i % 4) for i in range(n)]}
+    values = {
+        "n": list(range(n)),
+        "v": [0.5 * i for i in range(n)],
+        "song": ["ab" * (i % 4) for i in range(n)],
+    }
     rows = Rows(
         np.arange(n, dtype=np.int64),
         np.full(n, 0x0123456789ABCDEF, np.uint64),
@@ -45,7 +57,9 @@ def test_a_field_is_the_golden_one() -> None:
 
 @FORMS
 @pytest.mark.parametrize("sizes", [(1,), (1, 64), (64, 64, 5)])
-def test_what_fields_hold_is_opened_as_their_members_are(form: Members, sizes: tuple[int, ...]) -> None:
+def test_what_fields_hold_is_opened_as_their_members_are(
+    form: Members, sizes: tuple[int, ...]
+) -> None:
     given = members(form, list(range(0, 3 * sum(sizes), 3)))
     ends = np.cumsum([0, *sizes]).tolist()
     fields = [pack_pending(given[begin:end]) for begin, end in pairwise(ends)]
@@ -63,7 +77,10 @@ def test_fields_of_one_partition_say_so(form: Members) -> None:
     here, there = pack_pending(members(form, [1, 2])), pack_pending(members(form, [3], partition=7))
     assert form.open_fields([here, here]).topic_partition == members(form, [1])[0][TOPIC_PARTITION]
     assert form.open_fields([here, there]).topic_partition is None
-    assert form.open_fields([here]).take([1]).topic_partition == form.open_fields([here]).topic_partition
+    assert (
+        form.open_fields([here]).take([1]).topic_partition
+        == form.open_fields([here]).topic_partition
+    )
 
 
 @FORMS

@@ -23,12 +23,25 @@ def ints(*values: int) -> pa.Array:
 
 def test_the_golden_records_of_the_page() -> None:
     entities = pa.table({"user_id": ['größe "q"']})
-    [key] = keys_of("listening", "tumbling_10s", ints(1_767_225_600_000_000), ints(1_767_225_610_000_000), entities)
+    [key] = keys_of(
+        "listening",
+        "tumbling_10s",
+        ints(1_767_225_600_000_000),
+        ints(1_767_225_610_000_000),
+        entities,
+    )
     values = pa.table({"plays_tumbling_10s": ints(3), "minutes_tumbling_10s": [0.1]})
-    old = pa.table({"plays_tumbling_10s": ints(2), "minutes_tumbling_10s": pa.array([None], pa.float64())})
+    old = pa.table(
+        {"plays_tumbling_10s": ints(2), "minutes_tumbling_10s": pa.array([None], pa.float64())}
+    )
     [window] = values_of("00112233aabbccdd", OFFSET_VECTOR, values, {})
     [correction] = values_of(
-        "00112233aabbccdd", OFFSET_VECTOR, values, {"minutes_tumbling_10s": {0: "overflow"}}, old=old, causes=[(TOPIC, 1, 6)]
+        "00112233aabbccdd",
+        OFFSET_VECTOR,
+        values,
+        {"minutes_tumbling_10s": {0: "overflow"}},
+        old=old,
+        causes=[(TOPIC, 1, 6)],
     )
     for golden in (key, window, correction):
         assert f"\n{golden.decode()}\n" in PAGE, golden.decode()
@@ -40,11 +53,18 @@ def test_of_a_global_view_the_entity_is_empty() -> None:
 
 
 def test_the_version_grows_with_the_offset_vector() -> None:
-    assert version_of(OFFSET_VECTOR) == 48 < version_of(OFFSET_VECTOR.join(OffsetVector({(TOPIC, 2): 1})))
+    assert (
+        version_of(OFFSET_VECTOR)
+        == 48
+        < version_of(OFFSET_VECTOR.join(OffsetVector({(TOPIC, 2): 1})))
+    )
 
 
 @given(
-    st.lists(st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=5)), max_size=8),
+    st.lists(
+        st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
+        max_size=8,
+    ),
     st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)), max_size=8),
     st.lists(st.one_of(st.none(), st.booleans()), max_size=8),
 )

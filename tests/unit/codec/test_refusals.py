@@ -1,4 +1,5 @@
-"""Bytes that are not exactly a stored value are refused, in memory of the order of their own size."""
+"""Bytes that are not exactly a stored value are refused, in memory of the order of their own
+size."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def block(n: int = 3) -> bytes:
     events = [Event(i, 0, 1, 0, i, {"x": i / 3, "s": "text" * (i % 4)}) for i in range(20)]
     groups = np.arange(20) % n
     rows = Rows.from_events(events, TYPES)
-    return LAYOUT.encode_block([partial.accumulate_columns(rows, groups, n) for partial in LAYOUT.partials])
+    return LAYOUT.encode_block(
+        [partial.accumulate_columns(rows, groups, n) for partial in LAYOUT.partials]
+    )
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, 4, 2**40])
@@ -47,7 +50,9 @@ def test_another_count_of_rows_is_refused(count: int) -> None:
         LAYOUT.decode_blocks([block(3)], [count])
 
 
-@pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw + b"\0", lambda raw: raw[1:], lambda _: b""])
+@pytest.mark.parametrize(
+    "change", [lambda raw: raw[:-1], lambda raw: raw + b"\0", lambda raw: raw[1:], lambda _: b""]
+)
 def test_a_block_cut_or_grown_is_refused(change: Callable[[bytes], bytes]) -> None:
     with pytest.raises(CodecError):
         LAYOUT.decode_blocks([block(), change(block()), block()], [3, 3, 3])
@@ -103,7 +108,9 @@ PACKED: dict[Callable[..., Any], bytes] = {
 
 
 @pytest.mark.parametrize("unpack", PACKED, ids=lambda f: f.__name__)
-def test_every_flipped_bit_and_every_cut_of_an_envelope_is_refused(unpack: Callable[..., Any]) -> None:
+def test_every_flipped_bit_and_every_cut_of_an_envelope_is_refused(
+    unpack: Callable[..., Any],
+) -> None:
     raw = PACKED[unpack]
     for bit in range(len(raw) * 8):
         damaged = bytearray(raw)
@@ -121,7 +128,11 @@ def test_envelopes_give_back_what_was_packed() -> None:
     total = codec.unpack_total(PACKED[codec.unpack_total])
     assert (total.archive_version, bytes(total.row)) == (2**64 - 1, b"row")
     slices = codec.unpack_slices(memoryview(PACKED[codec.unpack_slices]))
-    assert (slices.archive_version, slices.numbers.tolist(), bytes(slices.block)) == (3, [-4, 0, 9], b"block")
+    assert (slices.archive_version, slices.numbers.tolist(), bytes(slices.block)) == (
+        3,
+        [-4, 0, 9],
+        b"block",
+    )
     day = codec.unpack_day(PACKED[codec.unpack_day])
     ever = codec.unpack_lifetime(PACKED[codec.unpack_lifetime])
     assert (ever.total_until, ever.archive_version, bytes(ever.row)) == (-24, 2**64 - 1, b"row")
@@ -152,7 +163,9 @@ def test_a_table_without_a_column_or_with_nulls_is_refused() -> None:
 
 def test_a_layout_is_ordered_and_without_repeats() -> None:
     count, total = agg.count().bind({}), agg.sum("x").bind(TYPES)
-    assert Layout.of([total, count, agg.mean("x").bind(TYPES)]) == Layout.of([count, agg.mean("x").bind(TYPES), total])
+    assert Layout.of([total, count, agg.mean("x").bind(TYPES)]) == Layout.of(
+        [count, agg.mean("x").bind(TYPES), total]
+    )
     assert len(Layout.of([total, agg.mean("x").bind(TYPES)]).partials) == 1
     for wrong in ((), (count, count), tuple(reversed(Layout.of([count, total]).partials))):
         with pytest.raises(DefinitionError):

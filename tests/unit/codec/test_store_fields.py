@@ -51,7 +51,8 @@ SINGLE = {
     m.ALIAS: ("00000000000000aa", "00000000000000bb"),
     m.DEPLOYMENT: "digest",
 }
-# Operations of the store that still spell a letter, and a sweep that judges strange keys by stricter patterns.
+# Operations of the store that still spell a letter, and a sweep that judges strange keys by
+# stricter patterns.
 OWN_LETTERS = {
     "lifecycle/sweep.py",
     "stores/online/operations/deploying.py",
@@ -82,7 +83,10 @@ def test_the_names_are_the_golden_ones() -> None:
         "events": k.MEMBERS_KEY, "ids": k.IDS_KEY, "marks": k.METADATA_KEY, "board": k.LEADERBOARD_KEY,
         "board of a past end": k.PAST_LEADERBOARD_KEY, "manifest": k.MANIFEST_KEY,
     }  # fmt: skip
-    names = {name: entry.name(*(FILLED[slot] for slot in entry.slots)).decode() for name, entry in made.items()}
+    names = {
+        name: entry.name(*(FILLED[slot] for slot in entry.slots)).decode()
+        for name, entry in made.items()
+    }
     assert names == {name: GOLDEN["keys"][name] for name in made}
 
 
@@ -110,7 +114,9 @@ def test_page_and_jvm_are_what_the_table_says() -> None:
     script = page_script("store_fields")
     text = script.PAGE.read_text(encoding="utf-8")
     assert text == script.page(text), "python docs/store_fields.py writes it anew"
-    assert script.JAVA.read_text(encoding="utf-8") == script.java(), "python docs/store_fields.py writes it anew"
+    assert script.JAVA.read_text(encoding="utf-8") == script.java(), (
+        "python docs/store_fields.py writes it anew"
+    )
 
 
 def test_no_other_python_spells_a_name_of_the_store() -> None:
@@ -119,9 +125,11 @@ def test_no_other_python_spells_a_name_of_the_store() -> None:
     files = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
-        if "codec/store_fields" not in path.as_posix() and spelled.search(path.read_text(encoding="utf-8"))
+        if "codec/store_fields" not in path.as_posix()
+        and spelled.search(path.read_text(encoding="utf-8"))
     }
-    others = {"serving/http/negotiation.py", "reading/rows.py"}  # a q of HTTP, and letters of a format before
+    # a q of HTTP, and letters of a format before
+    others = {"serving/http/negotiation.py", "reading/rows.py"}
     assert files - others == OWN_LETTERS
 
 
@@ -133,7 +141,9 @@ def test_every_letter_of_a_script_is_one_of_the_table() -> None:
 
 
 def test_no_other_java_spells_a_name_of_the_store() -> None:
-    prefixes = "|".join(re.escape(entry.prefix.decode()) for entry in (*KEYS, *FIELDS) if b":" in entry.prefix)
+    prefixes = "|".join(
+        re.escape(entry.prefix.decode()) for entry in (*KEYS, *FIELDS) if b":" in entry.prefix
+    )
     for path in (PACKAGE / "jvm/src/main").rglob("*.java"):
         if path.name != "StoreFields.java":
             assert not re.search(rf'"(?:{prefixes})', path.read_text(encoding="utf-8")), path.name
@@ -141,7 +151,9 @@ def test_no_other_java_spells_a_name_of_the_store() -> None:
 
 def test_the_door_gives_the_names_of_its_modules() -> None:
     statements = [
-        node for node in ast.walk(ast.parse(Path(codec.__file__).read_text())) if isinstance(node, ast.ImportFrom)
+        node
+        for node in ast.walk(ast.parse(Path(codec.__file__).read_text()))
+        if isinstance(node, ast.ImportFrom)
     ]
     homes = {alias.name: str(node.module) for node in statements for alias in node.names}
     assert set(codec.__all__) <= set(homes)

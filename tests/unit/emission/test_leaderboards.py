@@ -1,4 +1,5 @@
-"""Leaderboards are made of ticks, and late changes of them are said once, the same by whoever says it."""
+"""Leaderboards are made of ticks, and late changes of them are said once, the same by whoever says
+it."""
 
 from __future__ import annotations
 
@@ -20,18 +21,28 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.connecting import Initialise
-from slicewise.stores.online.operations.leaderboards import ReadLeaderboard, ReadRememberedLeaderboard
+from slicewise.stores.online.operations.leaderboards import (
+    ReadLeaderboard,
+    ReadRememberedLeaderboard,
+)
 from slicewise.stores.online.port import OnlineStore
 from tests.support.stores.stored import TOPIC, offset_vector
 
 SECOND_US = 1_000_000
 NOW = 1_700_000_000 * SECOND_US
-PLAYS = sw.KafkaSource("plays", schema={"song_id": "string", "at_": "timestamp_us"}, timestamp="at_")
+PLAYS = sw.KafkaSource(
+    "plays", schema={"song_id": "string", "at_": "timestamp_us"}, timestamp="at_"
+)
 SONGS = sw.FeatureView(
-    "songs", source=PLAYS, entity=["song_id"], features=[sw.Feature("plays", sw.count(), windows=["10s"])]
+    "songs",
+    source=PLAYS,
+    entity=["song_id"],
+    features=[sw.Feature("plays", sw.count(), windows=["10s"])],
 )
 LEADERBOARDS = (
-    sw.Leaderboard("top_songs", view=SONGS, by="plays_10s", k=2, late="correct", correct_within="1m"),
+    sw.Leaderboard(
+        "top_songs", view=SONGS, by="plays_10s", k=2, late="correct", correct_within="1m"
+    ),
     sw.Leaderboard("top_two", view=SONGS, by="plays_10s", k=1, every="2s"),
 )
 DEPLOYMENT = plan(Project.of("songs", [SONGS, *LEADERBOARDS]))
@@ -79,17 +90,35 @@ class Stage:
 
 
 def tick(counts: dict[str, int], end_us: int, offset: int) -> Tick:
-    entities, values = pa.table({"song_id": list(counts)}), pa.table({"plays_10s": list(counts.values())})
+    entities, values = (
+        pa.table({"song_id": list(counts)}),
+        pa.table({"plays_10s": list(counts.values())}),
+    )
     start = end_us - 10 * SECOND_US
-    return Tick("songs", WINDOW, start, end_us, entities, values, np.ones(len(counts), np.bool_), offset_vector(offset))
+    return Tick(
+        "songs",
+        WINDOW,
+        start,
+        end_us,
+        entities,
+        values,
+        np.ones(len(counts), np.bool_),
+        offset_vector(offset),
+    )
 
 
 def late(changes: list[tuple[int, str, int, int]], offset: int) -> Correction:
     """changes: (window end, song, value before, value now)."""
     ends, songs, old, new = (list(column) for column in zip(*changes, strict=True))
     causes = [(TOPIC, 0, offset - 1 - i) for i in range(len(changes))]
-    tables = (pa.table({"song_id": songs}), pa.table({"plays_10s": old}), pa.table({"plays_10s": new}))
-    return Correction("songs", WINDOW, np.array(ends, np.int64), *tables, causes, offset_vector(offset))
+    tables = (
+        pa.table({"song_id": songs}),
+        pa.table({"plays_10s": old}),
+        pa.table({"plays_10s": new}),
+    )
+    return Correction(
+        "songs", WINDOW, np.array(ends, np.int64), *tables, causes, offset_vector(offset)
+    )
 
 
 def shown(leaderboard: StoredLeaderboard | None) -> list[tuple[Any, Any]]:
@@ -107,7 +136,11 @@ def test_each_leaderboard_is_made_of_the_ticks_of_its_period() -> None:
     leaderboard = stage.leaderboard("top_songs")
     assert shown(leaderboard) == [("a", 9)]
     assert leaderboard is not None
-    assert (leaderboard.start_us, leaderboard.end_us, leaderboard.offset_vector) == (NOW - 9 * SECOND_US, NOW + SECOND_US, offset_vector(120))
+    assert (leaderboard.start_us, leaderboard.end_us, leaderboard.offset_vector) == (
+        NOW - 9 * SECOND_US,
+        NOW + SECOND_US,
+        offset_vector(120),
+    )
     assert shown(stage.leaderboard("top_two")) == [("b", 5)]  # every other second
 
 
@@ -124,7 +157,9 @@ def test_two_sinks_give_the_same_bytes_and_the_newest_stays() -> None:
     assert (first.written, second.written) == (6, 0)
 
 
-def test_a_late_event_that_changes_a_leaderboard_is_said_with_old_and_new_rows_and_its_cause() -> None:
+def test_a_late_event_that_changes_a_leaderboard_is_said_with_old_and_new_rows_and_its_cause() -> (
+    None
+):
     stage = Stage()
     sink = stage.sink()
     sink.publish(tick({"a": 3, "b": 2, "c": 1}, NOW, 100))
@@ -140,7 +175,10 @@ def test_a_late_event_that_changes_a_leaderboard_is_said_with_old_and_new_rows_a
     ]  # fmt: skip
     assert [row["entity"]["song_id"] for row in document["new"]] == ["a", "c"]
     assert document["cause"] == {"topic_id": TOPIC, "partition": 0, "offset": 119}
-    assert (document["version"], document["start_us"]) == (offset_vector(120).get((TOPIC, 0)), NOW - 10 * SECOND_US)
+    assert (document["version"], document["start_us"]) == (
+        offset_vector(120).get((TOPIC, 0)),
+        NOW - 10 * SECOND_US,
+    )
     assert shown(stage.leaderboard("top_songs")) == [("a", 3), ("b", 2)]
 
 
@@ -168,7 +206,8 @@ def test_what_was_said_is_not_said_again_and_what_may_be_lost_is_said_the_same()
         first.flush()
     remembered = stage.store.run(ReadRememberedLeaderboard("top_songs", NOW))
     assert remembered is not None
-    assert remembered.offset_vector == offset_vector(100)  # as it was shown: no correction is remembered before it stands
+    # as it was shown: no correction is remembered before it stands
+    assert remembered.offset_vector == offset_vector(100)
     stage.topic.broken = False
     second = stage.sink()  # starts again from its own offset vector
     second.publish(ticks)
@@ -189,7 +228,10 @@ def test_corrections_go_on_after_a_restart_from_what_is_remembered() -> None:
     after.correct(late([(NOW, "c", 1, 2)], 120))
     after.correct(late([(NOW, "b", 2, 1)], 130))
     assert [json.loads(value)["version"] for *_, value in stage.topic.records] == [130]
-    assert [row["entity"]["song_id"] for row in json.loads(stage.topic.records[0][2])["new"]] == ["a", "c"]
+    assert [row["entity"]["song_id"] for row in json.loads(stage.topic.records[0][2])["new"]] == [
+        "a",
+        "c",
+    ]
 
 
 def test_a_leaderboard_older_than_what_is_remembered_is_counted_as_not_corrected() -> None:
@@ -270,4 +312,5 @@ def test_a_leaderboard_that_was_seen_is_corrected_also_by_a_restart_that_skips_i
     (record,) = stage.topic.records
     assert json.loads(record[2])["end_us"] == NOW
     again.flush()
-    assert shown(stage.leaderboard("top_songs")) == [("a", 3), ("b", 2)]  # the newer one, which the event is not in
+    # the newer one, which the event is not in
+    assert shown(stage.leaderboard("top_songs")) == [("a", 3), ("b", 2)]

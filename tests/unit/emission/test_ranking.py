@@ -1,4 +1,5 @@
-"""Values and keys alone decide a leaderboard's rows, and corrections lead to the rows of a new count."""
+"""Values and keys alone decide a leaderboard's rows, and corrections lead to the rows of a new
+count."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def by_force(values: dict[str, int], k: int) -> list[tuple[str, int]]:
 
 
 def table(values: dict[str, int]) -> tuple[pa.Table, pa.Array]:
-    return pa.table({"song_id": pa.array(list(values), pa.string())}), pa.array(list(values.values()), pa.int64())
+    return pa.table({"song_id": pa.array(list(values), pa.string())}), pa.array(
+        list(values.values()), pa.int64()
+    )
 
 
 def rows(ranked: RankedRows) -> list[tuple[Any, Any]]:
@@ -61,10 +64,16 @@ def test_equal_values_stand_in_the_order_of_their_keys_bytes() -> None:
         (pa.array([0.0, -2.5, float("nan")]), None, [0.0, -2.5]),
         (pa.array([Decimal("1.50"), None, Decimal("-2.00")]), None, ["1.50", "-2.00"]),
         (pa.array([2**63 - 1, -(2**63), 0]), 0, [2**63 - 1, -(2**63)]),
-        (pa.array([float("inf"), 5e-324, float("-inf")]), None, [float("inf"), 5e-324, float("-inf")]),
+        (
+            pa.array([float("inf"), 5e-324, float("-inf")]),
+            None,
+            [float("inf"), 5e-324, float("-inf")],
+        ),
     ],
 )
-def test_what_has_no_events_or_no_number_has_no_place(values: pa.Array, nothing: object, want: list[object]) -> None:
+def test_what_has_no_events_or_no_number_has_no_place(
+    values: pa.Array, nothing: object, want: list[object]
+) -> None:
     entities = pa.table({"song_id": ["a", "b", "c"]})
     assert [place.row.value for place in top(SONG, entities, values, nothing, 5).places] == want
     (first,) = top(SONG, entities, values, nothing, 1).places
@@ -80,7 +89,9 @@ def test_corrected_rows_are_those_of_a_new_count_as_far_as_they_are_known(
     ranked = top(SONG, *table(now), 0, most)
     for change in changes:
         now |= change
-        changed: list[Place] = places(SONG, *table({song: value for song, value in change.items() if value}))
+        changed: list[Place] = places(
+            SONG, *table({song: value for song, value in change.items() if value})
+        )
         gone = [entity_tags(SONG, [[song]])[0] for song, value in change.items() if not value]
         ranked = corrected(ranked, changed, gone, most)
         known = rows(ranked)

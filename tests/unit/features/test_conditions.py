@@ -1,4 +1,5 @@
-"""A feature's condition is a computed column of its unit: equal conditions are one, and nobody else has its name."""
+"""A feature's condition is a computed column of its unit: equal conditions are one, and nobody else
+has its name."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def view(**aggregates: Aggregate) -> sw.FeatureView:
         source=plays,
         entity=["user"],
         columns={"minutes": "seconds / 60"},
-        features=[sw.Feature(name, aggregate, windows=["1h"]) for name, aggregate in aggregates.items()],
+        features=[
+            sw.Feature(name, aggregate, windows=["1h"]) for name, aggregate in aggregates.items()
+        ],
     )
 
 
@@ -69,7 +72,9 @@ def test_equal_conditions_are_one_column_and_one_partial_however_they_are_writte
 
 
 def test_spelling_changes_no_fingerprint_and_another_condition_changes_both() -> None:
-    one, same, other = (unit(a=sw.count(where=text)) for text in ("stars >= 4", "stars>=4", "stars >= 3"))
+    one, same, other = (
+        unit(a=sw.count(where=text)) for text in ("stars >= 4", "stars>=4", "stars >= 3")
+    )
     assert (one.storage_fingerprint, one.definition_fingerprint) == (
         same.storage_fingerprint,
         same.definition_fingerprint,
@@ -80,7 +85,10 @@ def test_spelling_changes_no_fingerprint_and_another_condition_changes_both() ->
 
 def test_a_deployment_comes_back_with_its_conditions() -> None:
     views = [
-        view(a=sw.bucketed(sw.sum("minutes", where="liked"), by="country"), b=sw.histogram("seconds", edges=[0, 1]))
+        view(
+            a=sw.bucketed(sw.sum("minutes", where="liked"), by="country"),
+            b=sw.histogram("seconds", edges=[0, 1]),
+        )
     ]
     deployment = plan(Project.of("music", views))
     assert Deployment.from_json(deployment.to_json()) == deployment
@@ -95,8 +103,12 @@ def test_a_deployment_comes_back_with_its_conditions() -> None:
         ("liked AND", "is no expression: something is missing"),
     ],
 )
-def test_a_condition_that_is_none_is_refused_with_its_feature_and_place(where: str, message: str) -> None:
-    with pytest.raises(DefinitionError, match=rf"{message}(.|\n)*where of feature 'a' of view 'listening'"):
+def test_a_condition_that_is_none_is_refused_with_its_feature_and_place(
+    where: str, message: str
+) -> None:
+    with pytest.raises(
+        DefinitionError, match=rf"{message}(.|\n)*where of feature 'a' of view 'listening'"
+    ):
         unit(a=sw.sum("minutes", where=where))
     with pytest.raises(DefinitionError, match=message):
         unit(a=sw.bucketed(sw.sum("minutes", where=where), by="country"))
@@ -116,9 +128,22 @@ def test_no_column_of_a_user_can_have_the_name_of_a_condition() -> None:
 
 
 def test_evaluate_answers_conditions_buckets_and_bins() -> None:
-    rows = [("fr", 60.0, 5, True), ("fr", 120.0, 4, None), ("it", 30.0, None, True), (None, 600.0, 5, True)]
+    rows = [
+        ("fr", 60.0, 5, True),
+        ("fr", 120.0, 4, None),
+        ("it", 30.0, None, True),
+        (None, 600.0, 5, True),
+    ]
     events: list[dict[str, Any]] = [
-        {"user": "u", "country": c, "seconds": s, "stars": n, "liked": liked, "odd": None, "played_at": START + i}
+        {
+            "user": "u",
+            "country": c,
+            "seconds": s,
+            "stars": n,
+            "liked": liked,
+            "odd": None,
+            "played_at": START + i,
+        }
         for i, (c, s, n, liked) in enumerate(rows)
     ]
     view_of_conditions = view(
@@ -126,11 +151,18 @@ def test_evaluate_answers_conditions_buckets_and_bins() -> None:
         rated=sw.count(where="stars >= 4"),
         countries=sw.count_by("country"),
         capped=sw.count_by("country", max_categories=1),
-        liked_in=sw.bucketed(sw.sum("minutes", where="liked"), by="country", where="stars IS NOT NULL"),
+        liked_in=sw.bucketed(
+            sw.sum("minutes", where="liked"), by="country", where="stars IS NOT NULL"
+        ),
         spread=sw.histogram("seconds", edges=[50, 100, 150]),
     )
-    (answer,) = sw.evaluate(view_of_conditions, events, [{"user": "u", "at": START + 60_000_000}]).to_pylist()
-    assert {name: answer[f"{name}_1h"] for name in ("liked", "rated", "countries", "capped", "liked_in", "spread")} == {
+    (answer,) = sw.evaluate(
+        view_of_conditions, events, [{"user": "u", "at": START + 60_000_000}]
+    ).to_pylist()
+    assert {
+        name: answer[f"{name}_1h"]
+        for name in ("liked", "rated", "countries", "capped", "liked_in", "spread")
+    } == {
         "liked": 11.5,
         "rated": 3,
         "countries": [{"key": "fr", "value": 2}, {"key": "it", "value": 1}],
@@ -141,10 +173,29 @@ def test_evaluate_answers_conditions_buckets_and_bins() -> None:
 
 
 def test_what_conditions_chose_combines_with_what_is_stored_without_one() -> None:
-    types = {"x": pa.float64(), "y": pa.float64(), "s": pa.string(), "t": pa.string(), "i": pa.int64(), "w": pa.bool_()}
+    types = {
+        "x": pa.float64(),
+        "y": pa.float64(),
+        "s": pa.string(),
+        "t": pa.string(),
+        "i": pa.int64(),
+        "w": pa.bool_(),
+    }
     bare, chosen = sw.sum("x").bind(types), only(sw.sum("y"), "w", "w").bind(types)
     assert (form_of(bare), finish_of(bare)) == (form_of(chosen), finish_of(chosen))
     by = {key: sw.bucketed(sw.last_k("x", k=2), by=key).bind(types) for key in "sti"}
     assert form_of(by["s"]) == form_of(by["t"]) != form_of(by["i"])
     fewer = sw.bucketed(sw.last_k("x", k=2), by="s", max_buckets=3).bind(types)
-    assert len({form_of(aggregate) for aggregate in (by["s"], fewer, sw.bucketed(sw.last_k("x", k=1), by="s").bind(types))}) == 3
+    assert (
+        len(
+            {
+                form_of(aggregate)
+                for aggregate in (
+                    by["s"],
+                    fewer,
+                    sw.bucketed(sw.last_k("x", k=1), by="s").bind(types),
+                )
+            }
+        )
+        == 3
+    )

@@ -1,4 +1,5 @@
-"""A user's function that raises is null, or leaves its row out, as ever; whoever tries it is told where and why."""
+"""A user's function that raises is null, or leaves its row out, as ever; whoever tries it is told
+where and why."""
 
 from __future__ import annotations
 
@@ -14,9 +15,14 @@ from slicewise.cli import main
 from slicewise.errors import FunctionRaised
 
 PLAYS = sw.KafkaSource(
-    "plays", schema={"user_id": "string", "seconds": "double", "n": "long", "ts": "timestamp_us"}, timestamp="ts"
+    "plays",
+    schema={"user_id": "string", "seconds": "double", "n": "long", "ts": "timestamp_us"},
+    timestamp="ts",
 )
-EVENTS = [{"user_id": "ann", "seconds": 4.0, "n": 2, "ts": 1}, {"user_id": "ann", "seconds": None, "n": 0, "ts": 2}]
+EVENTS = [
+    {"user_id": "ann", "seconds": 4.0, "n": 2, "ts": 1},
+    {"user_id": "ann", "seconds": None, "n": 0, "ts": 2},
+]
 QUERY = [{"user_id": "ann", "at": 60_000_000}]
 
 
@@ -74,11 +80,17 @@ class Ratio(sw.Aggregate):
 
 
 def view(*features: sw.Feature, **columns: Any) -> sw.FeatureView:
-    return sw.FeatureView("v", source=PLAYS, entity=["user_id"], columns=columns, features=list(features))
+    return sw.FeatureView(
+        "v", source=PLAYS, entity=["user_id"], columns=columns, features=list(features)
+    )
 
 
 def line_of(text: str) -> int:
-    at, *_ = [i for i, line in enumerate(Path(__file__).read_text(encoding="utf-8").splitlines(), 1) if text in line]
+    at, *_ = [
+        i
+        for i, line in enumerate(Path(__file__).read_text(encoding="utf-8").splitlines(), 1)
+        if text in line
+    ]
     return at
 
 
@@ -86,14 +98,20 @@ def warned(made: sw.FeatureView) -> tuple[dict[str, Any], list[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         table = sw.evaluate(made, EVENTS, QUERY)
-    assert all(warning.category is FunctionRaised and warning.filename == __file__ for warning in caught)
+    assert all(
+        warning.category is FunctionRaised and warning.filename == __file__ for warning in caught
+    )
     texts = [str(warning.message) for warning in caught]
     assert json.loads(table.schema.metadata[b"slicewise.raised"]) == texts
     return table.to_pylist()[0], texts
 
 
 def test_an_ordered_fold_that_raises_is_null_and_tells_its_line() -> None:
-    made = view(sw.Feature("x", sw.ordered(nothing, add, same, columns=["seconds"], output="double"), ["1h"]))
+    made = view(
+        sw.Feature(
+            "x", sw.ordered(nothing, add, same, columns=["seconds"], output="double"), ["1h"]
+        )
+    )
     row, (text,) = warned(made)
     assert row["x_1h"] is None
     assert text.startswith("add raised TypeError: unsupported operand type(s)")
@@ -104,7 +122,11 @@ def test_an_ordered_fold_that_raises_is_null_and_tells_its_line() -> None:
 
 
 def test_a_fold_that_gives_another_type_is_told() -> None:
-    made = view(sw.Feature("x", sw.ordered(nothing, kept, final, columns=["n"], output="double"), ["1h", "2h"]))
+    made = view(
+        sw.Feature(
+            "x", sw.ordered(nothing, kept, final, columns=["n"], output="double"), ["1h", "2h"]
+        )
+    )
     row, (text,) = warned(made)
     assert row["x_1h"] is row["x_2h"] is None
     assert text.startswith("final gave '0.0', and output is double (2 times): ")
@@ -112,11 +134,15 @@ def test_a_fold_that_gives_another_type_is_told() -> None:
 
 
 def test_a_row_function_that_raises_leaves_its_row_out_and_tells_its_line() -> None:
-    made = view(sw.Feature("n", sw.count(), ["1h"]), sw.Feature("x", sw.sum("ratio"), ["1h"]), ratio=ratio)
+    made = view(
+        sw.Feature("n", sw.count(), ["1h"]), sw.Feature("x", sw.sum("ratio"), ["1h"]), ratio=ratio
+    )
     row, (text,) = warned(made)
     assert row["n_1h"] == 1
     assert text.startswith("ratio raised ZeroDivisionError: ")
-    assert f"{__file__}:{line_of('results.append(')}: results.append((second or 0.0) / many)" in text
+    assert (
+        f"{__file__}:{line_of('results.append(')}: results.append((second or 0.0) / many)" in text
+    )
     assert "left out of the view" in text
 
 
@@ -128,7 +154,9 @@ def test_an_aggregate_of_ones_own_that_raises_tells_its_line() -> None:
 
 
 def test_nothing_is_told_where_nothing_raises() -> None:
-    made = view(sw.Feature("x", sw.ordered(nothing, kept, same, columns=["n"], output="double"), ["1h"]))
+    made = view(
+        sw.Feature("x", sw.ordered(nothing, kept, same, columns=["n"], output="double"), ["1h"])
+    )
     assert warned(made) == ({"user_id": "ann", "at": warned(made)[0]["at"], "x_1h": 0.0}, [])
 
 

@@ -1,4 +1,5 @@
-"""Projects share one platform: applying one leaves the others' views, sets and sources as they stand."""
+"""Projects share one platform: applying one leaves the others' views, sets and sources as they
+stand."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ from slicewise.features.plan.projects import joined
 
 def source(name: str = "plays", **changed: str) -> sw.KafkaSource:
     return sw.KafkaSource(
-        name, schema={"user": "string", "at_us": "timestamp_us", **changed}, timestamp="at_us", max_lateness="1h"
+        name,
+        schema={"user": "string", "at_us": "timestamp_us", **changed},
+        timestamp="at_us",
+        max_lateness="1h",
     )
 
 
@@ -49,7 +53,10 @@ def test_the_order_in_which_projects_are_applied_makes_no_deployment_of_its_own(
     first = joined(deployment("a", "one", source("songs")), None)
     both = joined(deployment("b", "two"), first)
     assert joined(deployment("a", "one", source("songs")), both).digest == both.digest
-    assert joined(deployment("a", "one", source("songs")), joined(deployment("b", "two"), None)).digest == both.digest
+    assert (
+        joined(deployment("a", "one", source("songs")), joined(deployment("b", "two"), None)).digest
+        == both.digest
+    )
 
 
 def test_the_name_of_another_projects_view_is_refused() -> None:
@@ -62,24 +69,32 @@ def test_a_column_that_no_view_of_another_project_reads_may_be_added_and_go() ->
     for read in (source(), source(song="string", artist="string")):
         both = joined(deployment("b", "two", read), deployed)
         assert both.opening == ("plays",)
-        assert {unit.storage_fingerprint for unit in deployed.units} < {unit.storage_fingerprint for unit in both.units}
+        assert {unit.storage_fingerprint for unit in deployed.units} < {
+            unit.storage_fingerprint for unit in both.units
+        }
         assert Deployment.from_json(both.to_json()) == both
 
 
 def test_a_column_that_another_projects_view_reads_stays_as_it_is() -> None:
     def moved(path: str) -> sw.KafkaSource:
         schema = {"user": "string", "at_us": "timestamp_us"}
-        return sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h", paths={"user": path})
+        return sw.KafkaSource(
+            "plays", schema=schema, timestamp="at_us", max_lateness="1h", paths={"user": path}
+        )
 
     deployed = deployment("a", "one", moved("$.user"))
-    with pytest.raises(DefinitionError, match="column 'user' of source 'plays' changes, and view 'one' reads it"):
+    with pytest.raises(
+        DefinitionError, match="column 'user' of source 'plays' changes, and view 'one' reads it"
+    ):
         joined(deployment("b", "two", moved("$.who.user")), deployed)
     assert joined(deployment("a", "one", moved("$.who.user")), deployed).opening == ("plays",)
 
 
 def test_a_column_of_another_type_is_refused_whoever_changes_it() -> None:
     for project in ("a", "b"):
-        with pytest.raises(DefinitionError, match="column 'song' of source 'plays' is long, and what is archived"):
+        with pytest.raises(
+            DefinitionError, match="column 'song' of source 'plays' is long, and what is archived"
+        ):
             joined(
                 deployment(project, f"{project}_view", source(song="long")),
                 deployment("a", "one", source(song="string")),
@@ -90,13 +105,19 @@ def test_another_dedupe_is_taken_where_no_other_project_reads_the_source() -> No
     def counted_once(most: int) -> sw.KafkaSource:
         schema = {"user": "string", "id": "string", "at_us": "timestamp_us"}
         rule = sw.dedupe("id", most=most)
-        return sw.KafkaSource("plays", schema=schema, timestamp="at_us", max_lateness="1h", dedupe=rule)
+        return sw.KafkaSource(
+            "plays", schema=schema, timestamp="at_us", max_lateness="1h", dedupe=rule
+        )
 
     deployed = deployment("a", "one", counted_once(10))
     after = joined(deployment("a", "other", counted_once(20)), deployed)
     assert after.views == ("other",)
-    assert [declared.dedupe.most for declared in after.sources if declared.dedupe is not None] == [20]
-    with pytest.raises(DefinitionError, match="another dedupe, and views of other projects read it"):
+    assert [declared.dedupe.most for declared in after.sources if declared.dedupe is not None] == [
+        20
+    ]
+    with pytest.raises(
+        DefinitionError, match="another dedupe, and views of other projects read it"
+    ):
         joined(deployment("b", "two", counted_once(20)), deployed)
     assert joined(deployment("b", "two", counted_once(10)), deployed).views == ("one", "two")
 
@@ -104,14 +125,20 @@ def test_another_dedupe_is_taken_where_no_other_project_reads_the_source() -> No
 def test_a_topic_that_another_project_reads_by_another_source_is_refused() -> None:
     def named(name: str) -> sw.KafkaSource:
         schema = {"user": "string", "at_us": "timestamp_us"}
-        return sw.KafkaSource(name, topic="plays", schema=schema, timestamp="at_us", max_lateness="1h")
+        return sw.KafkaSource(
+            name, topic="plays", schema=schema, timestamp="at_us", max_lateness="1h"
+        )
 
     deployed = deployment("a", "one", named("plays"))
     with pytest.raises(
-        DefinitionError, match="topic 'plays' is read by source 'plays', which views of other projects use"
+        DefinitionError,
+        match="topic 'plays' is read by source 'plays', which views of other projects use",
     ):
         joined(deployment("b", "two", named("songs")), deployed)
-    assert [declared.name for declared in joined(deployment("a", "three", named("songs")), deployed).sources] == ["songs"]
+    assert [
+        declared.name
+        for declared in joined(deployment("a", "three", named("songs")), deployed).sources
+    ] == ["songs"]
 
 
 def test_a_project_does_not_change_the_fingerprints_of_its_units() -> None:

@@ -1,4 +1,5 @@
-"""A row is refused in the whole view: in slices and in event lists, on every path, counted by reason."""
+"""A row is refused in the whole view: in slices and in event lists, on every path, counted by
+reason."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "deployment_uneven.json"
 T = 1_767_225_600_000_000
 AT = T + 60_000_000
 plays = sw.KafkaSource(
-    "plays", schema={"user": "string", "seconds": "double", "played_at": "timestamp_us"}, timestamp="played_at"
+    "plays",
+    schema={"user": "string", "seconds": "double", "played_at": "timestamp_us"},
+    timestamp="played_at",
 )
 
 
@@ -67,7 +70,10 @@ def units_of(view: FeatureView) -> Mapping[bool, StorageUnit]:
 
 
 def events(*seconds: float | None) -> list[dict[str, Any]]:
-    return [{"user": "ann", "seconds": duration, "played_at": T + i} for i, duration in enumerate(seconds)]
+    return [
+        {"user": "ann", "seconds": duration, "played_at": T + i}
+        for i, duration in enumerate(seconds)
+    ]
 
 
 OTHER = FeatureView(
@@ -86,7 +92,13 @@ OTHER = FeatureView(
 @pytest.mark.parametrize(
     ("view", "seconds", "reason", "counted", "total"),
     [
-        (view_of("seconds * seconds"), (1e200, 2.0, None), "not_finite:squared=1", "n_1h", "squares_exact_1h"),
+        (
+            view_of("seconds * seconds"),
+            (1e200, 2.0, None),
+            "not_finite:squared=1",
+            "n_1h",
+            "squares_exact_1h",
+        ),
         (view_of(inverse), (0.0, 0.25, None), "row_function:squared=1", "n_1h", "squares_exact_1h"),
         (OTHER, (1e200, 2.0, None), "not_finite:squared=1", "n_rows_9", "squares_1h"),
     ],
@@ -120,20 +132,29 @@ def test_the_check_takes_the_rows_that_each_unit_takes() -> None:
     with duckdb.connect() as engine:
         engine.register("typed", typed)
         text = (
-            "SELECT topic_id, `partition` AS p, `offset` AS o, 1 AS seq, event_time AS t, kafka_time AS kafka_t, "
+            "SELECT topic_id, `partition` AS p, `offset` AS o, 1 AS seq, event_time AS t, "
+            "kafka_time AS kafka_t, "
             "`user` AS c_user, seconds AS c_seconds, event_time AS c_played_at FROM typed"
         )
         for unit in deployment.units:
             kept, refused = row_logic(unit, typed)
-            relation = engine.sql(sqlglot.transpile(queries.viewed(unit, source, text), read="spark", write="duckdb")[0])
-            assert sorted(relation.select("t").fetchall()) == [(t,) for t in sorted(kept["event_time"].to_pylist())]
+            relation = engine.sql(
+                sqlglot.transpile(queries.viewed(unit, source, text), read="spark", write="duckdb")[
+                    0
+                ]
+            )
+            assert sorted(relation.select("t").fetchall()) == [
+                (t,) for t in sorted(kept["event_time"].to_pylist())
+            ]
             assert kept.num_rows == 3
             assert dict(refused) == {"not_finite:squared": 2}
 
 
 def test_a_unit_is_another_one_only_where_its_view_can_refuse_by_what_it_does_not_read() -> None:
     bounded, unbounded = units_of(view_of("seconds / 60")), units_of(view_of("seconds * seconds"))
-    alone = units_of(FeatureView("mixed", plays, ["user"], [sw.Feature("n", sw.count(), windows=["1h"])]))
+    alone = units_of(
+        FeatureView("mixed", plays, ["user"], [sw.Feature("n", sw.count(), windows=["1h"])])
+    )
     assert bounded[False].storage_fingerprint == alone[False].storage_fingerprint
     assert unbounded[False].storage_fingerprint != alone[False].storage_fingerprint
     assert [name for name, _ in unbounded[False].columns] == ["squared"]
@@ -145,13 +166,17 @@ def test_a_deployment_of_before_is_read_with_its_fingerprints_and_keeps_its_rule
     assert Deployment.from_json(before.to_json()) == before
     now = units_of(view_of("seconds * seconds"))
     old = {isinstance(unit, ListUnit): unit for unit in before.units}
-    assert old[True].storage_fingerprint == now[True].storage_fingerprint, "the list has always computed it"
+    assert old[True].storage_fingerprint == now[True].storage_fingerprint, (
+        "the list has always computed it"
+    )
     assert old[False].storage_fingerprint != now[False].storage_fingerprint
     assert old[False].columns == ()
 
 
 SECONDS = sw.Feature("seconds", sw.sum("seconds"), windows=["1h"])
-FINITE = [row for row in ROWS if all(row[name] is None or math.isfinite(row[name]) for name in "xy")]
+FINITE = [
+    row for row in ROWS if all(row[name] is None or math.isfinite(row[name]) for name in "xy")
+]
 
 
 @settings(max_examples=200)
@@ -191,16 +216,28 @@ def test_which_columns_may_refuse_follows_from_their_text(
     assert may_be_infinite(parse_expression(text, SCHEMA, where="here").tree, allow_nan) is infinite
 
 
-def test_the_column_that_the_refusal_of_nan_proposes_is_finite_and_keeps_every_finite_value() -> None:
+def test_the_column_that_the_refusal_of_nan_proposes_is_finite_and_keeps_every_finite_value() -> (
+    None
+):
     source = replace(plays, allow_nan=("seconds",))
     with pytest.raises(DefinitionError, match="which allows NaN and infinities") as refused:
-        plan(Project.of("p", [replace(view_of("seconds"), source=source, columns={}, features=[SECONDS])]))
-    assert refused.value.expected == "finite values; sw.count alone reads a column that allows others"
+        plan(
+            Project.of(
+                "p", [replace(view_of("seconds"), source=source, columns={}, features=[SECONDS])]
+            )
+        )
+    assert (
+        refused.value.expected == "finite values; sw.count alone reads a column that allows others"
+    )
     text = str(refused.value.next_step).split('"')[1]
     counted = sw.Feature("n", sw.count("seconds"), windows=["1h"])
     finite = sw.Feature("finite", sw.max("finite"), windows=["1h"])
-    view = replace(view_of("seconds"), source=source, columns={"finite": text}, features=[counted, finite])
+    view = replace(
+        view_of("seconds"), source=source, columns={"finite": text}, features=[counted, finite]
+    )
     most = 1.7976931348623157e308
-    table = sw.evaluate(view, events(math.nan, math.inf, -math.inf, most, 1e308), [{"user": "ann", "at": AT}])
+    table = sw.evaluate(
+        view, events(math.nan, math.inf, -math.inf, most, 1e308), [{"user": "ann", "at": AT}]
+    )
     assert table.select(["n_1h", "finite_1h"]).to_pylist() == [{"n_1h": 5, "finite_1h": most}]
     assert (table.schema.metadata or {})[b"slicewise.refused"] == b""

@@ -1,4 +1,5 @@
-"""Row functions: a value of its row alone, kept as text, checked before it is deployed; what fails is its own row."""
+"""Row functions: a value of its row alone, kept as text, checked before it is deployed; what fails
+is its own row."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import realtime_units, microbatch_only
+from slicewise.features.plan.realtime import microbatch_only, realtime_units
 from slicewise.features.plan.unit import SliceUnit
 from slicewise.features.rowlogic.row_function import COMPUTE, RowFunction
 from slicewise.features.rowlogic.row_function_check import verify
@@ -38,7 +39,9 @@ def label(card, tags):  # type: ignore[no-untyped-def]
     return [
         None
         if one is None
-        else one + ":" + ("-" if many is None else "+".join([tag for tag in many if tag is not None]))
+        else one
+        + ":"
+        + ("-" if many is None else "+".join([tag for tag in many if tag is not None]))
         for one, many in zip(card.to_pylist(), tags.to_pylist(), strict=True)
     ]
 
@@ -61,7 +64,13 @@ def is_odd(paid_at):  # type: ignore[no-untyped-def]
 MISSPELT = RowFunction("f", "def f(amout):\n    return amout\n", ("amout",), "double")
 PAYMENTS = sw.KafkaSource(
     "payments",
-    schema={"card": "string", "amount": "double", "items": "long", "tags": "array<string>", "paid_at": "timestamp_us"},
+    schema={
+        "card": "string",
+        "amount": "double",
+        "items": "long",
+        "tags": "array<string>",
+        "paid_at": "timestamp_us",
+    },
     timestamp="paid_at",
 )
 PAYMENTS_COLUMNS = [
@@ -80,7 +89,13 @@ def view(**columns: Any) -> sw.FeatureView:
             sw.Feature("labels", sw.last_k("label", k=3), ["1h", sw.rows(2)]),
             sw.Feature("n", sw.count(), ["1h"]),
         ],
-        tests=[sw.case(events=[EVENTS[0]], at="1970-01-01T00:30:00Z", expect={"cost_1h": 4.0, "labels_1h": ["a:x+y"]})],
+        tests=[
+            sw.case(
+                events=[EVENTS[0]],
+                at="1970-01-01T00:30:00Z",
+                expect={"cost_1h": 4.0, "labels_1h": ["a:x+y"]},
+            )
+        ],
     )
 
 
@@ -93,7 +108,9 @@ VIEW = view(per_item=per_item, label=label)
 
 
 def test_a_row_function_is_a_column_of_every_window() -> None:
-    (row,) = (table := sw.evaluate(VIEW, EVENTS, [{"card": "a", "at": "1970-01-01T00:30:00+00:00"}])).to_pylist()
+    (row,) = (
+        table := sw.evaluate(VIEW, EVENTS, [{"card": "a", "at": "1970-01-01T00:30:00+00:00"}])
+    ).to_pylist()
     assert row["cost_1h"] == row["cost_exact_1h"] == 4.0
     assert row["labels_1h"] == row["labels_rows_2"] == ["a:", "a:x+y"]
     assert row["n_1h"] == 2
@@ -105,8 +122,13 @@ def test_it_travels_as_text_in_the_deployment_and_in_the_fingerprint() -> None:
     assert Deployment.from_json(deployment.to_json()).digest == deployment.digest
     assert "pc.divide" in deployment.to_json()
     names = {unit.storage_fingerprint for unit in deployment.units}
-    changed = RowFunction(per_item.name, per_item.source.replace("divide", "multiply"), per_item.reads, "double")
-    assert not names & {u.storage_fingerprint for u in plan(Project("p", (view(per_item=changed, label=label),))).units}
+    changed = RowFunction(
+        per_item.name, per_item.source.replace("divide", "multiply"), per_item.reads, "double"
+    )
+    assert not names & {
+        u.storage_fingerprint
+        for u in plan(Project("p", (view(per_item=changed, label=label),))).units
+    }
     assert '@sw.row_function(output="double")\ndef per_item(amount, items):' in python_form(VIEW)
 
 
@@ -115,11 +137,15 @@ def test_what_raises_is_of_its_row_alone() -> None:
     values, there = per_item.bind({"amount": "long", "items": "long"}).of(given)
     assert values.type == pa.float64() or not there.any()
     floor = RowFunction(
-        "f", "def f(amount, items):\n    return pc.divide(amount, items)\n", ("amount", "items"), "long"
+        "f",
+        "def f(amount, items):\n    return pc.divide(amount, items)\n",
+        ("amount", "items"),
+        "long",
     )
     values, there = floor.bind({"amount": "long", "items": "long"}).of(given)
     assert values.to_pylist() == [1, None, None, (2**63 - 1) // 3] * 20
-    assert there.tolist() == [True, False, True, True] * 20  # division by zero raises; a null is a value
+    # division by zero raises; a null is a value
+    assert there.tolist() == [True, False, True, True] * 20
 
 
 def test_canonical_values_go_in_and_come_out() -> None:
@@ -142,9 +168,13 @@ def test_a_function_of_its_row_passes_the_check(function: RowFunction) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "message"), [(share, "other values"), (text_of, "gives no value of type long")], ids=["batch", "type"]
+    ("function", "message"),
+    [(share, "other values"), (text_of, "gives no value of type long")],
+    ids=["batch", "type"],
 )
-def test_a_function_of_its_batch_or_of_another_type_is_found(function: RowFunction, message: str) -> None:
+def test_a_function_of_its_batch_or_of_another_type_is_found(
+    function: RowFunction, message: str
+) -> None:
     with pytest.raises(DefinitionError, match=message):
         verify(function.bind({"amount": "double"}), "here")
 
@@ -221,7 +251,8 @@ def test_what_it_may_compute_is_there() -> None:
 
 
 def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
-    """Whole columns as workers get them: instants as longs, each function's row left out where it has no value."""
+    """Whole columns as workers get them: instants as longs, each function's row left out where it
+    has no value."""
     deployment = plan(Project("p", (VIEW,)))
     sliced, listed = deployment.units
     n, names = 40, {name: f"c_{name}" for name, _ in PAYMENTS_COLUMNS}
@@ -236,7 +267,10 @@ def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
             "keep": pa.array([0] * n, pa.int8()),
             "card": pa.array(["a"] * n),
             "c_where": pa.array([i % 3 != 2 for i in range(n)]),
-            **{names[name]: pa.array([e[name] for e in events], kind) for name, kind in PAYMENTS_COLUMNS},
+            **{
+                names[name]: pa.array([e[name] for e in events], kind)
+                for name, kind in PAYMENTS_COLUMNS
+            },
         }
     )
     for unit in (sliced, listed):
@@ -249,8 +283,12 @@ def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
             assert batch is not None
             assert batch.offset.tolist() == left
             every = np.arange(len(left))
-            by_stream = unit.layout.encode_rows(batch.accumulate(every, np.zeros(len(left), np.int64), 1))
-            task = partials.Accumulate(partials.UnitRef(deployment.to_json(), unit.storage_fingerprint), inputs)
+            by_stream = unit.layout.encode_rows(
+                batch.accumulate(every, np.zeros(len(left), np.int64), 1)
+            )
+            task = partials.Accumulate(
+                partials.UnitRef(deployment.to_json(), unit.storage_fingerprint), inputs
+            )
             (rows,) = task(iter(table.to_batches()))
             columns = unit.layout.from_arrow(pa.Table.from_batches([rows]))
             combined = [
@@ -263,8 +301,12 @@ def test_the_stream_and_compaction_run_it_on_what_row_logic_gave() -> None:
             assert members is not None
             assert members.offset.tolist() == left
             decoded = unit.members.decode(members.members)
-            assert decoded.columns["per_item"].to_pylist() == [4.0 if i % 3 == 0 else None for i in left]
-            assert decoded.columns["label"].to_pylist() == ["a:x+y" if i % 3 == 0 else "a:" for i in left]
+            assert decoded.columns["per_item"].to_pylist() == [
+                4.0 if i % 3 == 0 else None for i in left
+            ]
+            assert decoded.columns["label"].to_pylist() == [
+                "a:x+y" if i % 3 == 0 else "a:" for i in left
+            ]
 
 
 def test_a_unit_with_row_functions_stays_on_the_micro_batch_lane_and_says_why() -> None:

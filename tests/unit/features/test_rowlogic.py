@@ -1,4 +1,5 @@
-"""Row logic gives the brute-force value on every hostile row, never throws, and refuses all else with its place."""
+"""Row logic gives the brute-force value on every hostile row, never throws, and refuses all else
+with its place."""
 
 import math
 import re
@@ -23,7 +24,9 @@ def arrow(kind: str) -> pa.DataType:
     return pa.int64() if kind == "timestamp_us" else arrow_type(kind)
 
 
-TABLE = pa.table({name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()})
+TABLE = pa.table(
+    {name: pa.array([row[name] for row in ROWS], arrow(kind)) for name, kind in SCHEMA.items()}
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,9 @@ def check(engine: duckdb.DuckDBPyConnection, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_duckdb_gives_the_brute_force_value_of(engine: duckdb.DuckDBPyConnection, text: str) -> None:
+def test_duckdb_gives_the_brute_force_value_of(
+    engine: duckdb.DuckDBPyConnection, text: str
+) -> None:
     check(engine, text)
 
 
@@ -67,7 +72,10 @@ def test_an_expression_survives_json_and_its_canonical_form_decides_equality(tex
 def test_what_the_parser_writes_of_an_expression_is_read_as_the_same() -> None:
     for text in EXPRESSIONS:  # SQL views are read so
         written = sqlglot.parse_one(text, dialect="duckdb").sql(dialect="duckdb", comments=False)
-        assert parse_expression(written, SCHEMA, where="here").tree == parse_expression(text, SCHEMA, where="here").tree
+        assert (
+            parse_expression(written, SCHEMA, where="here").tree
+            == parse_expression(text, SCHEMA, where="here").tree
+        )
 
 
 def test_computed_columns_stand_in_for_their_names() -> None:
@@ -148,7 +156,9 @@ def test_computed_columns_stand_in_for_their_names() -> None:
         ("'\x01'", "control characters", 1),
     ],
 )
-def test_what_is_not_on_the_list_is_refused_with_its_place(text: str, message: str, position: int | None) -> None:
+def test_what_is_not_on_the_list_is_refused_with_its_place(
+    text: str, message: str, position: int | None
+) -> None:
     with pytest.raises(DefinitionError, match=re.escape(message)) as refused:
         parse_expression(text, SCHEMA, where="where of view 'v'")
     assert "where of view 'v'" in str(refused.value.where)

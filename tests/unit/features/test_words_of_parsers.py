@@ -1,4 +1,5 @@
-"""A refusal of any text is in our words: no parser's, no engine's and no library's name stands in it."""
+"""A refusal of any text is in our words: no parser's, no engine's and no library's name stands in
+it."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ HOLES = (
 
 def own_words(error: sw.SlicewiseError, text: str) -> bool:
     """Tells whether it speaks as we do, apart from the text that it cites, and says what to do."""
-    words = "\n".join((error.what, str(error.expected), error.next_step or "")).replace(repr(text), "")
+    words = "\n".join((error.what, str(error.expected), error.next_step or "")).replace(
+        repr(text), ""
+    )
     return not FOREIGN.search(words) and bool(error.next_step)
 
 
@@ -117,7 +120,11 @@ def definition(text: str) -> None:
         ("(n > 1", ") is missing", "correct the text"),
         ("n > 1)", "')' is not expected here", "correct the text"),
         ("a = 'x", "a quote or a comment has no end", "correct the text"),
-        ("abs(n, n) = 1", "2 arguments are given here, and at most 1 are taken", "correct the text"),
+        (
+            "abs(n, n) = 1",
+            "2 arguments are given here, and at most 1 are taken",
+            "correct the text",
+        ),
         ("n > 1.5e", "1.5e is no number", "correct the number"),
         ("datefoo(d) = 1", "datefoo is not on the list", "did you mean"),
         ('a = "tea"', "unknown column 'tea'", "a text stands in single quotes: 'tea'"),
@@ -133,9 +140,17 @@ def test_it_is_told_as_it_is_written(text: str, what: str, instead: str) -> None
 
 
 def test_a_function_of_sql_that_there_is_not_is_answered_with_the_nearest() -> None:
-    for name, instead in (("summ", "did you mean sum"), ("nunique", "nunique is distinct_count here")):
+    for name, instead in (
+        ("summ", "did you mean sum"),
+        ("nunique", "nunique is distinct_count here"),
+    ):
         with pytest.raises(sw.SlicewiseError) as caught:
-            read_definitions(f"{SOURCE}SELECT {name}(n) {W} AS x_1h FROM plays", "v.sql", Location("v.sql", 1), [])
+            read_definitions(
+                f"{SOURCE}SELECT {name}(n) {W} AS x_1h FROM plays",
+                "v.sql",
+                Location("v.sql", 1),
+                [],
+            )
         assert f"unknown function {name!r}" in str(caught.value)
         assert instead in str(caught.value)
         assert "argmax" not in str(caught.value)
@@ -148,7 +163,15 @@ def test_the_page_of_sql_lists_the_functions_of_row_logic() -> None:
 
 
 def test_the_command_refuses_in_our_words_too(capsys: pytest.CaptureFixture[str]) -> None:
-    for text in ("SELECT", "explain n", "SELECT 1", "SELECT * FROM", "(", "'", "WITH x AS (SELECT 1) SELECT * FROM x"):
+    for text in (
+        "SELECT",
+        "explain n",
+        "SELECT 1",
+        "SELECT * FROM",
+        "(",
+        "'",
+        "WITH x AS (SELECT 1) SELECT * FROM x",
+    ):
         assert main(["sql", text]) == 1
         output = capsys.readouterr().err
         assert output.startswith("slicewise sql: ")

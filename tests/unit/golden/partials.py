@@ -1,4 +1,5 @@
-"""The vectors of partials.json, computed anew: `python -m tests.unit.golden.partials` rewrites the file.
+"""The vectors of partials.json, computed anew: `python -m tests.unit.golden.partials` rewrites the
+file.
 
 Rewriting is a change of the format: raise CODEC_VERSION or the partial's semantic version first.
 """
@@ -15,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from slicewise.aggregates import REGISTRY, Aggregate, Event, Rows
-from slicewise.codec import Layout, pack_day, pack_lifetime, pack_running, pack_slices, pack_total, five_day_digest
+from slicewise.codec import (
+    Layout,
+    five_day_digest,
+    pack_day,
+    pack_lifetime,
+    pack_running,
+    pack_slices,
+    pack_total,
+)
 
 PATH = Path(__file__).with_name("partials.json")
 START = 1_357_034_400_000_000  # 2013-01-01T10:00:00Z
@@ -24,8 +33,20 @@ VALUES: dict[str, list[Any]] = {
     "int64": [3, -7, 2**62, None, 3],
     "string": ["JFK", "", "é日", "a\x00b", None],
     "bool": [True, None, False, True, True],
-    "decimal128(12, 3)": [Decimal("1.005"), Decimal("-2.500"), None, Decimal("999999999.999"), Decimal("0.000")],
-    "decimal128(38, 6)": [Decimal("1.000005"), None, Decimal(-(10**31)), Decimal("0.000001"), Decimal(10**31)],
+    "decimal128(12, 3)": [
+        Decimal("1.005"),
+        Decimal("-2.500"),
+        None,
+        Decimal("999999999.999"),
+        Decimal("0.000"),
+    ],
+    "decimal128(38, 6)": [
+        Decimal("1.000005"),
+        None,
+        Decimal(-(10**31)),
+        Decimal("0.000001"),
+        Decimal(10**31),
+    ],
     "timestamp[us, tz=UTC]": [START, START - 1, None, 0, -1],
     "list<item: string>": [["JFK", "é日", "JFK"], [], ["", None, "é日"], None, ["a\x00b", "JFK"]],
     "list<item: int64>": [[3, 3, -7], None, [2**62, 3], [], [None]],
@@ -40,7 +61,14 @@ def events_for(aggregate: Aggregate) -> list[Event]:
     places = [(2, 0, 7), (2, 0, 8), (2, 1, 0), (1, 0, 40), (2, 0, 9)]
     times = [START + 5, START, START, START + 5, START - 1]
     return [
-        Event(times[i], 0xABCDEF0123456789, topic, partition, offset, {n: v[i] for n, v in columns.items()})
+        Event(
+            times[i],
+            0xABCDEF0123456789,
+            topic,
+            partition,
+            offset,
+            {n: v[i] for n, v in columns.items()},
+        )
         for i, (topic, partition, offset) in enumerate(places)
     ]
 
@@ -51,13 +79,17 @@ def vectors() -> dict[str, Any]:
     rows = []
     for registration in REGISTRY.values():
         for aggregate in registration.bound_examples():
-            events = Rows.from_events(events_for(aggregate), {c: aggregate.type_of(c) for c in aggregate.inputs})
+            events = Rows.from_events(
+                events_for(aggregate), {c: aggregate.type_of(c) for c in aggregate.inputs}
+            )
             partial = aggregate.accumulate_columns(events, np.zeros(5, np.int64), 1)
             finished = aggregate.finish_columns(partial)
             rows.append(
                 {
                     "aggregate": aggregate.spec(),
-                    "types": {column: str(aggregate.type_of(column)) for column in aggregate.inputs},
+                    "types": {
+                        column: str(aggregate.type_of(column)) for column in aggregate.inputs
+                    },
                     "partial_id": aggregate.partial_id(),
                     "row": Layout((aggregate,)).encode_rows([partial])[0].hex(),
                     "value": _plain(finished.values.to_pylist()[0]),
@@ -90,7 +122,9 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, list):
         return [_plain(item) for item in value]
-    return {name: _plain(item) for name, item in value.items()} if isinstance(value, dict) else value
+    return (
+        {name: _plain(item) for name, item in value.items()} if isinstance(value, dict) else value
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""The Java code is one Maven project of four packages, of which the lower ones know nothing of the others."""
+"""The Java code is one Maven project of four packages, of which the lower ones know nothing of the
+others."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def _sources(kind: str) -> list[Path]:
 def test_the_packages_are_the_folders_and_each_is_small() -> None:
     packages = [path.parent.name for path in _sources("main")]
     assert set(packages) == set(MAY_IMPORT)
-    assert {name: packages.count(name) for name in set(packages) if packages.count(name) > MOST_CLASSES} == {}
+    assert {
+        name: packages.count(name) for name in set(packages) if packages.count(name) > MOST_CLASSES
+    } == {}
 
 
 @pytest.mark.parametrize("kind", ["main", "test"])
@@ -44,15 +47,27 @@ def test_every_plugin_and_every_jar_of_the_project_has_one_version() -> None:
     named = [*tree.iterfind(".//m:plugin", POM), *tree.iterfind(".//m:dependency", POM)]
     versions = [plugin.findtext("m:version", "", POM) for plugin in named]
     assert len(versions) > 10
-    assert [version for version in versions if not re.fullmatch(r"[\w.${}-]*\w[\w.${}-]*", version)] == []
+    assert [
+        version for version in versions if not re.fullmatch(r"[\w.${}-]*\w[\w.${}-]*", version)
+    ] == []
 
 
 def test_set_up_compiles_by_the_rules_of_the_project() -> None:
     tree = ElementTree.parse(JVM / "pom.xml")
-    plugins = {element.findtext("m:artifactId", "", POM): element for element in tree.iterfind(".//m:plugin", POM)}
+    plugins = {
+        element.findtext("m:artifactId", "", POM): element
+        for element in tree.iterfind(".//m:plugin", POM)
+    }
     options = plugins["maven-compiler-plugin"].find("m:configuration", POM)
     assert options is not None
     flags = [arg.text for arg in options.iterfind(".//m:arg", POM)]
-    flags += [f"--release {options.findtext('m:release', '', POM)}", f"-proc:{options.findtext('m:proc', '', POM)}"]
-    [command] = re.findall(r'javac" (.*?)-cp', (ROOT / "Makefile").read_text(encoding="utf-8"), re.DOTALL)
-    assert sorted(re.findall(r"--release \S+|-X\S+|-W\S+|-proc\S+", command)) == sorted(map(str, flags))
+    flags += [
+        f"--release {options.findtext('m:release', '', POM)}",
+        f"-proc:{options.findtext('m:proc', '', POM)}",
+    ]
+    [command] = re.findall(
+        r'javac" (.*?)-cp', (ROOT / "Makefile").read_text(encoding="utf-8"), re.DOTALL
+    )
+    assert sorted(re.findall(r"--release \S+|-X\S+|-W\S+|-proc\S+", command)) == sorted(
+        map(str, flags)
+    )

@@ -1,4 +1,5 @@
-"""Dirty hours follow from archive, slices and store alone; a clean hour is never compacted again."""
+"""Dirty hours follow from archive, slices and store alone; a clean hour is never compacted
+again."""
 
 from __future__ import annotations
 
@@ -22,9 +23,14 @@ from tests.support.stores.stored import offset_vector
 
 
 def unit(
-    newest: dict[int, int], compacted: dict[int, tuple[int, int]], published: dict[int, int], kept: int = 0
+    newest: dict[int, int],
+    compacted: dict[int, tuple[int, int]],
+    published: dict[int, int],
+    kept: int = 0,
 ) -> UnitHours:
-    return UnitHours(newest, {hour: Compacted(*times) for hour, times in compacted.items()}, published, kept)
+    return UnitHours(
+        newest, {hour: Compacted(*times) for hour, times in compacted.items()}, published, kept
+    )
 
 
 def test_an_hour_with_events_that_were_never_compacted_is_dirty() -> None:
@@ -81,10 +87,15 @@ maps = st.dictionaries(st.integers(0, 9), st.integers(1, 5))
 def test_a_run_that_does_all_it_chose_leaves_nothing_dirty(
     newest: dict[int, int], compacted: dict[int, int], published: dict[int, int], now: int
 ) -> None:
-    before = unit(newest, {h: (archive_version, archive_version) for h, archive_version in compacted.items()}, published)
+    before = unit(
+        newest,
+        {h: (archive_version, archive_version) for h, archive_version in compacted.items()},
+        published,
+    )
     chosen = hours_to_compact([before], None, False, 100, now)
     compacted_after = {
-        h: (max(5, compacted.get(h, 0)),) * 2 if h in chosen else (compacted[h],) * 2 for h in {*compacted, *chosen}
+        h: (max(5, compacted.get(h, 0)),) * 2 if h in chosen else (compacted[h],) * 2
+        for h in {*compacted, *chosen}
     }
     after = unit(newest, compacted_after, published | {h: compacted_after[h][0] for h in chosen})
     assert dirty_hours(after, now) == []
@@ -94,7 +105,8 @@ def test_a_run_that_does_all_it_chose_leaves_nothing_dirty(
     ("archive_version", "compacted", "newest", "fill"),
     [
         (0, None, 4, Fill.COMPUTE),
-        (0, (20, 8), 9, Fill.START),  # made for this start offsets: what was archived since is the micro-batch lane's
+        # made for this start offsets: what was archived since is the micro-batch lane's
+        (0, (20, 8), 9, Fill.START),
         (4, (30, 8), 4, Fill.PUBLISH),
         (4, (20, 8), 5, Fill.PUBLISH),
         (3, (12, 8), 3, Fill.START),  # no event of the hour was archived since
@@ -110,9 +122,14 @@ def test_a_backfill_reads_what_holds_no_more_than_its_start_and_computes_what_is
 ) -> None:
     offset_vectors = {2: offset_vector(9, 5), 3: offset_vector(12, 7), 4: offset_vector(18, 8)}
     filling = Filling(
-        offset_vector(20, 8), {7: newest}, lambda contained: max(n for n, each in offset_vectors.items() if contained.dominates(each))
+        offset_vector(20, 8),
+        {7: newest},
+        lambda contained: max(n for n, each in offset_vectors.items() if contained.dominates(each)),
     )
-    assert filling.of(7, archive_version, None if compacted is None else offset_vector(*compacted)) is fill
+    assert (
+        filling.of(7, archive_version, None if compacted is None else offset_vector(*compacted))
+        is fill
+    )
 
 
 def test_days_are_totalled_once_they_are_over() -> None:
@@ -127,7 +144,8 @@ def test_the_first_hour_of_a_day_totals_the_day_before_whose_last_hour_may_be_em
 
 
 def test_an_hour_names_the_archive_versions_from_its_published_entry_to_its_rows() -> None:
-    # 10: published whole; 11: compacted since; 12: never published whole; 13: of a backfill; 9: not kept
+    # 10: published whole; 11: compacted since; 12: never published whole; 13: of a backfill; 9: not
+    # kept
     rows = {9: (1, 1), 10: (4, 4), 11: (7, 7), 12: (6, 6), 13: (0, 3)}
     known = unit({}, rows, {10: 4, 11: 5, 13: 0}, kept=10)
     assert sorted(known.named()) == [(0, 0), (0, 6), (4, 4), (5, 7)]

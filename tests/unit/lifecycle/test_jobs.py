@@ -23,7 +23,9 @@ from slicewise.lifecycle.jobs import (
 AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
 
 
-def run(run_type: str = "scheduled", key: str | None = "2026-11-21T08:00:00", **params: object) -> Run:
+def run(
+    run_type: str = "scheduled", key: str | None = "2026-11-21T08:00:00", **params: object
+) -> Run:
     return Run(run_type, key, AT, params)
 
 
@@ -67,7 +69,16 @@ def test_a_run_without_a_key_is_about_the_hour_that_ended_last() -> None:
 
 def test_params_become_arguments() -> None:
     given = compact_arguments(run(from_raw=True, only=True, max_hours=3))
-    assert given == ("--hour", "2026-11-21T08", "--json", "--only", "--from", "raw", "--max-hours", "3")
+    assert given == (
+        "--hour",
+        "2026-11-21T08",
+        "--json",
+        "--only",
+        "--from",
+        "raw",
+        "--max-hours",
+        "3",
+    )
     assert backfill_arguments(run(view=" by_carrier ")) == ("--view", "by_carrier", "--json")
     assert backfill_arguments(run(view=None)) == ("--json",)
     assert maintain_arguments(run(keep_days=2)) == ("--keep-days", "2", "--json")
@@ -82,7 +93,9 @@ def test_a_key_that_is_no_hour_is_refused(key: str) -> None:
         hour_of(key)
 
 
-@pytest.mark.parametrize("key", ["2026-11-21T08", "2026-11-21T08:00", "2026-11-21T08:00:00", "2026-11-21T08:00:00Z"])
+@pytest.mark.parametrize(
+    "key", ["2026-11-21T08", "2026-11-21T08:00", "2026-11-21T08:00:00", "2026-11-21T08:00:00Z"]
+)
 def test_an_hour_has_one_text(key: str) -> None:
     assert hour_of(key) == "2026-11-21T08"
 
@@ -99,7 +112,9 @@ def test_a_training_set_without_its_params_names_those_that_are_missing() -> Non
 
 
 def test_a_training_set_is_built_from_its_params() -> None:
-    given = dataset_arguments(run(spine="s.parquet", features="churn_v1", out="o.parquet", knowledge="token"))
+    given = dataset_arguments(
+        run(spine="s.parquet", features="churn_v1", out="o.parquet", knowledge="token")
+    )
     assert given == (
         *("--spine", "s.parquet", "--features", "churn_v1"),
         *("--knowledge", "token", "--out", "o.parquet", "--json"),

@@ -1,4 +1,5 @@
-"""A total-until hour moves when nothing before it is dirty, never goes back, and what came late is written anew."""
+"""A total-until hour moves when nothing before it is dirty, never goes back, and what came late is
+written anew."""
 
 from __future__ import annotations
 
@@ -8,7 +9,11 @@ from slicewise.lifecycle.lifetime import Move, Reached, days_of, late_hours, nex
 D1, D2, D3 = 24, 48, 72
 #   day 0      day 1      day 2
 #   5    23  | 30       | 50
-CLEAN = UnitHours({5: 1, 23: 2, 30: 2, 50: 4}, {h: Compacted(s, s) for h, s in ((5, 1), (23, 2), (30, 3), (50, 3))}, {})
+CLEAN = UnitHours(
+    {5: 1, 23: 2, 30: 2, 50: 4},
+    {h: Compacted(s, s) for h, s in ((5, 1), (23, 2), (30, 3), (50, 3))},
+    {},
+)
 
 
 def test_the_first_move_takes_all_that_lies_before() -> None:
@@ -24,7 +29,9 @@ def test_a_further_move_takes_the_hours_since() -> None:
 def test_an_hour_that_is_dirty_holds_the_total_until_hour_back() -> None:
     assert next_move(CLEAN, Reached(D1, 2), D3, 4) is None  # hour 50 lacks what archive 4 has
     assert next_move(CLEAN, Reached(D1, 2), D2, 4) is not None  # it lies beyond
-    missing = UnitHours(CLEAN.newest, {h: each for h, each in CLEAN.compacted.items() if h != 23}, {})
+    missing = UnitHours(
+        CLEAN.newest, {h: each for h, each in CLEAN.compacted.items() if h != 23}, {}
+    )
     assert next_move(missing, None, D2, 4) is None
 
 
@@ -54,7 +61,9 @@ def test_a_total_until_hour_never_goes_back_and_stays_where_nothing_is_due() -> 
     assert next_move(CLEAN, Reached(D2, 3), D2, 4) is None
 
 
-def test_days_that_are_emptied_are_those_since_the_total_until_hour_and_at_first_the_last_fortnight() -> None:
+def test_days_that_are_emptied_are_those_since_the_total_until_hour_and_at_first_the_last_fortnight() -> (
+    None
+):
     assert days_of(Move(D3, D1), Reached(D1, 2)) == (1, 2)
     assert days_of(Move(D2, None), Reached(D1, 2)) == (1,)
     assert days_of(Move(100 * D1, None), None) == tuple(range(86, 100))

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from slicewise.lifecycle.reports import ReportMissing, ReportReader, bad_shares, slice_rows, summary, table
+from slicewise.lifecycle.reports import (
+    ReportMissing,
+    ReportReader,
+    bad_shares,
+    slice_rows,
+    summary,
+    table,
+)
 
-LINES = ["26/11/21 INFO {not json}", '{"hours": 1}', "[1]", '{"hours": 2, "slices": [{"slice": 1}]}', "done"]
+LINES = [
+    "26/11/21 INFO {not json}",
+    '{"hours": 1}',
+    "[1]",
+    '{"hours": 2, "slices": [{"slice": 1}]}',
+    "done",
+]
 
 
 def test_the_last_object_is_the_report_and_every_line_is_passed_on() -> None:
@@ -56,10 +69,22 @@ def test_a_summary_counts_lists_and_leaves_nested_objects_out() -> None:
 
 def test_why_a_job_failed_is_the_exception_that_its_traceback_ends_with() -> None:
     reader = ReportReader()
-    list(reader.read(["Traceback ...", "slicewise.errors.GapRefused: events are gone", "  where: topic x", ""]))
+    list(
+        reader.read(
+            [
+                "Traceback ...",
+                "slicewise.errors.GapRefused: events are gone",
+                "  where: topic x",
+                "",
+            ]
+        )
+    )
     assert reader.why == "slicewise.errors.GapRefused: events are gone"
     other_reader = ReportReader()
-    line = '2026-11-21T10:00:00 WARNING job_failed job=compact error="events are gone\\n  where: topic \\"x\\""'
+    line = (
+        '2026-11-21T10:00:00 WARNING job_failed job=compact error="events are gone\\n  where: '
+        'topic \\"x\\""'
+    )
     list(other_reader.read([line, "events are gone", "  where: topic x"]))
     assert other_reader.why == "events are gone"
     silent = ReportReader()

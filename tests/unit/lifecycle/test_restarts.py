@@ -14,7 +14,9 @@ NOW = 1_700_000_000_000_000
 S = 1_000_000
 
 
-def test_the_first_start_is_at_once_and_each_further_one_waits_twice_as_long_up_to_a_bound() -> None:
+def test_the_first_start_is_at_once_and_each_further_one_waits_twice_as_long_up_to_a_bound() -> (
+    None
+):
     waits, kept, now = [], Restarts(), NOW
     for _ in range(12):
         kept = restarts.dead(kept, now)
@@ -45,7 +47,9 @@ def test_one_that_lived_for_long_begins_without_a_wait_again() -> None:
 def test_a_start_that_fails_waits_like_one_that_dies_and_says_why() -> None:
     kept = restarts.started(restarts.dead(Restarts(), NOW), NOW, "its program is missing")
     assert kept.next_us == NOW + S
-    assert restarts.summary(kept, NOW).endswith("the last start failed: its program is missing; next try in 1 s")
+    assert restarts.summary(kept, NOW).endswith(
+        "the last start failed: its program is missing; next try in 1 s"
+    )
 
 
 def test_one_that_was_stopped_waits_for_nothing() -> None:
@@ -63,10 +67,14 @@ def test_a_clock_that_is_set_back_delays_no_start_beyond_the_bound(back_us: int)
 
 def test_it_is_told_in_words() -> None:
     assert restarts.summary(Restarts(), NOW) == ""
-    assert restarts.summary(Restarts((NOW,)), NOW + S) == "restarted once in the last day, last at 22:13:20 UTC"
+    assert (
+        restarts.summary(Restarts((NOW,)), NOW + S)
+        == "restarted once in the last day, last at 22:13:20 UTC"
+    )
     loop = Restarts((NOW - DAY_US, *range(NOW, NOW + LOOP)), in_a_row=LOOP, next_us=NOW + 16 * S)
     assert restarts.summary(loop, NOW + S) == (
-        "restarted 5 times in the last day, last at 22:13:20 UTC; it dies again and again; next try in 15 s"
+        "restarted 5 times in the last day, last at 22:13:20 UTC; it dies again and again; "
+        "next try in 15 s"
     )
 
 

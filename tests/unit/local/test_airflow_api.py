@@ -22,7 +22,8 @@ CLOSED = 1
 
 
 class Scripted(BaseHTTPRequestHandler):
-    """Answers from a script per (method, path), the last answer for ever; writes down what it was asked."""
+    """Answers from a script per (method, path), the last answer for ever; writes down what it was
+    asked."""
 
     script: dict[tuple[str, str], list[Answer]]
     requests: list[tuple[str, str, dict[str, object]]]
@@ -48,7 +49,7 @@ class Scripted(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(raw)
 
-    do_GET = do_POST = do_PATCH = _answer  # noqa: N815 - named by http.server
+    do_GET = do_POST = do_PATCH = _answer  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         return
@@ -61,8 +62,12 @@ def airflow() -> Iterator[Callable[..., AirflowApi]]:
     released = Event()
 
     def make(script: dict[tuple[str, str], list[Answer]]) -> AirflowApi:
-        token: dict[tuple[str, str], list[Answer]] = {("GET", "/auth/token"): [(200, {"access_token": "t"})]}
-        handler = type("Handler", (Scripted,), {"script": token | script, "requests": [], "released": released})
+        token: dict[tuple[str, str], list[Answer]] = {
+            ("GET", "/auth/token"): [(200, {"access_token": "t"})]
+        }
+        handler = type(
+            "Handler", (Scripted,), {"script": token | script, "requests": [], "released": released}
+        )
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         api = AirflowApi(f"http://127.0.0.1:{server.server_port}", sleep=lambda _: None)
@@ -98,7 +103,9 @@ def test_a_run_that_was_made_by_a_lost_answer_is_found(airflow: Callable[..., Ai
     assert (method, path.startswith(f"{RUNS}/manual__")) == ("GET", True)
 
 
-def test_a_server_that_stays_unwell_is_an_error_with_a_next_step(airflow: Callable[..., AirflowApi]) -> None:
+def test_a_server_that_stays_unwell_is_an_error_with_a_next_step(
+    airflow: Callable[..., AirflowApi],
+) -> None:
     api = airflow({("GET", "/api/v2/dags/d"): [(500, {"detail": "broken"})]})
     with pytest.raises(ServerError, match="500 broken"):
         api.is_paused("d")
@@ -134,9 +141,12 @@ def test_what_makes_something_is_not_asked_again_where_nobody_knows_whether_it_d
 
 
 @pytest.mark.parametrize(
-    ("after", "due"), [(None, False), ("2026-11-21T09:00:00Z", True), ("2026-11-21T09:00:01Z", False)]
+    ("after", "due"),
+    [(None, False), ("2026-11-21T09:00:00Z", True), ("2026-11-21T09:00:01Z", False)],
 )
-def test_a_run_is_due_once_its_time_has_come(airflow: Callable[..., AirflowApi], after: str | None, due: bool) -> None:
+def test_a_run_is_due_once_its_time_has_come(
+    airflow: Callable[..., AirflowApi], after: str | None, due: bool
+) -> None:
     api = airflow({("GET", "/api/v2/dags/d"): [(200, {"next_dagrun_run_after": after})]})
     assert api.is_due("d", int(datetime(2026, 11, 21, 9, tzinfo=UTC).timestamp() * 1e6)) is due
 
@@ -160,14 +170,21 @@ def test_an_old_token_is_renewed_once(airflow: Callable[..., AirflowApi]) -> Non
     assert [path for _, path, _ in api.requests].count("/auth/token") == 2  # type: ignore[attr-defined]
 
 
-def test_a_run_that_is_never_over_ends_the_wait_with_its_state(airflow: Callable[..., AirflowApi]) -> None:
+def test_a_run_that_is_never_over_ends_the_wait_with_its_state(
+    airflow: Callable[..., AirflowApi],
+) -> None:
     api = airflow({("POST", RUNS): [(200, RUN)], ("GET", f"{RUNS}/r"): [(200, RUN)]})
     with pytest.raises(ServerError, match="r=queued"):
         api.wait(api.trigger("d"), timeout_s=0.0)
 
 
 def hour_run(name: str, kind: str, hour: int, state: str) -> dict[str, object]:
-    return RUN | {"dag_run_id": name, "run_type": kind, "partition_key": f"2026-01-01T{hour:02}", "state": state}
+    return RUN | {
+        "dag_run_id": name,
+        "run_type": kind,
+        "partition_key": f"2026-01-01T{hour:02}",
+        "state": state,
+    }
 
 
 FROM, TO = datetime(2026, 1, 1, 3, tzinfo=UTC), datetime(2026, 1, 1, 4, tzinfo=UTC)
@@ -177,7 +194,8 @@ DRY = (200, {"backfills": [{"partition_key": "2026-01-01T03"}, {"partition_key":
 def test_a_backfill_waits_for_the_run_that_already_takes_one_of_its_partitions(
     airflow: Callable[..., AirflowApi],
 ) -> None:
-    # right after the full hour the schedule makes the run of the newest hour, and Airflow no second one
+    # right after the full hour the schedule makes the run of the newest hour, and Airflow no second
+    # one
     def listed(*states: str) -> Answer:
         runs = [hour_run("b3", "backfill", 3, states[0]), hour_run("s4", "scheduled", 4, states[1])]
         return (200, {"dag_runs": [run for run in runs if run["state"] != "none"]})
@@ -198,7 +216,9 @@ def test_a_backfill_waits_for_the_run_that_already_takes_one_of_its_partitions(
     assert [(run.run_id, run.state) for run in runs] == [("b3", "success"), ("s4", "success")]
 
 
-def test_a_backfill_of_partitions_of_its_own_waits_for_no_other_run(airflow: Callable[..., AirflowApi]) -> None:
+def test_a_backfill_of_partitions_of_its_own_waits_for_no_other_run(
+    airflow: Callable[..., AirflowApi],
+) -> None:
     own = [hour_run("b4", "backfill", 4, "success"), hour_run("b3", "backfill", 3, "success")]
     strange = hour_run("s5", "scheduled", 5, "running")
     script = {

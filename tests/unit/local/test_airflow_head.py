@@ -31,7 +31,9 @@ def _start(program: Path) -> subprocess.Popen[bytes]:
 def _until_called(folder: Path, times: int) -> list[str]:
     deadline = time.monotonic() + 30
     while True:
-        called = (folder / "called").read_text().splitlines() if (folder / "called").exists() else []
+        called = (
+            (folder / "called").read_text().splitlines() if (folder / "called").exists() else []
+        )
         if len(called) >= times:
             return called
         assert time.monotonic() < deadline

@@ -1,4 +1,5 @@
-"""A test alert goes to real receivers, by Airflow's own environment, and what came back is told without secrets."""
+"""A test alert goes to real receivers, by Airflow's own environment, and what came back is told
+without secrets."""
 
 from __future__ import annotations
 
@@ -99,13 +100,18 @@ def nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__CORE__UNIT_TEST_MODE", "False")
 
 
-def test_without_a_channel_it_says_so_and_which_variables_configure_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_channel_it_says_so_and_which_variables_configure_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.main(["alerts", "test"]) == 1
     output = capsys.readouterr().out
     assert "no channel is configured" in output
     assert all(name in output for name, _ in VARIABLES)
     assert cli.main(["alerts", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"configured": [], "not_configured": [name for name, _ in VARIABLES]}
+    assert json.loads(capsys.readouterr().out) == {
+        "configured": [],
+        "not_configured": [name for name, _ in VARIABLES],
+    }
 
 
 def test_the_embedded_airflow_gets_the_channels_and_connections_that_are_set(
@@ -128,10 +134,18 @@ def test_each_configured_channel_gets_a_test_alert(
     web = f"http://127.0.0.1:{hook.server_port}"
     monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", f"{web}/hidden-word")
     monkeypatch.setenv("SLICEWISE_ALERT_SLACK_CONN", "chat")
-    monkeypatch.setenv("AIRFLOW_CONN_CHAT", json.dumps({"conn_type": "slackwebhook", "host": web, "password": "T/B/X"}))
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_CHAT",
+        json.dumps({"conn_type": "slackwebhook", "host": web, "password": "T/B/X"}),
+    )
     monkeypatch.setenv("SLICEWISE_ALERT_SMTP_TO", "a@example.org, b@example.org")
     extra = {"from_email": "slicewise@example.org", "disable_ssl": True, "disable_tls": True}
-    smtp = {"conn_type": "smtp", "host": "127.0.0.1", "port": mail.server_address[1], "extra": extra}
+    smtp = {
+        "conn_type": "smtp",
+        "host": "127.0.0.1",
+        "port": mail.server_address[1],
+        "extra": extra,
+    }
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(smtp))
     assert cli.main(["alerts", "test", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
@@ -157,9 +171,14 @@ def test_each_configured_channel_gets_a_test_alert(
 def test_what_is_not_delivered_is_told_with_its_reason_and_without_its_address(
     hook: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", f"http://127.0.0.1:{hook.server_port}/hidden-word/gone")
+    monkeypatch.setenv(
+        "SLICEWISE_ALERT_WEBHOOK", f"http://127.0.0.1:{hook.server_port}/hidden-word/gone"
+    )
     monkeypatch.setenv("SLICEWISE_ALERT_PAGERDUTY_CONN", "nowhere")
-    monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps({"conn_type": "smtp", "host": "127.0.0.1", "port": 1}))
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SMTP_DEFAULT",
+        json.dumps({"conn_type": "smtp", "host": "127.0.0.1", "port": 1}),
+    )
     monkeypatch.setenv("SLICEWISE_ALERT_SMTP_TO", "a@example.org")
     assert cli.main(["alerts", "test"]) == 1
     output = capsys.readouterr().out

@@ -33,17 +33,29 @@ def test_a_store_that_lost_its_deployment_is_no_new_one(tmp_path: Path) -> None:
     copy = MetadataBackupFile(settings.state_dir / "stream")
     copy.write(MetadataBackup(NOW, 2, "digest", OffsetVector(), {"flights": "aa"}), "{}")
     (result,) = emptied(settings, empty)
-    assert (result.part, result.now, result.look) == ("store", True, "docs/runbook.md#the-store-is-not-well")
+    assert (result.part, result.now, result.look) == (
+        "store",
+        True,
+        "docs/runbook.md#the-store-is-not-well",
+    )
     assert emptied(settings, WELL) == ()
 
 
-def test_all_is_well_is_not_said_of_a_stream_that_is_stopped(capsys: pytest.CaptureFixture[str]) -> None:
-    past = (Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False),)
+def test_all_is_well_is_not_said_of_a_stream_that_is_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    past = (
+        Finding(
+            "stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False
+        ),
+    )
     stopped = Picture((), overview(WELL, Limits()), past)
     command.show(stopped)
     output = capsys.readouterr().out
     assert "stopped on purpose" in output
     assert "all is well" not in output
-    running = replace(WELL, parts={"stream:flights": WELL.parts["stream:flights"].replace("stopped", "running")})
+    running = replace(
+        WELL, parts={"stream:flights": WELL.parts["stream:flights"].replace("stopped", "running")}
+    )
     command.show(Picture((), overview(running, Limits()), ()))
     assert "all is well" in capsys.readouterr().out

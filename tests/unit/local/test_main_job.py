@@ -12,7 +12,9 @@ from slicewise.windows.durations import HOUR_US
 
 
 def status(now_hour: int, *published: int) -> StoreStatus:
-    return StoreStatus(now_us=now_hour * HOUR_US + 5, published={"unit": dict.fromkeys(published, 1)})
+    return StoreStatus(
+        now_us=now_hour * HOUR_US + 5, published={"unit": dict.fromkeys(published, 1)}
+    )
 
 
 def test_finished_hours_from_the_first_event_on_are_missing() -> None:

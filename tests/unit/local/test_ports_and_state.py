@@ -59,11 +59,15 @@ def test_of_many_that_choose_from_few_ports_at_once_no_two_get_the_same(
     for folder in folders:
         folder.mkdir()
     with ThreadPoolExecutor(8) as pool:
-        chosen = list(pool.map(lambda folder: [ports.choose(owner=folder) for _ in range(5)], folders))
+        chosen = list(
+            pool.map(lambda folder: [ports.choose(owner=folder) for _ in range(5)], folders)
+        )
     assert len({port for drawn in chosen for port in drawn}) == 200
 
 
-def test_a_folder_of_claims_that_is_not_this_users_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_claims_that_is_not_this_users_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / f"slicewise-ports-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
@@ -103,14 +107,18 @@ def test_a_server_that_the_user_names_stays_theirs_for_every_later_command(tmp_p
     StateFolder(tmp_path).create()
     env = {"SLICEWISE_STATE": str(tmp_path), "SLICEWISE_REDIS_URL": "redis://store:6379/0"}
     services.build(Settings.load(env), services.chooser({}), env=env)
-    assert dict(services.build(Settings.load(env), env=env).external) == {"redis": "redis://store:6379/0"}
+    assert dict(services.build(Settings.load(env), env=env).external) == {
+        "redis": "redis://store:6379/0"
+    }
     anew = {"SLICEWISE_STATE": str(tmp_path)}
     platform = services.build(Settings.load(anew), services.chooser({}), env=anew)
     assert dict(platform.external) == {}, "who no longer names one has ours"
     assert "redis" in platform.services
 
 
-def test_what_the_supervisor_hands_to_its_children_is_not_a_server_of_the_user(tmp_path: Path) -> None:
+def test_what_the_supervisor_hands_to_its_children_is_not_a_server_of_the_user(
+    tmp_path: Path,
+) -> None:
     StateFolder(tmp_path).create()
     env = {"SLICEWISE_STATE": str(tmp_path)}
     first = services.build(Settings.load(env), services.chooser({}), env=env)
@@ -135,7 +143,9 @@ def test_secrets_are_made_once_and_readable_by_their_owner_only(tmp_path: Path) 
     assert stat.S_IMODE(state.path.stat().st_mode) == 0o700
 
 
-def test_who_asks_for_a_secret_at_once_gets_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_asks_for_a_secret_at_once_gets_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = StateFolder(tmp_path / "s")
     state.create()
     made = iter("abcdefgh")

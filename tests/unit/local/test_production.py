@@ -1,4 +1,5 @@
-"""docker-compose.yaml and Dockerfile run what the embedded platform runs, with the same settings."""
+"""docker-compose.yaml and Dockerfile run what the embedded platform runs, with the same
+settings."""
 
 from __future__ import annotations
 
@@ -53,22 +54,33 @@ def test_the_dockerfile_lints() -> None:
 
 
 def test_the_yaml_lints() -> None:
-    _lint(TOOLS / "yamllint", "--strict", "-c", ROOT / ".yamllint.yaml", ROOT / "docker-compose.yaml")
+    _lint(
+        TOOLS / "yamllint", "--strict", "-c", ROOT / ".yamllint.yaml", ROOT / "docker-compose.yaml"
+    )
 
 
 def _lint(*command: object) -> None:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 # ------------------------------------------------------------ what must be there
 def test_every_part_of_the_platform_has_its_service() -> None:
-    airflow = {f"airflow-{part}" for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")}
+    airflow = {
+        f"airflow-{part}"
+        for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")
+    }
     stores = {"redis", "kafka", "postgres", "storage"}
-    assert airflow | stores | {"spark-master", "spark-worker", "serving", "prometheus"} <= set(SERVICES)
+    assert airflow | stores | {"spark-master", "spark-worker", "serving", "prometheus"} <= set(
+        SERVICES
+    )
     # stream and replay run on demand, as children of Airflow's tasks or of a person
     embedded = {name for name in services.NAMES if name not in services.ON_DEMAND}
-    covered = {name for name in embedded if any(service.split("-")[0] == name for service in SERVICES)}
+    covered = {
+        name for name in embedded if any(service.split("-")[0] == name for service in SERVICES)
+    }
     assert covered == embedded
 
 
@@ -101,22 +113,35 @@ def test_no_secret_has_a_value_in_the_files() -> None:
             if secret.search(key):
                 assert re.fullmatch(r"\$\{\w+:\?\}", str(value)), f"{name}: {key}"
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
-    named = set(re.findall(r"\$\{(\w+):\?\}", (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")))
+    named = set(
+        re.findall(r"\$\{(\w+):\?\}", (ROOT / "docker-compose.yaml").read_text(encoding="utf-8"))
+    )
     assert set(re.findall(r"^(\w+)=$", example, re.MULTILINE)) == named
 
 
 # -------------------------------------------------------- the same as embedded
 def test_every_setting_that_is_named_exists() -> None:
-    known = {"SLICEWISE_STATE", "SLICEWISE_PROJECT", "SLICEWISE_AIRFLOW_USER", "SLICEWISE_AIRFLOW_PASSWORD"}
-    known |= {f"SLICEWISE_{field.name.upper()}" for field in fields(Settings)} | {"SLICEWISE_REDIS_PASSWORD"}
+    known = {
+        "SLICEWISE_STATE",
+        "SLICEWISE_PROJECT",
+        "SLICEWISE_AIRFLOW_USER",
+        "SLICEWISE_AIRFLOW_PASSWORD",
+    }
+    known |= {f"SLICEWISE_{field.name.upper()}" for field in fields(Settings)} | {
+        "SLICEWISE_REDIS_PASSWORD"
+    }
     known |= {name for name, _ in VARIABLES}
     named = {key for name in SERVICES for key in environment(name) if key.startswith("SLICEWISE_")}
     assert named <= known
 
 
 def test_the_settings_load() -> None:
-    given = {k: re.sub(r"\$\{\w+:\?\}", "word", str(v)) for k, v in environment("airflow-scheduler").items()}
-    given = {k: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", v) for k, v in given.items()}  # where nothing is set
+    given = {
+        k: re.sub(r"\$\{\w+:\?\}", "word", str(v))
+        for k, v in environment("airflow-scheduler").items()
+    }
+    # where nothing is set
+    given = {k: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", v) for k, v in given.items()}
     loaded = Settings.load(given)
     assert loaded.catalog_jdbc_uri == "jdbc:postgresql://postgres:5432/catalog"
     assert loaded.spark_master == "spark://spark-master:7077"
@@ -128,26 +153,36 @@ def test_redis_keeps_what_the_embedded_one_keeps(settings: Settings, state: Stat
     written = (state.path / "redis" / "redis.conf").read_text()
     embedded = dict(line.split(" ", 1) for line in written.splitlines())
     command = SERVICES["redis"]["command"]
-    composed = {key[2:]: value or '""' for key, value in zip(command[1::2], command[2::2], strict=True)}
+    composed = {
+        key[2:]: value or '""' for key, value in zip(command[1::2], command[2::2], strict=True)
+    }
     local = {"bind", "port", "dir", "aclfile", "daemonize", "set-proc-title"}
     assert {k: v for k, v in composed.items() if k != "aclfile"} == {
         k: v for k, v in embedded.items() if k not in local
     }
 
 
-def test_no_user_of_the_platform_may_empty_the_store(settings: Settings, state: StateFolder) -> None:
+def test_no_user_of_the_platform_may_empty_the_store(
+    settings: Settings, state: StateFolder
+) -> None:
     redis_server.service(settings, state, 1).prepare()
     embedded = (state.path / "redis" / "users.acl").read_text().splitlines()[0].split()
     composed = COMPOSE["configs"]["redis-users"]["content"].split()
-    assert [word for word in composed if not word.startswith(">")] == [word for word in embedded if word != "nopass"]
+    assert [word for word in composed if not word.startswith(">")] == [
+        word for word in embedded if word != "nopass"
+    ]
 
 
-def test_the_broker_keeps_what_the_embedded_one_keeps(settings: Settings, state: StateFolder) -> None:
+def test_the_broker_keeps_what_the_embedded_one_keeps(
+    settings: Settings, state: StateFolder
+) -> None:
     folder = state.path / "kafka"
     (folder / "data").mkdir(parents=True)
     (folder / "data" / "meta.properties").touch()  # formatted already
     kafka_broker.service(settings, state, 1, 2).prepare()
-    embedded = dict(line.split("=", 1) for line in (folder / "server.properties").read_text().splitlines())
+    embedded = dict(
+        line.split("=", 1) for line in (folder / "server.properties").read_text().splitlines()
+    )
     composed = {
         key.removeprefix("KAFKA_").lower().replace("_", "."): value
         for key, value in environment("kafka").items()
@@ -197,18 +232,27 @@ def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -
 def test_alerts_ask_for_series_that_there_are_and_lead_to_the_runbook() -> None:
     mounted = [config["source"] for config in SERVICES["prometheus"]["configs"]]
     assert "prometheus-rules" in mounted
-    assert yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["rule_files"] == ["/etc/prometheus/rules.yml"]
+    assert yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["rule_files"] == [
+        "/etc/prometheus/rules.yml"
+    ]
     rules = yaml.safe_load(COMPOSE["configs"]["prometheus-rules"]["content"])["groups"][0]["rules"]
     series = {name for rule in rules for name in re.findall(r"slicewise_\w+", rule["expr"])}
     # of labelled series nothing is collected before the first: the names of families are known
-    families = [family for metrics in (Metrics, ServingMetrics, StreamMetrics) for family in metrics().registry.collect()]
+    families = [
+        family
+        for metrics in (Metrics, ServingMetrics, StreamMetrics)
+        for family in metrics().registry.collect()
+    ]
     served = {sample.name for family in families for sample in family.samples}
     served |= {f"{family.name}_total" for family in families if family.type == "counter"}
     assert series
     assert series <= served
-    headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
+    headings = re.findall(
+        r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
-    # absolute, wherever the documentation is read; the name of the setting is the same for Airflow's alerts
+    # absolute, wherever the documentation is read; the name of the setting is the same for
+    # Airflow's alerts
     root = environment("airflow-scheduler")["SLICEWISE_RUNBOOK_BASE"]
     assert re.fullmatch(r"\$\{SLICEWISE_RUNBOOK_BASE:-https?://.+\}", root)
     links = {rule["annotations"]["runbook"] for rule in rules}
@@ -225,7 +269,9 @@ def test_the_broker_is_the_version_that_maven_fetches() -> None:
     assert SERVICES["kafka"]["image"].rpartition(":")[2] in text
 
 
-def test_airflow_runs_under_the_variables_of_the_embedded_one(settings: Settings, state: StateFolder) -> None:
+def test_airflow_runs_under_the_variables_of_the_embedded_one(
+    settings: Settings, state: StateFolder
+) -> None:
     embedded = airflow_server.environment(settings, state, 1)
     composed = environment("airflow-scheduler")
     only_embedded = {
@@ -253,7 +299,12 @@ def test_serving_runs_the_command_of_the_embedded_one(settings: Settings) -> Non
 def test_programs_of_the_image_stand_where_the_settings_look() -> None:
     home = Path("/opt/slicewise")
     assert f"WORKDIR {home}" in DOCKERFILE
-    commands = [word for service in SERVICES.values() for word in service.get("command", ()) if ".venvs" in word]
+    commands = [
+        word
+        for service in SERVICES.values()
+        for word in service.get("command", ())
+        if ".venvs" in word
+    ]
     kinds = {Path(word).relative_to(home).parts[1] for word in commands}
     assert kinds == {"platform", "spark"}
     assert "make setup" in DOCKERFILE

@@ -1,4 +1,5 @@
-"""The watcher goes by pid files: a dead process is started, a file that is gone means that somebody stopped it."""
+"""The watcher goes by pid files: a dead process is started, a file that is gone means that somebody
+stopped it."""
 
 from __future__ import annotations
 
@@ -122,8 +123,11 @@ def test_what_cannot_be_revived_is_tried_ever_later(world: World) -> None:
     assert watch.read(world.state)["redis"].at_us == ()
 
 
-def test_what_cannot_be_kept_is_started_all_the_same(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    """A full disk, here a file in the folder's place: what was done is known while this process lives."""
+def test_what_cannot_be_kept_is_started_all_the_same(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk, here a file in the folder's place: what was done is known while this process
+    lives."""
     world.died("redis")
     (world.state.path / watch.NAME).write_text("")
     watcher = world.watcher()

@@ -25,7 +25,7 @@ from slicewise.stores.lake import gaps as archive
 from slicewise.stores.lake.archive import archive_state, load
 from slicewise.stores.lake.catalog import Catalog, open_catalog, tables
 from slicewise.stores.lake.records import append
-from slicewise.stores.lake.schemas import OFFSET_VECTOR, LOG, log_table
+from slicewise.stores.lake.schemas import LOG, OFFSET_VECTOR, log_table
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
@@ -56,9 +56,13 @@ def store() -> OnlineStore:
 
 
 def deployment() -> Deployment:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
-    return plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
+    return plan(
+        Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)])
+    )
 
 
 def source() -> Source:
@@ -71,7 +75,14 @@ def accepted_gap(first: int, end: int, at_us: int = NOW) -> AcceptedGap:
 
 def offset_vectors(catalog: Catalog, archive_version: int, offset: int) -> None:
     """An archive's commit, as far as offset vectors go."""
-    row = {"archive_seq": archive_version, "archive_time": NOW, "kind": OFFSET_VECTOR, "topic_id": TOPIC, "partition": 0, "offset": offset}
+    row = {
+        "archive_seq": archive_version,
+        "archive_time": NOW,
+        "kind": OFFSET_VECTOR,
+        "topic_id": TOPIC,
+        "partition": 0,
+        "offset": offset,
+    }
     append(catalog, log_table(source()), [row])
 
 
@@ -87,9 +98,14 @@ def test_a_loss_that_was_looked_at_before_another_archive_is_not_accepted(catalo
     state = archive_state(looked_at)
     offset_vectors(catalog, 2, 25)
     with pytest.raises(CommitConflict, match="another archive came first"):
-        archive.accept(catalog, looked_at, state, [accepted_gap(10, 20)], OffsetVector({TOPIC_PARTITION: 20}))
+        archive.accept(
+            catalog, looked_at, state, [accepted_gap(10, 20)], OffsetVector({TOPIC_PARTITION: 20})
+        )
     after = loaded(catalog)
-    assert (archive_state(after).archive_version, archive_state(after).offset_vector) == (2, OffsetVector({TOPIC_PARTITION: 25}))
+    assert (archive_state(after).archive_version, archive_state(after).offset_vector) == (
+        2,
+        OffsetVector({TOPIC_PARTITION: 25}),
+    )
     assert archive.accepted(after) == ()
 
 
@@ -97,13 +113,22 @@ def test_of_two_that_accept_what_they_saw_at_one_snapshot_the_later_fails(catalo
     offset_vectors(catalog, 1, 10)
     one, other = loaded(catalog), loaded(catalog)
     states = archive_state(one), archive_state(other)
-    assert archive.accept(catalog, one, states[0], [accepted_gap(10, 20)], OffsetVector({TOPIC_PARTITION: 20})) == 2
+    assert (
+        archive.accept(
+            catalog, one, states[0], [accepted_gap(10, 20)], OffsetVector({TOPIC_PARTITION: 20})
+        )
+        == 2
+    )
     with pytest.raises(CommitConflict):
-        archive.accept(catalog, other, states[1], [accepted_gap(10, 30)], OffsetVector({TOPIC_PARTITION: 30}))
+        archive.accept(
+            catalog, other, states[1], [accepted_gap(10, 30)], OffsetVector({TOPIC_PARTITION: 30})
+        )
     assert archive.accepted(loaded(catalog)) == (accepted_gap(10, 20),)
     assert archive_state(loaded(catalog)).offset_vector == OffsetVector({TOPIC_PARTITION: 20})
     properties = loaded(catalog).properties
-    assert properties["commit.retry.num-retries"] == "20", "the table's own writers try again as before"
+    assert properties["commit.retry.num-retries"] == "20", (
+        "the table's own writers try again as before"
+    )
 
 
 def test_a_table_loaded_after_its_state_is_no_base_to_accept_on(catalog: Catalog) -> None:
@@ -111,7 +136,13 @@ def test_a_table_loaded_after_its_state_is_no_base_to_accept_on(catalog: Catalog
     state = archive_state(loaded(catalog))
     offset_vectors(catalog, 2, 25)
     with pytest.raises(CommitConflict):
-        archive.accept(catalog, loaded(catalog), state, [accepted_gap(10, 20)], OffsetVector({TOPIC_PARTITION: 20}))
+        archive.accept(
+            catalog,
+            loaded(catalog),
+            state,
+            [accepted_gap(10, 20)],
+            OffsetVector({TOPIC_PARTITION: 20}),
+        )
 
 
 def test_an_archive_with_two_offset_vectors_is_refused(catalog: Catalog) -> None:
@@ -168,7 +199,14 @@ def platform(settings: Settings, store: OnlineStore, monkeypatch: pytest.MonkeyP
     def first_times_us(_log: Log, _topic: str) -> dict[int, int]:
         return {0: NOW}
 
-    store.run(Deploy(deployment(), store.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, OffsetVector()))
+    store.run(
+        Deploy(
+            deployment(),
+            store.run(ReadMetadata()).deployment_version,
+            {"plays": TOPIC},
+            OffsetVector(),
+        )
+    )
     for name in ("connected", "looked_at"):
         monkeypatch.setattr(deploy, name, connected)
     monkeypatch.setattr(local, "KafkaLog", Log)
@@ -182,7 +220,9 @@ def test_to_look_at_a_loss_makes_no_table(platform: Settings, catalog: Catalog) 
     assert tables(catalog) == []
 
 
-def test_a_loss_may_come_before_the_first_archive(platform: Settings, catalog: Catalog, store: OnlineStore) -> None:
+def test_a_loss_may_come_before_the_first_archive(
+    platform: Settings, catalog: Catalog, store: OnlineStore
+) -> None:
     [shown], [late] = (local.plans(platform, ManualClock(NOW)) for _ in range(2))
     assert local.accept(platform, ManualClock(NOW), shown, "ada", "a disk") == 1
     assert archive_state(loaded(catalog)).offset_vector == OffsetVector({TOPIC_PARTITION: 20})

@@ -19,7 +19,9 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 GOLDEN = Path(__file__).parents[1] / "golden" / "tokens.json"
 TOPIC = "00112233445566778899aabbccddeeff"
 TOPIC_PARTITIONS = st.tuples(st.sampled_from([TOPIC, "f" * 32]), st.integers(0, 40))
-OFFSET_VECTORS = st.dictionaries(TOPIC_PARTITIONS, st.integers(0, 2**53), max_size=5).map(OffsetVector)
+OFFSET_VECTORS = st.dictionaries(TOPIC_PARTITIONS, st.integers(0, 2**53), max_size=5).map(
+    OffsetVector
+)
 FINGERPRINTS = st.binary(min_size=8, max_size=8).map(bytes.hex)
 TOKENS = st.builds(
     tokens.Token,
@@ -28,12 +30,16 @@ TOKENS = st.builds(
     mode=st.sampled_from(tokens.MODES),
     base=OFFSET_VECTORS,
     compacted_beyond=st.dictionaries(st.integers(0, 600_000), OFFSET_VECTORS, max_size=4),
-    bounds=st.dictionaries(st.text(max_size=12), st.tuples(st.integers(0, 2**51), st.integers(0, 2**51)), max_size=5),
+    bounds=st.dictionaries(
+        st.text(max_size=12), st.tuples(st.integers(0, 2**51), st.integers(0, 2**51)), max_size=5
+    ),
 )
 
 
 def encoded(token: tokens.Token) -> str:
-    return tokens.encode(token.unit, token.definition, token.base, token.compacted_beyond, token.mode, token.bounds)
+    return tokens.encode(
+        token.unit, token.definition, token.base, token.compacted_beyond, token.mode, token.bounds
+    )
 
 
 @settings(deadline=None)
@@ -152,7 +158,9 @@ def test_an_event_is_contained_below_the_larger_of_base_and_the_hours_offset_vec
     token: tokens.Token, hour: int, topic_partition: TopicPartition, offset: int
 ) -> None:
     below_base = offset < token.base.offsets.get(topic_partition, 0)
-    below_hour = hour in token.compacted_beyond and offset < token.compacted_beyond[hour].offsets.get(topic_partition, 0)
+    below_hour = hour in token.compacted_beyond and offset < token.compacted_beyond[
+        hour
+    ].offsets.get(topic_partition, 0)
     assert token.contains(hour, topic_partition, offset) == (below_base or below_hour)
 
 
@@ -172,15 +180,21 @@ P0, P1 = (TOPIC, 0), (TOPIC, 1)
     ],
 )
 def test_an_answer_is_behind_a_token_where_it_lacks_an_event_of_it(
-    base: dict[TopicPartition, int], compacted_beyond: dict[int, dict[TopicPartition, int]], missing: tuple[TopicPartition, ...]
+    base: dict[TopicPartition, int],
+    compacted_beyond: dict[int, dict[TopicPartition, int]],
+    missing: tuple[TopicPartition, ...],
 ) -> None:
-    wanted = tokens.Token("0" * 16, "1" * 16, "live", OffsetVector({P0: 10, P1: 5}), {7: OffsetVector({P0: 20})}, {})
+    wanted = tokens.Token(
+        "0" * 16, "1" * 16, "live", OffsetVector({P0: 10, P1: 5}), {7: OffsetVector({P0: 20})}, {}
+    )
     beyond = {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()}
     assert tokens.missing_partitions(wanted, OffsetVector(base), beyond, (0, 100)) == missing
 
 
 def test_an_hour_that_the_answer_does_not_reach_is_not_waited_for() -> None:
-    wanted = tokens.Token("0" * 16, "1" * 16, "live", OffsetVector({P0: 10}), {7: OffsetVector({P0: 20})}, {})
+    wanted = tokens.Token(
+        "0" * 16, "1" * 16, "live", OffsetVector({P0: 10}), {7: OffsetVector({P0: 20})}, {}
+    )
     assert tokens.missing_partitions(wanted, OffsetVector({P0: 10}), {}, (8, 9)) == ()
     assert tokens.missing_partitions(wanted, OffsetVector({P0: 10}), {}, (7, 8)) == (P0,)
 

@@ -11,7 +11,9 @@ from slicewise.offsets.vector import OffsetVector
 
 A, B = "0" * 31 + "a", "f" * 32
 topic_partitions = st.tuples(st.sampled_from([A, B]), st.integers(0, 300))
-offset_vectors = st.dictionaries(topic_partitions, st.integers(0, 2**62), max_size=6).map(OffsetVector)
+offset_vectors = st.dictionaries(topic_partitions, st.integers(0, 2**62), max_size=6).map(
+    OffsetVector
+)
 
 
 def test_the_first_offset_not_contained_is_not_contained() -> None:
@@ -28,7 +30,9 @@ def test_an_absent_partition_has_offset_zero_and_zero_is_the_same_as_absent() ->
 
 
 @given(offset_vectors, offset_vectors)
-def test_a_join_is_the_least_offset_vector_that_dominates_both(a: OffsetVector, b: OffsetVector) -> None:
+def test_a_join_is_the_least_offset_vector_that_dominates_both(
+    a: OffsetVector, b: OffsetVector
+) -> None:
     joined = a.join(b)
     assert joined.dominates(a)
     assert joined.dominates(b)
@@ -52,7 +56,9 @@ def test_the_packed_form_does_not_depend_on_the_order_of_partitions() -> None:
 
 def test_the_packed_form_is_what_the_format_says() -> None:
     # {"00…0a": {1: 300}}: map of 1, str of 32, map of 1, fixint 1, uint16 300
-    assert OffsetVector({(A, 1): 300}).pack() == b"\x81\xd9\x20" + A.encode() + b"\x81\x01\xcd\x01\x2c"
+    assert (
+        OffsetVector({(A, 1): 300}).pack() == b"\x81\xd9\x20" + A.encode() + b"\x81\x01\xcd\x01\x2c"
+    )
 
 
 @pytest.mark.parametrize(

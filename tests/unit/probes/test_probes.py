@@ -1,4 +1,5 @@
-"""A probe tells how late answers are: what stands still hides nothing, and nobody else's features are touched."""
+"""A probe tells how late answers are: what stands still hides nothing, and nobody else's features
+are touched."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ S = 1_000_000
 
 @dataclass
 class World:
-    """A clock, a log and an API: an event is in answers `delay` seconds after it was produced, unless `down`."""
+    """A clock, a log and an API: an event is in answers `delay` seconds after it was produced,
+    unless `down`."""
 
     delay: float = 0.003
     answer_s: float = 0.0005
@@ -65,7 +67,8 @@ class World:
 def test_freshness_is_measured_to_about_a_millisecond_and_costs_a_few_questions() -> None:
     world = World(delay=0.004)
     seen = world.run(world.prober(), 60)
-    assert len(seen.freshness) == pytest.approx(59, abs=1)  # the first one showed that the platform is up
+    # the first one showed that the platform is up
+    assert len(seen.freshness) == pytest.approx(59, abs=1)
     assert all(0.004 <= source <= 0.0065 for source in seen.freshness)
     assert len(world.requests) / len(seen.freshness) < 6
 
@@ -127,7 +130,11 @@ def test_quantiles_are_those_of_the_last_minutes_alone() -> None:
     clock.advance(200 * S)
     recent.add(Seen([0.002, 0.004]))
     status = recent.to_json("running", 0.5)
-    assert (status["minute_p50_ms"], status["minute_p99_ms"], status["recent_p99_ms"]) == (4.0, 4.0, 9000.0)
+    assert (status["minute_p50_ms"], status["minute_p99_ms"], status["recent_p99_ms"]) == (
+        4.0,
+        4.0,
+        9000.0,
+    )
     assert (status["shown"], status["lost"], status["waiting_ms"]) == (3, 1, 500.0)
     clock.advance(301 * S)
     recent.add(Seen())
@@ -164,7 +171,8 @@ def test_the_alert_names_what_is_late(change: dict[str, object], reason: str | N
 
 def test_where_probes_are_deployed_their_silence_is_an_alert_and_elsewhere_it_is_none() -> None:
     streams = {
-        name: json.dumps({"state": "running", "heartbeat_us": 99 * S, "lag": {}}) for name in ("plays", own.SOURCE)
+        name: json.dumps({"state": "running", "heartbeat_us": 99 * S, "lag": {}})
+        for name in ("plays", own.SOURCE)
     }
     parts = {f"stream:{name}": text for name, text in streams.items()}
     without = {"sources": [{"name": "plays"}], "units": []}
@@ -176,7 +184,11 @@ def test_where_probes_are_deployed_their_silence_is_an_alert_and_elsewhere_it_is
     assert silent.parts == {"probes": ("no prober has written a status",)}
     assert runbook_link("probes").endswith("#answers-are-not-fresh")
     garbled = StoreStatus(100 * S, {}, probed, parts | {"probes": "{}"})
-    assert health_of(garbled, Limits()).aging[0].startswith("probes: the status of the probes cannot be read")
+    assert (
+        health_of(garbled, Limits())
+        .aging[0]
+        .startswith("probes: the status of the probes cannot be read")
+    )
     assert overview(garbled, Limits()).probes is None
 
 
@@ -184,7 +196,10 @@ def test_status_says_freshness_in_a_line() -> None:
     assert probes_summary({}) == ""
     line = probes_summary({"minute_p50_ms": 2.4, "minute_p99_ms": 31.0, "lost": 0})
     assert line == "produce to answer p50 2 ms, p99 31 ms; 0 lost in five minutes"
-    assert probes_summary({"minute_p50_ms": None, "lost": 7}) == "no probe in an answer for a minute, 7 lost"
+    assert (
+        probes_summary({"minute_p50_ms": None, "lost": 7})
+        == "no probe in an answer for a minute, 7 lost"
+    )
 
 
 # ------------------------------------------------------------------ what is deployed
@@ -200,13 +215,17 @@ def test_probes_leave_what_projects_declare_as_it_is() -> None:
     assert whole.views == alone.views
     assert whole.project == "shop"
     assert whole.declared == alone
-    assert {unit.storage_fingerprint for unit in alone.units} < {unit.storage_fingerprint for unit in whole.units}
+    assert {unit.storage_fingerprint for unit in alone.units} < {
+        unit.storage_fingerprint for unit in whole.units
+    }
     assert whole.resolve(own.REF)[0].entity == (("probe", "string"),)
     assert own.VIEW not in "".join(whole.views)
     assert Deployment.from_json(whole.to_json()) == whole
 
 
-def test_applying_again_or_another_project_changes_no_probes_and_switching_them_off_takes_them_away() -> None:
+def test_applying_again_or_another_project_changes_no_probes_and_switching_them_off_takes_them_away() -> (
+    None
+):
     shop, bank = project("shop", "sale"), project("bank", "payment")
     first = probes.whole(shop, None, probes=True)
     assert probes.whole(shop, first, probes=True).digest == first.digest

@@ -61,7 +61,13 @@ class Made:
 
 def unit_of(slice_us: int, kinds: Sequence[Aggregate] = (SUM, COUNT)) -> StoreUnit:
     levels = (MINUTE_US,) if slice_us < MINUTE_US else ()
-    return StoreUnit("00" * 8, slice_us=slice_us, layout=Layout.of((*kinds, SPAN)), levels=levels, five_day_totals=False)
+    return StoreUnit(
+        "00" * 8,
+        slice_us=slice_us,
+        layout=Layout.of((*kinds, SPAN)),
+        levels=levels,
+        five_day_totals=False,
+    )
 
 
 def features_of(unit: StoreUnit, windows: Sequence[Window]) -> list[PlannedFeature]:
@@ -74,7 +80,11 @@ def features_of(unit: StoreUnit, windows: Sequence[Window]) -> list[PlannedFeatu
 
 
 def plan_of(
-    unit: StoreUnit, windows: Sequence[Window], mode: ReadMode, t: int, without: frozenset[Total] = frozenset()
+    unit: StoreUnit,
+    windows: Sequence[Window],
+    mode: ReadMode,
+    t: int,
+    without: frozenset[Total] = frozenset(),
 ) -> ReadPlan:
     return plan_read(cast(Any, unit), features_of(unit, windows), mode, t, without)
 
@@ -98,7 +108,9 @@ class StoreUnderTest:
         owners = np.array([i for i, events in enumerate(groups) for _ in events], np.int64)
         columns = rows_of([e for events in groups for e in events])
         layout = self.unit.layout
-        return layout.encode_block([p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials])
+        return layout.encode_block(
+            [p.accumulate_columns(columns, owners, len(groups)) for p in layout.partials]
+        )
 
     def write(self, events: Sequence[Made]) -> None:
         """Pending fields, whatever the applied offset is."""
@@ -109,14 +121,17 @@ class StoreUnderTest:
         return int(self.hot.get(b"l:%s:%d" % (topic_partition[0].encode(), topic_partition[1]), -1))
 
     def skip(self, topic_partition: TopicPartition, first: int, last: int) -> None:
-        self.hot[b"x:%s:%d" % (topic_partition[0].encode(), topic_partition[1])] = b"%d:%d" % (first, last)
+        self.hot[b"x:%s:%d" % (topic_partition[0].encode(), topic_partition[1])] = b"%d:%d" % (
+            first,
+            last,
+        )
 
     def apply(self, events: Sequence[Made]) -> None:
         grouped: dict[tuple[int, TopicPartition], list[Made]] = {}
         for e in events:
             grouped.setdefault((e.time // self.unit.slice_us, e.topic_partition), []).append(e)
-            self.hot[b"l:%s:%d" % (e.topic_partition[0].encode(), e.topic_partition[1])] = b"%d" % max(
-                x.offset for x in events if x.topic_partition == e.topic_partition
+            self.hot[b"l:%s:%d" % (e.topic_partition[0].encode(), e.topic_partition[1])] = (
+                b"%d" % max(x.offset for x in events if x.topic_partition == e.topic_partition)
             )
         for (number, topic_partition), part in grouped.items():
             name = b"r:%d:%s:%d" % (number, topic_partition[0].encode(), topic_partition[1])
@@ -148,7 +163,9 @@ class StoreUnderTest:
             last[b"p"] = codec.pack_day(codec.five_day_digest(compacted), self.row(events))
 
     def claims(self) -> NodeClaims:
-        return NodeClaims(OffsetVector(self.committed), OffsetVector(), self.offset_vectors, self.pending)
+        return NodeClaims(
+            OffsetVector(self.committed), OffsetVector(), self.offset_vectors, self.pending
+        )
 
     def read(self, plan: ReadPlan, entity: int = 0) -> Stored:
         hot = [part for pair in self.hot.items() for part in pair]
@@ -167,12 +184,17 @@ def rows_of(events: Sequence[Made]) -> Rows:
     )
 
 
-def merge_one(plan: ReadPlan, stored: Sequence[Stored], entities: int, claims: NodeClaims) -> Merged:
+def merge_one(
+    plan: ReadPlan, stored: Sequence[Stored], entities: int, claims: NodeClaims
+) -> Merged:
     return merge_all(BatchedPlan((plan,)), [[*stored]], entities, [claims])
 
 
 def merge_all(
-    batched: BatchedPlan, stored: Sequence[Sequence[Stored]], entities: int, claims: Sequence[NodeClaims]
+    batched: BatchedPlan,
+    stored: Sequence[Sequence[Stored]],
+    entities: int,
+    claims: Sequence[NodeClaims],
 ) -> Merged:
     """The answer, after all ways to it were seen to be one: row by row, with what is cached of the
     same compacted hours, and whole columns."""
@@ -181,17 +203,28 @@ def merge_all(
     for _ in range(3):  # seen, combined and kept, cached
         again = merge(batched, stored, entities, claims, cache=cache)
         assert list(map(listed, again.finished)) == list(map(listed, one.finished))
-        assert (again.base, again.compacted_beyond, again.stale) == (one.base, one.compacted_beyond, one.stale)
+        assert (again.base, again.compacted_beyond, again.stale) == (
+            one.base,
+            one.compacted_beyond,
+            one.stale,
+        )
         assert again.pending == one.pending
-    assert cache.hits >= (1 if batched.is_scalar and any(batched.plans[0].days) and stored[0] else 0)
+    assert cache.hits >= (
+        1 if batched.is_scalar and any(batched.plans[0].days) and stored[0] else 0
+    )
     columns = PartialCache()
     for remembered in (None, columns, columns, columns):
         other = merge(batched, stored, entities, claims, scalar_rows=-1, cache=remembered)
         assert all(isinstance(column, Finished) for column in other.finished)
         assert list(map(listed, one.finished)) == list(map(listed, other.finished))
-        assert (one.base, one.compacted_beyond, one.stale) == (other.base, other.compacted_beyond, other.stale)
+        assert (one.base, one.compacted_beyond, one.stale) == (
+            other.base,
+            other.compacted_beyond,
+            other.stale,
+        )
         assert (one.begun, one.pending) == (other.begun, other.pending)
-    with pytest.MonkeyPatch.context() as patch:  # and of the pending events: row by row, or as columns
+    # and of the pending events: row by row, or as columns
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading_pending, "SCALAR_EVENTS", 0)
         patch.setattr(scalar_reading, "SCALAR_EVENTS", 0)
         at_once = merge(batched, stored, entities, claims)
@@ -216,7 +249,8 @@ def values(merged: Merged, entity: int = 0, number: int = 0) -> dict[str, Any]:
 
 
 def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: int) -> Merged:
-    """Reads as a reader does: again with the hours of days, and the days of five-day totals, without a valid total."""
+    """Reads as a reader does: again with the hours of days, and the days of five-day totals,
+    without a valid total."""
     without: frozenset[Total] = frozenset()
     for _ in range(3):  # a five-day total, then its days', may be out of date
         plan = plan_of(store.unit, windows, mode, t, without)
@@ -228,7 +262,8 @@ def answer(store: StoreUnderTest, windows: Sequence[Window], mode: ReadMode, t: 
 
 
 def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
-    """Every value is what the token says, and every session where it must be, by brute force over the events."""
+    """Every value is what the token says, and every session where it must be, by brute force over
+    the events."""
     token = tokens.decode(merged.token(0, 0))
     plan, result = merged.batched.plans[0], values(merged)
     known = [e for e in events if token.contains(e.time // HOUR_US, e.topic_partition, e.offset)]
@@ -241,7 +276,11 @@ def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
             first = min((e.time for e in opened), default=end)
             assert start == (floor(first, plan.unit.slice_us) if opened else end)
         exact = sum(1 << e.bit for e in inside) if inside else None
-        assert result[column] == (exact if column.startswith("s") else len(inside)), (column, start, end)
+        assert result[column] == (exact if column.startswith("s") else len(inside)), (
+            column,
+            start,
+            end,
+        )
 
 
 def open_session(events: Sequence[Made], searched: tuple[int, int], gap_us: int) -> list[Made]:
@@ -283,33 +322,52 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
     unit = unit_of(slice_us, kinds)
     now = MONDAY + 9 * DAY_US + draw(st.integers(0, 2 * DAY_US))
     topic_partitions = [(TOPIC, p) for p in range(draw(st.integers(1, 2)))]
-    hot_hours = st.sampled_from([0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170, 200, 250, 300, 400, 700])
-    moments = st.builds(lambda h, us: now - h * HOUR_US - us, hot_hours, st.integers(0, HOUR_US + 3))
+    hot_hours = st.sampled_from(
+        [0, 0, 0, 1, 2, 3, 5, 23, 24, 25, 49, 150, 170, 200, 250, 300, 400, 700]
+    )
+    moments = st.builds(
+        lambda h, us: now - h * HOUR_US - us, hot_hours, st.integers(0, HOUR_US + 3)
+    )
     events: list[Made] = []
-    for bit, (topic_partition, time) in enumerate(draw(st.lists(st.tuples(st.sampled_from(topic_partitions), moments), max_size=40))):
-        offset = sum(e.topic_partition == topic_partition for e in events) * 3 + draw(st.integers(0, 2))
+    for bit, (topic_partition, time) in enumerate(
+        draw(st.lists(st.tuples(st.sampled_from(topic_partitions), moments), max_size=40))
+    ):
+        offset = sum(e.topic_partition == topic_partition for e in events) * 3 + draw(
+            st.integers(0, 2)
+        )
         events.append(Made(topic_partition, offset, time, bit))
 
     def end(topic_partition: TopicPartition) -> int:
-        return max((e.offset + 1 for e in events if e.topic_partition == topic_partition), default=0)
+        return max(
+            (e.offset + 1 for e in events if e.topic_partition == topic_partition), default=0
+        )
 
-    # The stream has applied a prefix of each partition; its committed offsets lie anywhere at or below that.
+    # The stream has applied a prefix of each partition; its committed offsets lie anywhere at or
+    # below that.
     applied = {p: draw(st.integers(0, end(p))) for p in topic_partitions}
     store = StoreUnderTest(unit, {p: draw(st.integers(0, applied[p])) for p in topic_partitions})
     # Two archives; hours were compacted by either, and may be ahead of the stream.
     for archive in (1, 2):
         low = store.offset_vectors.get(1, OffsetVector())
-        store.offset_vectors[archive] = OffsetVector({p: draw(st.integers(low.get(p), end(p))) for p in topic_partitions})
+        store.offset_vectors[archive] = OffsetVector(
+            {p: draw(st.integers(low.get(p), end(p))) for p in topic_partitions}
+        )
     hours = sorted({e.time // HOUR_US for e in events})
     version_of = {h: draw(st.sampled_from([None, 1, 2])) for h in hours}
 
     def in_archive(e: Made) -> bool:
         archive_version = version_of[e.time // HOUR_US]
-        return archive_version is not None and store.offset_vectors[archive_version].contains(e.topic_partition, e.offset)
+        return archive_version is not None and store.offset_vectors[archive_version].contains(
+            e.topic_partition, e.offset
+        )
 
     for hour, archive_version in version_of.items():
         if archive_version is not None:
-            store.compact(hour, archive_version, [e for e in events if e.time // HOUR_US == hour and in_archive(e)])
+            store.compact(
+                hour,
+                archive_version,
+                [e for e in events if e.time // HOUR_US == hour and in_archive(e)],
+            )
     store.apply([e for e in events if e.offset < applied[e.topic_partition] and not in_archive(e)])
     for day in sorted(store.days):
         if draw(st.booleans()):
@@ -319,19 +377,34 @@ def histories(draw: st.DrawFn) -> tuple[StoreUnderTest, list[Made], list[Window]
                 store.days[day][b"d"] = stale
     for five_day in sorted({day // FIVE_DAYS for day in store.days}):
         if draw(st.booleans()):
-            store.total_five_days(five_day, [e for e in events if e.time // FIVE_DAYS_US == five_day and in_archive(e)])
+            store.total_five_days(
+                five_day,
+                [e for e in events if e.time // FIVE_DAYS_US == five_day and in_archive(e)],
+            )
             if draw(st.booleans()):  # a publish after the total
                 last = store.days.setdefault(days_of(five_day)[-1], {})
                 last[b"p"] = codec.pack_day(bytes(range(8)), store.row(events[:1]))
     if draw(st.booleans()):
-        # A real-time lane that began at or below the committed offsets: all beyond the applied offset stands in it, up to where it has come; what is
-        # applied or compacted may have been left behind.
+        # A real-time lane that began at or below the committed offsets: all beyond the applied
+        # offset stands in it, up to where it has come; what is applied or compacted may have been
+        # left behind.
         store.pending = draw(st.booleans())
         for p in topic_partitions:
-            come, applied_offset = draw(st.integers(store.committed[p], end(p))), store.applied_offset(p)
-            beyond = [e for e in events if e.topic_partition == p and applied_offset < e.offset < come]
+            come, applied_offset = (
+                draw(st.integers(store.committed[p], end(p))),
+                store.applied_offset(p),
+            )
+            beyond = [
+                e for e in events if e.topic_partition == p and applied_offset < e.offset < come
+            ]
             here = [e for e in beyond if not in_archive(e)]
-            compacted = [e for e in events if e.topic_partition == p and e.offset < come and (e.offset <= applied_offset or in_archive(e))]
+            compacted = [
+                e
+                for e in events
+                if e.topic_partition == p
+                and e.offset < come
+                and (e.offset <= applied_offset or in_archive(e))
+            ]
             behind = [e for e in compacted if draw(st.booleans())]
             skipped = draw(st.sampled_from([None, None, "applied", "waiting"]))
             if skipped == "applied" and applied_offset >= 0:
@@ -368,7 +441,8 @@ def test_a_batch_answers_each_entity_as_if_it_were_asked_alone(
     unit = stores[0].unit
     plan = plan_of(unit, windows, mode, t, every_total(t))
     for store, one in zip(stores, alone, strict=True):
-        # one node's claims serve a batch: each store stands here for an entity under the same committed offsets
+        # one node's claims serve a batch: each store stands here for an entity under the same
+        # committed offsets
         together = merge_one(plan, [store.read(plan, 1)], 3, store.claims())
         assert values(together, 1) == values(one)
         assert together.token(0, 1) == one.token(0, 0)
@@ -403,11 +477,15 @@ def every_total(t: int) -> frozenset[Total]:
 
 
 def simple() -> tuple[StoreUnderTest, int]:
-    store = StoreUnderTest(unit_of(MINUTE_US), {(TOPIC, 0): 10}, {1: OffsetVector({(TOPIC, 0): 10})})
+    store = StoreUnderTest(
+        unit_of(MINUTE_US), {(TOPIC, 0): 10}, {1: OffsetVector({(TOPIC, 0): 10})}
+    )
     return store, MONDAY + 12 * HOUR_US + 30 * MINUTE_US
 
 
-def test_without_the_rule_of_archive_versions_a_running_partial_of_a_compacted_hour_would_count_twice() -> None:
+def test_without_the_rule_of_archive_versions_a_running_partial_of_a_compacted_hour_would_count_twice() -> (
+    None
+):
     store, t = simple()
     early = Made((TOPIC, 0), 4, t - HOUR_US, 0)
     late = Made((TOPIC, 0), 12, t - HOUR_US, 1)
@@ -435,7 +513,9 @@ def test_a_day_total_counts_only_while_it_names_the_days_hours() -> None:
     plan = plan_of(store.unit, [as_window("7d")], "live", t)
     assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset(),)
     store.compact(second.time // HOUR_US, 1, [second])
-    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset({first.time // DAY_US}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (
+        frozenset({first.time // DAY_US}),
+    )
     assert values(answer(store, [as_window("7d")], "live", t))["s_0"] == 3
 
 
@@ -450,15 +530,21 @@ def test_a_five_day_total_counts_only_while_it_names_the_hours_of_all_its_days()
     store.compact(first.time // HOUR_US, 1, [first])
     store.total(first.time // DAY_US, [first])
     plan = plan_of(store.unit, windows, "live", t)
-    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset({FiveDays(five_day)}),)
-    assert values(answer(store, windows, "live", t))["s_0"] == 1, "by its days, as in stores written before"
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (
+        frozenset({FiveDays(five_day)}),
+    )
+    assert values(answer(store, windows, "live", t))["s_0"] == 1, (
+        "by its days, as in stores written before"
+    )
     store.total_five_days(five_day, [first])
     store.days[first.time // DAY_US][b"d"] = b"damaged"  # not read
     merged = merge_one(plan, [store.read(plan)], 1, store.claims())
     assert merged.complete
     assert values(merged)["s_0"] == 1
     store.compact(second.time // HOUR_US, 1, [second])  # of another day, which had none
-    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (frozenset({FiveDays(five_day)}),)
+    assert merge_one(plan, [store.read(plan)], 1, store.claims()).stale == (
+        frozenset({FiveDays(five_day)}),
+    )
     store.total(first.time // DAY_US, [first])
     store.total(second.time // DAY_US, [second])
     assert values(answer(store, windows, "live", t))["s_0"] == 3
@@ -496,7 +582,8 @@ def test_an_archive_version_that_the_reader_does_not_know_is_not_guessed() -> No
 
 
 def test_the_hours_of_a_per_partition_units_part_claim_that_partition_alone() -> None:
-    # Partition 0's part was published at an offset vector ahead of the stream; partition 1's was not yet.
+    # Partition 0's part was published at an offset vector ahead of the stream; partition 1's was
+    # not yet.
     offset_vector = OffsetVector({(TOPIC, 0): 10, (TOPIC, 1): 10})
     store, t = simple()
     store.committed, store.offset_vectors = {}, {1: offset_vector}
@@ -513,7 +600,8 @@ def test_the_hours_of_a_per_partition_units_part_claim_that_partition_alone() ->
 
 
 def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
-    # Entity 0 is on a node whose committed offsets and archive are far, entity 1 on one that lost both.
+    # Entity 0 is on a node whose committed offsets and archive are far, entity 1 on one that lost
+    # both.
     store, t = simple()
     event = Made((TOPIC, 0), 4, t - HOUR_US, 0)
     store.committed, store.offset_vectors = {(TOPIC, 0): 50}, {1: OffsetVector({(TOPIC, 0): 60})}
@@ -530,10 +618,15 @@ def test_what_several_nodes_gave_is_merged_under_the_claims_of_each() -> None:
     assert merged.compacted_beyond[0] == (hour, hour)
 
 
-def test_each_partition_of_a_per_partition_unit_has_the_committed_offset_of_the_node_that_has_its_keys() -> None:
+def test_each_partition_of_a_per_partition_unit_has_the_committed_offset_of_the_node_that_has_its_keys() -> (
+    None
+):
     store, t = simple()
     plan = plan_of(store.unit, [as_window("6h")], "live", t)
-    claims = [NodeClaims(OffsetVector({(TOPIC, 0): a, (TOPIC, 1): b}), OffsetVector(), {}) for a, b in ((9, 2), (3, 8))]
+    claims = [
+        NodeClaims(OffsetVector({(TOPIC, 0): a, (TOPIC, 1): b}), OffsetVector(), {})
+        for a, b in ((9, 2), (3, 8))
+    ]
     nothing = [[None] * len(d.names) for d in plan.days]
     parts = [Stored(0, p, [], nothing, own) for p, own in enumerate(claims)]
     merged = merge_one(plan, parts, 1, NodeClaims(OffsetVector(), OffsetVector(), {}))
@@ -553,7 +646,9 @@ def test_equal_plan_keys_have_equal_bounds(t: int, step: int, window: Window) ->
             assert one == window.bounds(mode, t + step, unit.slice_us)
 
 
-@pytest.mark.parametrize(("length", "most"), [("10m", 6), ("1h", 6), ("1d", 32), ("7d", 62), ("30d", 110)])
+@pytest.mark.parametrize(
+    ("length", "most"), [("10m", 6), ("1h", 6), ("1d", 32), ("7d", 62), ("30d", 110)]
+)
 def test_the_fields_of_a_read_are_bounded_whatever_the_length(length: str, most: int) -> None:
     unit = unit_of(MINUTE_US)
     for step in range(0, DAY_US, 17 * MINUTE_US):
@@ -570,4 +665,6 @@ def test_offset_vectors_that_the_committed_offsets_have_passed_are_not_in_the_to
     store.compact(t // HOUR_US - 1, 1, [Made((TOPIC, 0), 4, t - HOUR_US, 0)])
     assert token_of(answer(store, [as_window("6h")], "live", t)) == {}
     store.committed = {(TOPIC, 0): 9}
-    assert token_of(answer(store, [as_window("6h")], "live", t)) == {t // HOUR_US - 1: store.offset_vectors[1]}
+    assert token_of(answer(store, [as_window("6h")], "live", t)) == {
+        t // HOUR_US - 1: store.offset_vectors[1]
+    }

@@ -32,7 +32,9 @@ def row(unit: StoreUnit, values: list[int]) -> bytes:
     columns = dict.fromkeys("vw", pa.array(values, pa.int64()))
     rows = Rows(numbers, zeros, zeros, np.zeros(n, np.int32), numbers, columns)
     partials = unit.layout.partials
-    return unit.layout.encode_rows([p.accumulate_columns(rows, np.zeros(n, np.int64), 1) for p in partials])[0]
+    return unit.layout.encode_rows(
+        [p.accumulate_columns(rows, np.zeros(n, np.int64), 1) for p in partials]
+    )[0]
 
 
 def plan(unit: StoreUnit, window: str = "3d") -> ReadPlan:
@@ -51,11 +53,18 @@ def stored(of: ReadPlan, unit: StoreUnit, days: list[list[int]], entity: int = 0
             b"d": pack_day(day_digest(hours), row(unit, values)),
             b"h:%d" % (number * 24): total,
         }
-    return Stored(entity, None, [], [[by_number.get(day.day, {}).get(name) for name in day.names] for day in of.days])
+    return Stored(
+        entity,
+        None,
+        [],
+        [[by_number.get(day.day, {}).get(name) for name in day.names] for day in of.days],
+    )
 
 
 def read(of: ReadPlan, cache: PartialCache | None, *parts: Stored) -> Merged:
-    return merge(BatchedPlan((of,)), [list(parts)], len(parts), [CLAIMS], scalar_rows=-1, cache=cache)
+    return merge(
+        BatchedPlan((of,)), [list(parts)], len(parts), [CLAIMS], scalar_rows=-1, cache=cache
+    )
 
 
 def test_what_is_cached_is_asked_twice_before_it_is_kept_and_then_gives_the_same_values() -> None:
@@ -90,7 +99,10 @@ def test_damaged_bytes_are_refused_however_often_they_are_read() -> None:
     for _ in range(3):
         read(of, cache, whole)
     values = [
-        [damaged(value) if name == b"d" and value else value for name, value in zip(day.names, row, strict=True)]
+        [
+            damaged(value) if name == b"d" and value else value
+            for name, value in zip(day.names, row, strict=True)
+        ]
         for day, row in zip(of.days, whole.days, strict=True)
     ]
     for _ in range(3):

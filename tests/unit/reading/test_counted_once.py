@@ -25,7 +25,9 @@ PLAYS = sw.KafkaSource(
     timestamp="played",
     dedupe=sw.dedupe("event_id", most=MOST),
 )
-VIEW = sw.FeatureView("v", source=PLAYS, entity=["user_id"], features=[sw.Feature("n", sw.count(), ["1h"])])
+VIEW = sw.FeatureView(
+    "v", source=PLAYS, entity=["user_id"], features=[sw.Feature("n", sw.count(), ["1h"])]
+)
 GROUP = ("topic_id", "partition", "user_id")
 
 
@@ -34,7 +36,9 @@ def cut(table: pa.Table, rng: random.Random) -> list[pa.RecordBatch]:
     batches, at = [], 0
     while at < table.num_rows:
         size = rng.choice((0, 1, 2, 7, 30))
-        batches.append(table.slice(at, size).combine_chunks().to_batches(max_chunksize=size or 1)[:1])
+        batches.append(
+            table.slice(at, size).combine_chunks().to_batches(max_chunksize=size or 1)[:1]
+        )
         at += size
     empty = pa.RecordBatch.from_pylist([], schema=table.schema)
     return [batch[0] if batch else empty for batch in batches]
@@ -91,7 +95,9 @@ def test_what_is_asked_for_is_counted_once_by_what_stands_before_it(
     for batch in task(iter(cut(table, rng))):
         (columns,) = unit.layout.from_arrow(pa.Table.from_batches([batch]))
         counts = unit.layout.partials[0].finish_columns(columns).values.to_pylist()
-        for user, number, count in zip(batch["user_id"].to_pylist(), batch["slice"].to_pylist(), counts, strict=True):
+        for user, number, count in zip(
+            batch["user_id"].to_pylist(), batch["slice"].to_pylist(), counts, strict=True
+        ):
             actual[user, number] = actual.get((user, number), 0) + count
     want: dict[tuple[str, int], int] = {}
     for r in once(records, ["user_id"], HOUR_US, MOST):

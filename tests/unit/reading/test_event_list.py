@@ -29,11 +29,18 @@ TOPIC = "00112233445566778899aabbccddeeff"
 Made = tuple[int, int, int]
 """(time, partition, offset); its value is 1000 · partition + offset."""
 
-source = sw.KafkaSource("s", schema={"u": "string", "v": "long", "t": "timestamp_us"}, timestamp="t", max_lateness="1d")
+source = sw.KafkaSource(
+    "s", schema={"u": "string", "v": "long", "t": "timestamp_us"}, timestamp="t", max_lateness="1d"
+)
 
 
 def unit_of(windows: Sequence[Window | str]) -> ListUnit:
-    view = FeatureView("view", source=source, entity=["u"], features=[sw.Feature("l", sw.last_k("v", k=9), windows)])
+    view = FeatureView(
+        "view",
+        source=source,
+        entity=["u"],
+        features=[sw.Feature("l", sw.last_k("v", k=9), windows)],
+    )
     (unit,) = plan(Project.of("p", [view])).units
     assert isinstance(unit, ListUnit)
     return unit
@@ -65,7 +72,11 @@ def fetched(
 
 
 def answer(
-    unit: ListUnit, events: Sequence[Made], t: int, low: Made | None = None, hot: Sequence[bytes] = ()
+    unit: ListUnit,
+    events: Sequence[Made],
+    t: int,
+    low: Made | None = None,
+    hot: Sequence[bytes] = (),
 ) -> tuple[ListMerged, dict[str, list[int]]]:
     wanted = plan_list(unit, unit.features, "at", t)
     mark = [] if low is None else [b"w", members(unit, [low])[0][:36]]
@@ -76,7 +87,9 @@ def answer(
     if not merged.short:
         for i, feature in enumerate(unit.features):
             finished, where = merged.column(i)
-            values[feature.column.removeprefix("l_")] = (finished.values.to_pylist()[where][0] or [])[::-1]
+            values[feature.column.removeprefix("l_")] = (
+                finished.values.to_pylist()[where][0] or []
+            )[::-1]
     return merged, values
 
 
@@ -84,7 +97,9 @@ def test_a_range_holds_both_its_ends_unless_it_says_otherwise() -> None:
     #  time      0 ......... 9 10 11 ......... 20 21
     #  offset                0  1  2            3  4      10 us long, read at 20
     events = [(t, 0, o) for o, t in enumerate((9, 10, 11, 20, 21))]
-    windows: list[Window | str] = [sw.exact_range("10us", closed=c) for c in ("both", "left", "right", "neither")]
+    windows: list[Window | str] = [
+        sw.exact_range("10us", closed=c) for c in ("both", "left", "right", "neither")
+    ]
     _, values = answer(unit_of(windows), events, 20)
     assert values == {
         "exact_10us": [1, 2, 3],
@@ -104,7 +119,9 @@ def test_of_equal_times_the_total_order_decides_which_are_the_last_rows() -> Non
 
 def test_rows_and_ranges_of_one_list_are_answered_together() -> None:
     events = [(t, 0, t) for t in range(0, 100, 10)]
-    _, values = answer(unit_of([sw.exact_range("25us"), sw.rows(3), sw.exact_range("10us")]), events, 55)
+    _, values = answer(
+        unit_of([sw.exact_range("25us"), sw.rows(3), sw.exact_range("10us")]), events, 55
+    )
     assert values == {"exact_25us": [30, 40, 50], "rows_3": [30, 40, 50], "exact_10us": [50]}
 
 
@@ -128,7 +145,10 @@ def test_windows_that_are_shifted_back_are_those_of_then() -> None:
     assert unit.event_list.range_us == 75 + 86_400_000_000
     assert unit.event_list.late_us == 50 + 86_400_000_000
     ranges = plan_list(unit, unit.features, "at", 95).ranges
-    assert [(first, last) for first, last, newest in ranges if not newest] == [(20, 45), (70, 95)], "and not between"
+    assert [(first, last) for first, last, newest in ranges if not newest] == [
+        (20, 45),
+        (70, 95),
+    ], "and not between"
 
 
 def test_a_window_of_time_is_refused_from_the_low_water_mark_on() -> None:
@@ -153,11 +173,15 @@ def test_rows_are_whole_while_all_of_them_lie_above_the_low_water_mark() -> None
 
 
 def test_one_partitions_mark_counts_for_the_rows_of_all() -> None:
-    # a per-partition list: partition 1 lost what came before 50; the three last rows of both reach back to 40
+    # a per-partition list: partition 1 lost what came before 50; the three last rows of both reach
+    # back to 40
     unit = unit_of([sw.rows(3)])
     wanted = plan_list(unit, unit.features, "live", 100)
     zero, one = [(40, 0, 0), (70, 0, 1)], [(60, 1, 9)]
-    parts = [Stored(0, 0, [], fetched(unit, zero, wanted.ranges)), Stored(0, 1, [], fetched(unit, one, wanted.ranges))]
+    parts = [
+        Stored(0, 0, [], fetched(unit, zero, wanted.ranges)),
+        Stored(0, 1, [], fetched(unit, one, wanted.ranges)),
+    ]
     assert not merge_list(wanted, parts, 1, OffsetVector()).short
     cut = parts[1]._replace(hot=[b"w", members(unit, [(50, 1, 8)])[0][:36]])
     assert merge_list(wanted, [parts[0], cut], 1, OffsetVector()).short
@@ -165,7 +189,9 @@ def test_one_partitions_mark_counts_for_the_rows_of_all() -> None:
     assert not merge_list(wanted, [parts[0], late], 1, OffsetVector()).short
 
 
-def test_applied_offsets_beyond_the_committed_are_the_base_and_the_token_says_bounds_and_offset_vector() -> None:
+def test_applied_offsets_beyond_the_committed_are_the_base_and_the_token_says_bounds_and_offset_vector() -> (
+    None
+):
     unit = unit_of([sw.exact_range("10us"), sw.rows(3)])
     applied_offset = [b"l:%s:1" % TOPIC.encode(), b"41"]
     merged, _ = answer(unit, [(5, 1, 41)], 20, hot=applied_offset)
@@ -178,12 +204,18 @@ def test_applied_offsets_beyond_the_committed_are_the_base_and_the_token_says_bo
 def test_lists_of_several_nodes_have_each_its_own_committed_offsets() -> None:
     unit = unit_of([sw.rows(3)])
     wanted = plan_list(unit, unit.features, "live", 100)
-    claims = [NodeClaims(OffsetVector({(TOPIC, 0): n, (TOPIC, 1): n}), OffsetVector(), {}) for n in (9, 4)]
+    claims = [
+        NodeClaims(OffsetVector({(TOPIC, 0): n, (TOPIC, 1): n}), OffsetVector(), {}) for n in (9, 4)
+    ]
     rows = [fetched(unit, [(40, p, 0)], wanted.ranges) for p in (0, 1)]
     apart = [Stored(e, None, [], rows[e], own) for e, own in enumerate(claims)]
-    assert merge_list(wanted, apart, 2, OffsetVector()).base == tuple(own.committed for own in claims)
+    assert merge_list(wanted, apart, 2, OffsetVector()).base == tuple(
+        own.committed for own in claims
+    )
     per_partition = [Stored(0, p, [], rows[p], own) for p, own in enumerate(claims)]
-    assert merge_list(wanted, per_partition, 1, OffsetVector()).base == (OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4}),)
+    assert merge_list(wanted, per_partition, 1, OffsetVector()).base == (
+        OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4}),
+    )
 
 
 def test_an_entity_without_a_list_has_no_events() -> None:
@@ -201,14 +233,24 @@ def test_a_damaged_member_is_refused() -> None:
             merge_list(wanted, [Stored(0, None, [], [[bad]])], 1, OffsetVector())
 
 
-WINDOWS = [sw.exact_range("7us"), sw.exact_range("7us", closed="left"), sw.exact_range("30us"), sw.rows(1), sw.rows(4)]
+WINDOWS = [
+    sw.exact_range("7us"),
+    sw.exact_range("7us", closed="left"),
+    sw.exact_range("30us"),
+    sw.rows(1),
+    sw.rows(4),
+]
 LATER = [sw.exact_range("5us", offset="20us"), sw.rows(2, offset="9us")]
-made = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0, 20)), max_size=25, unique=True)
+made = st.lists(
+    st.tuples(st.integers(0, 40), st.integers(0, 2), st.integers(0, 20)), max_size=25, unique=True
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(events=made, t=st.integers(0, 45), lows=st.integers(-1, 10))
-def test_every_answer_is_that_of_brute_force_or_is_refused(events: list[Made], t: int, lows: int) -> None:
+def test_every_answer_is_that_of_brute_force_or_is_refused(
+    events: list[Made], t: int, lows: int
+) -> None:
     events = sorted({(p, o): (time, p, o) for time, p, o in events}.values())
     low = events[lows] if 0 <= lows < len(events) else None
     merged, values = answer(unit_of([*WINDOWS, *LATER]), events, t, low)

@@ -1,4 +1,5 @@
-"""A lifetime is its total, the days from the total-until hour on and what runs: each event once, under a token that says so."""
+"""A lifetime is its total, the days from the total-until hour on and what runs: each event once,
+under a token that says so."""
 
 from __future__ import annotations
 
@@ -36,19 +37,29 @@ NOW = MONDAY + 3 * DAY_US + 90 * MINUTE_US
 WINDOWS = [as_window("1h"), as_window("lifetime"), lifetime(offset="1d")]
 
 
-def plan(store: StoreUnderTest, total_until: int, mode: ReadMode = "live", t: int = NOW) -> ReadPlan:
+def plan(
+    store: StoreUnderTest, total_until: int, mode: ReadMode = "live", t: int = NOW
+) -> ReadPlan:
     features = features_of(store.unit, WINDOWS)
     return plan_read(cast(Any, store.unit), cast(Any, features), mode, t, frozenset(), total_until)
 
 
 def made(*at: tuple[int, int]) -> list[Made]:
     """(hour since DAY0, minute) of events at offsets 0, 1, …"""
-    return [Made(TOPIC_PARTITION, i, (DAY0 + h) * HOUR_US + m * MINUTE_US, i) for i, (h, m) in enumerate(at)]
+    return [
+        Made(TOPIC_PARTITION, i, (DAY0 + h) * HOUR_US + m * MINUTE_US, i)
+        for i, (h, m) in enumerate(at)
+    ]
 
 
-def lived(events: Sequence[Made], total: Sequence[Made], total_until: int, ends: int) -> StoreUnderTest:
-    """A store whose total is of archive version 1, the offset vector of which ends at offset 6; the rest is compacted or runs."""
-    store = StoreUnderTest(unit_of(MINUTE_US), {TOPIC_PARTITION: ends}, {1: OffsetVector({TOPIC_PARTITION: 6})})
+def lived(
+    events: Sequence[Made], total: Sequence[Made], total_until: int, ends: int
+) -> StoreUnderTest:
+    """A store whose total is of archive version 1, the offset vector of which ends at offset 6; the
+    rest is compacted or runs."""
+    store = StoreUnderTest(
+        unit_of(MINUTE_US), {TOPIC_PARTITION: ends}, {1: OffsetVector({TOPIC_PARTITION: 6})}
+    )
     later = [e for e in events if e not in total]
     for hour in sorted({e.time // HOUR_US for e in later if e.offset < 6}):
         store.compact(hour, 1, [e for e in later if e.time // HOUR_US == hour and e.offset < 6])
@@ -63,14 +74,23 @@ EVENTS = made((-9000, 5), (3, 0), (30, 0), (49, 59), (71, 1), (72, 3), (3, 7), (
 
 
 @pytest.mark.parametrize("mode", ["live", "at"])
-def test_what_the_total_holds_and_what_is_beyond_its_offset_vector_count_once(mode: ReadMode) -> None:
+def test_what_the_total_holds_and_what_is_beyond_its_offset_vector_count_once(
+    mode: ReadMode,
+) -> None:
     # total-until hour: day 1's first hour; offsets 0 and 1 are in the total, 6 and 7 run beside it
     store = lived(EVENTS, EVENTS[:2], DAY0 + 24, 9)
     read = plan(store, DAY0 + 24, mode, NOW)
     merged = merge_one(read, [store.read(read)], 1, store.claims())
     if not merged.complete:
         features = features_of(store.unit, WINDOWS)
-        read = plan_read(cast(Any, store.unit), cast(Any, features), mode, NOW, merged.stale[0], total_until=DAY0 + 24)
+        read = plan_read(
+            cast(Any, store.unit),
+            cast(Any, features),
+            mode,
+            NOW,
+            merged.stale[0],
+            total_until=DAY0 + 24,
+        )
         merged = merge_one(read, [store.read(read)], 1, store.claims())
     assert_token_true(merged, EVENTS)
     assert values(merged)["n_1"] == len(EVENTS)
@@ -80,13 +100,18 @@ def test_what_the_total_holds_and_what_is_beyond_its_offset_vector_count_once(mo
     assert token.compacted_beyond == {}
 
 
-def test_an_entity_that_is_ahead_of_the_metadata_is_answered_alike_whatever_its_days_still_hold() -> None:
-    # the plan is of day 1; the entity's total is of day 2 already, and an unfinished publish left an hour behind
+def test_an_entity_that_is_ahead_of_the_metadata_is_answered_alike_whatever_its_days_still_hold() -> (
+    None
+):
+    # the plan is of day 1; the entity's total is of day 2 already, and an unfinished publish left
+    # an hour behind
     store = lived(EVENTS, EVENTS[:3], DAY0 + 48, 9)
     store.compact(DAY0 + 30, 1, EVENTS[2:3])
     for without in (frozenset[int](), frozenset({DAY0 // 24 + 1, DAY0 // 24 + 2})):
         features = features_of(store.unit, WINDOWS)
-        read = plan_read(cast(Any, store.unit), cast(Any, features), "live", NOW, without, DAY0 + 24)
+        read = plan_read(
+            cast(Any, store.unit), cast(Any, features), "live", NOW, without, DAY0 + 24
+        )
         merged = merge_one(read, [store.read(read)], 1, store.claims())
         assert merged.complete or merged.stale == (frozenset({DAY0 // 24 + 2}),)
     assert_token_true(merged, EVENTS)
@@ -95,9 +120,14 @@ def test_an_entity_that_is_ahead_of_the_metadata_is_answered_alike_whatever_its_
 def test_a_read_costs_the_days_since_the_total_until_hour_however_old_the_entity_is() -> None:
     store = lived(EVENTS, EVENTS[:2], DAY0 + 24, 9)
     days = [(day.day - DAY0 // 24, day.names) for day in plan(store, DAY0 + 24).days]
-    edge = (b"h:%d" % (DAY0 + 72), b"h:%d" % (DAY0 + 73), b"s:%d" % (DAY0 + 72), b"s:%d" % (DAY0 + 73))
-    # two whole days; of the last the hour that is over, and the one that fills, also as the hour's window needs it;
-    # of the day before, the hours that the lifetime of a day ago ends in
+    edge = (
+        b"h:%d" % (DAY0 + 72),
+        b"h:%d" % (DAY0 + 73),
+        b"s:%d" % (DAY0 + 72),
+        b"s:%d" % (DAY0 + 73),
+    )
+    # two whole days; of the last the hour that is over, and the one that fills, also as the hour's
+    # window needs it; of the day before, the hours that the lifetime of a day ago ends in
     assert [day for day, _ in days] == [1, 2, 3]
     assert set(edge) == set(days[2][1])
     assert {b"c", b"d"} <= set(days[0][1])
@@ -138,8 +168,15 @@ def test_where_the_unit_keeps_five_day_totals_a_lifetime_is_read_by_them_and_by_
     #  five-day total   | 0 1 2 3 4 | 0 …        the total is of what lies before the second day; events on days 0, 2 and 3
     begin = (MONDAY // FIVE_DAYS_US + 1) * FIVE_DAYS_US
     five_day, t = begin // FIVE_DAYS_US, begin + FIVE_DAYS_US + 90 * MINUTE_US
-    events = [Made(TOPIC_PARTITION, i, begin + day * DAY_US + HOUR_US, i) for i, day in enumerate((0, 2, 3))]
-    store = StoreUnderTest(replace(unit_of(MINUTE_US), five_day_totals=True), {TOPIC_PARTITION: 6}, {1: OffsetVector({TOPIC_PARTITION: 6})})
+    events = [
+        Made(TOPIC_PARTITION, i, begin + day * DAY_US + HOUR_US, i)
+        for i, day in enumerate((0, 2, 3))
+    ]
+    store = StoreUnderTest(
+        replace(unit_of(MINUTE_US), five_day_totals=True),
+        {TOPIC_PARTITION: 6},
+        {1: OffsetVector({TOPIC_PARTITION: 6})},
+    )
     for event in events[1:]:
         store.compact(event.time // HOUR_US, 1, [event])
         store.total(event.time // DAY_US, [event])
@@ -147,7 +184,9 @@ def test_where_the_unit_keeps_five_day_totals_a_lifetime_is_read_by_them_and_by_
     total_until = begin // HOUR_US
     for whole in (True, False):
         features = features_of(store.unit, WINDOWS[:2])
-        read = plan_read(cast(Any, store.unit), cast(Any, features), "live", t, frozenset(), total_until)
+        read = plan_read(
+            cast(Any, store.unit), cast(Any, features), "live", t, frozenset(), total_until
+        )
         if whole:  # made since the first day was brought
             store.total_five_days(five_day, events[1:])
             assert any(b"p" in day.names for day in read.days)
@@ -158,7 +197,9 @@ def test_where_the_unit_keeps_five_day_totals_a_lifetime_is_read_by_them_and_by_
         merged = merge_one(read, [store.read(read)], 1, store.claims())
         assert merged.stale == (frozenset() if whole else frozenset({FiveDays(five_day)}),)
         if not whole:
-            read = plan_read(cast(Any, store.unit), cast(Any, features), "live", t, merged.stale[0], total_until)
+            read = plan_read(
+                cast(Any, store.unit), cast(Any, features), "live", t, merged.stale[0], total_until
+            )
             merged = merge_one(read, [store.read(read)], 1, store.claims())
         assert merged.complete
         assert values(merged)["n_1"] == len(events)

@@ -1,4 +1,5 @@
-"""The real-time lane's events that count are the same one by one, at once, and as events that are alike."""
+"""The real-time lane's events that count are the same one by one, at once, and as events that are
+alike."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def plan_of(*windows: str) -> ReadPlan:
 PLAN = plan_of("30m", "6h")
 
 
-def opened(ages_us: list[int], offsets: list[int], partitions: list[int], other_topic: bool = False) -> OpenMembers:
+def opened(
+    ages_us: list[int], offsets: list[int], partitions: list[int], other_topic: bool = False
+) -> OpenMembers:
     n = len(ages_us)
     low = np.full(n, int(TOPIC[16:], 16), np.uint64)
     if other_topic:
@@ -55,7 +58,12 @@ def opened(ages_us: list[int], offsets: list[int], partitions: list[int], other_
 
 def seen(pending: PendingField) -> tuple[Any, ...]:
     events = list(
-        zip(pending.events.members, np.asarray(pending.masks).tolist(), np.asarray(pending.times).tolist(), strict=True)
+        zip(
+            pending.events.members,
+            np.asarray(pending.masks).tolist(),
+            np.asarray(pending.times).tolist(),
+            strict=True,
+        )
     )
     return events, dict(pending.ends), pending.newest_us
 
@@ -64,7 +72,8 @@ def some_of(strategy: st.SearchStrategy[int], n: int) -> st.SearchStrategy[list[
     return st.lists(strategy, min_size=n, max_size=n)
 
 
-# Most of them alike: minutes old and in one partition; or of any age, on either side of a window, a slice and an hour.
+# Most of them alike: minutes old and in one partition; or of any age, on either side of a window, a
+# slice and an hour.
 young = st.integers(1, 9 * MINUTE_US)
 ages = st.one_of(young, st.integers(1, 4 * HOUR_US), st.integers(-2 * MINUTE_US, 0))
 drawn = st.integers(1, 12).flatmap(
@@ -79,7 +88,12 @@ bounds = st.one_of(st.just(0), st.integers(0, 30))
 
 
 @settings(max_examples=60, deadline=None)
-@given(drawn, bounds, st.one_of(st.just(NEVER), st.integers(0, 30)), st.lists(bounds, min_size=7, max_size=7))
+@given(
+    drawn,
+    bounds,
+    st.one_of(st.just(NEVER), st.integers(0, 30)),
+    st.lists(bounds, min_size=7, max_size=7),
+)
 def test_what_counts_of_pending_events_is_told_alike_one_by_one_and_at_once(
     some: tuple[list[int], list[int], list[int], bool], low: int, high: int, floors: list[int]
 ) -> None:
@@ -89,7 +103,9 @@ def test_what_counts_of_pending_events_is_told_alike_one_by_one_and_at_once(
         return floors[(hour - NOW // HOUR_US) % 7]
 
     arguments = PLAN, events, lambda _: (low, high), floor
-    assert seen(reading_pending._at_once(*arguments)) == seen(reading_pending._one_by_one(*arguments))
+    assert seen(reading_pending._at_once(*arguments)) == seen(
+        reading_pending._one_by_one(*arguments)
+    )
 
 
 # 12:10 is now. Windows begin at 11:40 and at 06:10; offsets 5, 6 and 7.
@@ -126,10 +142,14 @@ def test_at_the_edges_of_windows_hours_applied_offsets_and_skips_both_ways_take_
         return floors.get(hour % 24, 0)
 
     arguments = PLAN, events, lambda _: range_, floor
-    assert seen(reading_pending._at_once(*arguments)) == seen(reading_pending._one_by_one(*arguments))
+    assert seen(reading_pending._at_once(*arguments)) == seen(
+        reading_pending._one_by_one(*arguments)
+    )
 
 
-def test_events_that_are_alike_are_taken_without_being_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_that_are_alike_are_taken_without_being_looked_at_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     events = opened([MINUTE_US, 2, 11 * MINUTE_US], [7, 5, 9], [3, 3, 3])
     monkeypatch.delattr(reading_pending, "distinct")
     pending = reading_pending._at_once(PLAN, events, lambda _: (5, NEVER), lambda *_: 0)

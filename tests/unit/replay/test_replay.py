@@ -126,7 +126,9 @@ def test_the_share_lies_before_the_start() -> None:
     assert made.base_us % 1000 == 0
 
 
-@pytest.mark.parametrize("wrong", [{"speed": 0}, {"share": 1.5}, {"share": -0.1}, {"offset_us": flights.YEAR_US}])
+@pytest.mark.parametrize(
+    "wrong", [{"speed": 0}, {"share": 1.5}, {"share": -0.1}, {"offset_us": flights.YEAR_US}]
+)
 def test_an_impossible_pace_is_refused(wrong: PaceFields) -> None:
     with pytest.raises(DefinitionError, match="a replay at speed"):
         Pace(**wrong)
@@ -134,7 +136,10 @@ def test_an_impossible_pace_is_refused(wrong: PaceFields) -> None:
 
 # ------------------------------------------------------------------ resume
 def ends(made: Schedule, numbers: list[int]) -> dict[int, NewestEvent]:
-    return {p: NewestEvent(made.event(n).value, made.event(n).arrival_us // 1000) for p, n in enumerate(numbers)}
+    return {
+        p: NewestEvent(made.event(n).value, made.event(n).arrival_us // 1000)
+        for p, n in enumerate(numbers)
+    }
 
 
 def test_an_empty_topic_starts_now() -> None:

@@ -1,4 +1,5 @@
-"""Requests are answered, wait or are refused: nobody waits beyond the patience, nobody is forgotten, nobody takes all."""
+"""Requests are answered, wait or are refused: nobody waits beyond the patience, nobody is
+forgotten, nobody takes all."""
 
 from __future__ import annotations
 
@@ -10,7 +11,13 @@ from collections import Counter
 import pytest
 
 from slicewise.errors import Overloaded, OverShare
-from slicewise.serving.answering.admission import ENTITIES_PER_UNIT, Admission, Limits, Refusal, Ticket
+from slicewise.serving.answering.admission import (
+    ENTITIES_PER_UNIT,
+    Admission,
+    Limits,
+    Refusal,
+    Ticket,
+)
 from slicewise.serving.http.gate import RETRY_AFTER_S, Gate
 from slicewise.serving.metrics import Metrics
 
@@ -116,7 +123,10 @@ def test_any_history_keeps_the_bounds_and_ends_every_request_once(seed: int) -> 
     def refuse(refused: list[tuple[Ticket, Refusal]]) -> None:
         for ticket, why in refused:
             assert why is not Refusal.WAITED or now >= ticket.since + limits.patience_s
-            assert why is not Refusal.SHARE or len({request.client for request in working + waiting}) > 1
+            assert (
+                why is not Refusal.SHARE
+                or len({request.client for request in working + waiting}) > 1
+            )
             waiting.remove(ticket)
             ends[ticket] += 1
 
@@ -125,7 +135,9 @@ def test_any_history_keeps_the_bounds_and_ends_every_request_once(seed: int) -> 
         now += chance.choice([0.0, 0.001, 0.03])
         what = chance.random()
         if what < 0.5:
-            ticket, refused = admission.arrive(chance.choice("aaab"), now, chance.choice([1, 1, 100, 1_000]))
+            ticket, refused = admission.arrive(
+                chance.choice("aaab"), now, chance.choice([1, 1, 100, 1_000])
+            )
             everybody += 1
             (waiting if ticket.waits else working).append(ticket)
             refuse(refused)
@@ -168,7 +180,9 @@ def test_who_waits_is_woken_by_an_answer_or_refused_in_time() -> None:
         result = await asyncio.gather(*(gate.enter("a") for _ in range(4)), return_exceptions=True)
         assert loop.time() - begin >= 0.05
         assert [type(error) for error in result] == [Overloaded] * 4
-        assert {error.retry_after_s for error in result if isinstance(error, Overloaded)} == set(RETRY_AFTER_S)
+        assert {error.retry_after_s for error in result if isinstance(error, Overloaded)} == set(
+            RETRY_AFTER_S
+        )
         assert gate.admission.waiting == 0
         gate.leave(ticket)
         gate.leave(await gate.enter("a"))
@@ -203,7 +217,11 @@ def test_a_client_over_its_share_is_told_so() -> None:
         gate = Gate(Limits(at_once=1, patience_s=0.02, waiting=2), Metrics())
         await gate.enter("a")
         result = await asyncio.gather(
-            gate.enter("a"), gate.enter("a"), gate.enter("b"), gate.enter("a"), return_exceptions=True
+            gate.enter("a"),
+            gate.enter("a"),
+            gate.enter("b"),
+            gate.enter("a"),
+            return_exceptions=True,
         )
         assert [type(error) for error in result] == [OverShare, OverShare, Overloaded, OverShare]
 

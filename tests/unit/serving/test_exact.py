@@ -1,4 +1,5 @@
-"""Exact windows are served as `evaluate` answers them, as bytes; what a list no longer has is refused."""
+"""Exact windows are served as `evaluate` answers them, as bytes; what a list no longer has is
+refused."""
 
 from __future__ import annotations
 
@@ -35,7 +36,12 @@ plays = sw.KafkaSource(
     timestamp="played_at",
     max_lateness="1d",
 )
-WINDOWS: list[sw.Window | str] = [sw.exact_range("3h"), sw.exact_range("10m", closed="left"), sw.rows(1), sw.rows(7)]
+WINDOWS: list[sw.Window | str] = [
+    sw.exact_range("3h"),
+    sw.exact_range("10m", closed="left"),
+    sw.rows(1),
+    sw.rows(7),
+]
 listening = FeatureView(
     "listening",
     source=plays,
@@ -57,7 +63,10 @@ recent = FeatureView(
     ],
 )
 everybody = FeatureView(
-    "everybody", source=plays, entity=[], features=[sw.Feature("plays", sw.last_k("song", k=3), WINDOWS)]
+    "everybody",
+    source=plays,
+    entity=[],
+    features=[sw.Feature("plays", sw.last_k("song", k=3), WINDOWS)],
 )
 small = FeatureView(
     "small", source=plays, entity=["user"], capacity=5, where="seconds >= 0",
@@ -72,7 +81,9 @@ def events(count: int, users: Sequence[str] = ("ann", "bob")) -> list[Event]:
     for _ in range(count):
         partition = chance.randrange(2)
         # many times are equal, and some lie ahead of the reading
-        t = NOW + SECOND_US * chance.choice([chance.randrange(-600, 5), chance.randrange(-4 * 3600, 60), -60, -3600])
+        t = NOW + SECOND_US * chance.choice(
+            [chance.randrange(-600, 5), chance.randrange(-4 * 3600, 60), -60, -3600]
+        )
         columns = {
             "user": chance.choice(users),
             "song": chance.choice(["a", "b", None]),
@@ -95,17 +106,34 @@ class Bench:
         self.service = FeatureService(self.clock)
         self.connection = SyncConnection(lambda: open_memory(self.server))
 
-    def read(self, refs: Sequence[str], entities: Sequence[Entity], at: int | None = None) -> Answer:
-        return self.connection.run(self.service.read(checked(list(refs), None, list(entities), at=at)))
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Entity], at: int | None = None
+    ) -> Answer:
+        return self.connection.run(
+            self.service.read(checked(list(refs), None, list(entities), at=at))
+        )
 
 
 def refs_of(deployment: Deployment, *views: str) -> list[str]:
-    return [f"{unit.view}:{f.column}" for unit in deployment.units if unit.view in views for f in unit.features]
+    return [
+        f"{unit.view}:{f.column}"
+        for unit in deployment.units
+        if unit.view in views
+        for f in unit.features
+    ]
 
 
-def evaluated(view: FeatureView, made: Sequence[Event], at: int, mode: str, **entity: str) -> dict[str, Any]:
+def evaluated(
+    view: FeatureView, made: Sequence[Event], at: int, mode: str, **entity: str
+) -> dict[str, Any]:
     rows = [
-        {**e.columns, "played_at": e.time_us, "partition": e.partition, "offset": e.offset, "kafka_time": e.time_us}
+        {
+            **e.columns,
+            "played_at": e.time_us,
+            "partition": e.partition,
+            "offset": e.offset,
+            "kafka_time": e.time_us,
+        }
         for e in made
     ]
     (row,) = sw.evaluate(view, rows, [{**entity, "at": at, "mode": mode}]).to_pylist()
@@ -116,7 +144,9 @@ def as_bytes(value: Any) -> str:
     return value.hex() if isinstance(value, float) else repr(value)
 
 
-@pytest.mark.parametrize("at", [None, NOW - 3600 * SECOND_US, NOW - 61 * SECOND_US, NOW - 60 * SECOND_US, NOW - 777])
+@pytest.mark.parametrize(
+    "at", [None, NOW - 3600 * SECOND_US, NOW - 61 * SECOND_US, NOW - 60 * SECOND_US, NOW - 777]
+)
 def test_what_is_served_is_what_is_evaluated(at: int | None) -> None:
     bench, made = Bench(listening, recent, everybody), events(400)
     for begin in range(0, 400, 90):
@@ -152,15 +182,24 @@ def test_views_with_the_same_source_key_and_columns_share_one_list() -> None:
         counts[len(views)] = sorted(key.decode().rpartition(":")[2] for key in bench.server.lists)
         hashes = [key for key in bench.server.hashes if key.endswith(b":list")]
         assert len(hashes) == len(bench.server.lists)
-    assert counts == {1: ["events"] * 2, 2: ["events"] * 2, 3: ["events"] * 2}, "two users, whatever many views"
+    assert counts == {1: ["events"] * 2, 2: ["events"] * 2, 3: ["events"] * 2}, (
+        "two users, whatever many views"
+    )
 
 
 def test_the_token_of_each_view_says_its_bounds_and_offset_vector() -> None:
     bench, made = Bench(listening, recent), events(60)
     bench.served.apply(made)
-    answer = bench.read(["recent:lately_rows_3", "listening:plays_exact_3h", "listening:plays_1h"], [{"user": "ann"}])
+    answer = bench.read(
+        ["recent:lately_rows_3", "listening:plays_exact_3h", "listening:plays_1h"],
+        [{"user": "ann"}],
+    )
     by_definition = {t.definition: t for t in tokens.decode_all(answer.results[0].token)}
-    by_view = {u.view: by_definition[u.definition_fingerprint] for u in bench.deployment.units if isinstance(u, ListUnit)}
+    by_view = {
+        u.view: by_definition[u.definition_fingerprint]
+        for u in bench.deployment.units
+        if isinstance(u, ListUnit)
+    }
     assert by_view["recent"].bounds == {"lately_rows_3": (EARLIEST_US, NOW + 1)}
     assert by_view["listening"].bounds == {"plays_exact_3h": (NOW - 3 * HOUR_US, NOW + 1)}
     ends = {(TOPIC, p): max(e.offset for e in made if e.partition == p) + 1 for p in (0, 1)}
@@ -173,7 +212,11 @@ def test_a_live_answer_moves_with_every_microsecond() -> None:
     bench.served.apply([Event(0, 0, NOW + 5, {"user": "ann", "song": "a", "seconds": 1.0})])
     seen = []
     for _ in range(8):
-        seen.append(bench.read(["listening:plays_rows_1"], [{"user": "ann"}]).values()["listening:plays_rows_1"])
+        seen.append(
+            bench.read(["listening:plays_rows_1"], [{"user": "ann"}]).values()[
+                "listening:plays_rows_1"
+            ]
+        )
         bench.clock.advance(1)
     assert seen == [0, 0, 0, 0, 0, 1, 1, 1]
 
@@ -200,14 +243,21 @@ def test_a_window_that_a_full_list_cannot_hold_is_refused_with_the_earliest_at()
 @pytest.mark.parametrize("spread", [False, True])
 def test_evaluate_is_beyond_capacity_exactly_where_serving_refuses(spread: bool) -> None:
     #  a list of five: every window by itself, at instants around and between the events
-    windows = [sw.exact_range("8s"), sw.exact_range("8s", closed="right"), sw.rows(5), sw.rows(2, offset="3s")]
+    windows = [
+        sw.exact_range("8s"),
+        sw.exact_range("8s", closed="right"),
+        sw.rows(5),
+        sw.rows(2, offset="3s"),
+    ]
     view = FeatureView(
         "kept", source=plays, entity=["user"], capacity=5, spread=spread,
         features=[sw.Feature("n", sw.count(), windows)],
     )  # fmt: skip
     bench = Bench(view)
     made = [
-        Event(o % 2, o // 2, NOW - (14 - o) * SECOND_US, {"user": "ann", "song": "a", "seconds": 1.0})
+        Event(
+            o % 2, o // 2, NOW - (14 - o) * SECOND_US, {"user": "ann", "song": "a", "seconds": 1.0}
+        )
         for o in range(14)
     ]
     bench.served.apply(made)
@@ -227,7 +277,10 @@ def test_evaluate_is_beyond_capacity_exactly_where_serving_refuses(spread: bool)
             else:
                 assert result[ref] == by_event_time[ref] == served, (ref, back_us)
     assert 0 < refused < 4 * 32
-    rows = [{**e.columns, "played_at": e.time_us, "partition": e.partition, "offset": e.offset} for e in made]
+    rows = [
+        {**e.columns, "played_at": e.time_us, "partition": e.partition, "offset": e.offset}
+        for e in made
+    ]
     queries = [{"user": "ann", "at": NOW, "mode": mode} for mode in ("live", "event_time")] + [
         {"user": "bob", "at": NOW}
     ]
@@ -243,7 +296,9 @@ def test_a_window_of_time_that_begins_before_what_is_kept_is_refused() -> None:
     only = FeatureView("only", source=plays, entity=["user"], features=[feature])
     bench = Bench(only)
     bench.served.apply([song(0, NOW - 2 * DAY_US), song(1, NOW)])
-    assert bench.read(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US).values() == {"only:n_exact_1h": 0}
+    assert bench.read(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US).values() == {
+        "only:n_exact_1h": 0
+    }
     with pytest.raises(BeyondRetention) as refused:
         bench.read(["only:n_exact_1h"], [{"user": "ann"}], NOW - DAY_US - 1)
     assert refused.value.earliest_at_us == NOW - DAY_US
@@ -256,9 +311,18 @@ def test_a_min_token_of_a_list_is_held_to() -> None:
     bench.served.apply([song(0, NOW)])
     token = bench.read(["recent:lately_rows_3"], [{"user": "ann"}]).results[0].token
     request = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=token)
-    assert bench.connection.run(bench.service.read(request)).values() == {"recent:lately_rows_3": 1.0}
+    assert bench.connection.run(bench.service.read(request)).values() == {
+        "recent:lately_rows_3": 1.0
+    }
     (token_of,) = tokens.decode_all(token)
-    ahead = tokens.encode(token_of.unit, token_of.definition, OffsetVector({(TOPIC, 0): 2}), {}, "live", token_of.bounds)
+    ahead = tokens.encode(
+        token_of.unit,
+        token_of.definition,
+        OffsetVector({(TOPIC, 0): 2}),
+        {},
+        "live",
+        token_of.bounds,
+    )
     request = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=ahead)
     with pytest.raises(BehindToken):
         bench.connection.run(bench.service.read(request))

@@ -26,12 +26,14 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted, MarkL
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.windows.durations import DAY_US
-from tests.support.stores.in_memory import TOPIC, read_as, deploy, deployment, world
+from tests.support.stores.in_memory import TOPIC, deploy, deployment, read_as, world
 from tests.support.stores.served import Event, batch
 
 
 @pytest.mark.parametrize("initialised", [False, True])
-def test_a_store_that_was_emptied_is_answered_for_as_the_feature_set_declares(initialised: bool) -> None:
+def test_a_store_that_was_emptied_is_answered_for_as_the_feature_set_declares(
+    initialised: bool,
+) -> None:
     clock = ManualClock(1_700_000_000_000_000)
     server = MemoryServer(clock)
     with_metadata = open_memory(server)
@@ -95,7 +97,9 @@ def test_a_live_window_beyond_what_is_kept_speaks_of_the_window_and_the_clocks()
     assert "clocks" in (refused.value.next_step or "")
 
 
-@pytest.mark.parametrize(("off_s", "flags"), [(0, ()), (30, ()), (31, ("clock_off",)), (-31, ("clock_off",))])
+@pytest.mark.parametrize(
+    ("off_s", "flags"), [(0, ()), (30, ()), (31, ("clock_off",)), (-31, ("clock_off",))]
+)
 def test_a_present_that_is_not_the_stores_is_flagged(off_s: int, flags: tuple[str, ...]) -> None:
     clock, _, _, _, connection = world(deployment())
     off = FeatureService(ManualClock(clock.now_us() + off_s * 1_000_000))
@@ -104,15 +108,24 @@ def test_a_present_that_is_not_the_stores_is_flagged(off_s: int, flags: tuple[st
     assert answer.flags == (), "the instant is the caller's"
 
 
-@pytest.mark.parametrize("windows", [["1h", sw.lifetime(offset="36h")], ["30d", "lifetime"], ["10m", "1d"]])
+@pytest.mark.parametrize(
+    "windows", [["1h", sw.lifetime(offset="36h")], ["30d", "lifetime"], ["10m", "1d"]]
+)
 def test_the_earliest_instant_that_a_refusal_names_is_answered_whatever_it_was_refused_for(
     windows: list[str | sw.Window],
 ) -> None:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     features = [sw.Feature("n", sw.count(), windows=windows)]
     views = [
         sw.FeatureView("v", source=source, entity=["user"], features=features),
-        sw.FeatureView("w", source=source, entity=["user"], features=[sw.Feature("m", sw.count(), windows=["3h"])]),
+        sw.FeatureView(
+            "w",
+            source=source,
+            entity=["user"],
+            features=[sw.Feature("m", sw.count(), windows=["3h"])],
+        ),
     ]
     clock, _, _, service, connection = world(plan(Project.of("p", views)))
     refs = [f"v:{column}" for column in features[0].columns()] + ["w:m_3h"]
@@ -141,7 +154,9 @@ def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_the
         return replace(answer, flags=(*flags, "incomplete"), incomplete=(ref,)) if lost else answer
 
     def flags(*entities: Entity) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        answer = memory.answer(checked(None, "remembered", list(entities)), selection, 500, lambda *_: ())
+        answer = memory.answer(
+            checked(None, "remembered", list(entities)), selection, 500, lambda *_: ()
+        )
         assert answer is not None
         return answer.flags, answer.incomplete
 
@@ -152,14 +167,21 @@ def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_the
     assert flags(bob) == (("overflow", "stale"), ())
     memory.keep(read(200, too_large, lost=True), selection)
     for entities in ((ada, bob), (bob, ada)):
-        assert flags(*entities) == (("overflow", "incomplete", "stale"), (ref,)), "the older one has none of them"
+        assert flags(*entities) == (("overflow", "incomplete", "stale"), (ref,)), (
+            "the older one has none of them"
+        )
 
 
 def advance(server: MemoryServer, start: int, end: int) -> None:
     store = open_memory(server)
     metadata = store.run(ReadMetadata())
     store.run(
-        AdvanceCommitted(OffsetVector({(TOPIC, 0): start}), OffsetVector({(TOPIC, 0): end}), metadata.deployment_version, metadata.units)
+        AdvanceCommitted(
+            OffsetVector({(TOPIC, 0): start}),
+            OffsetVector({(TOPIC, 0): end}),
+            metadata.deployment_version,
+            metadata.units,
+        )
     )
 
 
@@ -189,7 +211,9 @@ def test_a_service_that_saw_nothing_refuses_by_what_the_store_was_told() -> None
         read_as(service, connection, "strict")
     assert service.catalog is not None
     report = connection.run(describe.readiness(service.catalog, service.high_water))
-    assert report["reasons"] == ["source plays: the store lost what it had applied, 20 events to go"]
+    assert report["reasons"] == [
+        "source plays: the store lost what it had applied, 20 events to go"
+    ]
     advance(server, 10, 30)
     assert read_as(service, connection, "strict").flags == ()
 
@@ -202,7 +226,10 @@ def test_an_older_reply_of_the_same_server_run_is_no_loss() -> None:
     advance(server, 100, 200)
     read_as(service, connection, "strict")
     assert service.catalog is not None
-    assert service.high_water.after(service.catalog.deployment.sources, metadata, older.server_run) == {}
+    assert (
+        service.high_water.after(service.catalog.deployment.sources, metadata, older.server_run)
+        == {}
+    )
 
 
 @pytest.mark.parametrize("runs", [1, 2, 3])
@@ -221,20 +248,31 @@ def test_committed_offsets_that_were_seen_are_missed_in_all_later_server_runs(ru
 
 
 def applied(server: MemoryServer, user: str, *offsets: int) -> None:
-    """A batch that has not ended: its events are in answers, and the committed offsets are where it was."""
+    """A batch that has not ended: its events are in answers, and the committed offsets are where it
+    was."""
     (unit,) = deployment().units
     now = server.clock.now_us() - 1
     store = open_memory(server)
-    store.run(ApplyBatch(batch(unit, [Event(0, offset, now, {"user": user, "t": now}, TOPIC) for offset in offsets])))
+    store.run(
+        ApplyBatch(
+            batch(
+                unit, [Event(0, offset, now, {"user": user, "t": now}, TOPIC) for offset in offsets]
+            )
+        )
+    )
 
 
 def values_of(service: FeatureService, connection: SyncConnection, *users: str) -> list[object]:
-    answer = connection.run(service.read(checked(None, "strict", [{"user": user} for user in users])))
+    answer = connection.run(
+        service.read(checked(None, "strict", [{"user": user} for user in users]))
+    )
     return [result.values[0] for result in answer.results]
 
 
 @pytest.mark.parametrize("restarts", [1, 2])
-def test_what_a_running_batch_had_brought_is_missed_where_it_was_answered_and_nowhere_else(restarts: int) -> None:
+def test_what_a_running_batch_had_brought_is_missed_where_it_was_answered_and_nowhere_else(
+    restarts: int,
+) -> None:
     _, server, _, service, connection = world(deployment())
     applied(server, "ada", 3, 4)
     applied(server, "bob", 5)
@@ -251,12 +289,16 @@ def test_what_a_running_batch_had_brought_is_missed_where_it_was_answered_and_no
     with pytest.raises(Recovering, match="1 to go"):
         values_of(service, connection, "ada")
     applied(server, "ada", 4)
-    assert values_of(service, connection, "ada") == [2], "all that was answered is there, wherever the committed offsets are"
+    assert values_of(service, connection, "ada") == [2], (
+        "all that was answered is there, wherever the committed offsets are"
+    )
     server.restart(lost_writes=1)
     with pytest.raises(Recovering):
         values_of(service, connection, "ada")
     advance(server, 0, 5)
-    assert values_of(service, connection, "ada") == [1], "the committed offsets say so; no micro-batch brought it in this test"
+    assert values_of(service, connection, "ada") == [1], (
+        "the committed offsets say so; no micro-batch brought it in this test"
+    )
     server.restart()
     assert values_of(service, connection, "ada") == [1]
 
@@ -299,7 +341,9 @@ def test_what_many_server_runs_left_is_bounded_too() -> None:
             pending.saw("u", b"%d" % (2 * run + i), OffsetVector({at: 1 + i}), committed)
         pending.restarted()
         assert len(pending._before) <= 4
-    assert pending.lacking("u", b"0", OffsetVector({at: 1}), [TOPIC]) == OffsetVector({at: 2}), "all of them together"
+    assert pending.lacking("u", b"0", OffsetVector({at: 1}), [TOPIC]) == OffsetVector({at: 2}), (
+        "all of them together"
+    )
     pending.reached(OffsetVector({at: 2}), [TOPIC])
     assert not pending.recalls
 
@@ -311,4 +355,6 @@ def test_entities_that_the_committed_offsets_have_passed_make_room() -> None:
         pending.saw("u", b"%d" % i, OffsetVector({at: i + 1}), OffsetVector({at: i}))
     pending.restarted()
     assert pending.lacking("u", b"39", OffsetVector({at: 39}), [TOPIC])
-    assert not pending.lacking("u", b"never", OffsetVector(), [TOPIC]), "each is remembered by itself"
+    assert not pending.lacking("u", b"never", OffsetVector(), [TOPIC]), (
+        "each is remembered by itself"
+    )

@@ -1,4 +1,5 @@
-"""Lost events that are heard of are told with every answer that they touch, and who cannot hear says so."""
+"""Lost events that are heard of are told with every answer that they touch, and who cannot hear
+says so."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from slicewise.stores.online.memory.store import open_memory
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from tests.support.stores.in_memory import TOPIC, read_as, deployment, world
+from tests.support.stores.in_memory import TOPIC, deployment, read_as, world
 
 
 def two_sources() -> Deployment:
@@ -44,7 +45,9 @@ def test_an_answer_whose_window_touches_lost_events_says_so() -> None:
     store, now = open_memory(server), clock.now_us()
     assert read_as(service, connection, "strict").flags == ()
 
-    lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    lost = AcceptedGap(
+        "plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now
+    )
     store.run(PutStatus("holes:plays", to_json([lost])))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))
@@ -65,7 +68,9 @@ def test_accepted_gaps_that_cannot_be_read_count_as_any_gap_of_their_source_alon
     # as another version may write them; what follows in the listener's order is heard all the same
     store.run(PutStatus("holes:plays", '[{"source": "plays", "severity": 1}]'))
     now = clock.now_us()
-    lost = AcceptedGap("stops", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    lost = AcceptedGap(
+        "stops", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now
+    )
     store.run(PutStatus("holes:stops", to_json([lost])))
     assert service.catalog is not None
     for process in (service, FeatureService(clock)):
@@ -76,7 +81,9 @@ def test_accepted_gaps_that_cannot_be_read_count_as_any_gap_of_their_source_alon
             assert (answer.flags, answer.incomplete) == (("incomplete",), ("v:n_10s",))
             assert read_as(process, connection, "w").flags == ("incomplete",)
         clock.advance(10_000_000)
-        assert read_as(process, connection, "v").flags == ("incomplete",), "whenever its windows lie"
+        assert read_as(process, connection, "v").flags == ("incomplete",), (
+            "whenever its windows lie"
+        )
         assert read_as(process, connection, "w").flags == ()
         clock.advance(-10_000_000)
     store.run(PutStatus("holes:plays", "[]"))
@@ -91,12 +98,21 @@ def test_a_source_that_is_no_longer_deployed_is_not_unreadable() -> None:
     store.run(PutStatus("holes:stops", "torn"))
     assert read_as(service, connection, "w").flags == ("incomplete",)
     assert list(service.freshness.unreadable) == ["stops"]
-    store.run(Deploy(deployment(), store.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, OffsetVector()))
+    store.run(
+        Deploy(
+            deployment(),
+            store.run(ReadMetadata()).deployment_version,
+            {"plays": TOPIC},
+            OffsetVector(),
+        )
+    )
     connection.run(service.load())
     assert not service.freshness.unreadable
 
 
-def test_accepted_gaps_that_cannot_be_read_take_readiness_down_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted_gaps_that_cannot_be_read_take_readiness_down_and_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, server, _, _, connection = world(deployment())
     store = open_memory(server)
 
@@ -109,7 +125,9 @@ def test_accepted_gaps_that_cannot_be_read_take_readiness_down_and_are_counted(m
         monkeypatch.setattr(app.connection, "run", run)
 
         def failures() -> float:
-            return app.metrics.registry.get_sample_value("slicewise_listening_failures_total") or 0.0
+            return (
+                app.metrics.registry.get_sample_value("slicewise_listening_failures_total") or 0.0
+            )
 
         app._listener = asyncio.create_task(app._listen())
         try:
@@ -119,7 +137,10 @@ def test_accepted_gaps_that_cannot_be_read_take_readiness_down_and_are_counted(m
             store.run(PutStatus("holes:plays", "torn"))
             await until(lambda: failures() >= 2)
             ready = await app._ready()
-            assert (ready.status, b"source plays: the accepted gaps cannot be read" in ready.body) == (503, True)
+            assert (
+                ready.status,
+                b"source plays: the accepted gaps cannot be read" in ready.body,
+            ) == (503, True)
             store.run(PutStatus("holes:plays", "[]"))
             await until(lambda: app._deaf is None)
             assert (await app._ready()).status == 200
@@ -140,7 +161,9 @@ class Broken(Exception):
     """Error that no part of slicewise raises."""
 
 
-def test_a_client_gives_the_answer_that_it_has_whatever_befalls_its_listening(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_gives_the_answer_that_it_has_whatever_befalls_its_listening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _, server, _, service, connection = world(deployment())
     client = client_of(service, connection)
     assert client.get("strict", {"user": "ada"}).flags == ()
@@ -177,7 +200,9 @@ def test_a_remembered_answer_tells_what_has_been_heard_of_lost_events_since() ->
     clock, server, gone, service, connection = world(deployment())
     assert read_as(service, connection, "remembered").flags == ()
     now = clock.now_us()
-    lost = AcceptedGap("plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now)
+    lost = AcceptedGap(
+        "plays", TOPIC, 0, 3, 7, now - 15_000_000, now - 5_000_000, "ada", "a disk", now
+    )
     open_memory(server).run(PutStatus("holes:plays", to_json([lost])))
     assert service.catalog is not None
     connection.run(service.freshness.listen(service.catalog))
@@ -185,10 +210,14 @@ def test_a_remembered_answer_tells_what_has_been_heard_of_lost_events_since() ->
     connection.close()
     clock.advance(60_000_000)
     answer = read_as(service, connection, "remembered")
-    assert (answer.flags, answer.incomplete) == (("incomplete", "stale"), ("v:n_10s",)), "by the window it was read for"
+    assert (answer.flags, answer.incomplete) == (("incomplete", "stale"), ("v:n_10s",)), (
+        "by the window it was read for"
+    )
 
 
-def test_a_listener_that_breaks_goes_on_and_takes_readiness_down_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_that_breaks_goes_on_and_takes_readiness_down_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         monkeypatch.setattr("slicewise.serving.http.app.LISTEN_EVERY_S", 0.001)
         app = App("redis://127.0.0.1:1/0")
@@ -201,7 +230,9 @@ def test_a_listener_that_breaks_goes_on_and_takes_readiness_down_meanwhile(monke
             return {"ready": True, "reasons": []}
 
         def failures() -> float:
-            return app.metrics.registry.get_sample_value("slicewise_listening_failures_total") or 0.0
+            return (
+                app.metrics.registry.get_sample_value("slicewise_listening_failures_total") or 0.0
+            )
 
         monkeypatch.setattr(app.connection, "run", run)
         app._listener = asyncio.create_task(app._listen())

@@ -1,4 +1,5 @@
-"""Over several nodes of a store each entity is answered under its own node's metadata, and whatever befalls the others."""
+"""Over several nodes of a store each entity is answered under its own node's metadata, and whatever
+befalls the others."""
 
 from __future__ import annotations
 
@@ -72,7 +73,10 @@ class World:
         self.deployed = deployed
         self.deploy()
         self.readers = Readers(self.servers)
-        self.service, self.connection = FeatureService(self.clock), SyncConnection(lambda: self.readers)
+        self.service, self.connection = (
+            FeatureService(self.clock),
+            SyncConnection(lambda: self.readers),
+        )
 
     def connect(self) -> Store:
         return open_memory(*self.servers)
@@ -80,27 +84,51 @@ class World:
     def deploy(self) -> None:
         store = self.connect()
         metadata = store.run(Initialise())
-        store.run(Deploy(self.deployed, metadata.deployment_version, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
+        store.run(
+            Deploy(
+                self.deployed,
+                metadata.deployment_version,
+                {"plays": TOPIC},
+                OffsetVector({P0: 1, P1: 1}),
+            )
+        )
         metadata = store.run(ReadMetadata())
         for unit in self.deployed.units:
-            store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+            store.run(
+                MarkReady(
+                    unit,
+                    metadata.starts[unit.storage_fingerprint],
+                    {unit.view: [unit.storage_fingerprint]},
+                )
+            )
 
     def read(self, *entities: Mapping[str, str], name: str = "strict") -> Answer:
-        return self.connection.run(self.service.read(checked(None, name, [dict(entity) for entity in entities])))
+        return self.connection.run(
+            self.service.read(checked(None, name, [dict(entity) for entity in entities]))
+        )
 
     def advance(self, number: int, offset: int) -> None:
         """The committed offsets of one node alone."""
         node = self.servers[number].connect()
         store = Store(node, node_name(number, len(self.servers)))
         metadata = store.run(ReadMetadata())
-        store.run(AdvanceCommitted(metadata.committed, OffsetVector({P0: offset, P1: offset}), metadata.deployment_version, metadata.units))
+        store.run(
+            AdvanceCommitted(
+                metadata.committed,
+                OffsetVector({P0: offset, P1: offset}),
+                metadata.deployment_version,
+                metadata.units,
+            )
+        )
 
 
 def user_of(number: int, count: int = 2) -> dict[str, str]:
     """One whose keys are on this node."""
     names = (f"user{i}" for i in range(100))
     return next(
-        {"user": n} for n in names if node_of(keys.entity_tags([("user", "string")], [[n]])[0], count) == number
+        {"user": n}
+        for n in names
+        if node_of(keys.entity_tags([("user", "string")], [[n]])[0], count) == number
     )
 
 
@@ -130,7 +158,9 @@ def test_entities_of_other_nodes_are_answered_while_one_is_away() -> None:
         assert world.read(user_of(0), user_of(1)).flags == ()
 
 
-def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_history_again() -> None:
+def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_history_again() -> (
+    None
+):
     world = World(deployment())
     world.advance(0, 10)
     world.advance(1, 10)
@@ -144,14 +174,27 @@ def test_the_entities_of_a_node_that_was_emptied_are_refused_until_it_has_its_hi
     assert metadata.behind == (1,)
     with pytest.raises((StoreUnavailable, NotReady)):
         world.read(user_of(1))
-    metadata = store.run(Deploy(world.deployed, metadata.deployment_version, {"plays": TOPIC}, OffsetVector({P0: 1, P1: 1})))
+    metadata = store.run(
+        Deploy(
+            world.deployed,
+            metadata.deployment_version,
+            {"plays": TOPIC},
+            OffsetVector({P0: 1, P1: 1}),
+        )
+    )
     assert (metadata.behind, metadata.committed.get(P0)) == ((), 1)
     (unit,) = world.deployed.units
-    assert metadata.starts[unit.storage_fingerprint].get(P0) == 1, "it is brought again what the log has"
+    assert metadata.starts[unit.storage_fingerprint].get(P0) == 1, (
+        "it is brought again what the log has"
+    )
     with pytest.raises(NotReady, match="building"):
         world.read(user_of(1))
     assert world.read(user_of(0)).flags == ()
-    store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {"v": [unit.storage_fingerprint]}))
+    store.run(
+        MarkReady(
+            unit, metadata.starts[unit.storage_fingerprint], {"v": [unit.storage_fingerprint]}
+        )
+    )
     with pytest.raises(Recovering):
         world.read(user_of(1))
     world.advance(1, 10)
@@ -179,10 +222,16 @@ def test_what_a_running_batch_had_brought_is_missed_on_the_node_that_lost_it() -
 def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_have_it() -> None:
     world = World(deployment())
     assert world.read(user_of(0), user_of(1)).flags == ()
-    newer = plan(Project.of("p", [*_views("v", "w"), sw.FeatureSet("strict", features=["w:n_10s"])]))
+    newer = plan(
+        Project.of("p", [*_views("v", "w"), sw.FeatureSet("strict", features=["w:n_10s"])])
+    )
     node = world.servers[0].connect()
     first = Store(node, "1/2")
-    first.run(Deploy(newer, first.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, OffsetVector()))
+    first.run(
+        Deploy(
+            newer, first.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, OffsetVector()
+        )
+    )
     for unit in newer.units:
         start = first.run(ReadMetadata()).starts[unit.storage_fingerprint]
         first.run(MarkReady(unit, start, {unit.view: [unit.storage_fingerprint]}))
@@ -195,13 +244,21 @@ def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_h
 
 
 def _views(*names: str) -> list[sw.FeatureView]:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
-    return [sw.FeatureView(name, source=source, entity=["user"], features=features) for name in names]
+    return [
+        sw.FeatureView(name, source=source, entity=["user"], features=features) for name in names
+    ]
 
 
-def test_each_partition_of_a_per_partition_view_has_the_committed_offset_of_the_node_with_its_keys() -> None:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+def test_each_partition_of_a_per_partition_view_has_the_committed_offset_of_the_node_with_its_keys() -> (
+    None
+):
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
     view = sw.FeatureView("v", source=source, entity=[], features=features)
     world = World(plan(Project.of("p", [view, sw.FeatureSet("strict", features=["v:n_10s"])])), 4)
@@ -214,8 +271,12 @@ def test_each_partition_of_a_per_partition_view_has_the_committed_offset_of_the_
 
 
 def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
-    view = sw.FeatureView("v", source=source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10s"])])
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
+    view = sw.FeatureView(
+        "v", source=source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10s"])]
+    )
     world = World(plan(Project.of("p", [view, sw.FeatureSet("strict", features=["v:n_10s"])])))
     third = next(p for p in range(2, 20) if node_of(keys.entity_tags([], [], p)[0], 2) == 1)
     begun = OffsetVector({P0: 10, P1: 10, (TOPIC, third): 5})
@@ -223,7 +284,9 @@ def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
     node = world.servers[1].connect()
     store = Store(node, node_name(1, 2))
     metadata = store.run(ReadMetadata())
-    store.run(AdvanceCommitted(metadata.committed, begun, metadata.deployment_version, metadata.units))
+    store.run(
+        AdvanceCommitted(metadata.committed, begun, metadata.deployment_version, metadata.units)
+    )
     on_first = [p for p in (0, 1) if node_of(keys.entity_tags([], [], p)[0], 2) == 0]
     seen = [base_of(world.read({})).get((TOPIC, third))]
     if not on_first:  # its answers need the second node alone
@@ -237,18 +300,30 @@ def test_a_partition_that_one_node_alone_has_begun_stays_in_the_token() -> None:
 
 
 def test_a_list_holds_what_it_was_filled_with_also_where_its_node_has_yet_to_apply_it() -> None:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     views = [
-        sw.FeatureView(name, source=source, entity=["user"], features=[sw.Feature("n", sw.count(), windows=[window])])
+        sw.FeatureView(
+            name,
+            source=source,
+            entity=["user"],
+            features=[sw.Feature("n", sw.count(), windows=[window])],
+        )
         for name, window in (("v", "10s"), ("w", sw.exact_range("10s")))
     ]
     world = World(plan(Project.of("p", [views[0], sw.FeatureSet("strict", features=["v:n_10s"])])))
     world.advance(0, 10)
     world.advance(1, 4)
-    world.deployed = plan(Project.of("p", [*views, sw.FeatureSet("strict", features=["w:n_exact_10s", "v:n_10s"])]))
+    world.deployed = plan(
+        Project.of("p", [*views, sw.FeatureSet("strict", features=["w:n_exact_10s", "v:n_10s"])])
+    )
     world.deploy()
     (listed,) = (unit for unit in world.deployed.units if isinstance(unit, ListUnit))
-    assert [node.starts[listed.storage_fingerprint].get(P0) for node in world.connect().run(ReadMetadata()).by_node] == [
+    assert [
+        node.starts[listed.storage_fingerprint].get(P0)
+        for node in world.connect().run(ReadMetadata()).by_node
+    ] == [
         10,
         10,
     ]
@@ -268,12 +343,17 @@ def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
     world.deploy()
     accepted_gaps.publish_gaps(world.connect(), "plays", (lost,))
     world.readers.away = {0}
-    world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
+    world.service, world.connection = (
+        FeatureService(world.clock),
+        SyncConnection(lambda: world.readers),
+    )
     assert world.read(user_of(1)).flags == ("incomplete",)
 
 
 @pytest.mark.parametrize("older", [0, 1])
-def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgot_it(older: int) -> None:
+def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgot_it(
+    older: int,
+) -> None:
     world = World(deployment())
     now = world.clock.now_us()
     far = AcceptedGap("plays", TOPIC, 1, 0, 1, 0, 10**6, "me", "lost long ago", 0)
@@ -285,16 +365,31 @@ def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgo
     assert from_json(world.connect().run(ReadStatus("holes:plays")) or "", "status") == (far, near)
     assert world.read(user_of(1)).flags == ("incomplete",)
     store.run(PutStatus("holes:plays", "no list"))
-    world.service, world.connection = FeatureService(world.clock), SyncConnection(lambda: world.readers)
+    world.service, world.connection = (
+        FeatureService(world.clock),
+        SyncConnection(lambda: world.readers),
+    )
     assert world.read(user_of(1)).flags == ("incomplete",), "any event may be lost"
 
 
 def test_a_leaderboard_is_answered_again_when_its_node_is_back() -> None:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
-    view = sw.FeatureView("v", source=source, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["10s"])])
-    leaderboards = [sw.Leaderboard(f"top{i}", view=view, by="n_10s", k=3, every="1s") for i in range(6)]
-    world = World(plan(Project.of("p", [view, *leaderboards, sw.FeatureSet("strict", features=["v:n_10s"])])))
-    second = next(leaderboard.name for leaderboard in leaderboards if node_of(leaderboard.name.encode(), 2) == 1)
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
+    view = sw.FeatureView(
+        "v", source=source, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["10s"])]
+    )
+    leaderboards = [
+        sw.Leaderboard(f"top{i}", view=view, by="n_10s", k=3, every="1s") for i in range(6)
+    ]
+    world = World(
+        plan(Project.of("p", [view, *leaderboards, sw.FeatureSet("strict", features=["v:n_10s"])]))
+    )
+    second = next(
+        leaderboard.name
+        for leaderboard in leaderboards
+        if node_of(leaderboard.name.encode(), 2) == 1
+    )
     world.readers.away = {1}
     world.read(user_of(0))
     with pytest.raises(StoreUnavailable):
@@ -304,8 +399,13 @@ def test_a_leaderboard_is_answered_again_when_its_node_is_back() -> None:
 
 
 def test_what_any_node_may_say_does_not_wait_for_a_silent_one_as_data_does() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        url = ",".join(f"redis://127.0.0.1:{listener.getsockname()[1]}/0" for listener in (one, other))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        url = ",".join(
+            f"redis://127.0.0.1:{listener.getsockname()[1]}/0" for listener in (one, other)
+        )
         begun = time.monotonic()
         with pytest.raises(StoreUnavailable, match="node 1 of 2"):
             SyncNodes(url, 30.0).run(ReadStatus("stream"))

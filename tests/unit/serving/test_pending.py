@@ -1,4 +1,5 @@
-"""Answers with pending events are training by token and `evaluate`, as bytes, before the micro-batch lane has it and after."""
+"""Answers with pending events are training by token and `evaluate`, as bytes, before the
+micro-batch lane has it and after."""
 
 from __future__ import annotations
 
@@ -73,7 +74,12 @@ VIEWS = (
     ),
     sw.FeatureView("ever", source=clicks, entity=["user"], features=features(["lifetime"])),
     sw.FeatureView("all", source=clicks, entity=[], features=features(["1h"])),
-    sw.FeatureView("exact", source=clicks, entity=["user"], features=features([sw.exact_range("3h"), sw.rows(4)])),
+    sw.FeatureView(
+        "exact",
+        source=clicks,
+        entity=["user"],
+        features=features([sw.exact_range("3h"), sw.rows(4)]),
+    ),
 )
 DEPLOYMENT = plan(Project("tails", VIEWS))
 REFS = [f"{unit.view}:{feature.column}" for unit in DEPLOYMENT.units for feature in unit.features]
@@ -97,7 +103,8 @@ def made(random_: random.Random, count: int) -> list[Event]:
 
 
 class World:
-    """A service over a store in memory: some events applied, some compacted, the rest among the pending events, or yet to come."""
+    """A service over a store in memory: some events applied, some compacted, the rest among the
+    pending events, or yet to come."""
 
     def __init__(self, seed: int = 3, bound: int = 1_000, *, to_come: bool = False) -> None:
         self.server = MemoryServer(ManualClock(NOW))
@@ -115,7 +122,9 @@ class World:
         self.service = FeatureService(ManualClock(NOW))
         self.connection = SyncConnection(lambda: open_memory(self.server))
 
-    def read(self, refs: list[str] = REFS, users: Sequence[str] = USERS, min_token: str | None = None) -> Answer:
+    def read(
+        self, refs: list[str] = REFS, users: Sequence[str] = USERS, min_token: str | None = None
+    ) -> Answer:
         request = checked(refs, None, [{"user": user} for user in users], min_token=min_token)
         return self.connection.run(self.service.read(request))
 
@@ -125,7 +134,9 @@ class World:
         return self.connection.run(self.service.read(request))
 
     def hot(self) -> list[dict[bytes, bytes]]:
-        return [stored.fields for key, stored in self.server.hashes.items() if key.endswith(b":hot")]
+        return [
+            stored.fields for key, stored in self.server.hashes.items() if key.endswith(b":hot")
+        ]
 
 
 def bits(answer: Answer) -> list[list[bytes]]:
@@ -137,7 +148,9 @@ def trained(events: Sequence[Event], answer: Answer) -> list[list[bytes]]:
     archive = served_archive(DEPLOYMENT.source("clicks"), events, NOW + DAY_US)
     at = as_timestamps(np.array([answer.t_us], np.int64))[0]
     spine = [{**result.entity, "at": at, "token": result.token} for result in answer.results]
-    rows = build_training_set(DEPLOYMENT, archive, spine, list(answer.features), "token").table.to_pylist()
+    rows = build_training_set(
+        DEPLOYMENT, archive, spine, list(answer.features), "token"
+    ).table.to_pylist()
     return [[as_bytes(row[ref]) for ref in answer.features] for row in rows]
 
 
@@ -145,14 +158,18 @@ def evaluated(events: Sequence[Event], refs: Sequence[str]) -> list[list[bytes]]
     rows: list[dict[str, Any]] = [{} for _ in USERS]
     for view in VIEWS:
         keyed = [{"user": user} if view.entity else {} for user in USERS]
-        table = sw.evaluate(view, given(events, "t"), [{**key, "at": NOW, "mode": "live"} for key in keyed])
+        table = sw.evaluate(
+            view, given(events, "t"), [{**key, "at": NOW, "mode": "live"} for key in keyed]
+        )
         for row, line in zip(rows, table.to_pylist(), strict=True):
             row.update({f"{view.name}:{column}": value for column, value in line.items()})
     return [[as_bytes(row[ref]) for ref in refs] for row in rows]
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_an_answer_with_pending_events_is_training_by_token_and_evaluate_over_all_events(seed: int) -> None:
+def test_an_answer_with_pending_events_is_training_by_token_and_evaluate_over_all_events(
+    seed: int,
+) -> None:
     world = World(seed)
     answer = world.read()
     assert bits(answer) == trained(world.events, answer) == evaluated(world.events, REFS)
@@ -177,7 +194,9 @@ def test_a_micro_batch_of_the_pending_events_changes_no_value_and_no_base_goes_b
     assert after.freshness[0].pending_events == 0
     assert "tail" not in after.to_wire(text=True)["freshness"]["clicks"]
     for one, other in zip(before.results, after.results, strict=True):
-        for was, now in zip(tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True):
+        for was, now in zip(
+            tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True
+        ):
             assert now.base.dominates(was.base)
 
 
@@ -200,8 +219,9 @@ def test_pending_events_of_another_server_run_is_left_out_until_the_next_one_beg
 def test_pending_events_that_were_answered_are_not_taken_back_by_a_restart(
     view: str, remembers: bool, switched_off: bool
 ) -> None:
-    """A process that saw no answer before refuses by the fields that the store still holds. It does so also where no real-time lane
-    begins any more and the driver has removed the entry of the last."""
+    """A process that saw no answer before refuses by the fields that the store still holds. It does
+    so also where no real-time lane begins any more and the driver has removed the entry of the
+    last."""
     world = World()
     before = world.read_view(view)
     world.server.restart()
@@ -229,15 +249,19 @@ def test_a_global_view_is_answered_before_anything_of_its_topic_was_applied() ->
 
 def bases_grow(before: Answer, after: Answer) -> None:
     for one, other in zip(before.results, after.results, strict=True):
-        for was, now in zip(tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True):
+        for was, now in zip(
+            tokens.decode_all(one.token), tokens.decode_all(other.token), strict=True
+        ):
             assert now.base.dominates(was.base)
 
 
 @pytest.mark.parametrize("view", ["few", "ever", "all", "exact"])
 @pytest.mark.parametrize("restarts", [1, 2])
-def test_answered_events_that_a_crash_took_from_the_pending_events_are_missed_over_all_server_runs(view: str, restarts: int) -> None:
-    """Nothing of the newest events is left in the store, and a new real-time lane has begun: its entry counts what it has not
-    brought again yet."""
+def test_answered_events_that_a_crash_took_from_the_pending_events_are_missed_over_all_server_runs(
+    view: str, restarts: int
+) -> None:
+    """Nothing of the newest events is left in the store, and a new real-time lane has begun: its
+    entry counts what it has not brought again yet."""
     world = World(to_come=True)
     world.served.apply(world.rest[:10])
     world.server.restart()
@@ -256,7 +280,9 @@ def test_answered_events_that_a_crash_took_from_the_pending_events_are_missed_ov
     world.served.store = open_memory(world.server)
     world.served.begin_realtime()
     if view != "all":
-        assert world.read_view(view, ["nobody"]).flags == (), "of whom nothing was answered that the committed offsets lack"
+        assert world.read_view(view, ["nobody"]).flags == (), (
+            "of whom nothing was answered that the committed offsets lack"
+        )
     with pytest.raises(Recovering):
         world.read_view(view)
     world.served.write_pending(world.rest[10:])
@@ -266,7 +292,8 @@ def test_answered_events_that_a_crash_took_from_the_pending_events_are_missed_ov
 
 
 def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_begun() -> None:
-    """The view's entity has a tag of each partition of which something was applied: those become more."""
+    """The view's entity has a tag of each partition of which something was applied: those become
+    more."""
     world = World(to_come=True)
     world.server = MemoryServer(ManualClock(NOW))
     world.connection = SyncConnection(lambda: open_memory(world.server))
@@ -293,8 +320,11 @@ def test_what_a_global_view_answered_is_missed_also_once_another_partition_has_b
 
 @pytest.mark.parametrize("view", ["few", "wide", "ever"])
 @pytest.mark.parametrize("remembers", [True, False])
-def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(view: str, remembers: bool) -> None:
-    """The topic was deleted and made again: what the log of before held beyond the committed offsets does not come again."""
+def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(
+    view: str, remembers: bool
+) -> None:
+    """The topic was deleted and made again: what the log of before held beyond the committed
+    offsets does not come again."""
     world = World()
     world.read_view(view)
     world.server.restart()
@@ -311,7 +341,13 @@ def test_pending_events_of_a_topic_that_is_gone_are_waited_for_by_nobody(view: s
         )
     )
     for unit in DEPLOYMENT.units:
-        store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+        store.run(
+            MarkReady(
+                unit,
+                metadata.starts[unit.storage_fingerprint],
+                {unit.view: [unit.storage_fingerprint]},
+            )
+        )
     assert world.read_view(view).flags == ()
 
 

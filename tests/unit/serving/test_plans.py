@@ -1,4 +1,5 @@
-"""Plans are made anew only where a bound has moved, and what is remembered of them stays bounded."""
+"""Plans are made anew only where a bound has moved, and what is remembered of them stays
+bounded."""
 
 from __future__ import annotations
 
@@ -16,11 +17,17 @@ NOW = 1_700_000_000 * SECOND_US
 
 
 def catalog() -> Catalog:
-    source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
+    source = sw.KafkaSource(
+        "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+    )
     features = [sw.Feature("n", sw.count(), windows=["10s"])]
-    deployment = plan(Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)]))
+    deployment = plan(
+        Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)])
+    )
     nothing: frozenset[str] = frozenset()
-    metadata = StoreMetadata(1, 1, deployment.digest, frozenset(), OffsetVector(), {}, nothing, {}, {}, {}, {}, 0)
+    metadata = StoreMetadata(
+        1, 1, deployment.digest, frozenset(), OffsetVector(), {}, nothing, {}, {}, {}, {}, 0
+    )
     return Catalog.of(deployment, metadata)
 
 
@@ -42,5 +49,8 @@ def test_plans_of_past_instants_are_remembered_up_to_a_bound_the_oldest_forgotte
         service._planned(deployed, selection, "at", NOW + second * SECOND_US)
     assert len(service._plans) == serving.PLANS
     newest = service._planned(deployed, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US)
-    assert service._planned(deployed, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US) is newest
+    assert (
+        service._planned(deployed, selection, "at", NOW + (serving.PLANS + 19) * SECOND_US)
+        is newest
+    )
     assert newest.bounds["v:n_10s"][1] == NOW + (serving.PLANS + 19) * SECOND_US

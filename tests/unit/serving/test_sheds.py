@@ -1,4 +1,5 @@
-"""A request that cannot be answered in time is refused in time, over real sockets: nobody waits where nobody refuses."""
+"""A request that cannot be answered in time is refused in time, over real sockets: nobody waits
+where nobody refuses."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class Reply(NamedTuple):
 
 
 @contextmanager
-def serving(monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, limits: Limits = LIMITS) -> Iterator[int]:
+def serving(
+    monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, limits: Limits = LIMITS
+) -> Iterator[int]:
     """An API whose store takes so long, and whose answers hold the loop for so long; its port."""
     app = App("redis://127.0.0.1:1/0", limits=limits)
 
@@ -52,7 +55,9 @@ def serving(monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, lim
         time.sleep(merge_s)
         return SimpleNamespace(results=(), features=(), flags=(), to_wire=lambda **_: {})
 
-    monkeypatch.setattr(app.connection, "_reader", SimpleNamespace(closed=False, run=slow, close=lambda: None))
+    monkeypatch.setattr(
+        app.connection, "_reader", SimpleNamespace(closed=False, run=slow, close=lambda: None)
+    )
     monkeypatch.setattr(app.service, "read", read)
     config = uvicorn.Config(
         app,
@@ -77,7 +82,8 @@ def serving(monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, lim
 
 
 def replies_of(port: int, requests: list[bytes]) -> list[Reply]:
-    """Sends the requests on connections of their own, all at once; fails where one of them has no answer."""
+    """Sends the requests on connections of their own, all at once; fails where one of them has no
+    answer."""
     made = [Connection("127.0.0.1", port) for _ in requests]
     begun, result = time.perf_counter(), dict[Connection, Reply]()
     for each, request in zip(made, requests, strict=True):
@@ -95,19 +101,28 @@ def replies_of(port: int, requests: list[bytes]) -> list[Reply]:
     return [result[each] for each in made]
 
 
-def test_of_a_slow_store_what_fits_is_answered_and_all_else_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_slow_store_what_fits_is_answered_and_all_else_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with serving(monkeypatch, store_s=3.0, merge_s=0.0) as port:
         replies = replies_of(port, [REQUEST] * 60)
-    assert Counter(reply.status for reply in replies) == {200: LIMITS.at_once, 503: 60 - LIMITS.at_once}
+    assert Counter(reply.status for reply in replies) == {
+        200: LIMITS.at_once,
+        503: 60 - LIMITS.at_once,
+    }
     refused = [reply for reply in replies if reply.status == 503]
-    assert max(reply.seconds for reply in refused) < 3.0  # before any was answered: 0.1 s, and what the machine takes
+    # before any was answered: 0.1 s, and what the machine takes
+    assert max(reply.seconds for reply in refused) < 3.0
     assert all(b"\r\nretry-after: " in reply.head for reply in refused)
 
 
 def test_new_connections_are_heard_while_answers_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    # one connection in a turn, as libuv takes them, and an answer in each: the last of 100 would be heard after 10 s
+    # one connection in a turn, as libuv takes them, and an answer in each: the last of 100 would be
+    # heard after 10 s
     with serving(monkeypatch, store_s=0.0, merge_s=0.1) as port:
-        replies = replies_of(port, [REQUEST] * 100 + [get("/healthz").encode(), get("/metrics").encode()])
+        replies = replies_of(
+            port, [REQUEST] * 100 + [get("/healthz").encode(), get("/metrics").encode()]
+        )
         [shown] = replies_of(port, [get("/metrics").encode()])
     *features, health, metrics = replies
     counted = Counter(feature.status for feature in features)
@@ -120,9 +135,14 @@ def test_new_connections_are_heard_while_answers_are_long(monkeypatch: pytest.Mo
     assert f'slicewise_shed_total{{why="waited"}} {counted[503]}.0'.encode() in shown.head
 
 
-def test_health_is_told_between_two_long_answers_of_those_in_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_health_is_told_between_two_long_answers_of_those_in_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     limits = Limits(at_once=16, patience_s=0.1, waiting=1_000)
-    with serving(monkeypatch, store_s=0.0, merge_s=0.15, limits=limits) as port, ThreadPoolExecutor(1) as pool:
+    with (
+        serving(monkeypatch, store_s=0.0, merge_s=0.15, limits=limits) as port,
+        ThreadPoolExecutor(1) as pool,
+    ):
         working = pool.submit(replies_of, port, [REQUEST] * limits.at_once)
         time.sleep(0.3)  # of 2.4 s of work
         [health] = replies_of(port, [get("/healthz").encode()])
@@ -199,7 +219,9 @@ def test_a_closed_server_takes_no_more_connections_and_those_it_took_go_on() -> 
         runner.run(scenario())
 
 
-def test_where_the_system_has_no_connection_to_give_it_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_system_has_no_connection_to_give_it_is_asked_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(loops, "PAUSE_S", 0.05)
     refusals = 0
 
@@ -211,11 +233,16 @@ def test_where_the_system_has_no_connection_to_give_it_is_asked_again_later(monk
                 raise OSError(24, "too many open files")
             return super().accept()
 
-    with asyncio.Runner(loop_factory=Loop) as runner, socket.create_server(("127.0.0.1", 0)) as listening:
+    with (
+        asyncio.Runner(loop_factory=Loop) as runner,
+        socket.create_server(("127.0.0.1", 0)) as listening,
+    ):
 
         async def scenario() -> None:
             connected = asyncio.Event()
-            protocol = type("Heard", (asyncio.Protocol,), {"connection_made": lambda *_: connected.set()})
+            protocol = type(
+                "Heard", (asyncio.Protocol,), {"connection_made": lambda *_: connected.set()}
+            )
             nothing = SimpleNamespace(sockets=[listening], close=lambda: None)
             loop = asyncio.get_running_loop()
             assert isinstance(loop, Loop)

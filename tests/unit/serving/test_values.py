@@ -44,7 +44,13 @@ def test_doubles_come_back_bit_for_bit_from_json_and_what_json_lacks_is_text(
         elif math.isfinite(given_number):
             assert struct.pack("<d", back) == struct.pack("<d", given_number)
         else:
-            wanted = "NaN" if given_number != given_number else "Infinity" if given_number > 0 else "-Infinity"
+            wanted = (
+                "NaN"
+                if given_number != given_number
+                else "Infinity"
+                if given_number > 0
+                else "-Infinity"
+            )
             assert back == wanted
 
 
@@ -91,7 +97,9 @@ def test_the_earliest_at_is_the_first_whose_window_starts_no_earlier_than_what_i
 ) -> None:
     kept = 30 * DAY_US + kept_minutes * MINUTE_US
     unit = StoreUnit(slice_us=MINUTE_US)
-    earliest = earliest_at(cast(Any, unit), unit.feature("n", window, unit.layout.partials[0]), kept)
+    earliest = earliest_at(
+        cast(Any, unit), unit.feature("n", window, unit.layout.partials[0]), kept
+    )
 
     def start(at: int) -> int:
         return window.bounds("at", at, MINUTE_US)[0]

@@ -29,7 +29,9 @@ def settings(tmp_path: Path) -> Settings:
     jars = tmp_path / "jars"
     jars.mkdir()
     (jars / "a.jar").write_bytes(b"a")
-    return Settings.load({"SLICEWISE_SPARK_JARS": str(jars), "SLICEWISE_STATE": str(tmp_path / "state")})
+    return Settings.load(
+        {"SLICEWISE_SPARK_JARS": str(jars), "SLICEWISE_STATE": str(tmp_path / "state")}
+    )
 
 
 def part_of(option: str) -> Path:
@@ -66,7 +68,9 @@ def test_a_job_that_fails_leaves_nothing_and_the_next_tries(settings: Settings) 
     assert LEAVES in left(settings)
 
 
-def test_other_jars_are_due_an_archive_of_their_own_which_replaces_the_old(settings: Settings) -> None:
+def test_other_jars_are_due_an_archive_of_their_own_which_replaces_the_old(
+    settings: Settings,
+) -> None:
     left(settings)
     [old] = settings.spark_jars.glob("classes-*")
     (settings.spark_jars / "b.jar").write_bytes(b"b")
@@ -104,7 +108,9 @@ def test_all_of_an_archive_is_on_the_disk_before_it_has_its_name(
     sync = os.fsync
 
     def seen(descriptor: int) -> None:
-        synced.append((str(Path(f"/proc/self/fd/{descriptor}").readlink()), archives(settings) != []))
+        synced.append(
+            (str(Path(f"/proc/self/fd/{descriptor}").readlink()), archives(settings) != [])
+        )
         sync(descriptor)
 
     monkeypatch.setattr("os.fsync", seen)
@@ -122,7 +128,9 @@ def test_what_is_forgotten_is_due_again(settings: Settings) -> None:
     assert LEAVES in left(settings)
 
 
-def test_a_disk_without_room_is_not_filled(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_is_not_filled(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = shutil.disk_usage(settings.spark_jars)
     monkeypatch.setattr("shutil.disk_usage", lambda _path: whole._replace(free=(1 << 30) - 1))
     assert left(settings) == ""
@@ -145,11 +153,16 @@ def test_options_given_to_every_jvm_bar_it(
 
 
 def test_where_java_cannot_leave_one_no_job_is_asked_to_and_java_is_asked_once(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     java = tmp_path / "home" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\necho asked >> '{tmp_path}/asked'\necho 'no room for classes' >&2\nexit 1\n")
+    java.write_text(
+        f"#!/bin/sh\necho asked >> '{tmp_path}/asked'\necho 'no room for classes' >&2\nexit 1\n"
+    )
     java.chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
     with caplog.at_level(logging.WARNING):
@@ -162,11 +175,15 @@ def test_where_java_cannot_leave_one_no_job_is_asked_to_and_java_is_asked_once(
 
 
 def test_a_folder_that_is_not_there_has_none(tmp_path: Path) -> None:
-    nowhere = Settings.load({"SLICEWISE_SPARK_JARS": str(tmp_path / "no"), "SLICEWISE_STATE": str(tmp_path)})
+    nowhere = Settings.load(
+        {"SLICEWISE_SPARK_JARS": str(tmp_path / "no"), "SLICEWISE_STATE": str(tmp_path)}
+    )
     assert (left(nowhere), sharing(nowhere)) == ("", "")
 
 
-def test_a_job_that_fails_without_leaving_one_is_the_last_that_was_asked_to(settings: Settings) -> None:
+def test_a_job_that_fails_without_leaving_one_is_the_last_that_was_asked_to(
+    settings: Settings,
+) -> None:
     with pytest.raises(RuntimeError, match="exit code 1"), leaving(settings):
         raise RuntimeError("exit code 1")
     [note] = settings.spark_jars.glob("classes-*")
@@ -211,7 +228,10 @@ def test_what_a_process_that_ended_had_begun_is_removed(settings: Settings) -> N
 
 @pytest.mark.parametrize("refused", ["os.fsync", "pathlib.Path.rename", "fcntl.flock"])
 def test_an_archive_that_cannot_be_kept_is_a_warning_and_no_failure(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refused: str
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refused: str,
 ) -> None:
     def refuse(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
@@ -225,7 +245,8 @@ def test_an_archive_that_cannot_be_kept_is_a_warning_and_no_failure(
 
 def test_a_jar_that_vanishes_while_it_is_looked_at_fails_nothing(settings: Settings) -> None:
     left(settings)
-    (settings.spark_jars / "b.jar").symlink_to(settings.spark_jars / "gone")  # listed, and not there
+    # listed, and not there
+    (settings.spark_jars / "b.jar").symlink_to(settings.spark_jars / "gone")
     assert (sharing(settings), left(settings)) == ("", "")
     assert job_conf(settings)["spark.driver.extraJavaOptions"]
     (settings.spark_jars / "b.jar").unlink()

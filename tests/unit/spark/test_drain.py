@@ -9,13 +9,16 @@ from typing import Any
 from slicewise.spark.microbatch.streaming import SourceQuery
 
 
-def test_a_batch_that_begins_while_the_query_is_stopped_does_nothing_and_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_batch_that_begins_while_the_query_is_stopped_does_nothing_and_holds_nobody_up(
+    tmp_path: Path,
+) -> None:
     query = object.__new__(SourceQuery)
     query._draining, query._between, query._begun = threading.Event(), threading.Lock(), 0.0
     query.paced, query._checkpoint, query._log = False, tmp_path / "none", None  # type: ignore[assignment]
 
     class Spark:
-        """Spark whose stop interrupts its thread, which ignores that within a batch, and waits for it."""
+        """Spark whose stop interrupts its thread, which ignores that within a batch, and waits for
+        it."""
 
         stuck: bool | None = None
 

@@ -27,7 +27,9 @@ SEED = 20_261_121
 TOPIC = "0123456789abcdef0123456789abcdef"
 NOW = 1_790_000_000_000_000
 plays = sw.KafkaSource(
-    "plays", schema={"user": "string", "n": "long", "song": "string", "t": "timestamp_us"}, timestamp="t"
+    "plays",
+    schema={"user": "string", "n": "long", "song": "string", "t": "timestamp_us"},
+    timestamp="t",
 )
 
 
@@ -39,7 +41,9 @@ def records(partition: int, count: int) -> pa.Table:
             "topic_id": pa.array([TOPIC] * count),
             "partition": pa.array([partition] * count, pa.int32()),
             "offset": pa.array(range(count), pa.int64()),
-            "event_time": pa.array([NOW - chance.randrange(3_000) * 1_000_000 for _ in range(count)], pa.int64()),
+            "event_time": pa.array(
+                [NOW - chance.randrange(3_000) * 1_000_000 for _ in range(count)], pa.int64()
+            ),
             "keep_0": pa.array([chance.choice([0, 0, 0, 1]) for _ in range(count)], pa.int8()),
             "c_user": pa.array([chance.choice(["ann", "bob"]) for _ in range(count)]),
             "user": pa.nulls(count, pa.string()),
@@ -52,12 +56,21 @@ def records(partition: int, count: int) -> pa.Table:
 @pytest.mark.parametrize("entity", [["user"], []])
 def test_micro_batch_lane_and_backfill_bring_the_same_members(entity: list[str]) -> None:
     windows: list[sw.Window | str] = [sw.exact_range("1h"), sw.rows(3)]
-    features = [sw.Feature("n", sw.sum("n"), windows), sw.Feature("s", sw.last_k("song", k=2), windows)]
-    deployment = plan(Project.of("p", [FeatureView("v", source=plays, entity=entity, features=features)]))
+    features = [
+        sw.Feature("n", sw.sum("n"), windows),
+        sw.Feature("s", sw.last_k("song", k=2), windows),
+    ]
+    deployment = plan(
+        Project.of("p", [FeatureView("v", source=plays, entity=entity, features=features)])
+    )
     (unit,) = deployment.units
     inputs = {"n": "c_n", "song": "c_song"}
-    placed = Placed(unit.storage_fingerprint, "keep_0", tuple(f"c_{name}" for name in entity), inputs)
-    fill = Fill(UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs, OffsetVector())
+    placed = Placed(
+        unit.storage_fingerprint, "keep_0", tuple(f"c_{name}" for name in entity), inputs
+    )
+    fill = Fill(
+        UnitRef(deployment.to_json(), unit.storage_fingerprint), _nowhere(), inputs, OffsetVector()
+    )
     results = []
     for way in ("fold", "fill", "fill, then micro-batch lane"):
         server = MemoryServer(ManualClock(NOW))
@@ -77,7 +90,9 @@ def test_micro_batch_lane_and_backfill_bring_the_same_members(entity: list[str])
                 batch = list_batch_of(unit, placed, SourceRows.of(table, TOPIC, partition))
                 assert batch is not None
                 store.run(AddToList(batch))
-        results.append({key.replace(store_id, b""): each.members for key, each in server.lists.items()})
+        results.append(
+            {key.replace(store_id, b""): each.members for key, each in server.lists.items()}
+        )
     assert results[0] == results[1] == results[2]
     assert len(results[0]) == 2
     assert sum(map(len, results[0].values())) > 60

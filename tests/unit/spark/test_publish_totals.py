@@ -1,4 +1,5 @@
-"""However rows are cut into batches, a task brings of each entity one total of all hours that move."""
+"""However rows are cut into batches, a task brings of each entity one total of all hours that
+move."""
 
 from __future__ import annotations
 
@@ -35,11 +36,16 @@ from slicewise.windows.durations import DAY_US, HOUR_US
 SEED = 20_261_121
 TOPIC = "0123456789abcdef0123456789abcdef"
 DAY0 = 20_000 * 24
-plays = sw.KafkaSource("plays", schema={"user": "string", "n": "long", "t": "timestamp_us"}, timestamp="t")
+plays = sw.KafkaSource(
+    "plays", schema={"user": "string", "n": "long", "t": "timestamp_us"}, timestamp="t"
+)
 
 
 def view(entity: list[str]) -> FeatureView:
-    features = [sw.Feature("n", sw.count(), ["lifetime"]), sw.Feature("all", sw.sum("n"), ["lifetime"])]
+    features = [
+        sw.Feature("n", sw.count(), ["lifetime"]),
+        sw.Feature("all", sw.sum("n"), ["lifetime"]),
+    ]
     return FeatureView("ever", source=plays, entity=entity, features=features)
 
 
@@ -70,12 +76,16 @@ def committed(unit: StorageUnit, count: int) -> pa.Table:
     partials = [part.accumulate_columns(rows, groups, n) for part in unit.layout.partials]
     taken = {name: entity[name].combine_chunks().take(pa.array(first)) for name in shape.entity}
     ones = np.ones(n, np.int64)
-    return pa.Table.from_batches([shape.batch(time[first] // unit.slice_us, taken, partials, ones, ones)])
+    return pa.Table.from_batches(
+        [shape.batch(time[first] // unit.slice_us, taken, partials, ones, ones)]
+    )
 
 
 @pytest.mark.parametrize("entity", [["user"], []])
 @pytest.mark.parametrize("cut", [1, 7, 10_000])
-def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_totals_are_the_same_however_rows_are_cut(
+    entity: list[str], cut: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment: Deployment = plan(Project.of("p", [view(entity)]))
     (unit,) = deployment.units
     server = MemoryServer(ManualClock((DAY0 + 24 * 30) * HOUR_US))
@@ -84,7 +94,9 @@ def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, m
     store.run(Deploy(deployment, 0, {"plays": TOPIC}))
     offset_vector = OffsetVector({(TOPIC, p): 500 for p in (0, 1)})
     metadata = store.run(ReadMetadata())
-    store.run(AdvanceCommitted(OffsetVector(), offset_vector, metadata.deployment_version, metadata.units))
+    store.run(
+        AdvanceCommitted(OffsetVector(), offset_vector, metadata.deployment_version, metadata.units)
+    )
     store.run(AnnounceTotal(unit, DAY0 + 48, 3, offset_vector))
     monkeypatch.setattr(StoreRef, "connect", lambda self: store)  # noqa: ARG005
     ref = UnitRef(deployment.to_json(), unit.storage_fingerprint)
@@ -95,19 +107,32 @@ def test_totals_are_the_same_however_rows_are_cut(entity: list[str], cut: int, m
     brought = 0
     for rows, move in ((first, Move(DAY0 + 24, None)), (second, Move(DAY0 + 48, DAY0 + 24))):
         task = PublishTotals(ref, where, move, 3, offset_vector, ())
-        outcomes = [json.loads(t) for b in task(iter(rows.to_batches(cut))) for t in b["outcome"].to_pylist()]
+        outcomes = [
+            json.loads(t)
+            for b in task(iter(rows.to_batches(cut)))
+            for t in b["outcome"].to_pylist()
+        ]
         assert [(outcome["stale"], outcome["left_over"]) for outcome in outcomes] == [(0, 0)]
         brought = outcomes[0]["brought"]
-    everyone = {(str(user), 0): None for user in ("ann", "bob", "zoë")} if entity else {("", 0): None, ("", 1): None}
+    everyone = (
+        {(str(user), 0): None for user in ("ann", "bob", "zoë")}
+        if entity
+        else {("", 0): None, ("", 1): None}
+    )
     assert brought == len(everyone)
     counted = added = 0
     for user, partition in everyone:
-        (tag,) = keys.entity_tags(unit.entity, [[user]] if entity else [], None if entity else partition)
+        (tag,) = keys.entity_tags(
+            unit.entity, [[user]] if entity else [], None if entity else partition
+        )
         flat = server.hashes[keys.hot_key(store.store_id, tag, unit.storage_fingerprint)].fields
         lifetime = codec.unpack_lifetime(flat[keys.LIFETIME])
         assert (lifetime.total_until, lifetime.archive_version) == (DAY0 + 48, 3)
         columns = unit.layout.decode_blocks([lifetime.row], [1])
         by = {f.feature: f for f in unit.features}
-        n, s = (by[k].aggregate.finish_columns(columns[by[k].partial]).values[0].as_py() for k in ("n", "all"))
+        n, s = (
+            by[k].aggregate.finish_columns(columns[by[k].partial]).values[0].as_py()
+            for k in ("n", "all")
+        )
         counted, added = counted + n, added + s
     assert (counted, added) == (400, sum(values_of(400)))

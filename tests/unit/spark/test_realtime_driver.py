@@ -1,4 +1,5 @@
-"""The real-time lane's driver has a slot for each partition or says what is missing; and a store that is away ends no real-time lane."""
+"""The real-time lane's driver has a slot for each partition or says what is missing; and a store
+that is away ends no real-time lane."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from slicewise.clock import ManualClock
-from slicewise.errors import GapRefused, ServerRunChanged, ServerError, StoreUnavailable, TopicGone
+from slicewise.errors import GapRefused, ServerError, ServerRunChanged, StoreUnavailable, TopicGone
 from slicewise.lifecycle.health.realtime import SPARE_SLOTS
 from slicewise.local.servers.stream import realtime_summary
 from slicewise.settings import Settings
@@ -28,7 +29,7 @@ class Session:
     slots: int
     given: int
     stopped: bool = False
-    sparkContext: Any = field(default_factory=lambda: SimpleNamespace(master="spark://here"))  # noqa: N815 - Spark's
+    sparkContext: Any = field(default_factory=lambda: SimpleNamespace(master="spark://here"))  # noqa: N815
 
     def stop(self) -> None:
         self.stopped = True
@@ -51,12 +52,16 @@ def sessions(monkeypatch: pytest.MonkeyPatch, given: int) -> list[Session]:
         return made[-1]
 
     monkeypatch.setattr(realtime_driver, "realtime_session", session)
-    monkeypatch.setattr(realtime_driver, "task_slots", lambda session: min(session.slots, session.given))
+    monkeypatch.setattr(
+        realtime_driver, "task_slots", lambda session: min(session.slots, session.given)
+    )
     monkeypatch.setattr(realtime_driver, "_EXECUTORS_S", 0.0)
     return made
 
 
-def test_partitions_that_fit_need_no_other_session(driver: RealtimeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_that_fit_need_no_other_session(
+    driver: RealtimeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = sessions(monkeypatch, given=1_000)
     driver._have({"plays": 2})
     driver._have({"plays": 2, "orders": SPARE_SLOTS // 2 - 2})
@@ -109,7 +114,9 @@ class Query:
         (GapRefused("a gap"), True),
     ],
 )
-def test_a_store_that_is_away_ends_no_real_time_lane(driver: RealtimeDriver, error: Any, ends: bool) -> None:
+def test_a_store_that_is_away_ends_no_real_time_lane(
+    driver: RealtimeDriver, error: Any, ends: bool
+) -> None:
     query = Query()
     driver._queries["plays"] = query
     driver._bound = ("as planned",)
@@ -123,7 +130,9 @@ def test_a_source_whose_slots_are_missing_says_so_to_whoever_asks(
 ) -> None:
     sessions(monkeypatch, given=1)
     (driver.settings.state_dir / driver.part).mkdir(parents=True)
-    plan = SimpleNamespace(source=SimpleNamespace(name="plays", is_opening=False), start={0: 0, 1: 0})
+    plan = SimpleNamespace(
+        source=SimpleNamespace(name="plays", is_opening=False), start={0: 0, 1: 0}
+    )
     monkeypatch.setattr(realtime_driver, "KafkaLog", lambda _: nullcontext())
     monkeypatch.setattr(realtime_driver, "plan_stream", lambda *_: plan)
     monkeypatch.setattr(realtime_driver, "realtime_units", lambda *_: ["a unit"])

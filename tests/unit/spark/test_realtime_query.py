@@ -1,4 +1,5 @@
-"""The real-time lane's query is relieved where all is acknowledged, ends once the next caught up, and falls with it."""
+"""The real-time lane's query is relieved where all is acknowledged, ends once the next caught up,
+and falls with it."""
 
 from __future__ import annotations
 
@@ -51,15 +52,21 @@ class World:
         self.runs: list[Run] = []
         self.clock = ManualClock(0)
         self.store = open_memory(MemoryServer(self.clock))
-        log = SimpleNamespace(check_topic=lambda *_: None, latest=lambda _: self.offset_vector(self.ends))
+        log = SimpleNamespace(
+            check_topic=lambda *_: None, latest=lambda _: self.offset_vector(self.ends)
+        )
         monkeypatch.setattr(realtime, "KafkaLog", lambda _: log)
-        monkeypatch.setattr(RealtimeQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0})))
+        monkeypatch.setattr(
+            RealtimeQuery, "_begin", lambda query, _: query._runs.append(self.run({0: 0, 1: 0}))
+        )
         monkeypatch.setattr(RealtimeQuery, "_run", lambda _, *given: self.run(given[0]))
         source = SimpleNamespace(name="plays", topic="plays")
         plan = SimpleNamespace(source=source, topic_id=TOPIC, start={0: 0, 1: 0})
         status = RealtimeStatus("plays", self.clock, RealtimeMetrics())
         settings = Settings.load({"SLICEWISE_REALTIME_BATCH_S": str(BATCH_S)})
-        self.query = RealtimeQuery(cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves)
+        self.query = RealtimeQuery(
+            cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves
+        )
 
     def run(self, start: Mapping[int, int]) -> Run:
         name = str(len(self.runs))
@@ -77,7 +84,9 @@ class World:
         self.clock.advance(int(seconds * SECOND))
         for partition, text in self.statuses.items():
             self.store.run(PutStatus(status_part("plays", partition), text))
-        self.query.look(self.store, cast(Any, SimpleNamespace(committed=self.offset_vector(self.committed))))
+        self.query.look(
+            self.store, cast(Any, SimpleNamespace(committed=self.offset_vector(self.committed)))
+        )
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> World:
@@ -93,13 +102,17 @@ def begun(monkeypatch: pytest.MonkeyPatch, *, relieves: bool = True) -> World:
     return world
 
 
-def test_the_next_query_begins_where_all_is_acknowledged_or_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_query_begins_where_all_is_acknowledged_or_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = begun(monkeypatch)
     assert [run.start for run in world.runs] == [{0: 0, 1: 0}, {0: 100, 1: 60}]
     assert not world.runs[0].stopped
 
 
-def test_a_query_ends_once_the_next_has_what_the_log_had_when_it_first_spoke(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_ends_once_the_next_has_what_the_log_had_when_it_first_spoke(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = begun(monkeypatch)
     second = world.runs[1]
     world.ends = {0: 500, 1: 60}
@@ -131,7 +144,9 @@ def test_without_slots_for_two_no_other_begins(monkeypatch: pytest.MonkeyPatch) 
     assert len(begun(monkeypatch, relieves=False).runs) == 1
 
 
-def test_what_the_real_time_lane_brought_is_counted_once_while_both_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_real_time_lane_brought_is_counted_once_while_both_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = begun(monkeypatch)
     assert world.query.status.totals["rows"] == 150
     world.report(world.runs[1], 0, 9)

@@ -1,11 +1,17 @@
-"""The real-time lane's figures are the sum of what its writers acknowledged since the driver began, whoever of them began anew."""
+"""The real-time lane's figures sum what its writers acknowledged since the driver began, across
+their restarts."""
 
 from __future__ import annotations
 
 import json
 
 from slicewise.clock import ManualClock
-from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus, WriterStatus, quantile_of
+from slicewise.spark.realtime.status import (
+    RealtimeMetrics,
+    RealtimeStatus,
+    WriterStatus,
+    quantile_of,
+)
 
 NOW = 1_700_000_000_000_000
 
@@ -40,7 +46,12 @@ def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> N
     status.take_in([status_of("a", 0, 3, 3)])
     status.take_in([status_of("a", 0, 5, 4, skipped=1)])
     result = status.to_json()
-    assert (result["records"], result["rows"], result["written"], result["skipped"]) == (15, 15, 15, 3)
+    assert (result["records"], result["rows"], result["written"], result["skipped"]) == (
+        15,
+        15,
+        15,
+        3,
+    )
     assert (result["freshness_p50_ms"], result["freshness_p99_ms"]) == (1.0, 10.0)
 
 
@@ -67,7 +78,9 @@ def test_a_quantile_is_the_bound_of_its_bucket_and_never_beyond_the_last() -> No
 
 def test_a_real_time_lane_that_waits_for_the_micro_batch_lane_does_not_hang() -> None:
     clock = ManualClock(NOW)
-    status = RealtimeStatus("plays", clock, RealtimeMetrics(), waiting="the micro-batch lane is behind")
+    status = RealtimeStatus(
+        "plays", clock, RealtimeMetrics(), waiting="the micro-batch lane is behind"
+    )
     status.to_json()
     clock.advance(500_000_000)
     status.lagging({0: 7})

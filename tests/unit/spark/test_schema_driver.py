@@ -1,4 +1,5 @@
-"""A driver judges no record of a source whose schema has no recorded offsets yet; the stream's records it when others are gone."""
+"""A driver judges no record of a source whose schema has no recorded offsets yet; the stream's
+records it when others are gone."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ from slicewise.spark.realtime import driver as realtime_driver
 from slicewise.spark.realtime.driver import RealtimeDriver
 from slicewise.stores.recovery.schema_offsets import LEASE_S
 
-SOURCES = [SimpleNamespace(name="opening", is_opening=True), SimpleNamespace(name="stands", is_opening=False)]
+SOURCES = [
+    SimpleNamespace(name="opening", is_opening=True),
+    SimpleNamespace(name="stands", is_opening=False),
+]
 
 
 def settings(folder: Path) -> Settings:
@@ -36,7 +40,9 @@ def test_no_query_begins_over_a_source_whose_schema_has_no_offsets(
 
     def taken(name: str) -> Any:
         planned.append(name)
-        return SimpleNamespace(source=SimpleNamespace(name=name), start={}, units=(), deployment_version=1)
+        return SimpleNamespace(
+            source=SimpleNamespace(name=name), start={}, units=(), deployment_version=1
+        )
 
     for each in (module, realtime_driver):
         monkeypatch.setattr(each, "plan_stream", lambda _d, source, *_m, **_t: taken(source.name))
@@ -49,7 +55,11 @@ def test_no_query_begins_over_a_source_whose_schema_has_no_offsets(
     driver._session = cast(Any, object())
     if isinstance(driver, RealtimeDriver):
         monkeypatch.setattr(driver, "_have", lambda _: None)
-    driver._start(cast(Any, SimpleNamespace(sources=SOURCES)), "", cast(Any, SimpleNamespace(deployment_version=1)))
+    driver._start(
+        cast(Any, SimpleNamespace(sources=SOURCES)),
+        "",
+        cast(Any, SimpleNamespace(deployment_version=1)),
+    )
     assert planned == ["stands"]
 
 
@@ -62,7 +72,11 @@ def test_the_offsets_are_recorded_once_they_were_open_for_as_long_as_anybody_may
     monkeypatch.setattr(module, "KafkaLog", lambda _: nullcontext("a log"))
     monkeypatch.setattr(module, "record_schema_offsets", lambda *given: recorded.append(given))
     driver = Driver(settings(tmp_path), ManualClock(0))
-    store, deployment, metadata = cast(Any, "a store"), cast(Any, SimpleNamespace(opening=("plays",))), cast(Any, "metadata")
+    store, deployment, metadata = (
+        cast(Any, "a store"),
+        cast(Any, SimpleNamespace(opening=("plays",))),
+        cast(Any, "metadata"),
+    )
     driver._opening = (deployment, metadata, now_s[0])
     now_s[0] += LEASE_S - 0.1
     driver._record_schema_offsets(store)
@@ -73,7 +87,9 @@ def test_the_offsets_are_recorded_once_they_were_open_for_as_long_as_anybody_may
     assert recorded == [(store, "a log", deployment, metadata)]
 
 
-def test_offsets_that_another_recorded_first_are_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_another_recorded_first_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def superseded(*_: object) -> None:
         raise DeploymentSuperseded("somebody was quicker")
 

@@ -51,7 +51,8 @@ def test_where_the_kernel_refuses_it_is_asked_again(tmp_path: Path) -> None:
 def test_what_the_platform_starts_leads_its_session_and_can_give_way(tmp_path: Path) -> None:
     log = tmp_path / "said"
     script = (
-        f"from slicewise.spark.runtime.share import *; Share().give_way(True); print(open({str(AUTOGROUP)!r}).read())"
+        "from slicewise.spark.runtime.share import *; Share().give_way(True); "
+        f"print(open({str(AUTOGROUP)!r}).read())"
     )
     process.spawn([sys.executable, "-c", script], dict(os.environ), tmp_path, log)
     deadline = time.monotonic() + 30
@@ -64,14 +65,23 @@ def test_what_the_platform_starts_leads_its_session_and_can_give_way(tmp_path: P
         assert "FileNotFoundError" in output, output
 
 
-def _query(*, paced: bool = True, has_realtime: bool = True, waits: bool = True, since_s: float = 0.2) -> SourceQuery:
+def _query(
+    *, paced: bool = True, has_realtime: bool = True, waits: bool = True, since_s: float = 0.2
+) -> SourceQuery:
     query = object.__new__(SourceQuery)
-    query.paced, query._all_realtime, query._waits, query._pace = paced, has_realtime, waits, Pace(1.0, 1_000, 200_000)
+    query.paced, query._all_realtime, query._waits, query._pace = (
+        paced,
+        has_realtime,
+        waits,
+        Pace(1.0, 1_000, 200_000),
+    )
     query._begun = time.monotonic() - since_s
     return query
 
 
-def test_a_micro_batch_gives_way_only_while_the_real_time_lane_brings_all_and_its_batches_are_not_overdue() -> None:
+def test_a_micro_batch_gives_way_only_while_the_real_time_lane_brings_all_and_its_batches_are_not_overdue() -> (
+    None
+):
     assert _query().in_time(2_000)
     assert not _query(paced=False).in_time(0), "answers wait for it"
     assert not _query(has_realtime=False).in_time(0), "those of a view wait for it"

@@ -41,7 +41,10 @@ def test_progress_is_a_batch_that_ended_or_nothing_that_waits() -> None:
     # the batch hangs: the driver's ticks go on
     clock.advance(500 * SECOND)
     status.lagging({0: 3, 1: 0})
-    assert (parsed(status).stalled_us, parsed(status).heartbeat_us) == (500 * SECOND, NOW + 510 * SECOND)
+    assert (parsed(status).stalled_us, parsed(status).heartbeat_us) == (
+        500 * SECOND,
+        NOW + 510 * SECOND,
+    )
     assert not judge([parsed(status)], ["plays"], clock.now_us(), Limits()).well
     status.applied([{"records": 3, "freshness_ms": [], "bad": {}, "units": {}}], 500.0, {})
     assert judge([parsed(status)], ["plays"], clock.now_us(), Limits()).well

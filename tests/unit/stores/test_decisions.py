@@ -22,13 +22,25 @@ def test_a_row_is_kept_beyond_the_last_applied_and_from_the_floor_on() -> None:
     offsets = np.arange(3, 8)
     kept = decisions.rows_to_keep(offsets, np.full(5, 4), np.full(5, 6))
     assert kept.tolist() == [False, False, False, True, True]
-    assert decisions.rows_to_keep(offsets, np.full(5, 4), np.zeros(5, int)).tolist() == [False, False, True, True, True]
+    assert decisions.rows_to_keep(offsets, np.full(5, 4), np.zeros(5, int)).tolist() == [
+        False,
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
-@pytest.mark.parametrize(("hours", "floor"), [({}, 5), ({7: 0}, 5), ({7: 1}, 5), ({7: 2}, 9), ({8: 2}, 5)])
-def test_an_hours_floor_is_the_larger_of_its_version_and_the_start_offsets(hours: dict[int, int], floor: int) -> None:
+@pytest.mark.parametrize(
+    ("hours", "floor"), [({}, 5), ({7: 0}, 5), ({7: 1}, 5), ({7: 2}, 9), ({8: 2}, 5)]
+)
+def test_an_hours_floor_is_the_larger_of_its_version_and_the_start_offsets(
+    hours: dict[int, int], floor: int
+) -> None:
     offset_vectors = {1: offset_vector(3), 2: offset_vector(9)}
-    assert decisions.hour_floor(topic_partition(), offset_vector(5), hours, offset_vectors, 7) == floor
+    assert (
+        decisions.hour_floor(topic_partition(), offset_vector(5), hours, offset_vectors, 7) == floor
+    )
 
 
 def test_a_batch_begins_at_or_before_the_committed_offsets() -> None:
@@ -56,21 +68,35 @@ def test_a_running_partial_goes_stays_or_stops_the_publish_by_the_offset_vector(
 
 
 def test_partitions_that_the_offset_vector_does_not_know_stay() -> None:
-    assert decisions.publish_decision(1, offset_vector(5), None, [part(0, 9, partition=1)]) == (PublishDecision.PUBLISH, ())
+    assert decisions.publish_decision(1, offset_vector(5), None, [part(0, 9, partition=1)]) == (
+        PublishDecision.PUBLISH,
+        (),
+    )
 
 
 @pytest.mark.parametrize(("current", "stale"), [(None, False), (0, False), (1, False), (2, True)])
 def test_only_an_older_archive_version_is_stale(current: int | None, stale: bool) -> None:
-    assert (decisions.publish_decision(1, offset_vector(5), current, [])[0] is PublishDecision.STALE) == stale
+    assert (
+        decisions.publish_decision(1, offset_vector(5), current, [])[0] is PublishDecision.STALE
+    ) == stale
 
 
 def test_a_backfill_is_of_its_start_offsets_and_an_archive_reaches_it() -> None:
     decisions.check_publish(0, offset_vector(5), offset_vector(5))
     decisions.check_publish(1, offset_vector(5), offset_vector(5))
     decisions.check_publish(1, offset_vector(6, 1), offset_vector(5))
-    for archive_version, offsets in ((0, offset_vector(6)), (0, offset_vector(4)), (1, offset_vector(4)), (1, offset_vector(9, 0))):
+    for archive_version, offsets in (
+        (0, offset_vector(6)),
+        (0, offset_vector(4)),
+        (1, offset_vector(4)),
+        (1, offset_vector(9, 0)),
+    ):
         with pytest.raises(GapRefused):
-            decisions.check_publish(archive_version, offsets, offset_vector(5, 0) if archive_version == 0 else offset_vector(5, 1))
+            decisions.check_publish(
+                archive_version,
+                offsets,
+                offset_vector(5, 0) if archive_version == 0 else offset_vector(5, 1),
+            )
 
 
 def test_expiry_is_the_first_whole_second_at_which_no_read_can_reach() -> None:
@@ -88,7 +114,10 @@ def test_a_name_takes_its_first_units_at_once_and_others_when_all_are_ready() ->
     views = {"new": ["a"], "changed": ["b", "c"]}
     current = {"changed": ("b",)}
     assert decisions.aliases_to_set(views, current, ["b"]) == {"new": ("a",)}
-    assert decisions.aliases_to_set(views, current, ["b", "c"]) == {"new": ("a",), "changed": ("b", "c")}
+    assert decisions.aliases_to_set(views, current, ["b", "c"]) == {
+        "new": ("a",),
+        "changed": ("b", "c"),
+    }
 
 
 def test_only_topics_that_nobody_knows_begin_at_the_logs_first_offset() -> None:
@@ -106,13 +135,19 @@ def test_a_clock_that_is_off_dates_no_snapshot(minutes: int) -> None:
         decisions.check_clock(now + off, now, now + off)
     decisions.check_clock(now - 90 * 60_000_000, now, now)  # it stood still while it asked
     own_us = now + minutes * 60_000_000
-    with pytest.raises(ClockOff, match=f"{abs(minutes) * 60} s {'ahead of' if minutes > 0 else 'behind'} the store"):
+    with pytest.raises(
+        ClockOff, match=f"{abs(minutes) * 60} s {'ahead of' if minutes > 0 else 'behind'} the store"
+    ):
         decisions.check_clock(own_us, now, own_us)
 
 
 @pytest.mark.parametrize(
     ("version", "policy", "role"),
-    [("6.2.14", "noeviction", "master"), ("7.0.0", "allkeys-lru", "master"), ("7.0.0", "noeviction", "slave")],
+    [
+        ("6.2.14", "noeviction", "master"),
+        ("7.0.0", "allkeys-lru", "master"),
+        ("7.0.0", "noeviction", "slave"),
+    ],
 )
 def test_a_server_without_the_promises_is_refused(version: str, policy: str, role: str) -> None:
     decisions.check_server("7.0.0", "noeviction", "master")

@@ -16,7 +16,9 @@ from slicewise.errors import CodecError
 from slicewise.stores.online import keys
 from tests.support.stores.stored import topic_partition
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "keys.json").read_text(encoding="utf-8"))
+GOLDEN = json.loads(
+    (Path(__file__).parents[1] / "golden" / "keys.json").read_text(encoding="utf-8")
+)
 UNIT = "00000000000000aa"
 
 
@@ -24,7 +26,9 @@ UNIT = "00000000000000aa"
 def test_tags_are_the_golden_ones(case: dict[str, Any]) -> None:
     columns = [tuple(column) for column in case["columns"]]
     values = [[value] for value in case["values"]]
-    values = [[date.fromisoformat(v["date"]) if isinstance(v, dict) else v for v in row] for row in values]
+    values = [
+        [date.fromisoformat(v["date"]) if isinstance(v, dict) else v for v in row] for row in values
+    ]
     assert keys.entity_tags(columns, values, case["partition"]) == [case["tag"].encode()]
 
 
@@ -42,16 +46,27 @@ def test_keys_are_the_golden_ones() -> None:
         "swapped of a term": keys.published_key(17, keys.unit_name(UNIT, 9)).decode(),
         "marks": keys.METADATA.decode(),
         "board": keys.leaderboard_key(17, "top_songs").decode(),
-        "board of a past end": keys.leaderboard_key(17, "top_songs", 1_357_000_010_000_000).decode(),
+        "board of a past end": keys.leaderboard_key(
+            17, "top_songs", 1_357_000_010_000_000
+        ).decode(),
         "manifest": keys.manifest_key("abc").decode(),
     } == GOLDEN["keys"]
 
 
 def test_fields_are_the_golden_ones() -> None:
     assert keys.applied_field(topic_partition(2)).decode() == GOLDEN["fields"]["guard"]
-    assert keys.running_fields([2_261_232], topic_partition(2))[0].decode() == GOLDEN["fields"]["running"]
-    assert keys.pending_field(keys.topic_partition_text(topic_partition(2)), 17).decode() == GOLDEN["fields"]["tail"]
-    assert keys.pending_numbers(keys.topic_partition_text(topic_partition(2))).decode() == GOLDEN["fields"]["tail head"]
+    assert (
+        keys.running_fields([2_261_232], topic_partition(2))[0].decode()
+        == GOLDEN["fields"]["running"]
+    )
+    assert (
+        keys.pending_field(keys.topic_partition_text(topic_partition(2)), 17).decode()
+        == GOLDEN["fields"]["tail"]
+    )
+    assert (
+        keys.pending_numbers(keys.topic_partition_text(topic_partition(2))).decode()
+        == GOLDEN["fields"]["tail head"]
+    )
     assert keys.ids_field(topic_partition(2)).decode() == GOLDEN["fields"]["ids"]
     assert keys.skip_field(topic_partition(2)).decode() == GOLDEN["fields"]["skip"]
     assert [field.decode() for field in keys.hour_fields(376_872)] == GOLDEN["fields"]["hour"]
@@ -73,7 +88,9 @@ def test_what_has_no_text_is_refused(value: object) -> None:
 
 
 @given(st.lists(st.tuples(st.text(), st.text()), min_size=2, max_size=5, unique=True))
-def test_different_entities_have_different_tags_without_braces(entities: list[tuple[str, str]]) -> None:
+def test_different_entities_have_different_tags_without_braces(
+    entities: list[tuple[str, str]],
+) -> None:
     columns = [("a", "string"), ("b", "string")]
     tags = keys.entity_tags(columns, list(zip(*entities, strict=True)))
     assert len(set(tags)) == len(entities)

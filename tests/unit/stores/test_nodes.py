@@ -6,7 +6,13 @@ import dataclasses
 
 import pytest
 
-from slicewise.errors import DeploymentSuperseded, GapRefused, NotReady, SettingsError, StoreUnavailable
+from slicewise.errors import (
+    DeploymentSuperseded,
+    GapRefused,
+    NotReady,
+    SettingsError,
+    StoreUnavailable,
+)
 from slicewise.lifecycle.health.overview import unready
 from slicewise.local.servers import redis as redis_server
 from slicewise.local.servers import services
@@ -24,17 +30,26 @@ from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRea
 from slicewise.stores.online.redis.status import StoreStatus, _together
 from slicewise.stores.online.routing import node_of, slot
 from slicewise.windows.durations import HOUR_US
-from tests.support.stores.several import NAME, NOW_US, ON, UNIT, advance, one_node, deployed, servers
+from tests.support.stores.several import (
+    NAME,
+    NOW_US,
+    ON,
+    UNIT,
+    advance,
+    deployed,
+    one_node,
+    servers,
+)
 from tests.support.stores.stored import (
     TOPIC,
     Event,
     StoreDeployment,
     StoreUnit,
-    offset_vector,
-    micro_batch,
     hour_entry,
-    topic_partition,
+    micro_batch,
+    offset_vector,
     tag,
+    topic_partition,
 )
 
 
@@ -55,12 +70,15 @@ def test_a_node_that_lost_events_gets_them_again_and_the_others_count_them_once(
     for begin in (0, 5):
         store.run(ApplyBatch(micro_batch(UNIT, events[begin : begin + 5])))
         advance(store, begin + 5)
-    # the last batch's micro-batch lane and committed offsets are two commands of a node, and five of its deployment stand before
+    # the last batch's micro-batch lane and committed offsets are two commands of a node, and five
+    # of its deployment stand before
     assert nodes[1].restart(2) == 2
     with pytest.raises(StoreUnavailable):
         store.run(ReadMetadata())
     store = open_memory(*nodes)
-    assert [one_node(nodes, n).run(ReadMetadata()).committed.get(topic_partition()) for n in (0, 1)] == [10, 5]
+    assert [
+        one_node(nodes, n).run(ReadMetadata()).committed.get(topic_partition()) for n in (0, 1)
+    ] == [10, 5]
     metadata = store.run(ReadMetadata())
     assert metadata.committed == offset_vector(5)
     with pytest.raises(GapRefused):
@@ -88,7 +106,9 @@ def test_a_deployment_that_stopped_between_two_nodes_applies_nothing_until_it_is
     metadata = store.run(Deploy(newer, 2, {"plays": TOPIC}, offset_vector()))
     assert (metadata.deployment_version, metadata.units, metadata.behind) == (2, "two", ())
     assert store.run(BeginBatch(offset_vector(5), 2, "two")) == metadata
-    assert store.run(Deploy(newer, 2, {"plays": TOPIC}, offset_vector())) == metadata, "what stands everywhere changes nothing"
+    assert store.run(Deploy(newer, 2, {"plays": TOPIC}, offset_vector())) == metadata, (
+        "what stands everywhere changes nothing"
+    )
 
 
 def test_units_are_built_again_only_where_the_log_no_longer_has_what_is_lost() -> None:
@@ -100,10 +120,22 @@ def test_units_are_built_again_only_where_the_log_no_longer_has_what_is_lost() -
     assert store.run(ReadMetadata()).committed == offset_vector()
     advance(one_node(nodes, 0), 20)
     renewal = Renewal(frozenset({NAME}), offset_vector(9))
-    metadata = store.run(Deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, renewal=renewal))
+    metadata = store.run(
+        Deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, renewal=renewal)
+    )
     first, second = (one_node(nodes, number).run(ReadMetadata()) for number in range(2))
-    assert (first.deployment_version, first.builds, first.ready, first.committed) == (2, {}, frozenset({NAME}), offset_vector(20))
-    assert (second.deployment_version, second.builds, second.ready, second.committed) == (2, {NAME: 2}, frozenset(), offset_vector(9))
+    assert (first.deployment_version, first.builds, first.ready, first.committed) == (
+        2,
+        {},
+        frozenset({NAME}),
+        offset_vector(20),
+    )
+    assert (second.deployment_version, second.builds, second.ready, second.committed) == (
+        2,
+        {NAME: 2},
+        frozenset(),
+        offset_vector(9),
+    )
     assert (metadata.behind, metadata.ready, metadata.builds, metadata.starts[NAME]) == (
         (),
         frozenset(),
@@ -121,8 +153,14 @@ def test_a_backfill_is_of_the_node_that_lacks_it_and_leaves_the_others_alone() -
     with pytest.raises(NotReady):
         store.run(ReadMetadata())
     assert store.run(Initialise()).behind == (1,)
-    metadata = store.run(Deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, offset_vector(3)))
-    assert (metadata.starts[NAME], metadata.ready, metadata.committed) == (offset_vector(3), frozenset(), offset_vector(3))
+    metadata = store.run(
+        Deploy(StoreDeployment("one", (UNIT,)), 1, {"plays": TOPIC}, offset_vector(3))
+    )
+    assert (metadata.starts[NAME], metadata.ready, metadata.committed) == (
+        offset_vector(3),
+        frozenset(),
+        offset_vector(3),
+    )
     hour = NOW_US // HOUR_US
     entries = [hour_entry(UNIT, entity, 0, [Event(entity, hour * HOUR_US, 0, 1)]) for entity in ON]
     store.run(HoldBuilds({NAME: 0}))
@@ -145,7 +183,14 @@ def test_what_a_backfill_brought_is_marked_on_the_nodes_that_it_was_made_for() -
     # the second node alone saw the unit go, and come back, after more of the log
     for digest, units in (("none", ()), ("again", (UNIT,))):
         one = one_node(nodes, 1)
-        one.run(Deploy(StoreDeployment(digest, units), one.run(ReadMetadata()).deployment_version, {"plays": TOPIC}, offset_vector(7)))
+        one.run(
+            Deploy(
+                StoreDeployment(digest, units),
+                one.run(ReadMetadata()).deployment_version,
+                {"plays": TOPIC},
+                offset_vector(7),
+            )
+        )
     first, second = (one_node(nodes, number) for number in (0, 1))
     starts = [node.run(ReadMetadata()).starts[NAME] for node in (first, second)]
     assert starts[0] != starts[1]
@@ -159,22 +204,31 @@ def test_what_a_backfill_brought_is_marked_on_the_nodes_that_it_was_made_for() -
 def test_what_a_job_holds_is_of_one_build_on_every_node() -> None:
     nodes = servers()
     store, job = deployed(nodes), open_memory(*nodes)
-    store.run(Deploy(StoreDeployment("none", (StoreUnit(storage_fingerprint="0" * 16, view="x"),)), 1))
+    store.run(
+        Deploy(StoreDeployment("none", (StoreUnit(storage_fingerprint="0" * 16, view="x"),)), 1)
+    )
     store.run(Deploy(StoreDeployment("again", (UNIT,)), 2))
     with pytest.raises(DeploymentSuperseded, match="build 0"):
         job.run(HoldBuilds({NAME: 0}))
     job.run(HoldBuilds({NAME: 3}))
-    job.run(ApplyBatch(micro_batch(UNIT, [Event(entity, NOW_US, 0, i) for i, entity in enumerate(ON)])))
+    job.run(
+        ApplyBatch(micro_batch(UNIT, [Event(entity, NOW_US, 0, i) for i, entity in enumerate(ON)]))
+    )
     store_id = store.store_id
     for entity in ON:
-        (result,) = store.run(Read([EntityRead((UnitRead(hot_key(store_id, tag(entity), f"{NAME}.3")),))])).entities[0]
+        (result,) = store.run(
+            Read([EntityRead((UnitRead(hot_key(store_id, tag(entity), f"{NAME}.3")),))])
+        ).entities[0]
         assert result.hot
 
 
 def test_several_addresses_are_one_setting_and_have_no_real_time_lane() -> None:
     two = "redis://a:1/0, redis://b:2/0"
     loaded = Settings.load({"SLICEWISE_REDIS_URL": two})
-    assert (loaded.realtime, urls_of(loaded.redis_url)) == ("off", ("redis://a:1/0", "redis://b:2/0"))
+    assert (loaded.realtime, urls_of(loaded.redis_url)) == (
+        "off",
+        ("redis://a:1/0", "redis://b:2/0"),
+    )
     assert Settings.load(loaded.to_env()) == loaded
     for wrong in (
         {"SLICEWISE_REDIS_URL": two, "SLICEWISE_REALTIME": "on"},
@@ -211,7 +265,11 @@ def test_who_does_not_say_how_many_nodes_run_finds_all_of_them(tmp_path: object)
 
 def test_each_embedded_node_is_a_server_with_a_port_of_its_own(tmp_path: object) -> None:
     settings = Settings.load({"SLICEWISE_STATE": f"{tmp_path}/state", "SLICEWISE_STORE_NODES": "3"})
-    assert services.names_of(settings)[:3] == tuple(redis_server.names(3)) == ("redis", "redis-2", "redis-3")
+    assert (
+        services.names_of(settings)[:3]
+        == tuple(redis_server.names(3))
+        == ("redis", "redis-2", "redis-3")
+    )
     assert [services.ports_of(settings)[name] for name in redis_server.names(3)] == [
         ("redis",),
         ("redis_2",),
@@ -221,8 +279,15 @@ def test_each_embedded_node_is_a_server_with_a_port_of_its_own(tmp_path: object)
 
 def test_the_picture_shows_what_all_nodes_claim_and_which_is_wanting() -> None:
     g, unit = f"g:{TOPIC}:0", {"storage_fingerprint": NAME, "view": "v", "source": "plays"}
-    one = StoreStatus(5, {"epoch": b"2", "units": b"d", g: b"9", f"y:{NAME}": b"1"}, {"units": [unit]}, {"job:a": "x"})
-    other = dataclasses.replace(one, metadata={"epoch": b"2", "units": b"d", g: b"4", f"w:{TOPIC}:0": b"8"}, now_us=7)
+    one = StoreStatus(
+        5,
+        {"epoch": b"2", "units": b"d", g: b"9", f"y:{NAME}": b"1"},
+        {"units": [unit]},
+        {"job:a": "x"},
+    )
+    other = dataclasses.replace(
+        one, metadata={"epoch": b"2", "units": b"d", g: b"4", f"w:{TOPIC}:0": b"8"}, now_us=7
+    )
     picture = _together({0: one, 1: other}, ["node 3 of 3 is away"], 3)
     assert (picture.now_us, picture.metadata[g], unready(picture)) == (7, b"4", ("v",))
     older = dataclasses.replace(other, metadata={**other.metadata, "epoch": b"1"})

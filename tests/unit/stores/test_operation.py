@@ -1,4 +1,5 @@
-"""An operation is a frozen value that runs on one node, and over several by its combinator; contexts never change."""
+"""An operation is a frozen value that runs on one node, and over several by its combinator;
+contexts never change."""
 
 from __future__ import annotations
 
@@ -28,19 +29,23 @@ from slicewise.stores.online.operation import (
     Rebinding,
     Split,
 )
-from slicewise.stores.online.operations.archive_versions import PutArchiveVersion, ReadArchiveVersions
+from slicewise.stores.online.operations.archive_versions import (
+    PutArchiveVersion,
+    ReadArchiveVersions,
+)
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.routing import by_node, node_of
 from slicewise.stores.online.steps import ATTEMPTS, Command, Steps, Text, drive
 from slicewise.stores.online.store import Store
-from tests.support.stores.several import NAME, UNIT, one_node, deployed, servers
+from tests.support.stores.several import NAME, UNIT, deployed, one_node, servers
 from tests.support.stores.stored import offset_vector
 from tests.support.stores.units import StoreUnit
 
 COUNT = 3
 NODES = NodesContext(
-    ServerRun("all", "all"), tuple(NodeContext(ServerRun(f"{n}", f"{n}"), f"{n + 1}/{COUNT}") for n in range(COUNT))
+    ServerRun("all", "all"),
+    tuple(NodeContext(ServerRun(f"{n}", f"{n}"), f"{n + 1}/{COUNT}") for n in range(COUNT)),
 )
 
 
@@ -83,7 +88,9 @@ class OfTags(Named, ByTag[str]):
         return Split(parts, positions)
 
     def join(self, replies: Mapping[int, str], split: Split[str]) -> str:
-        return " ".join(f"{reply}:{len(split.positions[n])}" for n, reply in sorted(replies.items()))
+        return " ".join(
+            f"{reply}:{len(split.positions[n])}" for n, reply in sorted(replies.items())
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,10 @@ def test_in_turn_asks_one_node_after_another_and_none_after_one_that_refuses() -
 
 
 def test_by_tag_asks_the_nodes_that_have_an_entity_at_once() -> None:
-    on = [next(tag for tag in (b"%d" % i for i in range(50)) if node_of(tag, COUNT) == n) for n in range(COUNT)]
+    on = [
+        next(tag for tag in (b"%d" % i for i in range(50)) if node_of(tag, COUNT) == n)
+        for n in range(COUNT)
+    ]
     assert outcome_of(OfTags(tags=[on[0], on[2], on[2]])) == ("1/3:1 3/3:2", [[0, 2]])
 
 
@@ -206,11 +216,15 @@ def every_operation() -> list[type[Operation[Any]]]:
     results = []
     for module in pkgutil.iter_modules(operations.__path__, f"{operations.__name__}."):
         members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
-        results += [of for _, of in members if issubclass(of, Operation) and of.__module__ == module.name]
+        results += [
+            of for _, of in members if issubclass(of, Operation) and of.__module__ == module.name
+        ]
     return results
 
 
-def test_every_operation_is_a_frozen_dataclass_that_has_its_steps_and_is_whole_over_several_nodes() -> None:
+def test_every_operation_is_a_frozen_dataclass_that_has_its_steps_and_is_whole_over_several_nodes() -> (
+    None
+):
     assert len(every_operation()) >= 36
     for of in every_operation():
         params: Any = inspect.getattr_static(of, "__dataclass_params__")
@@ -219,7 +233,11 @@ def test_every_operation_is_a_frozen_dataclass_that_has_its_steps_and_is_whole_o
 
 
 def test_a_connection_has_no_method_for_any_one_operation() -> None:
-    public = {name for name, _ in inspect.getmembers(Store, inspect.isfunction) if not name.startswith("_")}
+    public = {
+        name
+        for name, _ in inspect.getmembers(Store, inspect.isfunction)
+        if not name.startswith("_")
+    }
     assert public == {"run", "steps", "close"}
 
 

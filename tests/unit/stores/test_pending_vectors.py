@@ -43,7 +43,10 @@ def _value(raw: Any) -> Any:
 
 def _member(case: Mapping[str, Any]) -> str:
     columns = tuple((name, arrow_type(kind)) for name, kind in case["columns"])
-    arrays = {name: _array(_value(value), kind) for (name, kind), value in zip(columns, case["values"], strict=True)}
+    arrays = {
+        name: _array(_value(value), kind)
+        for (name, kind), value in zip(columns, case["values"], strict=True)
+    }
     topic = case["topic"]
     rows = Rows(
         pa.array([case["time"]], pa.int64()).to_numpy(),
@@ -88,7 +91,10 @@ _MADE = {
 
 def filled(cases: Mapping[str, Any]) -> dict[str, Any]:
     """The cases with what Python makes of each."""
-    return {name: [{**case, member: make(case)} for case in cases[name]] for name, (member, make) in _MADE.items()}
+    return {
+        name: [{**case, member: make(case)} for case in cases[name]]
+        for name, (member, make) in _MADE.items()
+    }
 
 
 def test_python_makes_of_each_case_what_the_golden_file_says() -> None:
@@ -96,5 +102,8 @@ def test_python_makes_of_each_case_what_the_golden_file_says() -> None:
     assert filled(golden) == golden
     assert {kind for case in golden["members"] for _, kind in case["columns"]} >= {
         *("string", "long", "double", "boolean", "date", "timestamp_us", "decimal(38,10)"),
-        *(f"array<{kind}>" for kind in ("string", "long", "double", "boolean", "date", "decimal(6,2)")),
+        *(
+            f"array<{kind}>"
+            for kind in ("string", "long", "double", "boolean", "date", "decimal(6,2)")
+        ),
     }

@@ -1,4 +1,5 @@
-"""A spine's needs are archived before it is answered; what nothing can bring is refused with the next step."""
+"""A spine's needs are archived before it is answered; what nothing can bring is refused with the
+next step."""
 
 from __future__ import annotations
 
@@ -22,13 +23,18 @@ from slicewise.windows.durations import HOUR_US
 
 TOPIC = "a" * 32
 NOW = 100 * HOUR_US
-PLAYS = sw.KafkaSource("plays", schema={"user": "string", "at_us": "timestamp_us"}, timestamp="at_us")
+PLAYS = sw.KafkaSource(
+    "plays", schema={"user": "string", "at_us": "timestamp_us"}, timestamp="at_us"
+)
 DEPLOYMENT = plan(
     Project.of(
         "mine",
         [
             sw.FeatureView(
-                "users", source=PLAYS, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+                "users",
+                source=PLAYS,
+                entity=["user"],
+                features=[sw.Feature("n", sw.count(), windows=["1h"])],
             )
         ],
     )
@@ -39,7 +45,8 @@ REACHED = Archived(3, OffsetVector({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
 
 @dataclass(frozen=True)
 class Side:
-    """An archive that reaches so far, and a log of so many offsets; `fails` instead of saying how many."""
+    """An archive that reaches so far, and a log of so many offsets; `fails` instead of saying how
+    many."""
 
     reached: Archived | None
     offsets: int = 0
@@ -65,7 +72,9 @@ class Side:
 
 
 def to_archive(side: Side, need: Need) -> list[tuple[str, int]]:
-    return [(p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, REQUESTED, need, NOW)]
+    return [
+        (p.source.name, p.offsets) for p in pending(DEPLOYMENT, side, side, REQUESTED, need, NOW)
+    ]
 
 
 def test_only_what_the_rows_need_is_archived() -> None:
@@ -73,7 +82,9 @@ def test_only_what_the_rows_need_is_archived() -> None:
     assert to_archive(Side(REACHED, 5), Need(90 * HOUR_US)) == []
     assert to_archive(Side(REACHED, 5), Need(90 * HOUR_US + 1)) == [("plays", 5)]
     assert to_archive(Side(REACHED), Need(95 * HOUR_US)) == [], "a quiet log has nothing to archive"
-    assert to_archive(Side(None, 7), Need(1)) == [("plays", 7)], "the first archive, whatever `at` is"
+    assert to_archive(Side(None, 7), Need(1)) == [("plays", 7)], (
+        "the first archive, whatever `at` is"
+    )
     assert to_archive(Side(REACHED, 5), Need(NOW)) == [("plays", 5)]
 
 
@@ -81,7 +92,9 @@ def test_tokens_ask_for_what_they_contain() -> None:
     known, beyond = (Need(None, 0, {"plays": OffsetVector({(TOPIC, 0): end})}) for end in (10, 11))
     assert to_archive(Side(REACHED, 5), known) == []
     assert to_archive(Side(REACHED, 5), beyond) == [("plays", 5)]
-    assert to_archive(Side(REACHED, 0), beyond) == [], "no log of ours has it: refused by its row later"
+    assert to_archive(Side(REACHED, 0), beyond) == [], (
+        "no log of ours has it: refused by its row later"
+    )
 
 
 def test_what_tokens_contain_is_that_of_all_rows_hours_compacted_beyond_included() -> None:
@@ -120,12 +133,26 @@ def test_the_future_is_no_reason_to_archive() -> None:
     [
         (Side(None), NothingArchived, "its topic holds no event"),
         (Side(None, fails=TopicGone("gone")), NothingArchived, "no topic 'plays'"),
-        (Side(None, fails=StoreUnavailable("silent")), NothingArchived, "its log does not answer: silent"),
-        (Side(REACHED, fails=StoreUnavailable("silent")), StoreUnavailable, "lags, and its log does not answer"),
-        (Side(REACHED, fails=TopicGone("gone")), StoreUnavailable, "lags, and the broker has no topic"),
+        (
+            Side(None, fails=StoreUnavailable("silent")),
+            NothingArchived,
+            "its log does not answer: silent",
+        ),
+        (
+            Side(REACHED, fails=StoreUnavailable("silent")),
+            StoreUnavailable,
+            "lags, and its log does not answer",
+        ),
+        (
+            Side(REACHED, fails=TopicGone("gone")),
+            StoreUnavailable,
+            "lags, and the broker has no topic",
+        ),
     ],
 )
-def test_what_cannot_be_archived_is_refused(side: Side, kind: type[SlicewiseError], message: str) -> None:
+def test_what_cannot_be_archived_is_refused(
+    side: Side, kind: type[SlicewiseError], message: str
+) -> None:
     with pytest.raises(kind, match=message) as refused:
         to_archive(side, Need(95 * HOUR_US))
     assert refused.value.next_step
@@ -133,14 +160,18 @@ def test_what_cannot_be_archived_is_refused(side: Side, kind: type[SlicewiseErro
 
 
 def test_the_plan_says_why_and_how_much() -> None:
-    some = pending(DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), REQUESTED, Need(95 * HOUR_US), NOW)
+    some = pending(
+        DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), REQUESTED, Need(95 * HOUR_US), NOW
+    )
     (line,) = plan_text(some)
     assert line.startswith("archiving plays first: it is archived until 1970-01-04T18:00:00+00:00")
     assert line.endswith("12,345 offsets to go")
     assert lacking("plays", None, Need(1)) == "nothing of it is archived yet"
 
 
-REPORT = '{"job": "archive", "archived": [{"source": "plays", "seq": 2, "events": 1200, "bad": %s}]}'
+REPORT = (
+    '{"job": "archive", "archived": [{"source": "plays", "seq": 2, "events": 1200, "bad": %s}]}'
+)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +193,10 @@ def test_what_was_archived_is_told_bad_records_too(message: str, shown: list[str
     ("message", "why"),
     [
         (
-            "WARN Utils\n2026 WARNING job_failed job=archive error=x\n5 offsets are gone\n  where: topic\n",
+            (
+                "WARN Utils\n2026 WARNING job_failed job=archive error=x\n5 offsets are gone\n  "
+                "where: topic\n"
+            ),
             "5 offsets are gone\n  where: topic",
         ),
         ("java.lang.Error: no heap\n\n", "java.lang.Error: no heap"),

@@ -112,7 +112,9 @@ def test_every_type_is_aggregated_from_dicts_and_from_arrow_alike() -> None:
         }
     )
     assert sw.evaluate(declared, table, QUERIES).equals(sw.evaluate(declared, EVENTS, QUERIES))
-    assert sw.evaluate(declared, table.slice(1).slice(0), QUERIES)["n_1h"].to_pylist() == [1], "also of a slice"
+    assert sw.evaluate(declared, table.slice(1).slice(0), QUERIES)["n_1h"].to_pylist() == [1], (
+        "also of a slice"
+    )
 
 
 def test_what_a_record_could_not_hold_is_refused_as_the_platform_refuses_it() -> None:
@@ -126,9 +128,13 @@ def test_what_a_record_could_not_hold_is_refused_as_the_platform_refuses_it() ->
         {"ratio": float("nan")},
         {"counts": [0, 128]},
     ]
-    table = sw.evaluate(view(source()), [*EVENTS, *({**EVENTS[0], **change} for change in bad)], QUERIES)
+    table = sw.evaluate(
+        view(source()), [*EVENTS, *({**EVENTS[0], **change} for change in bad)], QUERIES
+    )
     assert answer(table) == EXPECTED
-    refused = dict(part.split("=") for part in table.schema.metadata[b"slicewise.refused"].decode().split(", "))
+    refused = dict(
+        part.split("=") for part in table.schema.metadata[b"slicewise.refused"].decode().split(", ")
+    )
     assert refused == {
         "out_of_range:small": "2",
         "out_of_range:level": "2",
@@ -157,15 +163,21 @@ def test_a_request_names_a_date_as_text_and_nothing_else(text: Any) -> None:
         value_of(text, "date", "born", 0)
 
 
-@pytest.mark.parametrize(("column", "kind"), [("tags", "array<string>"), ("ratio", "double"), ("price", "decimal")])
+@pytest.mark.parametrize(
+    ("column", "kind"), [("tags", "array<string>"), ("ratio", "double"), ("price", "decimal")]
+)
 def test_lists_and_numbers_with_fractions_are_no_entities(column: str, kind: str) -> None:
     with pytest.raises(DefinitionError, match=f"entity column '{column}' is {kind}"):
         plan(Project.of("p", [view(source(), column)]))
 
 
 def test_an_aggregate_that_takes_no_lists_says_so() -> None:
-    one = sw.FeatureView("v", source=source(), entity=["user"], features=[sw.Feature("x", sw.max("tags"), ["1h"])])
-    with pytest.raises(DefinitionError, match="cannot read column 'tags' of type array<string>") as caught:
+    one = sw.FeatureView(
+        "v", source=source(), entity=["user"], features=[sw.Feature("x", sw.max("tags"), ["1h"])]
+    )
+    with pytest.raises(
+        DefinitionError, match="cannot read column 'tags' of type array<string>"
+    ) as caught:
         plan(Project.of("p", [one]))
     assert caught.value.expected
     assert caught.value.next_step
@@ -184,11 +196,15 @@ def test_an_aggregate_that_takes_no_lists_says_so() -> None:
         ("date", "date", "date"),
     ],
 )
-def test_a_type_has_one_name_of_its_values_and_one_on_the_wire(declared: str, kind: str, wire: str) -> None:
+def test_a_type_has_one_name_of_its_values_and_one_on_the_wire(
+    declared: str, kind: str, wire: str
+) -> None:
     assert (column_type(declared), wire_type(declared)) == (kind, wire)
 
 
-@pytest.mark.parametrize("declared", ["uint64", "array<timestamp_us>", "array<array<long>>", "array<>", "time", 3])
+@pytest.mark.parametrize(
+    "declared", ["uint64", "array<timestamp_us>", "array<array<long>>", "array<>", "time", 3]
+)
 def test_a_type_that_is_none_is_refused_with_what_there_is(declared: Any) -> None:
     with pytest.raises(DefinitionError, match="is no column type") as caught:
         column_type(declared)
@@ -204,7 +220,9 @@ def planned(declared: sw.KafkaSource) -> tuple[Source, str]:
     return deployment.sources[0], deployment.units[0].storage_fingerprint
 
 
-def test_a_path_a_width_and_the_records_time_are_in_the_schema_and_where_values_change_in_the_storage() -> None:
+def test_a_path_a_width_and_the_records_time_are_in_the_schema_and_where_values_change_in_the_storage() -> (
+    None
+):
     plain_source, stored = planned(source())
     assert (plain_source.paths, plain_source.time_column) == ((), "t")
     nested, elsewhere = planned(source(paths={"user": "$.who['@id']"}))
@@ -215,7 +233,15 @@ def test_a_path_a_width_and_the_records_time_are_in_the_schema_and_where_values_
     assert clocked.time_column is None
     assert same == stored, "a range judges records only"
     assert len({stored, elsewhere, other, timed}) == 4
-    assert len({declared.schema_fingerprint for declared in (plain_source, nested, wide, exact, clocked)}) == 5
+    assert (
+        len(
+            {
+                declared.schema_fingerprint
+                for declared in (plain_source, nested, wide, exact, clocked)
+            }
+        )
+        == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,15 +257,22 @@ def test_a_path_a_width_and_the_records_time_are_in_the_schema_and_where_values_
         ({"user": "$.a", "small": "$.a.b"}, "stand at one place"),
     ],
 )
-def test_a_path_that_is_none_or_is_another_columns_is_refused(paths: dict[str, str], message: str) -> None:
+def test_a_path_that_is_none_or_is_another_columns_is_refused(
+    paths: dict[str, str], message: str
+) -> None:
     with pytest.raises(DefinitionError, match=message):
         source(paths=paths)
 
 
 def test_the_time_of_the_kafka_record_is_the_events_time() -> None:
     clocked = view(source(timestamp="kafka"))
-    stamped = [{**event, "kafka_time": datetime.fromtimestamp(AT // 10**6, UTC)} for event in EVENTS]
-    assert answer(sw.evaluate(clocked, stamped, QUERIES)) == {**EXPECTED, "births_1h": EXPECTED["births_1h"]}
+    stamped = [
+        {**event, "kafka_time": datetime.fromtimestamp(AT // 10**6, UTC)} for event in EVENTS
+    ]
+    assert answer(sw.evaluate(clocked, stamped, QUERIES)) == {
+        **EXPECTED,
+        "births_1h": EXPECTED["births_1h"],
+    }
     with pytest.raises(BadRequest, match="no kafka_time"):
         sw.evaluate(clocked, EVENTS, QUERIES)
     with pytest.raises(DefinitionError, match="a column has that name too"):
@@ -280,7 +313,9 @@ def test_any_order_of_rows_gives_the_same_bytes_where_partition_and_offset_are_g
         {"format": "protobuf", "registry": "http://registry:8081/?key=secret"},
     ],
 )
-def test_a_format_needs_its_registry_and_no_secret_stands_in_a_definition(given: dict[str, Any]) -> None:
+def test_a_format_needs_its_registry_and_no_secret_stands_in_a_definition(
+    given: dict[str, Any],
+) -> None:
     with pytest.raises(DefinitionError) as caught:
         source(**given)
     assert "secret" not in str(caught.value)
@@ -294,7 +329,9 @@ def test_where_a_registry_stands_changes_no_fingerprint() -> None:
 
 
 def test_the_python_form_of_a_source_is_the_same_source() -> None:
-    declared = source(paths={"user": "$.who['@id']"}, format="avro", registry="http://one:8081", timestamp="kafka")
+    declared = source(
+        paths={"user": "$.who['@id']"}, format="avro", registry="http://one:8081", timestamp="kafka"
+    )
     names: dict[str, Any] = {"sw": sw}
     exec(source_form(declared), names)
     assert names["events"] == declared
@@ -309,7 +346,13 @@ def test_every_type_comes_back_from_the_archive_as_it_was_given(tmp_path: Path) 
     deployment = plan(Project.of("p", [view(source(timestamp="kafka"), "born")]))
     declared, (unit,) = deployment.sources[0], deployment.units
     events = [
-        {**event, "born": date.fromisoformat(event["born"]), "partition": 0, "offset": i, "kafka": AT + i}
+        {
+            **event,
+            "born": date.fromisoformat(event["born"]),
+            "partition": 0,
+            "offset": i,
+            "kafka": AT + i,
+        }
         for i, event in enumerate(EVENTS)
     ]
     events[0]["ratio"] = EXPECTED["ratio_1h"] - 1.5  # as the reader made it
@@ -319,7 +362,10 @@ def test_every_type_comes_back_from_the_archive_as_it_was_given(tmp_path: Path) 
     result = scan_events(table, declared)
     kinds = {name: arrow_type(kind) for name, kind in declared.columns}
     assert {name: result[name].cast(kinds[name]).to_pylist() for name in kinds} == {
-        name: [event[name] if name != "t" else datetime.fromtimestamp(event[name] / 1e6, UTC) for event in events]
+        name: [
+            event[name] if name != "t" else datetime.fromtimestamp(event[name] / 1e6, UTC)
+            for event in events
+        ]
         for name in kinds
     }
     own = unit_events(unit, result)
@@ -327,7 +373,9 @@ def test_every_type_comes_back_from_the_archive_as_it_was_given(tmp_path: Path) 
     tree = SliceTree.build(unit.layout, unit.slice_us, own.source, None)
     (feature,) = (column for column in unit.features if column.column == "ratio_1h")
     combined = tree.combine(np.array([0]), np.array([AT]), np.array([AT + HOUR]), [feature.partial])
-    assert feature.aggregate.finish_columns(combined[0]).values.to_pylist() == [EXPECTED["ratio_1h"] - 1.5]
+    assert feature.aggregate.finish_columns(combined[0]).values.to_pylist() == [
+        EXPECTED["ratio_1h"] - 1.5
+    ]
 
 
 def test_a_file_of_records_is_read_where_the_columns_stand(tmp_path: Path) -> None:
@@ -338,7 +386,13 @@ def test_a_file_of_records_is_read_where_the_columns_stand(tmp_path: Path) -> No
         paths={"user": "$.who.id", "n": "$.who.more.n"},
     )
     records = (
-        {"user": 1, "who": {"id": 7, "more": {"n": 3}}, "born": "2024-02-29", "tags": ["a"], "kafka_time": AT},
+        {
+            "user": 1,
+            "who": {"id": 7, "more": {"n": 3}},
+            "born": "2024-02-29",
+            "tags": ["a"],
+            "kafka_time": AT,
+        },
         {"user": 1, "who": {"id": 7}, "born": "1999-12-31", "tags": None, "kafka_time": AT + 1},
     )
     file = tmp_path / "events.jsonl"
@@ -350,7 +404,11 @@ def test_a_file_of_records_is_read_where_the_columns_stand(tmp_path: Path) -> No
     ]
     one = sw.FeatureView("v", source=declared, entity=["user"], features=features)
     table = sw.evaluate(one, read_events(file, declared).table, QUERIES)
-    assert answer(table) == {"n_1h": 3, "of_1h": [date(1999, 12, 31), date(2024, 2, 29)], "tagged_1h": 1}
+    assert answer(table) == {
+        "n_1h": 3,
+        "of_1h": [date(1999, 12, 31), date(2024, 2, 29)],
+        "tagged_1h": 1,
+    }
     flat = tmp_path / "flat.csv"
     flat.write_text(f"user,n,born,kafka_time\n7,3,2024-02-29,{AT}\n", encoding="utf-8")
     with_places = read_events(flat, declared).table

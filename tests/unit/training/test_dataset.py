@@ -1,4 +1,5 @@
-"""A data set holds what brute force over the archived events gives, and is built again to the same bytes."""
+"""A data set holds what brute force over the archived events gives, and is built again to the same
+bytes."""
 
 from __future__ import annotations
 
@@ -46,8 +47,12 @@ END = START + 7 * HOUR
 def _deployment() -> Deployment:
     users = view(["user"], WINDOWS, name="users")
     everyone = view([], WINDOWS, name="everyone")
-    churn = sw.FeatureSet("churn", features=["users:n_10m", "everyone:n_3h", "users:mean_minutes_3h"])
-    return plan(Project.of("test", [users, everyone, view(["device"], WINDOWS, name="devices"), churn]))
+    churn = sw.FeatureSet(
+        "churn", features=["users:n_10m", "everyone:n_3h", "users:mean_minutes_3h"]
+    )
+    return plan(
+        Project.of("test", [users, everyone, view(["device"], WINDOWS, name="devices"), churn])
+    )
 
 
 DEPLOYMENT = _deployment()
@@ -56,7 +61,9 @@ REFS = [f"{v}:{name}_{w}" for v in ("users", "everyone") for name in AGGREGATES 
 
 def _archive(seed: int, n: int = 500) -> tuple[list[dict[str, Any]], InMemoryArchive]:
     events = random_events(seed, n)
-    return events, InMemoryArchive(DEPLOYMENT.source("plays"), [events[: n // 2], events[n // 2 :]], END)
+    return events, InMemoryArchive(
+        DEPLOYMENT.source("plays"), [events[: n // 2], events[n // 2 :]], END
+    )
 
 
 def _own(raw: Sequence[OracleEvent], ref: str, row: Mapping[str, Any]) -> list[OracleEvent]:
@@ -74,10 +81,15 @@ def test_a_training_set_by_event_time_is_brute_force(seed: int) -> None:
     raw = oracle_events(events)
     rng = np.random.default_rng(seed)
     spine: list[dict[str, Any]] = [
-        {"user": ["ann", "bob", "nobody"][i % 3], "at": START + int(rng.integers(6 * HOUR)), "label": i}
+        {
+            "user": ["ann", "bob", "nobody"][i % 3],
+            "at": START + int(rng.integers(6 * HOUR)),
+            "label": i,
+        }
         for i in range(30)
     ]
-    spine += [spine[0], {**spine[0], "at": spine[0]["at"] + 1}]  # a row twice, and one at several instants
+    # a row twice, and one at several instants
+    spine += [spine[0], {**spine[0], "at": spine[0]["at"] + 1}]
     built = build_training_set(DEPLOYMENT, archive, pa.Table.from_pylist(spine), REFS, "event_time")
     assert built.table.column_names == ["user", "at", "label", *REFS]
     for given, row in zip(spine, built.table.to_pylist(), strict=True):
@@ -90,12 +102,17 @@ def test_a_training_set_by_event_time_is_brute_force(seed: int) -> None:
             assert same(row[ref], wanted), (seed, ref, given, row[ref], wanted)
 
 
-def _tokens(rng: np.random.Generator, archive: InMemoryArchive, at: int) -> tuple[str, dict[str, Any]]:
-    """A joined token of both units with random offset vectors and hours compacted beyond, and its parts."""
+def _tokens(
+    rng: np.random.Generator, archive: InMemoryArchive, at: int
+) -> tuple[str, dict[str, Any]]:
+    """A joined token of both units with random offset vectors and hours compacted beyond, and its
+    parts."""
     whole = archive.reaches("plays").offset_vector
     base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
     compacted_beyond = {
-        (START // HOUR) + int(h): {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
+        (START // HOUR) + int(h): {
+            (TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)
+        }
         for h in rng.choice(6, 2, replace=False)
     }
     texts: list[str] = []
@@ -107,13 +124,20 @@ def _tokens(rng: np.random.Generator, archive: InMemoryArchive, at: int) -> tupl
         offset_vectors = {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()}
         texts.append(
             tokens.encode(
-                unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), offset_vectors, "live", own
+                unit.storage_fingerprint,
+                unit.definition_fingerprint,
+                OffsetVector(base),
+                offset_vectors,
+                "live",
+                own,
             )
         )
     return tokens.join(texts), {"base": base, "ahead": compacted_beyond, "bounds": intervals}
 
 
-@pytest.mark.parametrize(("seed", "at_once"), [(3, 20_000), pytest.param(4, 5, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("seed", "at_once"), [(3, 20_000), pytest.param(4, 5, marks=pytest.mark.long)]
+)
 def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +150,13 @@ def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     for i in range(25):
         at = START + int(rng.integers(6 * HOUR))
         text, part = _tokens(rng, archive, at)
-        spine.append({"user": ["ann", "bob", "nobody"][i % 3], "at": as_timestamps(np.array([at]))[0], "token": text})
+        spine.append(
+            {
+                "user": ["ann", "bob", "nobody"][i % 3],
+                "at": as_timestamps(np.array([at]))[0],
+                "token": text,
+            }
+        )
         parts.append(part)
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token")
     some_left_out = 0
@@ -147,13 +177,25 @@ def test_a_token_beyond_the_archive_is_refused_and_says_from_when() -> None:
     beyond = OffsetVector({(TOPIC, 0): archive.reaches("plays").offset_vector.get((TOPIC, 0)) + 1})
     text = tokens.encode(first.unit, first.definition, beyond, {}, "live", first.bounds)
     with pytest.raises(BadRequest, match=r"(?s)beyond the archive of 'plays'.*2026-01-01T07:00:00"):
-        build_training_set(DEPLOYMENT, archive, [{"user": "ann", "at": START, "token": text}], ["users:n_10m"], "token")
+        build_training_set(
+            DEPLOYMENT,
+            archive,
+            [{"user": "ann", "at": START, "token": text}],
+            ["users:n_10m"],
+            "token",
+        )
     assert events
 
 
 def test_an_instant_after_the_archive_is_refused() -> None:
     with pytest.raises(BadRequest, match="later than the archive of 'plays'"):
-        build_training_set(DEPLOYMENT, _archive(6)[1], [{"user": "ann", "at": END + 1}], ["users:n_10m"], "event_time")
+        build_training_set(
+            DEPLOYMENT,
+            _archive(6)[1],
+            [{"user": "ann", "at": END + 1}],
+            ["users:n_10m"],
+            "event_time",
+        )
 
 
 def test_a_quiet_source_is_complete_when_its_log_holds_nothing_more() -> None:
@@ -166,7 +208,9 @@ def test_a_quiet_source_is_complete_when_its_log_holds_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("knowledge", ["event_time", "snapshot"])
-def test_a_data_set_is_rebuilt_to_the_same_bytes_after_more_was_archived(tmp_path: Path, knowledge: str) -> None:
+def test_a_data_set_is_rebuilt_to_the_same_bytes_after_more_was_archived(
+    tmp_path: Path, knowledge: str
+) -> None:
     events, archive = _archive(7)
     path = tmp_path / "churn.parquet"
     if knowledge == "snapshot":
@@ -183,26 +227,35 @@ def test_a_data_set_is_rebuilt_to_the_same_bytes_after_more_was_archived(tmp_pat
     again = rebuild(later, manifest, spine_path if spine_path.exists() else None, "churn")
     again.to_parquet(tmp_path / "again.parquet")
     assert (tmp_path / "again.parquet").read_bytes() == path.read_bytes()
-    assert (tmp_path / "again.manifest.json").read_bytes() == (tmp_path / "churn.manifest.json").read_bytes()
+    assert (tmp_path / "again.manifest.json").read_bytes() == (
+        tmp_path / "churn.manifest.json"
+    ).read_bytes()
     if knowledge == "event_time":
         now = build_training_set(DEPLOYMENT, later, spine, REFS, "event_time")
         assert now.table != built.table  # else the late event proves nothing
 
 
-def test_rows_whose_windows_touch_lost_events_are_counted_in_the_manifest_and_rebuilt_with_it(tmp_path: Path) -> None:
+def test_rows_whose_windows_touch_lost_events_are_counted_in_the_manifest_and_rebuilt_with_it(
+    tmp_path: Path,
+) -> None:
     _, archive = _archive(9)
     spine = [{"user": "ann", "at": START + HOUR + i * 5 * MINUTE} for i in range(6)]
     whole = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m"], "event_time")
     assert "incomplete" not in whole.manifest.to_json()
     lost = (START + HOUR + 2 * MINUTE, START + HOUR + 4 * MINUTE)
     archive.accepted_gaps = (AcceptedGap("plays", TOPIC, 0, 3, 7, *lost, "ada", "a disk", END),)
-    built = build_training_set(DEPLOYMENT, archive, spine, ["users:n_10m", "users:n_3h"], "event_time")
-    # [at - 10m, at) holds minute 2 to 4 for at = +5m, +10m; from +15m on it begins later; 3 h hold it from +5m on
+    built = build_training_set(
+        DEPLOYMENT, archive, spine, ["users:n_10m", "users:n_3h"], "event_time"
+    )
+    # [at - 10m, at) holds minute 2 to 4 for at = +5m, +10m; from +15m on it begins later; 3 h hold
+    # it from +5m on
     assert dict(built.manifest.incomplete) == {"users:n_10m": 2, "users:n_3h": 5}
     manifest = built.to_parquet(tmp_path / "a.parquet")
     again = rebuild(archive, Manifest.read(tmp_path / "a.manifest.json"), spine, "a")
     assert again.to_parquet(tmp_path / "b.parquet") == manifest
-    snapshot = build_snapshot(DEPLOYMENT, archive, ["users:n_10m"], [START + HOUR, START + HOUR + 5 * MINUTE])
+    snapshot = build_snapshot(
+        DEPLOYMENT, archive, ["users:n_10m"], [START + HOUR, START + HOUR + 5 * MINUTE]
+    )
     later = [row for row in snapshot.to_arrow().to_pylist() if row["at"].minute == 5]
     assert dict(snapshot.manifest.incomplete) == {"users:n_10m": len(later)}
 
@@ -210,7 +263,9 @@ def test_rows_whose_windows_touch_lost_events_are_counted_in_the_manifest_and_re
 def test_a_rebuild_of_another_spine_or_archive_is_refused(tmp_path: Path) -> None:
     _, archive = _archive(8)
     spine = [{"user": "ann", "at": START + HOUR}]
-    manifest = build_training_set(DEPLOYMENT, archive, spine, REFS, "event_time").to_parquet(tmp_path / "a.parquet")
+    manifest = build_training_set(DEPLOYMENT, archive, spine, REFS, "event_time").to_parquet(
+        tmp_path / "a.parquet"
+    )
     with pytest.raises(BadRequest, match="the spine is not the one"):
         rebuild(archive, manifest, [{"user": "bob", "at": START + HOUR}], "a")
     with pytest.raises(DataLoss, match="the same bytes"):
@@ -235,14 +290,22 @@ def test_a_snapshot_has_every_entity_with_an_event_in_some_window() -> None:
                 wanted.append((user, at, len(short), expected("seconds", in_window, at)))
     at_us = rows["at"].cast(pa.int64()).to_pylist()
     actual = list(
-        zip(rows["user"].to_pylist(), at_us, rows[refs[0]].to_pylist(), rows[refs[1]].to_pylist(), strict=True)
+        zip(
+            rows["user"].to_pylist(),
+            at_us,
+            rows[refs[0]].to_pylist(),
+            rows[refs[1]].to_pylist(),
+            strict=True,
+        )
     )
     assert actual == wanted
     assert len(set(at_us)) == 5
 
 
 def test_a_snapshot_of_a_global_view_has_one_row_per_instant() -> None:
-    rows = build_snapshot(DEPLOYMENT, _archive(10)[1], ["everyone:n_3h"], [START + HOUR, START + 2 * HOUR]).table
+    rows = build_snapshot(
+        DEPLOYMENT, _archive(10)[1], ["everyone:n_3h"], [START + HOUR, START + 2 * HOUR]
+    ).table
     assert rows.column_names == ["at", "everyone:n_3h"]
     assert rows.num_rows == 2
 
@@ -253,13 +316,22 @@ def test_a_snapshot_over_two_entity_keys_is_refused() -> None:
 
 
 def test_a_feature_set_is_answered_in_its_order() -> None:
-    built = build_training_set(DEPLOYMENT, _archive(12)[1], [{"user": "ann", "at": START}], "churn", "event_time")
+    built = build_training_set(
+        DEPLOYMENT, _archive(12)[1], [{"user": "ann", "at": START}], "churn", "event_time"
+    )
     assert built.table.column_names[2:] == list(DEPLOYMENT.feature_set("churn").features)
 
 
 def test_a_pandas_spine_with_aware_instants_and_nullable_results() -> None:
-    frame = pd.DataFrame({"user": ["ann", "nobody"], "at": pd.to_datetime([START, START + HOUR], unit="us", utc=True)})
-    built = build_training_set(DEPLOYMENT, _archive(13)[1], frame, ["users:stars_10m"], "event_time").to_pandas()
+    frame = pd.DataFrame(
+        {
+            "user": ["ann", "nobody"],
+            "at": pd.to_datetime([START, START + HOUR], unit="us", utc=True),
+        }
+    )
+    built = build_training_set(
+        DEPLOYMENT, _archive(13)[1], frame, ["users:stars_10m"], "event_time"
+    ).to_pandas()
     assert str(built["users:stars_10m"].dtype) == "Int64"
 
 
@@ -277,23 +349,31 @@ def test_a_pandas_spine_with_aware_instants_and_nullable_results() -> None:
         ("nowhere.parquet", "churn", "event_time", "cannot be read"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused(spine: Any, features: Any, knowledge: str, message: str) -> None:
+def test_what_cannot_be_meant_is_refused(
+    spine: Any, features: Any, knowledge: str, message: str
+) -> None:
     with pytest.raises(BadRequest, match=message):
         build_training_set(DEPLOYMENT, _archive(14)[1], spine, features, knowledge)
 
 
 def test_an_unknown_feature_names_the_near_ones() -> None:
     with pytest.raises(UnknownName, match="users"):
-        build_training_set(DEPLOYMENT, _archive(15)[1], [{"user": "a", "at": START}], ["usrs:n_10m"], "event_time")
+        build_training_set(
+            DEPLOYMENT, _archive(15)[1], [{"user": "a", "at": START}], ["usrs:n_10m"], "event_time"
+        )
 
 
 def test_only_what_the_windows_reach_is_read() -> None:
     _, archive = _archive(16)
-    build_training_set(DEPLOYMENT, archive, [{"user": "a", "at": START + 3 * HOUR}], ["users:n_10m"], "event_time")
+    build_training_set(
+        DEPLOYMENT, archive, [{"user": "a", "at": START + 3 * HOUR}], ["users:n_10m"], "event_time"
+    )
     assert archive.reads == [(START + 3 * HOUR - 10 * MINUTE, START + 3 * HOUR)]
 
 
 def test_written_parquet_reads_back(tmp_path: Path) -> None:
-    built = build_training_set(DEPLOYMENT, _archive(17)[1], [{"user": "ann", "at": START + HOUR}], REFS, "event_time")
+    built = build_training_set(
+        DEPLOYMENT, _archive(17)[1], [{"user": "ann", "at": START + HOUR}], REFS, "event_time"
+    )
     built.to_parquet(tmp_path / "x.parquet")
     assert pq.read_table(tmp_path / "x.parquet").to_pylist() == built.table.to_pylist()

@@ -1,4 +1,5 @@
-"""`sw.evaluate` answers what brute force over the events answers, for every aggregate, window and mode."""
+"""`sw.evaluate` answers what brute force over the events answers, for every aggregate, window and
+mode."""
 
 from __future__ import annotations
 
@@ -16,13 +17,22 @@ from slicewise.clock import END_OF_TIME_US
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.training.evaluate import REFUSED, evaluate
 from tests.support.oracles.answers import HOUR, MINUTE, inside, session
-from tests.unit.training.world import AGGREGATES, START, expected, oracle_events, random_events, same, view
+from tests.unit.training.world import (
+    AGGREGATES,
+    START,
+    expected,
+    oracle_events,
+    random_events,
+    same,
+    view,
+)
 
 TEN = 10 * MINUTE
 
 
 def _bounds(column: str, mode: str, at: int) -> tuple[int, int]:
-    """The bounds of docs/reference/aggregates.md, "Windows", for this view, whose slice is a minute, by hand."""
+    """The bounds of docs/reference/aggregates.md, "Windows", for this view, whose slice is a
+    minute, by hand."""
     end = {"event_time": at, "at": at // MINUTE * MINUTE, "live": -(-at // MINUTE) * MINUTE}[mode]
     if column.endswith("_session_10m"):  # where it is looked for
         return (end - 2 * HOUR) // MINUTE * MINUTE, end
@@ -37,7 +47,9 @@ def _bounds(column: str, mode: str, at: int) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("entity", [("user",), ("device", "user"), ()], ids=["one", "two", "global"])
+@pytest.mark.parametrize(
+    "entity", [("user",), ("device", "user"), ()], ids=["one", "two", "global"]
+)
 def test_every_value_is_that_of_brute_force(seed: int, entity: tuple[str, ...]) -> None:
     events = random_events(seed, 400)
     queries: list[dict[str, Any]] = []
@@ -51,7 +63,9 @@ def test_every_value_is_that_of_brute_force(seed: int, entity: tuple[str, ...]) 
         own = [e for e in raw if all(e.columns[name] == query[name] for name in entity)]
         for column in row.keys() - {*entity, "at"}:
             start, end = _bounds(column, query["mode"], query["at"])
-            name = next(n for n in sorted(AGGREGATES, key=len, reverse=True) if column.startswith(n + "_"))
+            name = next(
+                n for n in sorted(AGGREGATES, key=len, reverse=True) if column.startswith(n + "_")
+            )
             is_session = column.endswith("_session_10m")
             chosen = session(own, start, end, TEN) if is_session else inside(own, start, end)
             sessions[len(chosen) > 0, 0 < len(chosen) < len(inside(own, start, end))] += is_session
@@ -87,7 +101,9 @@ def test_an_unknown_entity_has_empty_aggregates() -> None:
 
 def test_a_sum_beyond_the_largest_double_is_null_and_named() -> None:
     table = evaluate(
-        view(["user"]), _events(*({"seconds": 1.7e308, "played_at": START},) * 2), [{"user": "ann", "at": START + 1}]
+        view(["user"]),
+        _events(*({"seconds": 1.7e308, "played_at": START},) * 2),
+        [{"user": "ann", "at": START + 1}],
     )
     assert table["seconds_10m"].to_pylist() == [None]
     assert table["n_10m"].to_pylist() == [2]
@@ -123,16 +139,28 @@ def test_what_the_platform_refuses_is_left_out_and_counted() -> None:
 
 
 @pytest.mark.parametrize(("form", "second"), [("us", 10**6), ("ms", 10**3), ("s", 1)])
-def test_times_beyond_the_years_1970_to_9999_are_refused_as_records_with_them_are(form: str, second: int) -> None:
-    clicks = sw.KafkaSource("clicks", schema={"user": "string", "t": f"timestamp_{form}"}, timestamp="t")
-    windows = [sw.sliding("1h"), sw.exact_range("1h"), sw.rows(9), sw.session("1m", max_length="1h")]
+def test_times_beyond_the_years_1970_to_9999_are_refused_as_records_with_them_are(
+    form: str, second: int
+) -> None:
+    clicks = sw.KafkaSource(
+        "clicks", schema={"user": "string", "t": f"timestamp_{form}"}, timestamp="t"
+    )
+    windows = [
+        sw.sliding("1h"),
+        sw.exact_range("1h"),
+        sw.rows(9),
+        sw.session("1m", max_length="1h"),
+    ]
     one = sw.FeatureView("v", clicks, ["user"], [sw.Feature("n", sw.count(), windows)])
     end = END_OF_TIME_US * second // 10**6
     good = [0, end - 1]
     bad = [-1, end, -(2**63), 2**63 - 1]
     events = [{"user": "ann", "t": t} for t in (*good, *bad)]
-    table = evaluate(one, events, [{"user": "ann", "at": END_OF_TIME_US - 1}, {"user": "ann", "at": 1}])
-    last = END_OF_TIME_US - 10**6 // second  # of the last event; at that very instant it is in exact windows alone
+    table = evaluate(
+        one, events, [{"user": "ann", "at": END_OF_TIME_US - 1}, {"user": "ann", "at": 1}]
+    )
+    # of the last event; at that very instant it is in exact windows alone
+    last = END_OF_TIME_US - 10**6 // second
     assert table["n_rows_9"].to_pylist() == [2, 1]
     assert table["n_1h"].to_pylist() == [int(last < END_OF_TIME_US - 1), 1]
     assert table.schema.metadata[REFUSED] == b"bad_time:t=4"
@@ -154,8 +182,12 @@ def test_what_is_no_view_is_refused() -> None:
 
 def test_events_may_come_as_an_arrow_table() -> None:
     at = pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 2, pa.timestamp("ns", "Europe/Berlin"))
-    table = pa.table({"user": ["ann", "bob"], "seconds": pa.array([10, 20], pa.int32()), "played_at": at})
-    rows = evaluate(view(["user"]), table, [{"user": "bob", "at": "2026-01-01T00:00:01Z"}]).to_pylist()
+    table = pa.table(
+        {"user": ["ann", "bob"], "seconds": pa.array([10, 20], pa.int32()), "played_at": at}
+    )
+    rows = evaluate(
+        view(["user"]), table, [{"user": "bob", "at": "2026-01-01T00:00:01Z"}]
+    ).to_pylist()
     assert rows[0]["seconds_10m"] == 20.0
 
 
@@ -185,16 +217,25 @@ def test_events_may_come_as_an_arrow_table() -> None:
         ([], [{"user": "a", "at": datetime(1, 1, 1, tzinfo=UTC)}], "no instant"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused_with_its_place(events: Any, queries: Any, message: str) -> None:
+def test_what_cannot_be_meant_is_refused_with_its_place(
+    events: Any, queries: Any, message: str
+) -> None:
     with pytest.raises(BadRequest, match=message):
         evaluate(view(["user"]), events, queries)
 
 
 @pytest.mark.parametrize(
     ("given", "total"),
-    [(0.1, Decimal("0.35")), (-0.0, Decimal("0.25")), (None, Decimal("0.25")), (12.5, Decimal("12.75"))],
+    [
+        (0.1, Decimal("0.35")),
+        (-0.0, Decimal("0.25")),
+        (None, Decimal("0.25")),
+        (12.5, Decimal("12.75")),
+    ],
 )
-def test_a_float_is_the_decimal_that_json_writes_for_it(given: float | None, total: Decimal) -> None:
+def test_a_float_is_the_decimal_that_json_writes_for_it(
+    given: float | None, total: Decimal
+) -> None:
     events = [{"user": "a", "price": price, "paid_at": START} for price in (given, 0.25)]
     table = evaluate(_paid(), events, [{"user": "a", "at": START + 1}])
     assert table["spent_1h"].to_pylist() == [total]
@@ -203,14 +244,21 @@ def test_a_float_is_the_decimal_that_json_writes_for_it(given: float | None, tot
 @pytest.mark.parametrize("given", [1.005, 1e9, 1e300, math.nan, math.inf])
 def test_a_float_that_is_no_such_decimal_is_refused_as_its_record_would_be(given: float) -> None:
     with pytest.raises(BadRequest, match="a value does not fit"):
-        evaluate(_paid(), [{"user": "a", "price": given, "paid_at": START}], [{"user": "a", "at": START + 1}])
+        evaluate(
+            _paid(),
+            [{"user": "a", "price": given, "paid_at": START}],
+            [{"user": "a", "at": START + 1}],
+        )
 
 
 def _paid() -> sw.FeatureView:
     schema = {"user": "string", "price": "decimal(10,2)", "paid_at": "timestamp_us"}
     source = sw.KafkaSource("payments", schema=schema, timestamp="paid_at")
     return sw.FeatureView(
-        "paid", source=source, entity=["user"], features=[sw.Feature("spent", sw.sum("price"), ["1h"])]
+        "paid",
+        source=source,
+        entity=["user"],
+        features=[sw.Feature("spent", sw.sum("price"), ["1h"])],
     )
 
 
@@ -219,5 +267,7 @@ def _events(*events: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _evaluated(events: list[dict[str, Any]], at: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = evaluate(view(["user"]), events, [{"user": "ann", "at": at}]).to_pylist()
+    rows: list[dict[str, Any]] = evaluate(
+        view(["user"]), events, [{"user": "ann", "at": at}]
+    ).to_pylist()
     return rows

@@ -1,4 +1,5 @@
-"""Exact windows offline: every aggregate by brute force, and by token exactly what the token holds."""
+"""Exact windows offline: every aggregate by brute force, and by token exactly what the token
+holds."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ SEED = 20_261_121
 END = START + 6 * HOUR
 
 
-def chosen(events: Sequence[OracleEvent], window: Window, at: int, user: str | None) -> list[OracleEvent]:
+def chosen(
+    events: Sequence[OracleEvent], window: Window, at: int, user: str | None
+) -> list[OracleEvent]:
     """By the words of the definition."""
     own = sorted((e for e in events if user in (None, e.columns["user"])), key=lambda e: e.order)
     if window.most_rows:
@@ -110,7 +113,14 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
     for i, at in enumerate(instants(events, 40)):
         base = {(TOPIC, p): int(rng.integers(ends.get((TOPIC, p)) + 1)) for p in range(3)}
         own = {f.column: f.window.bounds("live", at, 1) for f in UNIT.features}
-        text = tokens.encode(UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "live", own)
+        text = tokens.encode(
+            UNIT.storage_fingerprint,
+            UNIT.definition_fingerprint,
+            OffsetVector(base),
+            {},
+            "live",
+            own,
+        )
         user = ["ann", "bob", "nobody"][i % 3]
         spine.append({"user": user, "at": as_timestamps(np.array([at]))[0], "token": text})
         contained.append((user, at, base))
@@ -121,7 +131,11 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
             inside = chosen(known, window, at, user)
             for name in AGGREGATES:
                 right = expected(name, inside, at)
-                assert same(row[f"exact:{name}_{window.column_suffix()}"], right), (name, window, user)
+                assert same(row[f"exact:{name}_{window.column_suffix()}"], right), (
+                    name,
+                    window,
+                    user,
+                )
 
 
 def test_a_training_set_by_event_time_knows_all_and_reads_rows_from_the_first_event_on() -> None:
@@ -129,11 +143,16 @@ def test_a_training_set_by_event_time_knows_all_and_reads_rows_from_the_first_ev
     archive = InMemoryArchive(DEPLOYMENT.source("plays"), [events], END)
     at = START + 5 * HOUR
     refs = ["exact:n_rows_7", "exact:stars_exact_40m"]
-    built = build_training_set(DEPLOYMENT, archive, [{"user": "ann", "at": at}], refs, "event_time").table.to_pylist()
+    built = build_training_set(
+        DEPLOYMENT, archive, [{"user": "ann", "at": at}], refs, "event_time"
+    ).table.to_pylist()
     raw = oracle_events(events)
-    assert same(built[0]["exact:n_rows_7"], expected("n", chosen(raw, sw.rows(7), at, "ann"), at + 1))
     assert same(
-        built[0]["exact:stars_exact_40m"], expected("stars", chosen(raw, sw.exact_range("40m"), at, "ann"), at + 1)
+        built[0]["exact:n_rows_7"], expected("n", chosen(raw, sw.rows(7), at, "ann"), at + 1)
+    )
+    assert same(
+        built[0]["exact:stars_exact_40m"],
+        expected("stars", chosen(raw, sw.exact_range("40m"), at, "ann"), at + 1),
     )
     assert archive.reads == [(EARLIEST_US, at + 1)]
 

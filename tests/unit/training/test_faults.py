@@ -1,4 +1,5 @@
-"""Values and files that cannot be read are told by row and value, in our words; no library's message shows."""
+"""Values and files that cannot be read are told by row and value, in our words; no library's
+message shows."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ SOURCE = sw.KafkaSource(
     },
     timestamp="ts",
 )  # fmt: skip
-VIEW = sw.FeatureView("v", source=SOURCE, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["1h"])])
+VIEW = sw.FeatureView(
+    "v", source=SOURCE, entity=["user"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+)
 FOREIGN = re.compile(
     r"arrow|convert|ArrowInvalid|conversion|parse error|magic|footer|tried|codec|Python|list<|date32|large_|object at"
     r"|Conversion|Expected|errno|\bbool\b|tz=|precision",
@@ -34,7 +37,9 @@ FOREIGN = re.compile(
 
 
 def own_words(error: BadRequest) -> bool:
-    words = f"{error.what}\n{error.expected}\n{error.next_step}".replace("an Arrow table", "").replace(".arrow", "")
+    words = f"{error.what}\n{error.expected}\n{error.next_step}".replace(
+        "an Arrow table", ""
+    ).replace(".arrow", "")
     return bool(error.where and error.expected and error.next_step) and not FOREIGN.search(words)
 
 
@@ -90,14 +95,20 @@ def test_queries_are_called_queries(bad: Any) -> None:
     ("name", "content", "what"),
     [
         ("a.csv", b"", "it is empty"),
-        ("a.csv", b"user,at\nann,1,2\n", "the line of names has 2 columns, and a line has 3: ann,1,2"),
+        (
+            "a.csv",
+            b"user,at\nann,1,2\n",
+            "the line of names has 2 columns, and a line has 3: ann,1,2",
+        ),
         ("a.csv", b"user,at\n\xff,1\n", "column 1 holds a text that is not UTF-8"),
         ("a.parquet", b"", "it is empty"),
         ("a.parquet", b"no parquet, no parquet", "its content is not of that kind"),
         ("a.feather", b"no feather", "its content is not of that kind"),
     ],
 )
-def test_a_spine_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, what: str) -> None:
+def test_a_spine_that_cannot_be_read_says_why(
+    tmp_path: Path, name: str, content: bytes, what: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadRequest) as caught:
         given_spine(str(tmp_path / name))
@@ -109,13 +120,19 @@ def test_a_spine_that_cannot_be_read_says_why(tmp_path: Path, name: str, content
     ("name", "content", "what"),
     [
         ("a.csv", b"user,x,ts\nann,cheap,1\n", "column 2 holds 'cheap'"),
-        ("a.jsonl", b'{"user": "ann", "x": 1}\n{"user": "ann", "x": "cheap"}\n', "in row 1 a string"),
+        (
+            "a.jsonl",
+            b'{"user": "ann", "x": 1}\n{"user": "ann", "x": "cheap"}\n',
+            "in row 1 a string",
+        ),
         ("a.jsonl", b'{"user": "ann"\n', "row 0 is no JSON object"),
         ("a.jsonl", b"", "it is empty"),
         ("a.parquet", b"no parquet, no parquet", "its content is not of that kind"),
     ],
 )
-def test_a_file_of_events_that_cannot_be_read_says_why(tmp_path: Path, name: str, content: bytes, what: str) -> None:
+def test_a_file_of_events_that_cannot_be_read_says_why(
+    tmp_path: Path, name: str, content: bytes, what: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(BadRequest) as caught:
         read_events(tmp_path / name, SOURCE)
@@ -126,7 +143,10 @@ def test_a_file_of_events_that_cannot_be_read_says_why(tmp_path: Path, name: str
 def test_an_aggregate_names_types_as_a_schema_does() -> None:
     for column, kind in (("day", "date"), ("tags", "array<string>"), ("ts", "timestamp in UTC")):
         bad = sw.FeatureView(
-            "v", source=SOURCE, entity=["user"], features=[sw.Feature("f", sw.sum(column), windows=["1h"])]
+            "v",
+            source=SOURCE,
+            entity=["user"],
+            features=[sw.Feature("f", sw.sum(column), windows=["1h"])],
         )
         with pytest.raises(sw.SlicewiseError) as caught:
             sw.evaluate(bad, [EVENT], pa.table({"user": ["ann"], "at": [2]}))

@@ -20,7 +20,9 @@ LISTENED = sw.FeatureView(
     entity=["user"],
     features=[
         sw.Feature("songs", sw.bloom("song", capacity=20, error=1e-6), windows=["1h"]),
-        sw.Feature("rated", sw.bloom("song", capacity=20, error=1e-6, where="stars >= 3"), windows=["1h"]),
+        sw.Feature(
+            "rated", sw.bloom("song", capacity=20, error=1e-6, where="stars >= 3"), windows=["1h"]
+        ),
         sw.Feature("stars", sw.cuckoo("stars", capacity=4, error=1e-6), windows=["1h"]),
         sw.Feature("fill", sw.bloom_fill("song", capacity=20, error=1e-6), windows=["1h"]),
     ],
@@ -30,7 +32,11 @@ SONGS = ["song-1", "song-4", "song-8", "song-99", None]
 
 def _wanted(events: list[Any], user: str, at: int) -> tuple[set[Any], set[Any], set[Any]]:
     """Songs, songs of three stars or more, and numbers of stars of the hour before."""
-    raw = [e for e in events if e["user"] == user and (at - HOUR) // MINUTE * MINUTE <= e["played_at"] < at]
+    raw = [
+        e
+        for e in events
+        if e["user"] == user and (at - HOUR) // MINUTE * MINUTE <= e["played_at"] < at
+    ]
     songs = {e["song"] for e in raw} - {None}
     rated = {e["song"] for e in raw if e["stars"] is not None and e["stars"] >= 3} - {None}
     return songs, rated, {e["stars"] for e in raw} - {None}
@@ -42,12 +48,19 @@ def test_evaluate_and_a_training_set_answer_what_was_seen(seed: int) -> None:
     source = plan(Project.of("test", [LISTENED])).source("plays")
     archive = InMemoryArchive(source, [events], START + 7 * HOUR)
     queries = [
-        {"user": ["ann", "bob", "nobody"][i % 3], "at": START + i * 17 * MINUTE, "song": SONGS, "stars": i % 6}
+        {
+            "user": ["ann", "bob", "nobody"][i % 3],
+            "at": START + i * 17 * MINUTE,
+            "song": SONGS,
+            "stars": i % 6,
+        }
         for i in range(20)
     ]
     evaluated = sw.evaluate(LISTENED, events, queries)
     refs = [f"heard:{name}_1h" for name in ("songs", "rated", "stars", "fill")]
-    trained = build_training_set(plan(Project.of("test", [LISTENED])), archive, queries, refs, "event_time").table
+    trained = build_training_set(
+        plan(Project.of("test", [LISTENED])), archive, queries, refs, "event_time"
+    ).table
     given_columns = {"user", "at", "song", "stars"}
     assert set(evaluated.column_names) == given_columns | {ref.partition(":")[2] for ref in refs}
     for ref in refs:
@@ -62,7 +75,9 @@ def test_evaluate_and_a_training_set_answer_what_was_seen(seed: int) -> None:
 
 def test_what_went_beyond_its_capacity_is_said() -> None:
     events = [{"user": "ann", "stars": i, "played_at": START + i} for i in range(5)]
-    answered = sw.evaluate(LISTENED, events, [{"user": "ann", "at": START + HOUR // 2, "song": "a", "stars": 2}])
+    answered = sw.evaluate(
+        LISTENED, events, [{"user": "ann", "at": START + HOUR // 2, "song": "a", "stars": 2}]
+    )
     assert answered["stars_1h"].to_pylist() == [None]
     assert answered.schema.metadata[b"slicewise.errors"] == b"stars_1h: over_capacity"
 
@@ -82,9 +97,16 @@ def test_a_snapshot_has_no_rows_that_could_ask() -> None:
 
 
 def test_an_entity_is_not_asked_for_its_own_key_nor_are_buckets() -> None:
-    for aggregate in (sw.bloom("user", capacity=9), sw.bloom("user", capacity=9, where="stars > 1")):
+    for aggregate in (
+        sw.bloom("user", capacity=9),
+        sw.bloom("user", capacity=9, where="stars > 1"),
+    ):
         features = [sw.Feature("own", aggregate, windows=["1h"])]
         with pytest.raises(DefinitionError, match="a column of the view's entity"):
-            plan(Project.of("test", [sw.FeatureView("v", source=PLAYS, entity=["user"], features=features)]))
+            plan(
+                Project.of(
+                    "test", [sw.FeatureView("v", source=PLAYS, entity=["user"], features=features)]
+                )
+            )
     with pytest.raises(DefinitionError, match="next step: make 'device' an entity column"):
         sw.bucketed(sw.bloom("song", capacity=9), by="device")

@@ -100,7 +100,12 @@ def test_what_is_wrong_under_any_deployment_is_said_without_a_server(
     ],
 )
 def test_what_is_wrong_by_the_deployment_is_said_before_archive_log_and_spark(
-    settings: Settings, listener: Listener, spine: Any, features: Any, kind: type[SlicewiseError], message: str
+    settings: Settings,
+    listener: Listener,
+    spine: Any,
+    features: Any,
+    kind: type[SlicewiseError],
+    message: str,
 ) -> None:
     with pytest.raises(kind, match=message):
         sw.training_set(spine, features, deployment=DEPLOYMENT, settings=settings)
@@ -115,7 +120,10 @@ def test_a_spine_that_is_right_goes_on_to_the_store(settings: Settings, listener
 
 
 def test_the_command_says_the_same_and_looks_where_its_result_goes(
-    tmp_path: Path, listener: Listener, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    listener: Listener,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SLICEWISE_REDIS_URL", f"redis://{listener.address}/0")

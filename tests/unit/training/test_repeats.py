@@ -1,4 +1,5 @@
-"""Offline an event that comes again counts once: evaluated, in training sets by any knowledge, and in queries."""
+"""Offline an event that comes again counts once: evaluated, in training sets by any knowledge, and
+in queries."""
 
 from __future__ import annotations
 
@@ -28,7 +29,13 @@ SEED = 20_261_122
 MOST = 12
 PLAYS = sw.KafkaSource(
     "plays",
-    schema={"user_id": "string", "song_id": "string", "n": "int64", "event_id": "string", "played": "timestamp_us"},
+    schema={
+        "user_id": "string",
+        "song_id": "string",
+        "n": "int64",
+        "event_id": "string",
+        "played": "timestamp_us",
+    },
     timestamp="played",
     max_lateness="7d",
     dedupe=sw.dedupe("event_id", within="1h", most=MOST),
@@ -51,16 +58,26 @@ def plays(seed: int = SEED) -> list[Record]:
 
 
 def given(records: Sequence[Record]) -> list[dict[str, Any]]:
-    return [{**r.event, "partition": r.partition, "offset": r.offset, "kafka_time": r.kafka_us} for r in records]
+    return [
+        {**r.event, "partition": r.partition, "offset": r.offset, "kafka_time": r.kafka_us}
+        for r in records
+    ]
 
 
 def counted(records: Sequence[Record]) -> list[Record]:
-    """The records that the view counts, by the words of the definition: of what its condition takes."""
+    """The records that the view counts, by the words of the definition: of what its condition
+    takes."""
     return once([r for r in records if r.event["song_id"] != "s2"], ["user_id"], HOUR_US, MOST)
 
 
-def values(records: Sequence[Record], user: str, start_us: int, end_us: int) -> tuple[int, int | None]:
-    own = [r.event["n"] for r in records if r.event["user_id"] == user and start_us <= r.event["played"] < end_us]
+def values(
+    records: Sequence[Record], user: str, start_us: int, end_us: int
+) -> tuple[int, int | None]:
+    own = [
+        r.event["n"]
+        for r in records
+        if r.event["user_id"] == user and start_us <= r.event["played"] < end_us
+    ]
     return len(own), sum(own) if own else None
 
 
@@ -89,10 +106,14 @@ def check(row: dict[str, Any], left: Sequence[Record], user: str, at: int) -> No
 
 
 @pytest.mark.parametrize("at", ENDS)
-def test_a_training_set_reads_the_events_before_by_which_those_that_come_again_are_known(at: int) -> None:
+def test_a_training_set_reads_the_events_before_by_which_those_that_come_again_are_known(
+    at: int,
+) -> None:
     # of each instant alone: the window's events, and some before them
     records = plays()
-    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2)
+    archive = InMemoryArchive(
+        DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2
+    )
     spine = [{"user_id": user, "at": at} for user in USERS]
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "event_time").table.to_pylist()
     for user, row in zip(USERS, built, strict=True):
@@ -101,7 +122,9 @@ def test_a_training_set_reads_the_events_before_by_which_those_that_come_again_a
 
 def test_a_token_holds_of_what_comes_again_what_its_offset_vector_holds() -> None:
     rng, records = np.random.default_rng(SEED), plays()
-    archive = InMemoryArchive(DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2)
+    archive = InMemoryArchive(
+        DEPLOYMENT.source("plays"), [given(records[:200]), given(records[200:])], START * 2
+    )
     ends = archive.reaches("plays").offset_vector
     spine, contained = [], []
     for i, at in enumerate(ENDS * 2):
@@ -125,7 +148,11 @@ def test_a_token_holds_of_what_comes_again_what_its_offset_vector_holds() -> Non
         known = []
         for each in counted(records):
             topic_partition = TOPIC, each.partition
-            end = max(base[topic_partition], compacted_beyond[topic_partition]) if each.event["played"] // HOUR_US == hour else base[topic_partition]
+            end = (
+                max(base[topic_partition], compacted_beyond[topic_partition])
+                if each.event["played"] // HOUR_US == hour
+                else base[topic_partition]
+            )
             if each.offset < end:
                 known.append(each)
         check(row, known, user, at // UNIT.slice_us * UNIT.slice_us)
@@ -136,7 +163,8 @@ def test_refusals_of_events_that_are_read_to_know_others_by_are_not_told() -> No
     first = given(plays())[0]
     times = [START + i * HOUR_US for i in range(4)]
     of_nobody = [
-        {**first, "user_id": None, "played": time, "kafka_time": time, "offset": i} for i, time in enumerate(times)
+        {**first, "user_id": None, "played": time, "kafka_time": time, "offset": i}
+        for i, time in enumerate(times)
     ]
     typed, refused = typed_events(source, of_nobody)
     assert not refused
@@ -149,7 +177,11 @@ def test_a_query_has_a_row_for_each_event_that_counts() -> None:
     typed, refused = typed_events(DEPLOYMENT.source("plays"), given(records))
     assert not refused
     rows = query_rows(VIEW, GivenArchive(typed), start_us=START, end_us=START + 3 * HOUR_US)
-    want = [r.event["played"] for r in counted(records) if START <= r.event["played"] < START + 3 * HOUR_US]
+    want = [
+        r.event["played"]
+        for r in counted(records)
+        if START <= r.event["played"] < START + 3 * HOUR_US
+    ]
     assert rows.table.num_rows == len(want) < len(records)
 
 
@@ -159,4 +191,6 @@ def test_without_a_rule_each_record_counts() -> None:
     took = [r for r in records if r.event["song_id"] != "s2"]
     for user in USERS:
         (row,) = sw.evaluate(plain, given(records), [{"user_id": user, "at": ENDS[5]}]).to_pylist()
-        assert (row["plays_2h"], row["total_2h"]) == values(took, user, ENDS[5] - 2 * HOUR_US, ENDS[5])
+        assert (row["plays_2h"], row["total_2h"]) == values(
+            took, user, ENDS[5] - 2 * HOUR_US, ENDS[5]
+        )

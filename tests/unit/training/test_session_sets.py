@@ -1,4 +1,5 @@
-"""Training sets and snapshots hold the session of each row's own knowledge, as brute force finds it."""
+"""Training sets and snapshots hold the session of each row's own knowledge, as brute force finds
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,16 @@ from slicewise.training.tables.instants import as_timestamps
 from slicewise.windows.session import Session
 from slicewise.windows.sliding import Sliding
 from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, session
-from tests.unit.training.world import PLAYS, START, TOPIC, InMemoryArchive, expected, oracle_events, random_events, same
+from tests.unit.training.world import (
+    PLAYS,
+    START,
+    TOPIC,
+    InMemoryArchive,
+    expected,
+    oracle_events,
+    random_events,
+    same,
+)
 
 END = START + 7 * HOUR
 GAP, LONGEST = 5 * MINUTE, HOUR
@@ -44,7 +54,9 @@ REFS = {f"visits:{f.column}": f for f in UNIT.features}
 def archive_of(seed: int) -> tuple[list[OracleEvent], InMemoryArchive]:
     print(f"seed {seed}")
     events = random_events(seed, 300)
-    return oracle_events(events), InMemoryArchive(DEPLOYMENT.source("plays"), [events[:150], events[150:]], END)
+    return oracle_events(events), InMemoryArchive(
+        DEPLOYMENT.source("plays"), [events[:150], events[150:]], END
+    )
 
 
 def expected_events(events: list[OracleEvent], ref: str, end: int) -> list[OracleEvent]:
@@ -61,11 +73,17 @@ def test_a_row_by_event_time_has_the_session_that_was_open_then(seed: int) -> No
     raw, archive = archive_of(seed)
     rng = np.random.default_rng(seed)
     spine: list[dict[str, Any]] = [
-        {"user": ["ann", "bob", "nobody"][i % 3], "at": START + int(rng.integers(6 * HOUR)) // 30_000_000 * 30_000_000}
+        {
+            "user": ["ann", "bob", "nobody"][i % 3],
+            "at": START + int(rng.integers(6 * HOUR)) // 30_000_000 * 30_000_000,
+        }
         for i in range(60)
     ]
-    spine += [{**row, "at": row["at"] + 8} for row in spine]  # just after events, which lie on half minutes
-    rows = build_training_set(DEPLOYMENT, archive, spine, list(REFS), "event_time").table.to_pylist()
+    # just after events, which lie on half minutes
+    spine += [{**row, "at": row["at"] + 8} for row in spine]
+    rows = build_training_set(
+        DEPLOYMENT, archive, spine, list(REFS), "event_time"
+    ).table.to_pylist()
     opened = 0
     for given, row in zip(spine, rows, strict=True):
         own = [e for e in raw if e.columns["user"] == given["user"]]
@@ -84,7 +102,10 @@ def test_a_row_by_token_has_what_the_token_recorded() -> None:
     spine: list[dict[str, Any]] = []
     wanted: list[dict[str, list[OracleEvent]]] = []
     for i in range(40):
-        user, at = ["ann", "bob", "Zoë"][i % 3], (START + int(rng.integers(6 * HOUR))) // MINUTE * MINUTE
+        user, at = (
+            ["ann", "bob", "Zoë"][i % 3],
+            (START + int(rng.integers(6 * HOUR))) // MINUTE * MINUTE,
+        )
         base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
         known = [e for e in contained(raw, base, {}) if e.columns["user"] == user]
         chosen = {ref: expected_events(known, ref, at) for ref in REFS}
@@ -95,7 +116,12 @@ def test_a_row_by_token_has_what_the_token_recorded() -> None:
             is_session = isinstance(feature.window, Session)
             bounds[feature.column] = (first if is_session else end - 30 * MINUTE, end)
         text = tokens.encode(
-            UNIT.storage_fingerprint, UNIT.definition_fingerprint, OffsetVector(base), {}, "at", bounds
+            UNIT.storage_fingerprint,
+            UNIT.definition_fingerprint,
+            OffsetVector(base),
+            {},
+            "at",
+            bounds,
         )
         spine.append({"user": user, "at": as_timestamps(np.array([at]))[0], "token": text})
         wanted.append(chosen)
@@ -103,7 +129,9 @@ def test_a_row_by_token_has_what_the_token_recorded() -> None:
     for row, chosen in zip(rows, wanted, strict=True):
         for ref, feature in REFS.items():
             assert same(row[ref], expected(feature.feature, chosen[ref], 0)), (ref, row)
-    assert sum(len(chosen) > 0 for of in wanted for ref, chosen in of.items() if "session" in ref) > 20
+    assert (
+        sum(len(chosen) > 0 for of in wanted for ref, chosen in of.items() if "session" in ref) > 20
+    )
 
 
 def test_a_snapshot_has_the_entities_whose_session_is_open() -> None:
@@ -126,6 +154,8 @@ def test_a_snapshot_has_the_entities_whose_session_is_open() -> None:
 def test_a_session_is_answered_from_the_first_event_within_its_longest_length() -> None:
     #  a play each 4 minutes for two hours: one session, of which the last hour counts
     #  0 ---- 4 ---- … ---- 60 (o ---- … ---- o) 120       at = 2 h, longest 1 h: [60, 120)
-    plays = [{"user": "ann", "seconds": 30.0, "played_at": START + k * 4 * MINUTE} for k in range(31)]
+    plays = [
+        {"user": "ann", "seconds": 30.0, "played_at": START + k * 4 * MINUTE} for k in range(31)
+    ]
     (row,) = sw.evaluate(visits, plays, [{"user": "ann", "at": START + 2 * HOUR}]).to_pylist()
     assert row["n_session_5m"] == 15  # 60, 64, … 116

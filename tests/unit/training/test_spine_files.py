@@ -1,4 +1,5 @@
-"""A spine's file is typed by what is declared, never by what its texts look like; results are files as well."""
+"""A spine's file is typed by what is declared, never by what its texts look like; results are files
+as well."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 AT = "2026-01-01T00:00:00Z"
 
 
-def spine_of(folder: Path, text: str, entity: dict[str, str], questions: dict[str, str] | None = None) -> Spine:
+def spine_of(
+    folder: Path, text: str, entity: dict[str, str], questions: dict[str, str] | None = None
+) -> Spine:
     file = folder / "spine.csv"
     file.write_text(text, encoding="utf-8")
     return read_spine(file, entity, questions or {})
@@ -53,7 +56,9 @@ def test_an_entity_has_its_declared_type_whatever_its_text_looks_like(tmp_path: 
         ("string", " x ", " x "),
     ],
 )
-def test_each_type_is_read_from_its_text(tmp_path: Path, kind: str, text: str, value: object) -> None:
+def test_each_type_is_read_from_its_text(
+    tmp_path: Path, kind: str, text: str, value: object
+) -> None:
     column = spine_of(tmp_path, f"key,at\n{text},{US}\n", {"key": kind}).table["key"]
     result = column.cast(pa.int64())[0] if kind == "timestamp_us" else column[0]
     assert (str(result.as_py()) if kind.startswith("decimal") else result.as_py()) == value
@@ -94,7 +99,9 @@ def test_a_text_that_is_no_value_of_the_type_is_refused_with_its_row(
         (["9" * 25], "no instant"),
     ],
 )
-def test_an_instant_of_a_csv_file_has_a_zone_or_is_in_microseconds(tmp_path: Path, ats: list[str], message: str) -> None:
+def test_an_instant_of_a_csv_file_has_a_zone_or_is_in_microseconds(
+    tmp_path: Path, ats: list[str], message: str
+) -> None:
     lines = "".join(f"a,{at}\n" for at in ats)
     with pytest.raises(BadRequest, match=message) as refused:
         spine_of(tmp_path, f"user,at\n{lines}", {"user": "string"})
@@ -104,7 +111,10 @@ def test_an_instant_of_a_csv_file_has_a_zone_or_is_in_microseconds(tmp_path: Pat
 def test_instants_of_a_csv_file_keep_their_microseconds_and_zones(tmp_path: Path) -> None:
     text = "user,at\na,2026-01-01T01:00:00.000001+01:00\nb,2026-01-01T00:00:00.000001Z\n"
     assert spine_of(tmp_path, text, {"user": "string"}).at_us.tolist() == [US + 1, US + 1]
-    assert spine_of(tmp_path, f"user,at\na,{US}\nb,0\n", {"user": "string"}).at_us.tolist() == [US, 0]
+    assert spine_of(tmp_path, f"user,at\na,{US}\nb,0\n", {"user": "string"}).at_us.tolist() == [
+        US,
+        0,
+    ]
 
 
 def test_labels_are_numbers_only_where_no_digit_is_lost(tmp_path: Path) -> None:
@@ -122,7 +132,9 @@ def test_labels_are_numbers_only_where_no_digit_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_column_that_features_are_asked_by_may_lack_values(tmp_path: Path) -> None:
-    table = spine_of(tmp_path, f"user,song,at\na,01,{US}\nb,,{US}\n", {"user": "string"}, {"song": "string"}).table
+    table = spine_of(
+        tmp_path, f"user,song,at\na,01,{US}\nb,,{US}\n", {"user": "string"}, {"song": "string"}
+    ).table
     assert table["song"].to_pylist() == ["01", None]
 
 
@@ -145,7 +157,9 @@ def test_files_with_types_are_read_as_they_are(tmp_path: Path, name: str) -> Non
         ("a.csv", "user,when\na,1\n", "the spine lacks at"),
     ],
 )
-def test_a_file_that_is_no_spine_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+def test_a_file_that_is_no_spine_is_refused(
+    tmp_path: Path, name: str, content: str, message: str
+) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(BadRequest, match=message) as refused:
         read_spine(tmp_path / name, {"user": "string"})
@@ -155,12 +169,24 @@ def test_a_file_that_is_no_spine_is_refused(tmp_path: Path, name: str, content: 
 def test_a_result_in_csv_gives_every_double_again(tmp_path: Path) -> None:
     rng = Random(5)
     doubles = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(5_000)]
-    doubles += [0.1, -0.0, 0.0, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3]
+    doubles += [
+        0.1,
+        -0.0,
+        0.0,
+        5e-324,
+        1.7976931348623157e308,
+        math.inf,
+        -math.inf,
+        math.nan,
+        1 / 3,
+    ]
     doubles = [double if double == double else math.nan for double in doubles]
     (tmp_path / "x.csv").write_bytes(csv_bytes(pa.table({"x": doubles})))
     with (tmp_path / "x.csv").open(newline="") as file:
         results = [float(row["x"]) for row in csv.DictReader(file)]
-    assert [struct.pack("<d", number) for number in results] == [struct.pack("<d", double) for double in doubles]
+    assert [struct.pack("<d", number) for number in results] == [
+        struct.pack("<d", double) for double in doubles
+    ]
 
 
 def test_what_csv_has_no_text_for_is_json_and_null_is_no_empty_text(tmp_path: Path) -> None:

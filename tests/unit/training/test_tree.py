@@ -42,7 +42,9 @@ def _layout() -> Layout:
     return Layout((count().bind({}),))
 
 
-events_of_entities = st.lists(st.tuples(st.integers(0, 3), st.integers(-70_000, 300_000)), max_size=60)
+events_of_entities = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(-70_000, 300_000)), max_size=60
+)
 questions = st.lists(
     st.tuples(st.integers(-1, 5), st.integers(-80_000, 310_000), st.integers(-5, 400_000)),
     max_size=20,
@@ -59,13 +61,18 @@ def test_any_interval_counts_exactly_its_events(
     start = np.array([s for _, s, _ in intervals], np.int64)
     end = np.array([s + length for _, s, length in intervals], np.int64)
     (columns,) = built.combine(entity, start, end, [0])
-    expected = [sum(1 for owner, time in events if owner == e and s <= time < s + length) for e, s, length in intervals]
+    expected = [
+        sum(1 for owner, time in events if owner == e and s <= time < s + length)
+        for e, s, length in intervals
+    ]
     assert _counts(columns) == expected
 
 
 @settings(max_examples=50, deadline=None)
 @given(events_of_entities, st.integers(1, 7))
-def test_the_number_of_partials_combined_at_once_changes_nothing(events: list[tuple[int, int]], at_once: int) -> None:
+def test_the_number_of_partials_combined_at_once_changes_nothing(
+    events: list[tuple[int, int]], at_once: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_module, "ITEMS_AT_ONCE", at_once)
         patch.setattr(tree_module, "ROWS_AT_ONCE", at_once)
@@ -101,7 +108,9 @@ def test_ranges_expand_to_their_positions_and_owners() -> None:
 @given(st.lists(st.integers(0, 50), max_size=40), st.integers(1, 60))
 def test_batches_cover_every_row_once_within_the_limit(counts: list[int], limit: int) -> None:
     parts = list(batches(np.array(counts, np.int64), limit))
-    assert [row for part in parts for row in range(part.start, part.stop)] == list(range(len(counts)))
+    assert [row for part in parts for row in range(part.start, part.stop)] == list(
+        range(len(counts))
+    )
     for part in parts:
         cost = sum(max(count_, 1) for count_ in counts[part])
         assert cost <= limit or part.stop - part.start == 1

@@ -1,4 +1,5 @@
-"""A small source with a view that has every aggregate, random events over it, and the oracle's answers."""
+"""A small source with a view that has every aggregate, random events over it, and the oracle's
+answers."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ SCHEMA = {
     "played_at": "timestamp_us",
 }
 
-PLAYS = sw.KafkaSource("plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d")
+PLAYS = sw.KafkaSource(
+    "plays", schema=SCHEMA, timestamp="played_at", max_lateness="30d", max_ahead="30d"
+)
 RISES = sw.ordered(folds.nothing, folds.rise, folds.rises, columns=["stars"], output="long")
 
 
@@ -92,7 +95,11 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
             lambda some: oracle.sum_(some, "seconds"),
         ),
     ),
-    "long_ones": (sw.count(where="minutes > 0.5"), "where", (lambda row: (row["minutes"] or 0) > 0.5, len)),
+    "long_ones": (
+        sw.count(where="minutes > 0.5"),
+        "where",
+        (lambda row: (row["minutes"] or 0) > 0.5, len),
+    ),
     "by_song": (sw.count_by("song"), "bucketed", ("song", len)),
     "few_songs": (sw.count_by("song", max_categories=6), "bucketed", ("song", len, 6)),
     "mean_by_song": (
@@ -105,7 +112,9 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
         "where",
         (
             lambda row: (row["seconds"] or 0) > 30,
-            lambda some: oracle.bucketed(some, "stars", lambda part: oracle.last_k(part, "song", 2)),
+            lambda some: oracle.bucketed(
+                some, "stars", lambda part: oracle.last_k(part, "song", 2)
+            ),
         ),
     ),
     "by_tag": (sw.count_by("tags"), "bucketed", ("tags", len)),
@@ -114,7 +123,11 @@ AGGREGATES: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
         "bucketed",
         ("tags", lambda some: oracle.sum_(some, "stars")),
     ),
-    "lengths_spread": (sw.histogram("seconds", edges=[10, 29.7, 60]), "histogram", ("seconds", (10, 29.7, 60))),
+    "lengths_spread": (
+        sw.histogram("seconds", edges=[10, 29.7, 60]),
+        "histogram",
+        ("seconds", (10, 29.7, 60)),
+    ),
     "lasted": (sw.span(), "span", ()),
     "reach": (classes.Reach("seconds"), "reach", ("seconds",)),
     "cubes": (classes.Power("stars", degree=3), "power", ("stars", 3)),
@@ -138,30 +151,46 @@ WINDOWS: tuple[Any, ...] = (
 )
 
 
-def view(entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening") -> sw.FeatureView:
-    """Every aggregate over the windows that it can answer; sixty seconds are a minute, and short plays do not count."""
+def view(
+    entity: Sequence[str], windows: Sequence[Any] = WINDOWS, name: str = "listening"
+) -> sw.FeatureView:
+    """Every aggregate over the windows that it can answer; sixty seconds are a minute, and short
+    plays do not count."""
     ever = any(as_window(window).unbounded for window in windows)
-    answering = {name: made for name, (made, _, _) in AGGREGATES.items() if not (ever and made.answers(FOR_EVER_US))}
+    answering = {
+        name: made
+        for name, (made, _, _) in AGGREGATES.items()
+        if not (ever and made.answers(FOR_EVER_US))
+    }
     return sw.FeatureView(
         name,
         source=PLAYS,
         entity=list(entity),
         where="seconds >= 10 OR seconds IS NULL",
         columns={"minutes": "seconds / 60", "doubled": doubled},
-        features=[sw.Feature(name, made, windows=list(windows)) for name, made in answering.items()],
+        features=[
+            sw.Feature(name, made, windows=list(windows)) for name, made in answering.items()
+        ],
     )
 
 
 def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dict[str, Any]]:
-    """Events in log order, out of order in time, with ties, nulls, signed zeros and huge doubles."""
+    """Events in log order, out of order in time, with ties, nulls, signed zeros and huge
+    doubles."""
     rng = np.random.default_rng(seed)
     doubles = [0.0, -0.0, 0.1, 10.0, 29.7, 1e16, -1e16, 1e308, 5e-324, 33.3]
     offsets = [0, 0, 0]
     events = []
     for _ in range(n):
         partition = int(rng.integers(3))
-        time = START + int(rng.integers(span_us // (MINUTE // 2))) * (MINUTE // 2) + int(rng.integers(2)) * 7
-        seconds = doubles[rng.integers(len(doubles))] if rng.random() < 0.5 else float(rng.normal(60, 40))
+        time = (
+            START
+            + int(rng.integers(span_us // (MINUTE // 2))) * (MINUTE // 2)
+            + int(rng.integers(2)) * 7
+        )
+        seconds = (
+            doubles[rng.integers(len(doubles))] if rng.random() < 0.5 else float(rng.normal(60, 40))
+        )
         events.append(
             {
                 "user": ["ann", "bob", "Zoë", ""][rng.integers(4)],
@@ -169,7 +198,9 @@ def random_events(seed: int, n: int, span_us: int = 6 * 60 * MINUTE) -> list[dic
                 "song": None if rng.random() < 0.1 else f"song-{rng.integers(9)}",
                 "seconds": None if rng.random() < 0.1 else seconds,
                 "stars": (stars := None if rng.random() < 0.2 else int(rng.integers(-2, 6))),
-                "tags": None if stars is None else ["é", None, "rock", "é", "pop", "jazz"][: stars + 2],
+                "tags": None
+                if stars is None
+                else ["é", None, "rock", "é", "pop", "jazz"][: stars + 2],
                 "skipped": [None, True, False][rng.integers(3)],
                 "played_at": time,
                 "partition": partition,
@@ -192,18 +223,23 @@ def oracle_events(events: Sequence[Mapping[str, Any]]) -> list[OracleEvent]:
                 "minutes": None if seconds is None else seconds / 60,
                 "doubled": stars * 2 if twice and stars is not None else stars,
             }
-            out.append(OracleEvent(event["played_at"], TOPIC, event["partition"], event["offset"], columns))
+            out.append(
+                OracleEvent(event["played_at"], TOPIC, event["partition"], event["offset"], columns)
+            )
     return out
 
 
 def expected(name: str, events: Sequence[OracleEvent], end: int) -> Any:
     """The oracle's value of an aggregate over these events of a window that ends there."""
     _, kind, arguments = AGGREGATES[name]
-    return oracle.BY_KIND[kind](events, *arguments, **({"end": end} if kind.startswith("decay") else {}))
+    return oracle.BY_KIND[kind](
+        events, *arguments, **({"end": end} if kind.startswith("decay") else {})
+    )
 
 
 def same(actual: Any, wanted: Any) -> bool:
-    """Equal in value and type, doubles bit for bit; a ranked item is (by, payload) to the oracle."""
+    """Equal in value and type, doubles bit for bit; a ranked item is (by, payload) to the
+    oracle."""
     if isinstance(actual, float) and isinstance(wanted, float):
         return actual == wanted and math.copysign(1, actual) == math.copysign(1, wanted)
     if isinstance(actual, list) and isinstance(wanted, list):
@@ -211,19 +247,25 @@ def same(actual: Any, wanted: Any) -> bool:
     if isinstance(actual, dict) and isinstance(wanted, tuple):
         return same(actual["by"], wanted[0]) and same(actual["payload"], wanted[1])
     if isinstance(actual, dict) and isinstance(wanted, dict):
-        return list(actual) == list(wanted) and all(same(actual[name], wanted[name]) for name in actual)
+        return list(actual) == list(wanted) and all(
+            same(actual[name], wanted[name]) for name in actual
+        )
     return type(actual) is type(wanted) and bool(actual == wanted)
 
 
 class InMemoryArchive:
     """The archive's port over a list of typed events, each of one archive version."""
 
-    def __init__(self, source: Source, batches: Sequence[Sequence[Mapping[str, Any]]], until_us: int) -> None:
+    def __init__(
+        self, source: Source, batches: Sequence[Sequence[Mapping[str, Any]]], until_us: int
+    ) -> None:
         self.tables = []
         for archive_version, batch in enumerate(batches, start=1):
             typed, refused = typed_events(source, list(batch))
             assert not refused
-            self.tables.append(typed.append_column("seq", pa.array([archive_version] * typed.num_rows, pa.int64())))
+            self.tables.append(
+                typed.append_column("seq", pa.array([archive_version] * typed.num_rows, pa.int64()))
+            )
         self.until_us = until_us
         self.reads: list[tuple[int, int]] = []
         self.log_ends_us: int | None = None
@@ -234,10 +276,16 @@ class InMemoryArchive:
         for event in pa.concat_tables(self.tables).select(["partition", "offset"]).to_pylist():
             topic_partition = (TOPIC, event["partition"])
             offsets[topic_partition] = max(offsets.get(topic_partition, 0), event["offset"] + 1)
-        return Archived(len(self.tables), OffsetVector(offsets), self.until_us, 7, self.accepted_gaps)
+        return Archived(
+            len(self.tables), OffsetVector(offsets), self.until_us, 7, self.accepted_gaps
+        )
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:  # noqa: ARG002
-        return replace(archived, until_us=self.log_ends_us) if self.log_ends_us is not None else archived
+        return (
+            replace(archived, until_us=self.log_ends_us)
+            if self.log_ends_us is not None
+            else archived
+        )
 
     def events(
         self,
@@ -248,7 +296,9 @@ class InMemoryArchive:
         archive_version: int,
     ) -> pa.Table:
         self.reads.append((start_us, end_us))
-        return self._until(archive_version).events(source, columns, start_us, end_us, archive_version)
+        return self._until(archive_version).events(
+            source, columns, start_us, end_us, archive_version
+        )
 
     def below(
         self,
@@ -258,7 +308,9 @@ class InMemoryArchive:
         kafka_us: int,
         archive_version: int,
     ) -> pa.Table:
-        return self._until(archive_version).below(source, columns, offset_vector, kafka_us, archive_version)
+        return self._until(archive_version).below(
+            source, columns, offset_vector, kafka_us, archive_version
+        )
 
     def _until(self, archive_version: int) -> GivenArchive:
         """The archive of the archives up to this one."""

@@ -1,4 +1,5 @@
-"""One event per entity, one microsecond before, at and after an edge: what counts says where the edge is."""
+"""One event per entity, one microsecond before, at and after an edge: what counts says where the
+edge is."""
 
 from __future__ import annotations
 
@@ -25,22 +26,32 @@ def counted(
     mode: Mode = "event_time",
     cut: str = "1m",
 ) -> list[int]:
-    """Events in the window of each (instant, entity); the i-th entity has events at times[i]. cut: the slice."""
+    """Events in the window of each (instant, entity); the i-th entity has events at times[i]. cut:
+    the slice."""
     exact = isinstance(window, Window) and window.by_events
-    view = sw.FeatureView("v", PLAYS, ["user"], [sw.Feature("n", sw.count(), [window])], slice=None if exact else cut)
+    view = sw.FeatureView(
+        "v", PLAYS, ["user"], [sw.Feature("n", sw.count(), [window])], slice=None if exact else cut
+    )
     events = [{"user": str(i), "t": t} for i, own in enumerate(times) for t in own]
     queries = [{"user": str(i), "at": at, "mode": mode} for at in at_us for i in range(len(times))]
     table = sw.evaluate(view, events, queries)
     return [int(n or 0) for n in table.column(table.num_columns - 1).to_pylist()]
 
 
-def around(window: Window | str, at_us: int, edge_us: int, mode: Mode = "event_time", cut: str = "1m") -> list[int]:
+def around(
+    window: Window | str, at_us: int, edge_us: int, mode: Mode = "event_time", cut: str = "1m"
+) -> list[int]:
     """The counts of an event a microsecond before the edge, at it, and a microsecond after it."""
     return counted(window, [at_us], [[edge_us - 1], [edge_us], [edge_us + 1]], mode, cut)
 
 
 def read_around(
-    window: Window | str, at_us: int, times: Sequence[int], mode: Mode = "event_time", cut: str = "1m"
+    window: Window | str,
+    at_us: int,
+    times: Sequence[int],
+    mode: Mode = "event_time",
+    cut: str = "1m",
 ) -> list[int]:
-    """Events counted by one who reads a microsecond before this instant, at it, and a microsecond after it."""
+    """Events counted by one who reads a microsecond before this instant, at it, and a microsecond
+    after it."""
     return counted(window, [at_us - 1, at_us, at_us + 1], [times], mode, cut)

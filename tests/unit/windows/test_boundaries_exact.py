@@ -1,4 +1,5 @@
-"""Exact windows have the edges of SQL's frames: `[` and `]` are in the window, `(` and `)` are not."""
+"""Exact windows have the edges of SQL's frames: `[` and `]` are in the window, `(` and `)` are
+not."""
 
 from __future__ import annotations
 
@@ -37,10 +38,16 @@ def test_an_exact_window_holds_the_ends_that_are_closed(
 
 @pytest.mark.parametrize(
     ("closed", "entering", "leaving"),
-    [("both", [0, 1, 1], [1, 1, 0]), ("left", [0, 0, 1], [1, 1, 0]), ("right", [0, 1, 1], [1, 0, 0]),
-     ("neither", [0, 0, 1], [1, 0, 0])],
-)  # fmt: skip
-def test_an_event_enters_and_leaves_at_the_microsecond(closed: Closed, entering: list[int], leaving: list[int]) -> None:
+    [
+        ("both", [0, 1, 1], [1, 1, 0]),
+        ("left", [0, 0, 1], [1, 1, 0]),
+        ("right", [0, 1, 1], [1, 0, 0]),
+        ("neither", [0, 0, 1], [1, 0, 0]),
+    ],
+)
+def test_an_event_enters_and_leaves_at_the_microsecond(
+    closed: Closed, entering: list[int], leaving: list[int]
+) -> None:
     #   e                 e + 1h
     #   x-----------------:                             read around e, and an hour later
     #   [                 ]   both:    from e to e + 1h
@@ -68,7 +75,9 @@ def test_the_oldest_row_leaves_when_one_comes() -> None:
         "v", sw.KafkaSource("plays", schema={"user": "string", "place": "long", "t": "timestamp_us"}, timestamp="t"),
         ["user"], [sw.Feature("places", sw.sum("place"), [sw.rows(3)])],
     )  # fmt: skip
-    events = [{"user": "ann", "place": 10**i, "t": t} for i, t in enumerate((AT - 3, AT - 2, AT - 1, AT))]
+    events = [
+        {"user": "ann", "place": 10**i, "t": t} for i, t in enumerate((AT - 3, AT - 2, AT - 1, AT))
+    ]
     queries = [{"user": "ann", "at": at} for at in (AT - 1, AT, AT + 1)]
     assert sw.evaluate(view, events, queries)["places_rows_3"].to_pylist() == [111, 1110, 1110]
 
@@ -80,8 +89,12 @@ def test_of_events_of_one_instant_the_rows_are_the_last_of_the_log() -> None:
         "v", sw.KafkaSource("plays", schema={"user": "string", "place": "long", "t": "timestamp_us"}, timestamp="t"),
         ["user"], [sw.Feature("places", sw.sum("place"), [sw.rows(3)])],
     )  # fmt: skip
-    events = [{"user": "ann", "place": 10**i, "t": AT, "partition": 0, "offset": i} for i in (2, 0, 3, 1)]
-    assert sw.evaluate(view, events, [{"user": "ann", "at": AT}])["places_rows_3"].to_pylist() == [1110]
+    events = [
+        {"user": "ann", "place": 10**i, "t": AT, "partition": 0, "offset": i} for i in (2, 0, 3, 1)
+    ]
+    assert sw.evaluate(view, events, [{"user": "ann", "at": AT}])["places_rows_3"].to_pylist() == [
+        1110
+    ]
 
 
 def test_rows_have_no_edge_in_the_past() -> None:

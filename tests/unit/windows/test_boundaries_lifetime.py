@@ -43,7 +43,9 @@ def test_a_shifted_lifetime_ends_where_it_ended_then(mode: Mode, end: int) -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_before_all_events_a_lifetime_is_empty_and_at_the_end_of_time_it_holds_all(mode: Mode) -> None:
+def test_before_all_events_a_lifetime_is_empty_and_at_the_end_of_time_it_holds_all(
+    mode: Mode,
+) -> None:
     #   1970            2026          9999-12-31T23:00
     #   t---- … --------x------ … --x-t                 read at both ends
     #   )                     … )                       a day ago

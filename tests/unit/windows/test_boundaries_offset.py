@@ -1,4 +1,5 @@
-"""A shifted window has the edges that it had then; `[` is in the window, `)` is not. Slices of 1m."""
+"""A shifted window has the edges that it had then; `[` is in the window, `)` is not. Slices of
+1m."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ AT = TEN + 17 * M + 20 * S
 
 
 @pytest.mark.parametrize(
-    ("mode", "end"), [("event_time", AT - DAY), ("at", AT - DAY - 20 * S), ("live", AT - DAY + 40 * S)]
+    ("mode", "end"),
+    [("event_time", AT - DAY), ("at", AT - DAY - 20 * S), ("live", AT - DAY + 40 * S)],
 )
 def test_a_shifted_sliding_window(mode: Mode, end: int) -> None:
     #   yesterday                                       today
@@ -49,7 +51,8 @@ def test_a_shifted_hopping_window(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "end"), [("event_time", AT - DAY), ("at", AT - DAY - 20 * S), ("live", AT - DAY + 40 * S)]
+    ("mode", "end"),
+    [("event_time", AT - DAY), ("at", AT - DAY - 20 * S), ("live", AT - DAY + 40 * S)],
 )
 def test_a_shifted_open_window_ends_where_it_was_filled_then(mode: Mode, end: int) -> None:
     #   yesterday                                       today
@@ -89,7 +92,9 @@ def test_shifted_rows_are_the_last_ones_then(mode: Mode) -> None:
     window = sw.rows(2, offset="1d")
     then = AT - DAY
     assert around(window, AT, then, mode) == [1, 1, 0]
-    assert counted(window, [AT], [[then - 9, then - 8, then], [then - 9, then, then + 1], [then + 1]], mode) == [
+    assert counted(
+        window, [AT], [[then - 9, then - 8, then], [then - 9, then, then + 1], [then + 1]], mode
+    ) == [
         2,
         2,
         0,

@@ -1,4 +1,5 @@
-"""Windows of slices begin and end by these rules, to the microsecond; `[` is in the window, `)` is not. Slices of 1m."""
+"""Windows of slices begin and end by these rules, to the microsecond; `[` is in the window, `)` is
+not. Slices of 1m."""
 
 from __future__ import annotations
 
@@ -108,7 +109,8 @@ def test_a_hopping_window_moves_at_the_hop(mode: Mode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "end"), [("event_time", TEN + 17 * M + 20 * S), ("at", TEN + 17 * M), ("live", TEN + 18 * M)]
+    ("mode", "end"),
+    [("event_time", TEN + 17 * M + 20 * S), ("at", TEN + 17 * M), ("live", TEN + 18 * M)],
 )
 def test_an_open_tumbling_window_is_the_one_that_fills(mode: Mode, end: int) -> None:
     #   09:00     10:00          10:17  t  10:18    11:00
@@ -122,8 +124,12 @@ def test_an_open_tumbling_window_is_the_one_that_fills(mode: Mode, end: int) -> 
     assert around(sw.tumbling("1h", open=True), t, end, mode) == [1, 0, 0]
 
 
-@pytest.mark.parametrize(("mode", "counts"), [("event_time", [3, 0, 1]), ("at", [2, 0, 0]), ("live", [3, 0, 1])])
-def test_an_open_tumbling_window_begins_anew_with_its_first_instant(mode: Mode, counts: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("mode", "counts"), [("event_time", [3, 0, 1]), ("at", [2, 0, 0]), ("live", [3, 0, 1])]
+)
+def test_an_open_tumbling_window_begins_anew_with_its_first_instant(
+    mode: Mode, counts: list[int]
+) -> None:
     #   09:00           09:59    10:00
     #   |--a--a--- … ---|----b---|c---                  c at 10:00:00
     #   [--------- … -----------)t                      read before 10:00: a a, and b but not at
@@ -135,7 +141,8 @@ def test_an_open_tumbling_window_begins_anew_with_its_first_instant(mode: Mode, 
 
 
 @pytest.mark.parametrize(
-    ("mode", "end"), [("event_time", TEN + 17 * M + 20 * S), ("at", TEN + 17 * M), ("live", TEN + 18 * M)]
+    ("mode", "end"),
+    [("event_time", TEN + 17 * M + 20 * S), ("at", TEN + 17 * M), ("live", TEN + 18 * M)],
 )
 def test_an_open_hopping_window_is_the_one_that_ends_next(mode: Mode, end: int) -> None:
     #   09:10 09:20                   10:10    t   10:20

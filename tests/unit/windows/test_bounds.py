@@ -57,7 +57,9 @@ def test_a_lifetime_holds_all_events_up_to_its_end() -> None:
         ("2d", 90 * SECOND_US, H),  # the minute is no multiple of 90 s
     ],
 )
-def test_the_resolution_is_the_finest_level_with_at_most_1500_steps(window: str, slice_us: int, expected: int) -> None:
+def test_the_resolution_is_the_finest_level_with_at_most_1500_steps(
+    window: str, slice_us: int, expected: int
+) -> None:
     assert sliding(window).resolution(slice_us) == expected
 
 
@@ -174,7 +176,10 @@ def test_an_open_offset_window_was_still_filling_then() -> None:
     #  |--------- 08 ---------|            open tumbling hour, offset 2h
     #  [08:00 ---- 08:17)                  t = 10:17: what lies after 08:17 was not there yet
     t = T0 + 10 * H + 17 * M
-    assert tumbling("1h", open=True, offset="2h").bounds("at", t, M) == (T0 + 8 * H, T0 + 8 * H + 17 * M)
+    assert tumbling("1h", open=True, offset="2h").bounds("at", t, M) == (
+        T0 + 8 * H,
+        T0 + 8 * H + 17 * M,
+    )
 
 
 def test_an_offset_hopping_window_ends_at_the_last_hop_then() -> None:
@@ -235,14 +240,18 @@ def test_no_window_reaches_further_back_than_its_reach(window: Window, mode: Mod
 
 
 @given(some_windows, st.integers(1, 30 * 24 * 12), modes, times)
-def test_an_offset_window_answers_what_the_window_answered_then(window: Window, steps: int, mode: Mode, t: int) -> None:
+def test_an_offset_window_answers_what_the_window_answered_then(
+    window: Window, steps: int, mode: Mode, t: int
+) -> None:
     shifted = replace(window, offset_us=window.offset_us + steps * 5 * M)
     for slice_us in (SECOND_US, M, 5 * M):
         assert shifted.bounds(mode, t, slice_us) == window.bounds(mode, t - steps * 5 * M, slice_us)
 
 
 @given(some_windows, modes, st.lists(times, min_size=1))
-def test_bounds_of_a_column_are_the_bounds_of_its_rows(window: Window, mode: Mode, ts: list[int]) -> None:
+def test_bounds_of_a_column_are_the_bounds_of_its_rows(
+    window: Window, mode: Mode, ts: list[int]
+) -> None:
     starts, ends = window.bounds_columns(mode, np.array(ts, dtype=np.int64), M)
     rows = [window.bounds(mode, t, M) for t in ts]
     assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == rows

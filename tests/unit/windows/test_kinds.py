@@ -54,7 +54,9 @@ def test_a_kind_is_one_class() -> None:
     assert {type(example) for example in EXAMPLES} == set(KINDS)
 
 
-@pytest.mark.parametrize(("made", "names"), ONLY_ONE.items(), ids=lambda case: getattr(case, "__name__", ""))
+@pytest.mark.parametrize(
+    ("made", "names"), ONLY_ONE.items(), ids=lambda case: getattr(case, "__name__", "")
+)
 def test_a_class_has_no_field_of_another_kind(made: type[Window], names: set[str]) -> None:
     assert {own.name for own in fields(made)} == {"label", "offset_us", *names}
 
@@ -62,7 +64,12 @@ def test_a_class_has_no_field_of_another_kind(made: type[Window], names: set[str
 @pytest.mark.parametrize("window", EXAMPLES, ids=Window.column_suffix)
 def test_a_window_of_its_stored_fields_is_the_same(window: Window) -> None:
     again = Window(**window.to_json())
-    assert (again, type(again), hash(again), repr(again)) == (window, type(window), hash(window), repr(window))
+    assert (again, type(again), hash(again), repr(again)) == (
+        window,
+        type(window),
+        hash(window),
+        repr(window),
+    )
 
 
 @pytest.mark.parametrize("window", EXAMPLES, ids=Window.column_suffix)
@@ -92,11 +99,14 @@ def test_every_kind_answers_every_question(window: Window) -> None:
 
 
 def test_what_was_stored_before_offsets_sessions_and_exact_windows_is_read() -> None:
-    assert Window(kind="sliding", length_us=HOUR_US, hop_us=0, open=False, label="60m") == Sliding(HOUR_US, label="60m")
+    assert Window(kind="sliding", length_us=HOUR_US, hop_us=0, open=False, label="60m") == Sliding(
+        HOUR_US, label="60m"
+    )
 
 
 @pytest.mark.parametrize(
-    "stray", [{"hop_us": 1}, {"open": True}, {"closed": "left"}, {"rows": 1}, {"gap_us": 1}, {"open": 0}]
+    "stray",
+    [{"hop_us": 1}, {"open": True}, {"closed": "left"}, {"rows": 1}, {"gap_us": 1}, {"open": 0}],
 )
 def test_a_stored_field_that_the_kind_does_not_have_is_refused(stray: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="is no window"):

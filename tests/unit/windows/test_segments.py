@@ -59,7 +59,9 @@ def test_segments_refuse_bounds_inside_a_slice() -> None:
     st.integers(0, 4000),
     st.sampled_from([0, M, H]),
 )
-def test_segments_tile_the_interval_exactly_once(slice_us: int, first: int, n: int, level: int) -> None:
+def test_segments_tile_the_interval_exactly_once(
+    slice_us: int, first: int, n: int, level: int
+) -> None:
     start = T0 + first * slice_us
     end = start + n * slice_us
     r = max(level, slice_us)

@@ -1,6 +1,8 @@
-"""A session is where the drawings say: events less than the gap apart are of one; the last counts while the gap lasts.
+"""A session is where the drawings say: events less than the gap apart are of one; the last counts
+while the gap lasts.
 
-Gap 10m, slices of 1m, times in minutes of an hour; `o` an event, `(…)` the session that is answered.
+Gap 10m, slices of 1m, times in minutes of an hour; `o` an event, `(…)` the session that is
+answered.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def open_spans(spans: list[Span], end: int, gap: int = GAP) -> list[Span]:
     """The spans of the open session, in their order."""
     first, last = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
     n = len(spans)
-    in_latest, begun = open_sessions(np.zeros(n, np.int64), first, last, np.full(n, end), np.full(n, gap))
+    in_latest, begun = open_sessions(
+        np.zeros(n, np.int64), first, last, np.full(n, end), np.full(n, gap)
+    )
     chosen = [span for span, is_in_latest in zip(spans, in_latest, strict=True) if is_in_latest]
     assert {int(b) for b in begun[in_latest]} == ({min(f for f, _ in chosen)} if chosen else set())
     return chosen
@@ -99,8 +103,12 @@ def walk(times: list[int], end: int, gap: int) -> list[int]:
 moments = st.lists(st.integers(0, 200), max_size=30)
 
 
-@given(st.dictionaries(st.integers(0, 3), moments, max_size=3), st.integers(0, 220), st.integers(1, 40))
-def test_the_walk_is_that_of_brute_force_for_every_key(of: dict[int, list[int]], end: int, gap: int) -> None:
+@given(
+    st.dictionaries(st.integers(0, 3), moments, max_size=3), st.integers(0, 220), st.integers(1, 40)
+)
+def test_the_walk_is_that_of_brute_force_for_every_key(
+    of: dict[int, list[int]], end: int, gap: int
+) -> None:
     of = {key: [t for t in times if t < end] for key, times in of.items()}
     pairs = [(key, t) for key, times in of.items() for t in times]
     key, time = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
@@ -111,7 +119,9 @@ def test_the_walk_is_that_of_brute_force_for_every_key(of: dict[int, list[int]],
 
 
 @given(moments, st.integers(1, 200), st.integers(0, 3), st.integers(1, 40))
-def test_slices_at_most_the_gap_long_lose_nothing(times: list[int], end: int, cut: int, gap: int) -> None:
+def test_slices_at_most_the_gap_long_lose_nothing(
+    times: list[int], end: int, cut: int, gap: int
+) -> None:
     # whatever the slice, as long as it is at most the gap: spans of slices find the events' session
     slice_us = max(1, gap >> cut)
     times = [t for t in times if t < end]
@@ -124,7 +134,9 @@ def test_slices_at_most_the_gap_long_lose_nothing(times: list[int], end: int, cu
 
 
 @given(st.dictionaries(st.integers(0, 3), moments, max_size=3), st.integers(1, 40))
-def test_the_heads_of_all_sessions_are_those_of_the_walk(of: dict[int, list[int]], gap: int) -> None:
+def test_the_heads_of_all_sessions_are_those_of_the_walk(
+    of: dict[int, list[int]], gap: int
+) -> None:
     pairs = sorted((key, t) for key, times in of.items() for t in times)
     key, time = (np.array([pair[i] for pair in pairs], np.int64) for i in (0, 1))
     heads = session_heads(key, time, gap)
@@ -151,11 +163,14 @@ def test_a_session_is_looked_for_as_far_back_as_it_may_last() -> None:
 def test_the_slice_is_at_most_a_tenth_of_the_gap() -> None:
     assert default_slice([session("30m", max_length="1d")]) == M
     assert default_slice([session("10s", max_length="1h")]) == SECOND_US
-    check_slice(10 * M, [session("10m", max_length="1h")])  # as long as the gap: declared, and just in
+    # as long as the gap: declared, and just in
+    check_slice(10 * M, [session("10m", max_length="1h")])
 
 
 def test_a_gap_shorter_than_the_slice_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="the gap of session_5m is shorter than the slice 10m") as refused:
+    with pytest.raises(
+        DefinitionError, match="the gap of session_5m is shorter than the slice 10m"
+    ) as refused:
         check_slice(10 * M, [session("5m", max_length="1h")])
     assert refused.value.next_step == "lengthen the gap, or declare a shorter slice"
 
@@ -177,6 +192,9 @@ def test_slice_segments_tile_the_interval_by_slices_alone(first: int, n: int) ->
     parts = slice_segments(start, end, M)
     assert (list(parts.days), parts.hours) == ([], ())
     edges = [(part.start_us, part.end_us) for part in parts.ranges]
-    assert all(a // H == (b - 1) // H and part.level_us == M for (a, b), part in zip(edges, parts.ranges, strict=True))
+    assert all(
+        a // H == (b - 1) // H and part.level_us == M
+        for (a, b), part in zip(edges, parts.ranges, strict=True)
+    )
     assert [a for a, _ in edges] == [start, *[b for _, b in edges]][: len(edges)]
     assert (edges[-1][1] if edges else start) == end

@@ -51,7 +51,9 @@ def test_a_declared_slice_divides_the_hour_and_every_window() -> None:
         check_slice(5 * M, [sliding("1h"), sliding("12m")])
     with pytest.raises(DefinitionError, match="hopping_1h_12m is not divisible"):
         check_slice(5 * M, [hopping("1h", every="12m")])
-    with pytest.raises(DefinitionError, match="1h_offset_7m is not divisible by the slice 5m: 7m is no"):
+    with pytest.raises(
+        DefinitionError, match="1h_offset_7m is not divisible by the slice 5m: 7m is no"
+    ):
         check_slice(5 * M, [sliding("1h", offset="7m")])
 
 

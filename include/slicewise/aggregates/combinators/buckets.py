@@ -1,4 +1,5 @@
-"""Buckets are kept while their keys are at most a stated number, beyond it only that they were more.
+"""Buckets are kept while their keys are at most a stated number, beyond it only that they were
+more.
 
 A union never has fewer keys than its parts: the capacity is passed at the same multiset of events,
 whatever their order, split or tree, and an answer is exact or refused (docs/adr/0032).
@@ -18,7 +19,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicewise.aggregates.combinators.conditional import check_inner, only
-from slicewise.aggregates.combinators.nesting import aligned, nest, nest_states, nested_fields, unnest, unnest_states
+from slicewise.aggregates.combinators.nesting import (
+    aligned,
+    nest,
+    nest_states,
+    nested_fields,
+    unnest,
+    unnest_states,
+)
 from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.exact.counting import Count, add_groups, tally
 from slicewise.aggregates.exact.decay import DecayCount
@@ -42,11 +50,20 @@ from slicewise.errors import DefinitionError
 MOST_BUCKETS = 10_000
 TOO_MANY = "too_many_buckets"
 """Error code: there were more keys than the stated capacity."""
-KEYS = "an integer, decimal, boolean, text, timestamp(us) or date column, or an array: equal keys must be equal bytes"
+KEYS = (
+    "an integer, decimal, boolean, text, timestamp(us) or date column, or an array: equal keys "
+    "must be equal bytes"
+)
 
 
 def _examples(cls: type[Any]) -> Sequence[Aggregate]:
-    types = {"x": pa.float64(), "s": pa.string(), "i": pa.int64(), "b": pa.bool_(), "d": pa.date32()}
+    types = {
+        "x": pa.float64(),
+        "s": pa.string(),
+        "i": pa.int64(),
+        "b": pa.bool_(),
+        "d": pa.date32(),
+    }
     types |= {"a": pa.list_(pa.string()), "n": pa.list_(pa.int64()), "w": pa.list_(pa.bool_())}
     return [
         made.bind(types)
@@ -74,13 +91,14 @@ def key_type(kind: pa.DataType) -> pa.DataType:
 @register(_examples)
 @dataclass(frozen=True)
 class Bucketed(Aggregate):
-    """One aggregate per value of a second column: list<struct<key, value>>, ascending by key; null without any.
+    """One aggregate per value of a second column: list<struct<key, value>>, ascending by key; null
+    without any.
 
-    Text keys by their UTF-8 bytes; a null is no key. Of an array column each element is a key, and an
-    event counts once for each different one that it holds. Beyond `max_buckets` keys the answer is null
-    with `too_many_buckets`, exact up to there; where a bucket's own value is an error, so is the
-    answer. Partial: `more` (1 beyond the capacity, with all lists empty), `key`, `n` events per
-    bucket, and the buckets' partials nested; for plain counts `n` is all.
+    Text keys by their UTF-8 bytes; a null is no key. Of an array column each element is a key, and
+    an event counts once for each different one that it holds. Beyond `max_buckets` keys the answer
+    is null with `too_many_buckets`, exact up to there; where a bucket's own value is an error, so
+    is the answer. Partial: `more` (1 beyond the capacity, with all lists empty), `key`, `n` events
+    per bucket, and the buckets' partials nested; for plain counts `n` is all.
     """
 
     kind = "bucketed"
@@ -141,7 +159,10 @@ class Bucketed(Aggregate):
         return {**super().spec(), "aggregate": self.aggregate.meaning()}
 
     def describe(self) -> str:
-        return f"{self.kind}({self.aggregate.describe()}, by={self.by!r}, max_buckets={self.max_buckets!r})"
+        return (
+            f"{self.kind}({self.aggregate.describe()}, by={self.by!r}, "
+            f"max_buckets={self.max_buckets!r})"
+        )
 
     def stored(self) -> Mapping[str, Any]:
         inner = json.loads(self.aggregate.partial_id())
@@ -164,7 +185,12 @@ class Bucketed(Aggregate):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return (Fixed("more", "|u1"), self.key.field("key"), Items("n", "<i8"), *nested_fields(self.nested))
+        return (
+            Fixed("more", "|u1"),
+            self.key.field("key"),
+            Items("n", "<i8"),
+            *nested_fields(self.nested),
+        )
 
     def longest(self, events: int) -> Mapping[str, int]:
         several = pa.types.is_list(self.type_of(self.by))  # of one event
@@ -191,12 +217,15 @@ class Bucketed(Aggregate):
         return self._columns(np.zeros(n_groups, np.bool_), universe, pairs, n, inner)
 
     def _keyed(self, rows: Rows, groups: Int64) -> tuple[Rows, Int64, Any, Int64]:
-        """The events beside their keys, once for each that they have; their groups; all keys, and which of them."""
+        """The events beside their keys, once for each that they have; their groups; all keys, and
+        which of them."""
         rows, groups = rows.present(self.by, self.inputs, groups)
         column = rows.columns[self.by]
         if not pa.types.is_list(column.type):
             return rows, groups, *coded(self.key.store(column), self.key)
-        keys, owners = non_null(pc.list_flatten(column), pc.list_parent_indices(column).to_numpy().astype(np.int64))[:2]
+        keys, owners = non_null(
+            pc.list_flatten(column), pc.list_parent_indices(column).to_numpy().astype(np.int64)
+        )[:2]
         universe, code = coded(self.key.store(keys), self.key)
         once = np.unique(owners * len(universe) + code)
         at, code = np.divmod(once, max(1, len(universe)))
@@ -212,7 +241,9 @@ class Bucketed(Aggregate):
         pairs, bucket = numbered(owners * len(universe) + code, n_groups * len(universe))
         n = add_groups(n, bucket, len(pairs))
         inner = (
-            Columns(len(pairs), {"n": n}) if self.counts else self.aggregate.combine_columns(inner, bucket, len(pairs))
+            Columns(len(pairs), {"n": n})
+            if self.counts
+            else self.aggregate.combine_columns(inner, bucket, len(pairs))
         )
         return self._columns(more, universe, pairs, n, inner)
 
@@ -224,8 +255,11 @@ class Bucketed(Aggregate):
             return n, Columns(len(n), {"n": n})
         return n, unnest(self.nested, partials, offsets)
 
-    def _columns(self, more: NDArray[np.bool_], universe: Any, pairs: Int64, n: Int64, inner: Columns) -> Columns:
-        """Partials [n_groups] of buckets in order of (group, key); without those of groups that have too many."""
+    def _columns(
+        self, more: NDArray[np.bool_], universe: Any, pairs: Int64, n: Int64, inner: Columns
+    ) -> Columns:
+        """Partials [n_groups] of buckets in order of (group, key); without those of groups that
+        have too many."""
         groups, code = np.divmod(pairs, max(1, len(universe)))
         more = more | (tally(groups, len(more)) > self.max_buckets)
         if more.any():
@@ -247,21 +281,32 @@ class Bucketed(Aggregate):
     def finish_columns_at(self, partials: Columns, ends: Ends) -> Finished:
         rows = partials.lists("key").row_numbers()
         inner = self._buckets(partials)[1]
-        return self._finished(partials, self.aggregate.finish_columns_at(inner, lambda: ends()[rows]))
+        return self._finished(
+            partials, self.aggregate.finish_columns_at(inner, lambda: ends()[rows])
+        )
 
     def _finished(self, partials: Columns, finished: Finished) -> Finished:
         """finished: the values of all buckets."""
         keys = partials.lists("key")
         rows = keys.row_numbers()
-        errors = {int(rows[bucket]): finished.errors[bucket] for bucket in sorted(finished.errors, reverse=True)}
+        errors = {
+            int(rows[bucket]): finished.errors[bucket]
+            for bucket in sorted(finished.errors, reverse=True)
+        }
         errors |= dict.fromkeys(np.flatnonzero(partials.fixed("more")).tolist(), TOO_MANY)
         loaded, values, lengths = self.key.load(flat(keys)), finished.values, keys.lengths
         if errors:
             refused = np.zeros(partials.n, np.bool_)
             refused[list(errors)] = True
             kept = pa.array(~refused[rows])
-            loaded, values, lengths = loaded.filter(kept), values.filter(kept), np.where(refused, 0, lengths)
-        entries = pa.StructArray.from_arrays([loaded, values], fields=list(self.output_type.value_type))
+            loaded, values, lengths = (
+                loaded.filter(kept),
+                values.filter(kept),
+                np.where(refused, 0, lengths),
+            )
+        entries = pa.StructArray.from_arrays(
+            [loaded, values], fields=list(self.output_type.value_type)
+        )
         return Finished(listing(offsets_of(lengths), entries), errors)
 
     # ---- rows
@@ -269,7 +314,11 @@ class Bucketed(Aggregate):
     def _open(self, state: State) -> dict[Any, tuple[int, State]]:
         """Key -> events and partial of its bucket."""
         _, keys, counts, *rest = state
-        inner = [(n,) for n in counts] if self.counts else unnest_states(self.nested, tuple(rest), len(keys))
+        inner = (
+            [(n,) for n in counts]
+            if self.counts
+            else unnest_states(self.nested, tuple(rest), len(keys))
+        )
         return dict(zip(keys, zip(counts, inner, strict=True), strict=True))
 
     def _close(self, more: bool, buckets: Mapping[Any, tuple[int, State]]) -> State:
@@ -303,7 +352,9 @@ class Bucketed(Aggregate):
     def finish_at(self, state: State, end_us: int) -> list[dict[str, Any]] | Failed | None:
         return self._finish(state, lambda inner: self.aggregate.finish_at(inner, end_us))
 
-    def _finish(self, state: State, finish: Callable[[State], Any]) -> list[dict[str, Any]] | Failed | None:
+    def _finish(
+        self, state: State, finish: Callable[[State], Any]
+    ) -> list[dict[str, Any]] | Failed | None:
         if state[0]:
             return Failed(TOO_MANY)
         entries: list[dict[str, Any]] = []
@@ -338,8 +389,12 @@ class InvertibleBucketed(Bucketed, Invertible):
         if self.counts:
             inner = Columns(len(pairs), {"n": left})
         else:
-            inner = self._inner.deduct_columns(inner, self._inner.combine_columns(taken, at, len(pairs)))
-        return self._columns(np.zeros(whole.n, np.bool_), universe, pairs[rest], left[rest], inner.take(rest))
+            inner = self._inner.deduct_columns(
+                inner, self._inner.combine_columns(taken, at, len(pairs))
+            )
+        return self._columns(
+            np.zeros(whole.n, np.bool_), universe, pairs[rest], left[rest], inner.take(rest)
+        )
 
     def deduct(self, whole: State, part: State) -> State:
         opened = self._open(whole)

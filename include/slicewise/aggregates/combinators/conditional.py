@@ -1,4 +1,5 @@
-"""A condition chooses which events an aggregate is given; what is stored and finished is the aggregate's own."""
+"""A condition chooses which events an aggregate is given; what is stored and finished is the
+aggregate's own."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Aggregate, Invertible
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.exact.counting import Count
 from slicewise.aggregates.exact.sums import Sum
 from slicewise.aggregates.kernel.columns import Columns
@@ -94,7 +95,12 @@ class Where(Aggregate):
         return replace(bound, aggregate=self.aggregate.bind(types))
 
     def spec(self) -> dict[str, Any]:
-        return {"kind": self.kind, "aggregate": self.aggregate.spec(), "where": self.where, "column": self.column}
+        return {
+            "kind": self.kind,
+            "aggregate": self.aggregate.spec(),
+            "where": self.where,
+            "column": self.column,
+        }
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> Aggregate:
@@ -108,7 +114,11 @@ class Where(Aggregate):
         return f"{inner}{'' if inner.endswith('(') else ', '}where={self.where!r})"
 
     def stored(self) -> Mapping[str, Any]:
-        return {"form": "where", "column": self.condition, "of": json.loads(self.aggregate.partial_id())}
+        return {
+            "form": "where",
+            "column": self.condition,
+            "of": json.loads(self.aggregate.partial_id()),
+        }
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:

@@ -1,4 +1,5 @@
-"""A value's bin follows from exact comparison with the edges; a partial keeps the bins that hold something."""
+"""A value's bin follows from exact comparison with the edges; a partial keeps the bins that hold
+something."""
 
 from __future__ import annotations
 
@@ -50,7 +51,11 @@ def edge_of(number: object) -> Edge:
     """The one form of a number. Raises ValueError for what is none, or not finite."""
     if isinstance(number, str):
         number = float.fromhex(number) if "0x" in number else Decimal(number)
-    if isinstance(number, bool) or not isinstance(number, int | float | Decimal) or not math.isfinite(number):
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, int | float | Decimal)
+        or not math.isfinite(number)
+    ):
         raise ValueError(number)
     exact = Fraction(number)
     if exact.denominator == 1 and abs(exact) < 2**63:
@@ -63,7 +68,9 @@ def edge_of(number: object) -> Edge:
 
 def exact_edge(edge: Edge) -> Fraction:
     """The number of an edge."""
-    return Fraction(float.fromhex(edge)) if isinstance(edge, str) and "0x" in edge else Fraction(edge)
+    return (
+        Fraction(float.fromhex(edge)) if isinstance(edge, str) and "0x" in edge else Fraction(edge)
+    )
 
 
 def _examples(cls: type[Any]) -> Sequence[Invertible]:
@@ -115,7 +122,9 @@ class Histogram(Invertible):
         return {**super().spec(), "edges": list(self.edges)}
 
     def describe(self) -> str:
-        shown = ", ".join(str(float(exact_edge(e))) if isinstance(e, str) else str(e) for e in self.edges)
+        shown = ", ".join(
+            str(float(exact_edge(e))) if isinstance(e, str) else str(e) for e in self.edges
+        )
         return f"{self.kind}(column={self.column!r}, edges=[{shown}])"
 
     def stored(self) -> Mapping[str, Any]:
@@ -131,7 +140,9 @@ class Histogram(Invertible):
 
     @property
     def output_type(self) -> pa.DataType:
-        return pa.struct([("under", pa.int64()), ("bins", pa.list_(pa.int64())), ("over", pa.int64())])
+        return pa.struct(
+            [("under", pa.int64()), ("bins", pa.list_(pa.int64())), ("over", pa.int64())]
+        )
 
     @property
     def size(self) -> int:
@@ -154,9 +165,12 @@ class Histogram(Invertible):
 
     @cached_property
     def _table(self) -> NDArray[Any]:
-        """The thresholds that a value can reach, in the order of `_places`; beyond them is no value."""
+        """The thresholds that a value can reach, in the order of `_places`; beyond them is no
+        value."""
         if is_decimal(self.value.arrow):
-            inside = [max(t, -DECIMAL_BIAS) + DECIMAL_BIAS for t in self.thresholds if t < DECIMAL_BIAS]
+            inside = [
+                max(t, -DECIMAL_BIAS) + DECIMAL_BIAS for t in self.thresholds if t < DECIMAL_BIAS
+            ]
             return np.array([t.to_bytes(16, "big") for t in inside], "S16")
         if is_double(self.value.arrow):
             return np.array(self.thresholds, np.float64)
@@ -179,7 +193,9 @@ class Histogram(Invertible):
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         bins, n = self._checked_bins(partials)
-        pairs, place = numbered(groups[bins.row_numbers()] * self.size + bins.values, n_groups * self.size)
+        pairs, place = numbered(
+            groups[bins.row_numbers()] * self.size + bins.values, n_groups * self.size
+        )
         return self._columns(pairs, add_groups(n, place, len(pairs)), n_groups)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
@@ -192,14 +208,19 @@ class Histogram(Invertible):
 
     def _checked_bins(self, partials: Columns) -> tuple[Ragged, Int64]:
         bins = partials.items("bin")
-        if len(bins.values) and not 0 <= int(bins.values.min()) <= int(bins.values.max()) < self.size:
+        if (
+            len(bins.values)
+            and not 0 <= int(bins.values.min()) <= int(bins.values.max()) < self.size
+        ):
             raise _damaged(f"a bin beyond the {self.size} of {self.describe()}")
         return bins, aligned(partials, "n", bins.offsets).values
 
     def _columns(self, pairs: Int64, n: Int64, n_groups: int) -> Columns:
         group, place = np.divmod(pairs, self.size)
         offsets = offsets_of(tally(group, n_groups))
-        return Columns(n_groups, {"bin": Ragged(offsets, place.astype("<i4")), "n": Ragged(offsets, n)})
+        return Columns(
+            n_groups, {"bin": Ragged(offsets, place.astype("<i4")), "n": Ragged(offsets, n)}
+        )
 
     def finish_columns(self, partials: Columns) -> Finished:
         bins, n = self._checked_bins(partials)
@@ -225,7 +246,11 @@ class Histogram(Invertible):
             return state
         if is_decimal(self.value.arrow):
             value = int(Fraction(value) * 10**self.value.arrow.scale)
-        reached = self.size - 1 if value != value else sum(value >= threshold for threshold in self.thresholds)
+        reached = (
+            self.size - 1
+            if value != value
+            else sum(value >= threshold for threshold in self.thresholds)
+        )
         return self.combine(state, ((reached,), (1,)))
 
     def combine(self, a: State, b: State) -> State:
@@ -249,12 +274,19 @@ class Bins:
     value: Callable[[State], Any]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         bins, counts = columns
         states = [self._whole(bins[a:b], counts[a:b]) for a, b in runs] + list(cached)
         nothing = (0,) * self.size
-        return [tuple(map(sum, zip(nothing, *[states[run] for run in group], strict=True))) for group in groups]
+        return [
+            tuple(map(sum, zip(nothing, *[states[run] for run in group], strict=True)))
+            for group in groups
+        ]
 
     def _whole(self, bins: Sequence[bytes], counts: Sequence[bytes]) -> tuple[int, ...]:
         per_bin = [0] * self.size

@@ -1,4 +1,5 @@
-"""Partials within a partial stand as lists of the same three kinds; codec and tables need no fourth.
+"""Partials within a partial stand as lists of the same three kinds; codec and tables need no
+fourth.
 
 Row i holds the partials of its buckets, one after the other. A scalar of theirs becomes an item of
 a list; a list of theirs becomes two: how many items each bucket has (`n_<field>`), and all items

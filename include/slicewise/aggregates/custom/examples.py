@@ -1,4 +1,5 @@
-"""Classes as users write them, over every kind of column and field, for the law suite: text, as it travels."""
+"""Classes as users write them, over every kind of column and field, for the law suite: text, as it
+travels."""
 
 from __future__ import annotations
 

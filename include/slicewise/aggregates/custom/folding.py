@@ -74,13 +74,15 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 @register(_examples)
 @dataclass(frozen=True)
 class Ordered(Aggregate):
-    """finish(step(… step(init(), first event) …, last event)), events in the total order; null without any.
+    """finish(step(… step(init(), first event) …, last event)), events in the total order; null
+    without any.
 
     An event is a dict of the columns, nulls included; every event counts. Beyond `cap` events the
     answer is null with `too_many_events` (policy refuse), or of the `cap` latest (newest). Where a
     function raises, or gives another type than `output`, it is null with `function_error`.
     Partial: `more` (1 beyond the capacity, with all lists empty), `identity`, and per column its
-    values and which are not null; ascending by identity. What is stored does not depend on the functions.
+    values and which are not null; ascending by identity. What is stored does not depend on the
+    functions.
     """
 
     kind = "ordered"
@@ -125,7 +127,10 @@ class Ordered(Aggregate):
 
     def describe(self) -> str:
         columns = ", ".join(map(repr, self.columns))
-        return f"{self.kind}({self.init}, {self.step}, {self.final}, columns=[{columns}], cap={self.cap!r})"
+        return (
+            f"{self.kind}({self.init}, {self.step}, {self.final}, columns=[{columns}], "
+            f"cap={self.cap!r})"
+        )
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -135,7 +140,12 @@ class Ordered(Aggregate):
         return None if is_ordered(kind) else ORDERED
 
     def stored(self) -> Mapping[str, Any]:
-        return {"form": "events", "reads": list(self.columns), "cap": self.cap, "policy": self.policy}
+        return {
+            "form": "events",
+            "reads": list(self.columns),
+            "cap": self.cap,
+            "policy": self.policy,
+        }
 
     @cached_property
     def values(self) -> tuple[ValueType, ...]:
@@ -160,8 +170,13 @@ class Ordered(Aggregate):
     # ---- whole columns
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
-        chosen, offsets, more = self._choose(rows.time, rows_order(rows), groups, n_groups, np.zeros(n_groups, bool))
-        values: dict[str, Values] = {"more": more, "identity": Ragged(offsets, rows.identities(chosen))}
+        chosen, offsets, more = self._choose(
+            rows.time, rows_order(rows), groups, n_groups, np.zeros(n_groups, bool)
+        )
+        values: dict[str, Values] = {
+            "more": more,
+            "identity": Ragged(offsets, rows.identities(chosen)),
+        }
         every = np.arange(len(chosen))
         for i, (name, value) in enumerate(zip(self.columns, self.values, strict=True)):
             array = rows.columns[name].take(pa.array(chosen))
@@ -176,20 +191,32 @@ class Ordered(Aggregate):
         beyond = np.zeros(n_groups, np.bool_)
         beyond[groups[partials.fixed("more") != 0]] = True
         time, of = identity.values["time"].astype(np.uint64), groups[identity.row_numbers()]
-        chosen, offsets, more = self._choose(time, identity_order(identity.values), of, n_groups, beyond)
-        values: dict[str, Values] = {"more": more, "identity": Ragged(offsets, identity.values[chosen])}
+        chosen, offsets, more = self._choose(
+            time, identity_order(identity.values), of, n_groups, beyond
+        )
+        values: dict[str, Values] = {
+            "more": more,
+            "identity": Ragged(offsets, identity.values[chosen]),
+        }
         for i, value in enumerate(self.values):
             values[f"value{i}"] = value.listed(flat(partials.lists(f"value{i}")), chosen, offsets)
             values[f"valid{i}"] = Ragged(offsets, partials.items(f"valid{i}").values[chosen])
         return Columns(n_groups, values)
 
-    def _choose(self, time: Any, ties: Any, groups: Int64, n_groups: int, beyond: Any) -> tuple[Int64, Int64, Any]:
-        """Chooses the events that are kept. Gives also the groups' offsets among them, and the groups that have too many."""
+    def _choose(
+        self, time: Any, ties: Any, groups: Int64, n_groups: int, beyond: Any
+    ) -> tuple[Int64, Int64, Any]:
+        """Chooses the events that are kept. Gives also the groups' offsets among them, and the
+        groups that have too many."""
         if self.policy == NEWEST:
-            return *choose(time, ties, groups, n_groups, self.cap, newest=True), np.zeros(n_groups, np.uint8)
+            return *choose(time, ties, groups, n_groups, self.cap, newest=True), np.zeros(
+                n_groups, np.uint8
+            )
         beyond = beyond | (np.bincount(groups, minlength=n_groups) > self.cap)
         kept = np.flatnonzero(~beyond[groups])
-        chosen, offsets = choose(time[kept], lambda i: ties(kept[i]), groups[kept], n_groups, self.cap)
+        chosen, offsets = choose(
+            time[kept], lambda i: ties(kept[i]), groups[kept], n_groups, self.cap
+        )
         return kept[chosen], offsets, beyond.astype(np.uint8)
 
     def finish_columns(self, partials: Columns) -> Finished:
@@ -206,11 +233,16 @@ class Ordered(Aggregate):
         for name, value in zip(self.columns, self.values, strict=True):
             given = event.columns[name]
             nothing: Any = b"" if value.dtype is None else 0.0 if value.dtype == "<f8" else 0
-            entry += [(nothing if given is None else value.store_one(given),), (int(given is not None),)]
+            entry += [
+                (nothing if given is None else value.store_one(given),),
+                (int(given is not None),),
+            ]
         return self.combine(state, (0, *entry))
 
     def combine(self, a: State, b: State) -> State:
-        entries = sorted([*zip(*a[1:], strict=True), *zip(*b[1:], strict=True)], key=lambda entry: entry[0])
+        entries = sorted(
+            [*zip(*a[1:], strict=True), *zip(*b[1:], strict=True)], key=lambda entry: entry[0]
+        )
         if self.policy == NEWEST:
             entries = entries[-self.cap :]
         elif a[0] or b[0] or len(entries) > self.cap:
@@ -223,7 +255,10 @@ class Ordered(Aggregate):
         if not state[1]:
             return None
         columns = [
-            [value.load_one(v) if valid else None for v, valid in zip(state[2 + 2 * i], state[3 + 2 * i], strict=True)]
+            [
+                value.load_one(v) if valid else None
+                for v, valid in zip(state[2 + 2 * i], state[3 + 2 * i], strict=True)
+            ]
             for i, value in enumerate(self.values)
         ]
         init, step, final = self._functions
@@ -233,11 +268,13 @@ class Ordered(Aggregate):
                 folded = step(folded, dict(zip(self.columns, values, strict=True)))
             given = final(folded)
             answer = self._given(given)
-        except Exception as error:  # noqa: BLE001 - what a user's function raises is a value's error, told by its code
+        except Exception as error:  # noqa: BLE001
             report_raised(self.source, final, error, NULL)
             return Failed(FUNCTION)
         if isinstance(answer, Failed):
-            report_raised(self.source, final, f"gave {given!r:.80}, and output is {self.output}", NULL)
+            report_raised(
+                self.source, final, f"gave {given!r:.80}, and output is {self.output}", NULL
+            )
         return answer
 
     @cached_property
@@ -249,7 +286,11 @@ class Ordered(Aggregate):
         """The value in its one form, if it is of the declared type."""
         if value is None:
             return None
-        if self.output == "double" and isinstance(value, int | float) and not isinstance(value, bool):
+        if (
+            self.output == "double"
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+        ):
             return math.nan if value != value else float(value) + 0.0
         if self.output == "long" and type(value) is int and -(2**63) <= value < 2**63:
             return value

@@ -1,4 +1,5 @@
-"""A user's aggregate stores what the text of its class makes of events. Nothing that it does breaks a batch.
+"""A user's aggregate stores what the text of its class makes of events. Nothing that it does breaks
+a batch.
 
 An event with a null among its columns does not count. What raises, or gives a state that is not of
 the declared fields, makes the partial a failed one for ever: null with `function_error`.
@@ -38,7 +39,9 @@ FAILED = -1
 
 def _examples(cls: type[Any]) -> Sequence[Aggregate]:
     return [
-        cls.of_parameters({"source": source, "columns": list(types), "parameters": given}).bind(types)
+        cls.of_parameters({"source": source, "columns": list(types), "parameters": given}).bind(
+            types
+        )
         for source, every, given in EXAMPLES
         for types in every
     ]
@@ -60,7 +63,9 @@ class Own(Aggregate):
 
     def __post_init__(self) -> None:
         roles = self.own.columns
-        if len(self.columns) != len(roles) or not all(isinstance(column, str) for column in self.columns):
+        if len(self.columns) != len(roles) or not all(
+            isinstance(column, str) for column in self.columns
+        ):
             raise DefinitionError(
                 f"{self.own.name} is given columns {list(self.columns)}",
                 where=f"{self.own.name}(…)",
@@ -85,10 +90,17 @@ class Own(Aggregate):
         return read_class(self.source)
 
     def spec(self) -> dict[str, Any]:
-        return {**super().spec(), "columns": list(self.columns), "parameters": dict(self.parameters)}
+        return {
+            **super().spec(),
+            "columns": list(self.columns),
+            "parameters": dict(self.parameters),
+        }
 
     def describe(self) -> str:
-        given = [*map(repr, self.columns), *(f"{name}={value!r}" for name, value in self.parameters.items())]
+        given = [
+            *map(repr, self.columns),
+            *(f"{name}={value!r}" for name, value in self.parameters.items()),
+        ]
         return f"{self.own.name}({', '.join(given)})"
 
     @property
@@ -114,7 +126,10 @@ class Own(Aggregate):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return (Fixed("n", "<i8"), *(field_of(f"own_{name}", kind) for name, kind in self.own.fields.items()))
+        return (
+            Fixed("n", "<i8"),
+            *(field_of(f"own_{name}", kind) for name, kind in self.own.fields.items()),
+        )
 
     @property
     def output_type(self) -> pa.DataType:
@@ -142,7 +157,9 @@ class Own(Aggregate):
             return made
         states: list[State] = [self.empty()] * n_groups
         lists = [
-            array.tolist() if value.dtype in ("<f8", "<i8") else [value.load_one(item) for item in _python(array)]
+            array.tolist()
+            if value.dtype in ("<f8", "<i8")
+            else [value.load_one(item) for item in _python(array)]
             for array, (_, value) in zip(values.values(), self._values.values(), strict=True)
         ]
         for group, *given in zip(groups.tolist(), *lists, strict=True):
@@ -158,14 +175,22 @@ class Own(Aggregate):
             states[group] = self.combine(states[group], state)
         return self.to_columns(states)
 
-    def accumulated(self, values: Mapping[str, Any], groups: Int64, n_groups: int) -> Columns | None:
-        """By the class's own method over whole columns; None where none serves: then rows are taken alone."""
+    def accumulated(
+        self, values: Mapping[str, Any], groups: Int64, n_groups: int
+    ) -> Columns | None:
+        """By the class's own method over whole columns; None where none serves: then rows are taken
+        alone."""
         if "accumulate_columns" not in self.own.methods:
             return None
         present, inner = np.unique(groups, return_inverse=True)
-        typed = {role: v != 0 if self._values[role][1].dtype == "|u1" else v for role, v in values.items()}
+        typed = {
+            role: v != 0 if self._values[role][1].dtype == "|u1" else v
+            for role, v in values.items()
+        }
         counts = np.bincount(inner, minlength=len(present))
-        return self._placed(self._by_columns("accumulate_columns", typed, inner, counts), present, n_groups)
+        return self._placed(
+            self._by_columns("accumulate_columns", typed, inner, counts), present, n_groups
+        )
 
     def combined(self, partials: Columns, groups: Int64, n_groups: int) -> Columns | None:
         """Combines partials by the class's own method, as `accumulated`."""
@@ -178,7 +203,9 @@ class Own(Aggregate):
         given = {name: v != 0 if v.dtype == np.uint8 else v for name, v in given.items()}
         counts = np.zeros(len(present), np.int64)
         np.add.at(counts, inner, n[some])
-        return self._placed(self._by_columns("combine_columns", given, inner, counts), present, n_groups)
+        return self._placed(
+            self._by_columns("combine_columns", given, inner, counts), present, n_groups
+        )
 
     def chosen(self, rows: Rows, groups: Int64) -> tuple[dict[str, Any], Int64]:
         """Per role the stored values of the rows that have all columns, and their groups."""
@@ -188,14 +215,17 @@ class Own(Aggregate):
                 valid &= rows.columns[name].is_valid().to_numpy(zero_copy_only=False)
         every = bool(valid.all())
         kept = {
-            name: rows.columns[name] if every else rows.columns[name].filter(pa.array(valid)) for name in self.inputs
+            name: rows.columns[name] if every else rows.columns[name].filter(pa.array(valid))
+            for name in self.inputs
         }
         values = {role: value.store(kept[name]) for role, (name, value) in self._values.items()}
         return values, groups if every else groups[valid]
 
-    def _by_columns(self, method: str, given: Mapping[str, Any], groups: Int64, counts: Int64) -> Columns | None:
-        """Runs the class's own method over these rows, in groups none of which is empty. None where it raises or
-        gives other arrays than the fields say: then each row is taken alone."""
+    def _by_columns(
+        self, method: str, given: Mapping[str, Any], groups: Int64, counts: Int64
+    ) -> Columns | None:
+        """Runs the class's own method over these rows, in groups none of which is empty. None where
+        it raises or gives other arrays than the fields say: then each row is taken alone."""
         n = len(counts)
         try:
             with np.errstate(all="ignore"):
@@ -205,11 +235,14 @@ class Own(Aggregate):
             values: dict[str, Values] = {"n": counts}
             for name, kind in self.own.fields.items():
                 array = made[name]
-                if array.shape != (n,) or array.dtype != {"long": "<i8", "double": "<f8", "boolean": "?"}[kind]:
+                if (
+                    array.shape != (n,)
+                    or array.dtype != {"long": "<i8", "double": "<f8", "boolean": "?"}[kind]
+                ):
                     return None
                 kinds = {"long": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
                 values[f"own_{name}"] = ValueType(kinds[kind]).store(pa.array(array))
-        except Exception:  # noqa: BLE001 - what a user's method raises is told by the rows' own way
+        except Exception:  # noqa: BLE001
             return None
         return Columns(n, values)
 
@@ -245,7 +278,7 @@ class Own(Aggregate):
             own = self._object
             given = own.accumulate(self._given(state) if state[0] else own.empty(), event)
             return self._kept("accumulate", state[0] + 1, given)
-        except Exception as error:  # noqa: BLE001 - what a user's method raises is a failed partial
+        except Exception as error:  # noqa: BLE001
             return self._raised("accumulate", error)
 
     def combine(self, a: State, b: State) -> State:
@@ -254,8 +287,10 @@ class Own(Aggregate):
         if a[0] < 0 or b[0] < 0:
             return self._failed
         try:
-            return self._kept("combine", a[0] + b[0], self._object.combine(self._given(a), self._given(b)))
-        except Exception as error:  # noqa: BLE001 - as above
+            return self._kept(
+                "combine", a[0] + b[0], self._object.combine(self._given(a), self._given(b))
+            )
+        except Exception as error:  # noqa: BLE001
             return self._raised("combine", error)
 
     def finish(self, state: State) -> Any:
@@ -266,7 +301,7 @@ class Own(Aggregate):
         try:
             given = self._object.finish(self._given(state))
             answer = answer_of(given, self.own.output)
-        except Exception as error:  # noqa: BLE001 - as above
+        except Exception as error:  # noqa: BLE001
             self._raised("finish", error)
             return Failed(FUNCTION)
         if isinstance(answer, Failed):
@@ -280,7 +315,8 @@ class Own(Aggregate):
             for kind, value in zip(kinds, values, strict=True):
                 if kind in ("integer", "string") and len(value) != (n > 0):
                     raise CodecError(
-                        f"{len(value)} of one field of {self.describe()}", expected="one where there are events"
+                        f"{len(value)} of one field of {self.describe()}",
+                        expected="one where there are events",
                     )
         return states
 
@@ -290,7 +326,10 @@ class Own(Aggregate):
 
     def _given(self, state: State) -> tuple[Any, ...]:
         """A stored state as its class has it."""
-        return tuple(loaded(value, kind) for value, kind in zip(state[1:], self.own.fields.values(), strict=True))
+        return tuple(
+            loaded(value, kind)
+            for value, kind in zip(state[1:], self.own.fields.values(), strict=True)
+        )
 
     def _raised(self, method: str, did: BaseException | str) -> State:
         """The failed state, once it is told why."""
@@ -302,7 +341,13 @@ class Own(Aggregate):
         state = self._state(n, given)
         if state[0] < 0:
             kinds = dict(self.own.fields)
-            self._raised(method, f"gave {given!r:.80}, and the fields are {kinds}, of at most {MOST_BYTES >> 20} MiB")
+            self._raised(
+                method,
+                (
+                    f"gave {given!r:.80}, and the fields are {kinds}, of at most "
+                    f"{MOST_BYTES >> 20} MiB"
+                ),
+            )
         return state
 
     def _state(self, n: int, given: Any) -> State:
@@ -328,8 +373,12 @@ class InvertibleOwn(Own, Invertible):
         if not part[0]:
             return whole
         try:
-            return self._kept("deduct", whole[0] - part[0], self._object.deduct(self._given(whole), self._given(part)))
-        except Exception as error:  # noqa: BLE001 - what a user's method raises is a failed partial
+            return self._kept(
+                "deduct",
+                whole[0] - part[0],
+                self._object.deduct(self._given(whole), self._given(part)),
+            )
+        except Exception as error:  # noqa: BLE001
             return self._raised("deduct", error)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
@@ -338,5 +387,9 @@ class InvertibleOwn(Own, Invertible):
 
 
 def _python(stored_values: Any) -> list[Any]:
-    values: list[Any] = stored_values.tolist() if isinstance(stored_values, np.ndarray) else stored_values.to_pylist()
+    values: list[Any] = (
+        stored_values.tolist()
+        if isinstance(stored_values, np.ndarray)
+        else stored_values.to_pylist()
+    )
     return values

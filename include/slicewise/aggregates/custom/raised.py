@@ -1,7 +1,8 @@
-"""A user's function that raises is reported to whoever tries the definition out; stored bytes and answers stay the same.
+"""A user's function that raises is reported to whoever tries the definition out; stored bytes and
+answers stay the same.
 
-Its value is null, or its row is left out, by rule and in every process alike (docs/adr/0045 to 0047). Nobody listens
-except where a definition is tried: elsewhere the error code alone is told.
+Its value is null, or its row is left out, by rule and in every process alike (docs/adr/0045 to
+0047). Nobody listens except where a definition is tried: elsewhere the error code alone is told.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ MOST_SHOWN = 200
 
 @dataclass(frozen=True)
 class Raised:
-    """A function that raised, or gave what it does not declare: what it did, where, and what follows from it."""
+    """A function that raised, or gave what it does not declare: what it did, where, and what
+    follows from it."""
 
     what: str
     where: str
@@ -59,8 +61,11 @@ def written(text: str, file: str, lines: Sequence[int]) -> None:
     _WRITTEN[text] = (file, tuple(lines))
 
 
-def report_raised(text: str, function: Callable[..., Any], did: BaseException | str, then: str) -> None:
-    """Tells whoever listens what a function of this text did. did: what it raised, or a sentence without its name."""
+def report_raised(
+    text: str, function: Callable[..., Any], did: BaseException | str, then: str
+) -> None:
+    """Tells whoever listens what a function of this text did. did: what it raised, or a sentence
+    without its name."""
     raised = _RAISED.get()
     if raised is None:
         return

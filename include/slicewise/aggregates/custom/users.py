@@ -13,7 +13,8 @@ from slicewise.errors import DefinitionError
 
 class _Makes(type):
     def __call__(cls, *columns: str, where: str | None = None, **given: Any) -> base.Aggregate:
-        """The aggregate of these columns: in the order in which the class names its own, or by their names."""
+        """The aggregate of these columns: in the order in which the class names its own, or by
+        their names."""
         if cls is Aggregate or cls.__bases__ != (Aggregate,):
             raise DefinitionError(
                 f"{cls.__name__} is no aggregate of its own",
@@ -30,7 +31,8 @@ class _Makes(type):
 
 
 class Aggregate(metaclass=_Makes):
-    """An aggregate of one's own: a class with columns, fields, output, empty, accumulate, combine and finish.
+    """An aggregate of one's own: a class with columns, fields, output, empty, accumulate, combine
+    and finish.
 
     Example: `Spread("seconds")`
     """

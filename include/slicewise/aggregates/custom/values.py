@@ -1,7 +1,7 @@
 """Every field of a user's class has one stored form; nothing of another type is stored.
 
-An integer of any size is the fewest bytes that hold it, two's complement, big-endian, none of zero; it and a
-text stand as a list of one.
+An integer of any size is the fewest bytes that hold it, two's complement, big-endian, none of zero;
+it and a text stand as a list of one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,13 @@ def family(kind: pa.DataType) -> str:
         return "string"
     if pa.types.is_boolean(kind):
         return "boolean"
-    return "date" if pa.types.is_date32(kind) else "timestamp_us" if pa.types.is_timestamp(kind) else str(kind)
+    return (
+        "date"
+        if pa.types.is_date32(kind)
+        else "timestamp_us"
+        if pa.types.is_timestamp(kind)
+        else str(kind)
+    )
 
 
 def field_of(name: str, kind: str) -> Field:

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.event_forms import ScalarOf, ColumnarEvents, ScalarEvents
 from slicewise.aggregates.contract import Invertible
+from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents, ScalarOf
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -61,7 +61,9 @@ class BooleanCounts(Invertible):
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         names = ("n_true", "n_false")
-        return Columns(n_groups, {name: add_groups(partials.fixed(name), groups, n_groups) for name in names})
+        return Columns(
+            n_groups, {name: add_groups(partials.fixed(name), groups, n_groups) for name in names}
+        )
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         names = ("n_true", "n_false")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Invertible
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed

@@ -1,4 +1,5 @@
-"""A decaying sum is the exact sum of value · weight(its instant). The weight of the instant of ages divides it once.
+"""A decaying sum is the exact sum of value · weight(its instant). The weight of the instant of ages
+divides it once.
 
 Weights have one landmark for ever (`halving`), so that no partial is ever rewritten as time passes.
 """
@@ -52,8 +53,8 @@ from slicewise.windows.durations import format_duration, parse_duration
 
 LEAST_HALF_LIFE_US, MOST_HALF_LIFE_US = 1_000_000, 3_650 * 86_400_000_000
 MOST_HALVINGS = 1_024
-"""Half-lives between the events of one partial at most: what bounds its size. The earliest then weighs
-2^-1024 of the latest; every window that may be declared is shorter."""
+"""Half-lives between the events of one partial at most: what bounds its size. The earliest then
+weighs 2^-1024 of the latest; every window that may be declared is shorter."""
 NO_END = "no_end"
 """Error code: it was finished without being told where the window ends."""
 TOO_LONG = "too_long"
@@ -71,8 +72,8 @@ class Decayed(Aggregate):
 
     Partial: `n` values; `first` and `last`, the whole half-lives since the epoch of the earliest
     and the latest event (0 without any); their sum of value · weight as the integer of
-    `slicewise.aggregates.kernel.limbs` (`limb_start`, `limbs`), in units of the value times 2^-63; and
-    where a column allows them, `specials`, three counts of NaN, +infinity and -infinity. More
+    `slicewise.aggregates.kernel.limbs` (`limb_start`, `limbs`), in units of the value times 2^-63;
+    and where a column allows them, `specials`, three counts of NaN, +infinity and -infinity. More
     than MOST_HALVINGS half-lives apart, `limbs` stay empty.
     """
 
@@ -91,7 +92,10 @@ class Decayed(Aggregate):
     def answers(self, length_us: int) -> str | None:
         if length_us <= MOST_HALVINGS * self.half_life_us:
             return None
-        return f"a window of at most {MOST_HALVINGS} half-lives; what is 64 half-lives old weighs less than a rounding"
+        return (
+            f"a window of at most {MOST_HALVINGS} half-lives; what is 64 half-lives old weighs "
+            "less than a rounding"
+        )
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -138,13 +142,18 @@ class Decayed(Aggregate):
             _, factor = weights(time[part], self.half_life_us)
             digits = shifted(times(values.digits(part), factor), shift[part])
             sign = values.sign(part)
-            signed = [digit.view(np.int64) if sign is None else digit.view(np.int64) * sign for digit in digits]
+            signed = [
+                digit.view(np.int64) if sign is None else digit.view(np.int64) * sign
+                for digit in digits
+            ]
             where = lane[part]
             return [(where + i if i else where, digit) for i, digit in enumerate(signed)]
 
         start, limbs = np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")
         if len(lane):
-            lanes = exact.Numbers(len(lane), int(lane.min()), int(lane.max()) + values.width + 2, pieces)
+            lanes = exact.Numbers(
+                len(lane), int(lane.min()), int(lane.max()) + values.width + 2, pieces
+            )
             start, limbs = exact.add(lanes, groups[at], n_groups, MOST_LANES)
         specials = np.zeros((n_groups, 3), np.int64)
         if numbers.special is not None:
@@ -166,7 +175,9 @@ class Decayed(Aggregate):
         rows = np.flatnonzero(with_limbs)
         chosen = limbs.take(rows)
         numbers = exact.of_limbs(relative[rows].astype(np.int32), chosen)
-        start, total = exact.add(numbers, np.repeat(owner[rows], chosen.lengths), n_groups, MOST_LANES)
+        start, total = exact.add(
+            numbers, np.repeat(owner[rows], chosen.lengths), n_groups, MOST_LANES
+        )
         specials = np.zeros((n_groups, 3), np.int64)
         counted, odd = _specials(partials)
         np.add.at(specials, owner[odd], counted)
@@ -178,22 +189,40 @@ class Decayed(Aggregate):
     def finish_columns_at(self, partials: Columns, ends: Ends) -> Finished:
         return self._finished(partials, weights(ends(), self.half_life_us))
 
-    def _finished(self, partials: Columns, ends: tuple[Int64, NDArray[np.uint64]] | None) -> Finished:
+    def _finished(
+        self, partials: Columns, ends: tuple[Int64, NDArray[np.uint64]] | None
+    ) -> Finished:
         counts, rows = _specials(partials)
         odd = dict(zip(rows.tolist(), counts.tolist(), strict=True))
         totals = exact.to_ints(np.zeros(partials.n, np.int64), partials.items("limbs"))
-        n, first, last, start = (partials.fixed(name).tolist() for name in ("n", "first", "last", "limb_start"))
-        at = [None] * partials.n if ends is None else list(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
+        n, first, last, start = (
+            partials.fixed(name).tolist() for name in ("n", "first", "last", "limb_start")
+        )
+        at = (
+            [None] * partials.n
+            if ends is None
+            else list(zip(ends[0].tolist(), ends[1].tolist(), strict=True))
+        )
         answers = [
-            self._value(n[i], last[i] - first[i], start[i], totals[i], odd.get(i, ()), at[i]) for i in range(partials.n)
+            self._value(n[i], last[i] - first[i], start[i], totals[i], odd.get(i, ()), at[i])
+            for i in range(partials.n)
         ]
         errors = {row: value.code for row, value in enumerate(answers) if isinstance(value, Failed)}
-        return Finished(pa.array([None if isinstance(v, Failed) else v for v in answers], pa.float64()), errors)
+        return Finished(
+            pa.array([None if isinstance(v, Failed) else v for v in answers], pa.float64()), errors
+        )
 
     def _value(
-        self, n: int, apart: int, start: int, total: int, specials: Sequence[int], end: tuple[int, int] | None
+        self,
+        n: int,
+        apart: int,
+        start: int,
+        total: int,
+        specials: Sequence[int],
+        end: tuple[int, int] | None,
     ) -> float | Failed | None:
-        """apart: half-lives between the events; end: (q, w) of the instant at which a weight is one."""
+        """apart: half-lives between the events; end: (q, w) of the instant at which a weight is
+        one."""
         if n == 0:
             return self.of_none
         if specials:
@@ -210,7 +239,8 @@ class Decayed(Aggregate):
         if size < -NEVER or total == 0:
             return 0.0
         rounded = scaled(total, power, factor) if size < NEVER else None
-        return Failed(OVERFLOW) if rounded is None else rounded + 0.0  # zero is +0.0 also where it was less
+        # zero is +0.0 also where it was less
+        return Failed(OVERFLOW) if rounded is None else rounded + 0.0
 
     @property
     def of_none(self) -> float | None:
@@ -274,7 +304,12 @@ class Decayed(Aggregate):
 
 
 def _sums(cls: type[Any]) -> Sequence[Aggregate]:
-    kinds = [("3650d", pa.float64()), ("1000d", pa.int64()), ("3650d", pa.decimal128(12, 3)), ("1h", pa.float64())]
+    kinds = [
+        ("3650d", pa.float64()),
+        ("1000d", pa.int64()),
+        ("3650d", pa.decimal128(12, 3)),
+        ("1h", pa.float64()),
+    ]
     return [cls(half_life, "x").bind({"x": kind}) for half_life, kind in kinds]
 
 
@@ -298,8 +333,8 @@ def _half_life(given: object, where: str) -> str:
 @register(_sums)
 @dataclass(frozen=True)
 class DecaySum(Decayed):
-    """Sum in which a value weighs 2^(-age / half_life); age: from the event to the window's end, in exact windows
-    and rows to the instant that is asked for, less the offset.
+    """Sum in which a value weighs 2^(-age / half_life); age: from the event to the window's end, in
+    exact windows and rows to the instant that is asked for, less the offset.
 
     Null without values. The nearest double to the exact quotient (half to even) of the weights,
     each of which is within 2^-33 of the power that it stands for. Beyond the largest double null
@@ -310,7 +345,9 @@ class DecaySum(Decayed):
     column: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "half_life", _half_life(self.half_life, f"{self.kind}({self.column!r})"))
+        object.__setattr__(
+            self, "half_life", _half_life(self.half_life, f"{self.kind}({self.column!r})")
+        )
 
     @property
     def number(self) -> pa.DataType:
@@ -376,11 +413,15 @@ def _specials(partials: Columns) -> tuple[Int64, Int64]:
     lists = partials.items("specials")
     rows = np.flatnonzero(lists.lengths)
     if (lists.lengths[rows] != 3).any():
-        raise CodecError(f"{lists.lengths.max()} counts of NaN and infinities", expected="three, or none")
+        raise CodecError(
+            f"{lists.lengths.max()} counts of NaN and infinities", expected="three, or none"
+        )
     return lists.values.astype(np.int64).reshape(-1, 3), rows
 
 
-def _columns(n: Int64, first: Int64, last: Int64, start: NDArray[np.int32], limbs: Ragged, specials: Int64) -> Columns:
+def _columns(
+    n: Int64, first: Int64, last: Int64, start: NDArray[np.int32], limbs: Ragged, specials: Int64
+) -> Columns:
     """start: counted from the lane of `first`."""
     some = np.asarray(specials.any(axis=1), np.int64)
     return Columns(

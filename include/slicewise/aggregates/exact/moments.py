@@ -15,7 +15,15 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from slicewise.aggregates.exact.counting import tally
-from slicewise.aggregates.exact.several import SeveralSums, Shifted, Unit, most_lanes, not_finite, operand, rounded
+from slicewise.aggregates.exact.several import (
+    SeveralSums,
+    Shifted,
+    Unit,
+    most_lanes,
+    not_finite,
+    operand,
+    rounded,
+)
 from slicewise.aggregates.kernel import limbs as exact
 from slicewise.aggregates.kernel import products
 from slicewise.aggregates.kernel.columns import Columns
@@ -57,7 +65,8 @@ def _shapes(cls: type[Any]) -> Sequence[SeveralSums]:
 
 @dataclass(frozen=True)
 class PowerSums(SeveralSums):
-    """Power sums of a column, for its moments: Σx^k of the values that are not null, k from 1 to a degree.
+    """Power sums of a column, for its moments: Σx^k of the values that are not null, k from 1 to a
+    degree.
 
     Partial: `n`, and `s1`, `s2` and so on, Σx^k in units^k (1, 10^-scale, or 2^-1074 of doubles).
     """
@@ -100,7 +109,9 @@ class PowerSums(SeveralSums):
             all_pieces = [products.pieces(power) for power in powers]
             return all_pieces if plain is None else [plain.pieces(part), *all_pieces[1:]]
 
-        sums = exact.add_several(Several(x.size, spans, pieces), groups, n_groups, most_lanes(self.degree))
+        sums = exact.add_several(
+            Several(x.size, spans, pieces), groups, n_groups, most_lanes(self.degree)
+        )
         return self.columns(tally(groups, n_groups), sums)
 
     def terms(self, event: Event) -> Sequence[int] | None:
@@ -117,7 +128,8 @@ class PowerSums(SeveralSums):
         shifts = [exact.LIMB_BITS * shift // k for k, (total, shift) in enumerate(sums, 1) if total]
         two = min(shifts, default=0)
         whole = [
-            total << (exact.LIMB_BITS * shift - k * two) if total else 0 for k, (total, shift) in enumerate(sums, 1)
+            total << (exact.LIMB_BITS * shift - k * two) if total else 0
+            for k, (total, shift) in enumerate(sums, 1)
         ]
         return whole, two + self.unit.two
 
@@ -133,7 +145,8 @@ class Divided(PowerSums):
         check_choice(self.population, f"{self.kind}({self.column!r})")
 
     def squared(self, n: int, sums: Sequence[Shifted]) -> tuple[int, int, int] | float | None:
-        """The variance as (numerator, denominator, exponent of two); or the value that there is instead."""
+        """The variance as (numerator, denominator, exponent of two); or the value that there is
+        instead."""
         if n == 1 and not self.population:
             return None
         if not_finite(sums[0]):
@@ -165,7 +178,8 @@ class Variance(Divided):
 @register(_stddevs)
 @dataclass(frozen=True)
 class Stddev(Divided):
-    """Square root of the variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a population."""
+    """Square root of the variance, rounded once: SQL's STDDEV_SAMP, or STDDEV_POP of a
+    population."""
 
     kind = "stddev"
 

@@ -1,4 +1,5 @@
-"""The relation of two columns is a rational number of exact sums and products, rounded once at the end."""
+"""The relation of two columns is a rational number of exact sums and products, rounded once at the
+end."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ import pyarrow as pa
 
 from slicewise.aggregates.exact.counting import tally
 from slicewise.aggregates.exact.moments import check_choice
-from slicewise.aggregates.exact.several import SeveralSums, Shifted, Unit, most_lanes, not_finite, operand, rounded
+from slicewise.aggregates.exact.several import (
+    SeveralSums,
+    Shifted,
+    Unit,
+    most_lanes,
+    not_finite,
+    operand,
+    rounded,
+)
 from slicewise.aggregates.kernel import limbs as exact
 from slicewise.aggregates.kernel import products
 from slicewise.aggregates.kernel.columns import Columns
@@ -52,14 +61,20 @@ def _covariances(cls: type[Any]) -> Sequence[SeveralSums]:
 
 
 def _trends(cls: type[Any]) -> Sequence[SeveralSums]:
-    over = [cls("y", "x", output).bind(types) for output, types in zip(OUTPUTS, _types(), strict=True)]
-    in_time = [cls("x", None, "slope").bind({"x": pa.float64()}), cls("x", None, "intercept").bind({"x": pa.int64()})]
+    over = [
+        cls("y", "x", output).bind(types) for output, types in zip(OUTPUTS, _types(), strict=True)
+    ]
+    in_time = [
+        cls("x", None, "slope").bind({"x": pa.float64()}),
+        cls("x", None, "intercept").bind({"x": pa.int64()}),
+    ]
     return [*over, *in_time]
 
 
 @dataclass(frozen=True)
 class Related:
-    """n, and the sums of x, y and of their central products times n: n·Σ(x − mean)(y − mean) is `xy`.
+    """n, and the sums of x, y and of their central products times n: n·Σ(x − mean)(y − mean) is
+    `xy`.
 
     Integers in units of x, of y, and of both: 2^x_two is the unit of x.
     """
@@ -120,23 +135,31 @@ class CrossSums(SeveralSums):
         def pieces(part: exact.Part) -> list[exact.Pieces]:
             a, b = x.factor(part), y.factor(part)
             times = products.times
-            all_pieces = [products.pieces(factors) for factors in (a, b, times(a, a), times(a, b), times(b, b))]
+            all_pieces = [
+                products.pieces(factors)
+                for factors in (a, b, times(a, a), times(a, b), times(b, b))
+            ]
             for at, plain in enumerate((plain_x, plain_y)):
                 if plain is not None:
                     all_pieces[at] = plain.pieces(part)
             return all_pieces
 
-        sums = exact.add_several(Several(len(groups), spans, pieces), groups, n_groups, most_lanes(2))
+        sums = exact.add_several(
+            Several(len(groups), spans, pieces), groups, n_groups, most_lanes(2)
+        )
         return self.columns(tally(groups, n_groups), sums)
 
     def _operand(self, name: str | None, rows: Rows, kept: Any) -> tuple[Operand, Numbers | None]:
-        """The numbers of one side; and, where NaN or infinities are among them, their sum's numbers."""
+        """The numbers of one side; and, where NaN or infinities are among them, their sum's
+        numbers."""
         if name is None:
             return products.of_integers(rows.time if kept is None else rows.time[kept]), None
         array = rows.columns[name] if kept is None else rows.columns[name].filter(pa.array(kept))
         kind = self.type_of(name)
         plain = exact.of_doubles(ValueType(kind).store(array)) if is_double(kind) else None
-        return operand(kind, array), plain if plain is not None and plain.most >= exact.SPECIAL_LANE else None
+        return operand(
+            kind, array
+        ), plain if plain is not None and plain.most >= exact.SPECIAL_LANE else None
 
     def terms(self, event: Event) -> Sequence[int] | None:
         values = [event.time if name is None else event.columns[name] for name in self._pair]
@@ -158,8 +181,14 @@ class CrossSums(SeveralSums):
         if not_finite(sums[0]) or not_finite(sums[1]):
             return None
         x, y, xx, xy, yy = (exact.LIMB_BITS * shift if total else None for total, shift in sums)
-        a = min([start for start in (x, None if xx is None else xx // 2) if start is not None], default=0)
-        b = min([start for start in (y, None if yy is None else yy // 2) if start is not None], default=0)
+        a = min(
+            [start for start in (x, None if xx is None else xx // 2) if start is not None],
+            default=0,
+        )
+        b = min(
+            [start for start in (y, None if yy is None else yy // 2) if start is not None],
+            default=0,
+        )
         if xy is not None and a + b > xy:
             a -= a + b - xy
         wanted = (a, b, 2 * a, a + b, 2 * b)
@@ -168,7 +197,9 @@ class CrossSums(SeveralSums):
             for (total, shift), unit in zip(sums, wanted, strict=True)
         )
         xs, ys = self.units
-        return Related(sx, sy, n * sxx - sx * sx, n * sxy - sx * sy, n * syy - sy * sy, a + xs.two, b + ys.two)
+        return Related(
+            sx, sy, n * sxx - sx * sx, n * sxy - sx * sy, n * syy - sy * sy, a + xs.two, b + ys.two
+        )
 
 
 def _check_names(x: object, y: object, where: str) -> None:
@@ -200,7 +231,8 @@ class Mutual(CrossSums):
 @register(_covariances)
 @dataclass(frozen=True)
 class Covariance(Mutual):
-    """Covariance of two columns where neither is null: Σ(x − mean)(y − mean) / (n − 1), or / n of a population.
+    """Covariance of two columns where neither is null: Σ(x − mean)(y − mean) / (n − 1), or / n of a
+    population.
 
     SQL's COVAR_SAMP and COVAR_POP: null without any pair, and of one that is no population. The
     double nearest to the exact rational; `overflow` beyond the largest.

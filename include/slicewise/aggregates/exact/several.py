@@ -1,4 +1,5 @@
-"""Several exact sums of the same events make one partial, and a rational number that is rounded once."""
+"""Several exact sums of the same events make one partial, and a rational number that is rounded
+once."""
 
 from __future__ import annotations
 
@@ -53,7 +54,13 @@ class Unit:
     @staticmethod
     def of(kind: pa.DataType) -> Unit:
         """The unit of a column's numbers."""
-        return Unit(DOUBLE_UNIT) if is_double(kind) else Unit(0, kind.scale) if is_decimal(kind) else Unit()
+        return (
+            Unit(DOUBLE_UNIT)
+            if is_double(kind)
+            else Unit(0, kind.scale)
+            if is_decimal(kind)
+            else Unit()
+        )
 
     def stored(self, value: Any) -> int:
         """The integer of a finite value."""
@@ -68,9 +75,9 @@ class SeveralSums(Invertible):
     """Base of aggregates that hold several exact sums over the same events.
 
     Partial: `n`, how many events count, and per sum `<name>_start` and `<name>_limbs`, the integer
-    of `slicewise.aggregates.kernel.limbs`. A sum of values of degree d (of a square 2) counts units^d. NaN
-    and infinities, where a column allows them, are counted in the sums of degree 1 as `sum` does,
-    and are zero in all others: one of them makes the result NaN.
+    of `slicewise.aggregates.kernel.limbs`. A sum of values of degree d (of a square 2) counts
+    units^d. NaN and infinities, where a column allows them, are counted in the sums of degree 1 as
+    `sum` does, and are zero in all others: one of them makes the result NaN.
     """
 
     @property
@@ -91,12 +98,17 @@ class SeveralSums(Invertible):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        pairs = [(Fixed(f"{name}_start", "<i4"), Items(f"{name}_limbs", "<u4")) for name in self.degrees]
+        pairs = [
+            (Fixed(f"{name}_start", "<i4"), Items(f"{name}_limbs", "<u4")) for name in self.degrees
+        ]
         return (Fixed("n", "<i8"), *(field for pair in pairs for field in pair))
 
     def longest(self, events: int) -> Mapping[str, int]:  # noqa: ARG002
         kinds = [self.type_of(name) for name in self.inputs]
-        most = {name: max(most_limbs(kind, degree) for kind in kinds) for name, degree in self.degrees.items()}
+        most = {
+            name: max(most_limbs(kind, degree) for kind in kinds)
+            for name, degree in self.degrees.items()
+        }
         return {f"{name}_limbs": limbs for name, limbs in most.items()}
 
     @property
@@ -119,7 +131,9 @@ class SeveralSums(Invertible):
         for name, degree in self.degrees.items():
             start, limbs = partials.fixed(f"{name}_start"), partials.items(f"{name}_limbs")
             owners = np.repeat(groups, limbs.lengths)
-            added.append(exact.add(exact.of_limbs(start, limbs), owners, n_groups, most_lanes(degree)))
+            added.append(
+                exact.add(exact.of_limbs(start, limbs), owners, n_groups, most_lanes(degree))
+            )
         return self.columns(add_groups(partials.fixed("n"), groups, n_groups), added)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
@@ -128,7 +142,9 @@ class SeveralSums(Invertible):
             a, b = whole.items(f"{name}_limbs"), part.items(f"{name}_limbs")
             lane, values = exact.signed_limbs(whole.fixed(f"{name}_start"), a)
             other_lane, others = exact.signed_limbs(part.fixed(f"{name}_start"), b)
-            numbers = exact.of_lanes(np.concatenate([lane, other_lane]), np.concatenate([values, -others]))
+            numbers = exact.of_lanes(
+                np.concatenate([lane, other_lane]), np.concatenate([values, -others])
+            )
             owners = np.concatenate([a.row_numbers(), b.row_numbers()])
             added.append(exact.add(numbers, owners, whole.n, most_lanes(degree)))
         return self.columns(whole.fixed("n") - part.fixed("n"), added)
@@ -136,7 +152,10 @@ class SeveralSums(Invertible):
     def finish_columns(self, partials: Columns) -> Finished:
         sums = [_shifted(partials, name) for name in self.degrees]
         counted = partials.fixed("n").tolist()
-        answers = [self.answer(n, row_sums) if n else None for n, row_sums in zip(counted, zip(*sums, strict=True), strict=True)]
+        answers = [
+            self.answer(n, row_sums) if n else None
+            for n, row_sums in zip(counted, zip(*sums, strict=True), strict=True)
+        ]
         listed = _listed(answers)
         return Finished(pa.array(listed.values, pa.float64()), listed.errors)
 
@@ -144,24 +163,38 @@ class SeveralSums(Invertible):
         terms = self.terms(event)
         if terms is None:
             return state
-        return self._state(state[0] + 1, [a + b for a, b in zip(_integers(state), terms, strict=True)])
+        return self._state(
+            state[0] + 1, [a + b for a, b in zip(_integers(state), terms, strict=True)]
+        )
 
     def combine(self, a: State, b: State) -> State:
-        return self._state(a[0] + b[0], [x + y for x, y in zip(_integers(a), _integers(b), strict=True)])
+        return self._state(
+            a[0] + b[0], [x + y for x, y in zip(_integers(a), _integers(b), strict=True)]
+        )
 
     def deduct(self, whole: State, part: State) -> State:
-        return self._state(whole[0] - part[0], [x - y for x, y in zip(_integers(whole), _integers(part), strict=True)])
+        return self._state(
+            whole[0] - part[0],
+            [x - y for x, y in zip(_integers(whole), _integers(part), strict=True)],
+        )
 
     def finish(self, state: State) -> float | Failed | None:
-        return self.answer(state[0], [(total, 0) for total in _integers(state)]) if state[0] else None
+        return (
+            self.answer(state[0], [(total, 0) for total in _integers(state)]) if state[0] else None
+        )
 
     def _state(self, n: int, sums: Sequence[int]) -> State:
         return (n, *(part for total in sums for part in exact.of_int(total)))
 
 
 def most_lanes(degree: int) -> int:
-    """The last lane that a sum of this degree can reach; of degree 1 those that count NaN and infinities."""
-    return exact.MOST_LANES if degree == 1 else (degree * DOUBLE_BITS + EVENT_BITS) // exact.LIMB_BITS + 2
+    """The last lane that a sum of this degree can reach; of degree 1 those that count NaN and
+    infinities."""
+    return (
+        exact.MOST_LANES
+        if degree == 1
+        else (degree * DOUBLE_BITS + EVENT_BITS) // exact.LIMB_BITS + 2
+    )
 
 
 def operand(kind: pa.DataType, array: pa.Array) -> Operand:
@@ -179,7 +212,8 @@ def not_finite(total: Shifted) -> bool:
 
 
 def rounded(value: float | None) -> float | Failed:
-    """The value of a rounded rational: null with an error beyond the largest double, zero is +0.0."""
+    """The value of a rounded rational: null with an error beyond the largest double, zero is
+    +0.0."""
     return Failed(OVERFLOW) if value is None else value + 0.0
 
 
@@ -194,12 +228,17 @@ def _shifted(partials: Columns, name: str) -> list[Shifted]:
 
 
 def _integers(state: State) -> list[int]:
-    return [exact.to_int(start, limbs) for start, limbs in zip(state[1::2], state[2::2], strict=True)]
+    return [
+        exact.to_int(start, limbs) for start, limbs in zip(state[1::2], state[2::2], strict=True)
+    ]
 
 
 def _listed(answers: list[Any]) -> Scalars:
     errors = {at: value.code for at, value in enumerate(answers) if isinstance(value, Failed)}
-    return Scalars([None if isinstance(value, Failed) else value for value in answers] if errors else answers, errors)
+    return Scalars(
+        [None if isinstance(value, Failed) else value for value in answers] if errors else answers,
+        errors,
+    )
 
 
 @dataclass(frozen=True)
@@ -209,7 +248,11 @@ class ScalarSums:
     answer: Callable[[int, Sequence[Shifted]], float | Failed | None]
 
     def combine(
-        self, columns: Sequence[Sequence[Any]], runs: Sequence[Run], groups: Groups, cached: Sequence[Any] = ()
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[Any] = (),
     ) -> list[Any]:
         counts = columns[0]
         n = [sum(counts[a:b]) for a, b in runs] + [state[0] for state in cached]

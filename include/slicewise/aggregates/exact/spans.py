@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.contract import Aggregate
+from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
@@ -33,8 +33,8 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 class Span(Aggregate):
     """Microseconds from the first to the last event, of one event 0, of none null.
 
-    Partial: `first` and `last` (event time) and `present`; of no events all are 0. A view with a session
-    keeps it for every slice: where a session starts follows from it.
+    Partial: `first` and `last` (event time) and `present`; of no events all are 0. A view with a
+    session keeps it for every slice: where a session starts follows from it.
     """
 
     kind = "span"

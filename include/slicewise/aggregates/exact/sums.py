@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicewise.aggregates.event_forms import ScalarOf, ColumnarEvents, ScalarEvents, Values
 from slicewise.aggregates.contract import Invertible
+from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents, ScalarOf, Values
 from slicewise.aggregates.exact.counting import add_groups, tally
 from slicewise.aggregates.kernel import limbs as exact
 from slicewise.aggregates.kernel.columns import Columns
@@ -49,7 +49,8 @@ def _examples(cls: type[Any]) -> Sequence[Invertible]:
 
 
 def most_limbs(kind: pa.DataType, degree: int) -> int:
-    """Limbs at most of a sum of 2^63 values of this degree: of doubles those that lie as far apart as doubles can."""
+    """Limbs at most of a sum of 2^63 values of this degree: of doubles those that lie as far apart
+    as doubles can."""
     if is_double(kind) and degree == 1:
         return exact.MOST_LANES + 1
     bits = 1024 - DOUBLE_UNIT if is_double(kind) else 128 if is_decimal(kind) else 64
@@ -175,7 +176,11 @@ class Sum(ExactSum):
         return pa.float64() if is_double(self.number) else pa.int64()
 
     def finish_columns(self, partials: Columns) -> Finished:
-        start, limbs, some = partials.fixed("limb_start"), partials.items("limbs"), partials.fixed("n") > 0
+        start, limbs, some = (
+            partials.fixed("limb_start"),
+            partials.items("limbs"),
+            partials.fixed("n") > 0,
+        )
         if is_decimal(self.number):
             return _finish_by_rows(self, partials)
         if is_double(self.number):
@@ -207,8 +212,8 @@ class Sum(ExactSum):
 class Mean(ExactSum):
     """Exact sum of the values that are not null, divided by their number; null without any.
 
-    A double nearest to the exact quotient (half to even, zero is +0.0), also for integers. Decimals give
-    decimal(precision + 4, scale + 4), halves rounded up (away from zero), as in SQL.
+    A double nearest to the exact quotient (half to even, zero is +0.0), also for integers. Decimals
+    give decimal(precision + 4, scale + 4), halves rounded up (away from zero), as in SQL.
     """
 
     kind = "mean"
@@ -261,11 +266,16 @@ def _double_total(values: Values) -> tuple[int, int]:
             return exact.total_of_doubles(values)
         values = values.tolist()
     if not all(map(math.isfinite, values)):
-        units = [exact.special_of(v) if not math.isfinite(v) else _units_of(v, -DOUBLE_UNIT) for v in values]
+        units = [
+            exact.special_of(v) if not math.isfinite(v) else _units_of(v, -DOUBLE_UNIT)
+            for v in values
+        ]
         return sum(units), 0
     # a denominator is a power of two: the largest says which limbs are zero in all of them
     ratios = [value.as_integer_ratio() for value in values]
-    least = -DOUBLE_UNIT + 1 - max([denominator.bit_length() for _, denominator in ratios], default=1)
+    least = (
+        -DOUBLE_UNIT + 1 - max([denominator.bit_length() for _, denominator in ratios], default=1)
+    )
     start = least // exact.LIMB_BITS
     unit = -DOUBLE_UNIT - exact.LIMB_BITS * start
     return sum([(n << unit) // denominator for n, denominator in ratios]), start
@@ -286,7 +296,8 @@ def _shifted_int64(total: int, start: int) -> int | Failed:
 
 
 def _shifted(total: int, start: int, unit: int, n: int) -> float | Failed:
-    """`_rounded` of total · 2^(32 · start), which is not made unless it counts NaN or infinities."""
+    """`_rounded` of total · 2^(32 · start), which is not made unless it counts NaN or
+    infinities."""
     exact.check_starts((start,))
     if total.bit_length() + exact.LIMB_BITS * start >= exact.FINITE_BITS:
         return _rounded(total << (exact.LIMB_BITS * start), unit, n)
@@ -307,12 +318,20 @@ def _rounded(total: int, unit: int, n: int) -> float | Failed:
 
 
 def _doubles(
-    start: NDArray[np.int32], limbs: Ragged, divisor: Int64 | None, unit: int, some: NDArray[np.bool_]
+    start: NDArray[np.int32],
+    limbs: Ragged,
+    divisor: Int64 | None,
+    unit: int,
+    some: NDArray[np.bool_],
 ) -> Finished:
     values, overflow = to_doubles(start, limbs, divisor, unit)
     for row in np.flatnonzero(exact.has_specials(start, limbs)).tolist():
-        special = exact.not_finite(exact.to_ints(start[row : row + 1], limbs.take(np.array([row])))[0])
-        values[row], overflow[row] = (values[row], overflow[row]) if special is None else (special, False)
+        special = exact.not_finite(
+            exact.to_ints(start[row : row + 1], limbs.take(np.array([row])))[0]
+        )
+        values[row], overflow[row] = (
+            (values[row], overflow[row]) if special is None else (special, False)
+        )
     return _finished(values, some, overflow)
 
 
@@ -335,7 +354,9 @@ def _integers(
     return values, some, overflow
 
 
-def _finished(values: NDArray[Any], some: NDArray[np.bool_], overflow: NDArray[np.bool_]) -> Finished:
+def _finished(
+    values: NDArray[Any], some: NDArray[np.bool_], overflow: NDArray[np.bool_]
+) -> Finished:
     errors = dict.fromkeys(np.flatnonzero(overflow).tolist(), OVERFLOW)
     return Finished(pa.array(values, mask=~some | overflow), errors)
 

@@ -1,4 +1,5 @@
-"""Partials in column form: one array per field, all of the same number of rows, never written to."""
+"""Partials in column form: one array per field, all of the same number of rows, never written
+to."""
 
 from __future__ import annotations
 
@@ -70,12 +71,16 @@ class Columns:
         for name in names[1:]:
             offsets = self.lists(name).offsets
             if offsets is not first and not np.array_equal(offsets, first):
-                raise CodecError(f"lists {names[0]} and {name} of unlike lengths", expected="one item each per entry")
+                raise CodecError(
+                    f"lists {names[0]} and {name} of unlike lengths",
+                    expected="one item each per entry",
+                )
 
     def take(self, indices: Int64) -> Columns:
         """These rows, in this order; a row may be taken more than once."""
         taken: dict[str, Values] = {}
-        shared: dict[int, tuple[Int64, Int64]] = {}  # lists of one length share their offsets, often
+        # lists of one length share their offsets, often
+        shared: dict[int, tuple[Int64, Int64]] = {}
         for name, values in self.values.items():
             if isinstance(values, np.ndarray):
                 taken[name] = values[indices]

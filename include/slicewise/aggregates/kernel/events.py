@@ -79,7 +79,10 @@ class Rows:
             self.topic_lo[indices],
             self.partition[indices],
             self.offset[indices],
-            {name: self.columns[name].take(chosen) for name in (self.columns if names is None else names)},
+            {
+                name: self.columns[name].take(chosen)
+                for name in (self.columns if names is None else names)
+            },
         )
 
     def present(self, column: str, names: Iterable[str], groups: Int64) -> tuple[Rows, Int64]:
@@ -114,7 +117,10 @@ class Rows:
             np.array([event.topic_lo for event in events], np.uint64),
             np.array([event.partition for event in events], np.int32),
             np.array([event.offset for event in events], np.int64),
-            {name: pa.array([event.columns[name] for event in events], kind) for name, kind in types.items()},
+            {
+                name: pa.array([event.columns[name] for event in events], kind)
+                for name, kind in types.items()
+            },
         )
 
 

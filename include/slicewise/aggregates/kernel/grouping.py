@@ -1,4 +1,5 @@
-"""Keys and pairs are numbered in their own order, so that a number says nothing of how events came."""
+"""Keys and pairs are numbered in their own order, so that a number says nothing of how events
+came."""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ def coded(stored: Any, kind: ValueType) -> tuple[Any, Int64]:
 
 
 def shifted(stored: Any, kind: ValueType, n_groups: int) -> tuple[Int64, int, int] | None:
-    """(positions, span, least) of few whole numbers: a position is a value less the least, below the span, and
-    group · span + position is an int64. None of other values: `coded` numbers those.
+    """(positions, span, least) of few whole numbers: a position is a value less the least, below
+    the span, and group · span + position is an int64. None of other values: `coded` numbers those.
 
-    What a read combines is sorted once by such pairs, without a table of the distinct values. Many values are often
-    few distinct ones in many groups, each of which `coded` lets be looked at once.
+    What a read combines is sorted once by such pairs, without a table of the distinct values. Many
+    values are often few distinct ones in many groups, each of which `coded` lets be looked at once.
     """
     if kind.dtype in (None, "<f8") or not 0 < len(stored) <= SMALL_SORT:
         return None
@@ -59,7 +60,8 @@ def numbered(numbers: Int64, most: int) -> tuple[Int64, Int64]:
 def order_of(keys: NDArray[Any], groups: Int64, *, stable: bool = False) -> Int64:
     """Indices that sort by group, then by key; equal pairs in any order unless `stable`.
 
-    About twice as fast as lexsort: keys by NumPy's quickest sort, groups by 16 bits at a time, which it sorts by radix.
+    About twice as fast as lexsort: keys by NumPy's quickest sort, groups by 16 bits at a time,
+    which it sorts by radix.
     """
     order = np.argsort(keys, kind="stable" if stable else None)
     most, shift = int(groups.max(initial=0)), 0

@@ -1,4 +1,5 @@
-"""The weight of an instant is a pure function of integers: w · 2^(q - 63), the same on every machine.
+"""The weight of an instant is a pure function of integers: w · 2^(q - 63), the same on every
+machine.
 
 One landmark for ever, the epoch: with t = q·h + r, 0 <= r < h, the weight 2^(t/h) is 2^q · f(r).
 f takes r/h to 33 bits, rounded down, in three parts of eleven; each part's power of two stands in a

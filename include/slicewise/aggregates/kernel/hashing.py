@@ -26,7 +26,8 @@ _START = np.uint64((SEED + 0x27D4EB2F165667C5 + 8) % 2**64)
 
 
 def hash_stored(stored: Any) -> NDArray[np.uint64]:
-    """Hashes of stored values: int64 (or booleans, as int64) by their 8 bytes, byte strings whole."""
+    """Hashes of stored values: int64 (or booleans, as int64) by their 8 bytes, byte strings
+    whole."""
     if isinstance(stored, np.ndarray):
         return _hash_words(stored.astype(np.int64).view(np.uint64))
     assert isinstance(stored, pa.Array)
@@ -43,7 +44,8 @@ def hash_one(stored: int | bytes) -> int:
 def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One step of SplitMix64 (Steele, Lea, Flood 2014) of each word: further hashes from a hash."""
     words = words + np.uint64(GOLDEN)
-    shifted = words >> np.uint64(30)  # two columns in all: of thousands of words the memory takes longer than the sums
+    # two columns in all: of thousands of words the memory takes longer than the sums
+    shifted = words >> np.uint64(30)
     words ^= shifted
     words *= np.uint64(_M1)
     words ^= np.right_shift(words, np.uint64(27), out=shifted)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-_SAME = {"bool": "boolean", "halffloat": "float16", "large_string": "string", "string_view": "string"}
+_SAME = {
+    "bool": "boolean",
+    "halffloat": "float16",
+    "large_string": "string",
+    "string_view": "string",
+}
 
 
 def named(kind: pa.DataType) -> str:

@@ -25,7 +25,8 @@ from slicewise.errors import CodecError
 LIMB_BITS = 32
 MASK = np.int64(2**LIMB_BITS - 1)
 SPECIAL_LANE = 72
-"""Above the lanes of every finite sum: 2^1024 in units of 2^-1074, times 2^63 events, is below 2^2162.
+"""Above the lanes of every finite sum: 2^1024 in units of 2^-1074, times 2^63 events, is below
+2^2162.
 
 Two lanes each count the NaN, the +infinity and the -infinity: 2^(32 · 72), · 74 and · 76.
 """
@@ -40,20 +41,22 @@ LONG_CHUNK = 2**20  # rows between two carries: values below 2^33, so that a lan
 SHORT_CHUNK = 2**15  # temporaries stay in cache
 NEAR_VALUES = 2**12
 NEAR_BITS = 24
-"""Doubles whose exponents lie so near to each other are added at once: a half of a mantissa has 27 bits,
-shifted 51, so many of them 63."""
+"""Doubles whose exponents lie so near to each other are added at once: a half of a mantissa has 27
+bits, shifted 51, so many of them 63."""
 SCALAR_GROUPS = 12
 """Up to so many groups Python's integers are faster than the fixed cost of whole columns."""
 CELLS = 2**22  # lanes x groups held at once: 32 MiB
 
 Pieces = Sequence[tuple[Int64 | int, Int64]]
-"""(lane of each number, or one for all; its signed value there, below 2^33) per part of a number."""
+"""(lane of each number, or one for all; its signed value there, below 2^33) per part of a
+number."""
 Part = slice | Int64
 
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Numbers [size] to be added, split into pieces only a part at a time, so that caches hold them."""
+    """Numbers [size] to be added, split into pieces only a part at a time, so that caches hold
+    them."""
 
     size: int
     least: int  # first lane that any number reaches
@@ -92,7 +95,8 @@ def of_words(words: NDArray[np.uint64]) -> Numbers:
 
 
 def of_doubles(values: NDArray[np.float64]) -> Numbers:
-    """Doubles, in units of 2^-1074, by their bits; NaN and infinities as one in a lane of their own."""
+    """Doubles, in units of 2^-1074, by their bits; NaN and infinities as one in a lane of their
+    own."""
     least, most, special = exponents(values)
 
     def pieces(part: Part) -> Pieces:
@@ -107,7 +111,11 @@ def of_doubles(values: NDArray[np.float64]) -> Numbers:
             odd = biased == 0x7FF
             kind = np.where(mantissa != 1 << 52, 0, np.where(sign > 0, 2, 4))
             lane = np.where(odd, SPECIAL_LANE + kind, lane)
-            mantissa, shift, sign = np.where(odd, 1, mantissa), np.where(odd, 0, shift), np.where(odd, 1, sign)
+            mantissa, shift, sign = (
+                np.where(odd, 1, mantissa),
+                np.where(odd, 0, shift),
+                np.where(odd, 1, sign),
+            )
         low = (mantissa & MASK) << shift
         high = (mantissa >> LIMB_BITS) << shift
         middle = (low >> LIMB_BITS) + (high & MASK)
@@ -119,8 +127,8 @@ def of_doubles(values: NDArray[np.float64]) -> Numbers:
 
 
 def exponents(values: NDArray[np.float64]) -> tuple[int, int, bool]:
-    """The least and the most exponent, in units of 2^-1074, of what is finite and not zero; whether anything is not
-    finite."""
+    """The least and the most exponent, in units of 2^-1074, of what is finite and not zero; whether
+    anything is not finite."""
     least, most, special = INFINITE, 0, False
     for begin in range(0, len(values), SHORT_CHUNK):
         magnitude = values[begin : begin + SHORT_CHUNK].view(np.int64) & (2**63 - 1)
@@ -128,7 +136,9 @@ def exponents(values: NDArray[np.float64]) -> tuple[int, int, bool]:
         if low == 0 or high == INFINITE:
             special |= high == INFINITE
             finite = magnitude[(magnitude != 0) & (magnitude < INFINITE << 52)]
-            low, high = (int(finite.min()) >> 52, int(finite.max()) >> 52) if len(finite) else (INFINITE, 0)
+            low, high = (
+                (int(finite.min()) >> 52, int(finite.max()) >> 52) if len(finite) else (INFINITE, 0)
+            )
         least, most = min(least, low), max(most, high)
     return (max(least - 1, 0), max(most - 1, 0), special) if least < INFINITE else (0, 0, special)
 
@@ -142,7 +152,9 @@ def of_lanes(lane: Int64, values: Int64) -> Numbers:
     """values · 2^(32 · lane), |values| < 2^33."""
     if len(lane) == 0:
         return Numbers(0, 0, 0, lambda _: [])
-    return Numbers(len(lane), int(lane.min()), int(lane.max()), lambda part: [(lane[part], values[part])])
+    return Numbers(
+        len(lane), int(lane.min()), int(lane.max()), lambda part: [(lane[part], values[part])]
+    )
 
 
 def signed_limbs(start: NDArray[np.int32], limbs: Ragged) -> tuple[Int64, Int64]:
@@ -155,12 +167,16 @@ def signed_limbs(start: NDArray[np.int32], limbs: Ragged) -> tuple[Int64, Int64]
     return lane, values
 
 
-def add(numbers: Numbers, groups: Int64, n_groups: int, highest: int = MOST_LANES) -> tuple[NDArray[np.int32], Ragged]:
+def add(
+    numbers: Numbers, groups: Int64, n_groups: int, highest: int = MOST_LANES
+) -> tuple[NDArray[np.int32], Ragged]:
     """(start, limbs) [n_groups] of the sum of each group's numbers; groups [numbers.size].
 
     Lanes beyond `highest`, where no such sum can reach, are refused: what is stored may be damaged.
     """
-    together = Several(numbers.size, [(numbers.least, numbers.most)], lambda part: [numbers.pieces(part)])
+    together = Several(
+        numbers.size, [(numbers.least, numbers.most)], lambda part: [numbers.pieces(part)]
+    )
     return add_several(together, groups, n_groups, highest)[0]
 
 
@@ -169,7 +185,9 @@ def add_several(
 ) -> list[tuple[NDArray[np.int32], Ragged]]:
     """Per sum what `add` gives."""
     if numbers.size == 0:
-        return [(np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")) for _ in numbers.spans]
+        return [
+            (np.zeros(n_groups, np.int32), Ragged.empty(n_groups, "<u4")) for _ in numbers.spans
+        ]
     for least, most in numbers.spans:
         if least < 0 or most > highest:
             raise CodecError(f"a sum with limbs {least} to {most}", expected=f"0 to {highest}")
@@ -186,19 +204,28 @@ def add_several(
         rows = order[begin:end]
         parts.append(_canonicals(numbers, rows, groups[rows] - first, min(step, n_groups - first)))
     return [
-        (np.concatenate([start for start, _ in addends]), Ragged.concat([limbs for _, limbs in addends]))
+        (
+            np.concatenate([start for start, _ in addends]),
+            Ragged.concat([limbs for _, limbs in addends]),
+        )
         for addends in zip(*parts, strict=True)
     ]
 
 
-def _canonicals(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[tuple[NDArray[np.int32], Ragged]]:
+def _canonicals(
+    numbers: Several, rows: Int64 | None, groups: Int64, n: int
+) -> list[tuple[NDArray[np.int32], Ragged]]:
     totals = _lanes(numbers, rows, groups, n)
-    return [_canonical(total, least) for total, (least, _) in zip(totals, numbers.spans, strict=True)]
+    return [
+        _canonical(total, least) for total, (least, _) in zip(totals, numbers.spans, strict=True)
+    ]
 
 
 def _lanes(numbers: Several, rows: Int64 | None, groups: Int64, n: int) -> list[Int64]:
     """Per sum the lanes [lanes, n] of these rows (None: all), signed, each below 2^56."""
-    totals = [np.zeros((most - least + 1 + CARRY_LANES, n), np.int64) for least, most in numbers.spans]
+    totals = [
+        np.zeros((most - least + 1 + CARRY_LANES, n), np.int64) for least, most in numbers.spans
+    ]
     chunk = min(SHORT_CHUNK, LONG_CHUNK)
     added = 0
     for begin in range(0, len(groups), chunk):
@@ -233,7 +260,9 @@ def _canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
             of_int(sum(value << (LIMB_BITS * (least + j)) for j, value in enumerate(column)))
             for column in total.T.tolist()
         ]
-        return np.array([start for start, _ in numbers], np.int32), Ragged.of([limbs for _, limbs in numbers], "<u4")
+        return np.array([start for start, _ in numbers], np.int32), Ragged.of(
+            [limbs for _, limbs in numbers], "<u4"
+        )
     _carry(total)
     return _trim(total, least)
 
@@ -269,7 +298,8 @@ def total_of_integers(values: Int64) -> int:
 def total_of_doubles(values: NDArray[np.float64]) -> tuple[int, int]:
     """The sum of finite doubles in units of 2^-1074, and how many limbs it is shifted down by.
 
-    Mantissas are added by their exponent, in halves: sums of doubles that stay below 2^53, so that they are exact.
+    Mantissas are added by their exponent, in halves: sums of doubles that stay below 2^53, so that
+    they are exact.
     """
     mantissa, exponent = np.frexp(values)
     whole = (mantissa * 2.0**53).astype(np.int64)
@@ -278,7 +308,8 @@ def total_of_doubles(values: NDArray[np.float64]) -> tuple[int, int]:
     if 0 < len(values) <= NEAR_VALUES and int(exponent.max()) - least <= NEAR_BITS:
         left = exponent - least
         return _unit_total(
-            (int(((whole >> 26) << left).sum()) << 26) + int(((whole & (2**26 - 1)) << left).sum()), least
+            (int(((whole >> 26) << left).sum()) << 26) + int(((whole & (2**26 - 1)) << left).sum()),
+            least,
         )
     for begin in range(0, len(values), LONG_CHUNK):
         part = slice(begin, begin + LONG_CHUNK)
@@ -359,7 +390,8 @@ def to_ints(start: NDArray[Any], limbs: Ragged) -> list[int]:
 
 
 def check_starts(starts: Collection[int]) -> None:
-    """Raises CodecError for lanes at which no sum of numbers begins, before anything of their size is made."""
+    """Raises CodecError for lanes at which no sum of numbers begins, before anything of their size
+    is made."""
     if starts and not 0 <= min(starts) <= max(starts) < WIDEST:
         raise _no_sum(next(start for start in starts if not 0 <= start < WIDEST))
 

@@ -36,7 +36,9 @@ class Magnitudes:
 
     def take(self, at: Int64) -> Magnitudes:
         """The magnitudes at these places, whose parts are numbered anew."""
-        return Magnitudes(self.width, lambda part: self.digits(at[part]), lambda part: self.sign(at[part]))
+        return Magnitudes(
+            self.width, lambda part: self.digits(at[part]), lambda part: self.sign(at[part])
+        )
 
 
 def of_ones(n: int) -> Magnitudes:
@@ -56,7 +58,8 @@ def of_integers(values: Int64) -> Magnitudes:
 
 
 def of_doubles(values: NDArray[np.float64]) -> Magnitudes:
-    """Doubles as integers of 53 bits and a power of two; what is not finite has no digits that count."""
+    """Doubles as integers of 53 bits and a power of two; what is not finite has no digits that
+    count."""
     bits = values.view(np.int64)
     biased = (bits >> 52) & 0x7FF
 
@@ -68,7 +71,9 @@ def of_doubles(values: NDArray[np.float64]) -> Magnitudes:
     if len(values) and int(biased.max()) == 0x7FF:
         kind = np.where(np.isnan(values), 0, np.where(values > 0, 1, 2))
         special = np.where(biased == 0x7FF, kind, -1)
-    return Magnitudes(2, digits, lambda part: 1 | (bits[part] >> 63), np.maximum(biased - 1, 0), special)
+    return Magnitudes(
+        2, digits, lambda part: 1 | (bits[part] >> 63), np.maximum(biased - 1, 0), special
+    )
 
 
 def of_words(words: NDArray[np.uint64]) -> Magnitudes:

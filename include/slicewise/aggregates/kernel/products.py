@@ -35,7 +35,8 @@ class Factor:
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A column of numbers, each digits · 2^exponent, made to factors by parts, which caches hold."""
+    """A column of numbers, each digits · 2^exponent, made to factors by parts, which caches
+    hold."""
 
     size: int
     bits: int  # of the largest magnitude without its exponent
@@ -55,9 +56,12 @@ def of_doubles(values: NDArray[np.float64]) -> Operand:
         odd = biased == 0x7FF
         if odd.any():
             mantissa = np.where(odd, 0, mantissa)
-        # Of zeros, NaN and infinities any exponent will do: one that others have anyway needs no lane.
+        # Of zeros, NaN and infinities any exponent will do: one that others have anyway needs no
+        # lane.
         return Factor(
-            (_digit(mantissa & MASK), _digit(mantissa >> LIMB_BITS)), _sign(bits), np.clip(biased - 1, least, most)
+            (_digit(mantissa & MASK), _digit(mantissa >> LIMB_BITS)),
+            _sign(bits),
+            np.clip(biased - 1, least, most),
         )
 
     return Operand(len(values), 53, least, most, factor)
@@ -120,8 +124,22 @@ def times(a: Factor, b: Factor) -> Factor:
                 else:
                     product, most = product << np.uint64(1), 2 * most
             _put(columns, i + j, product, most)
-    sign = a.sign if b.sign is None else b.sign if a.sign is None else None if same else a.sign * b.sign
-    exponent = a.exponent if b.exponent is None else b.exponent if a.exponent is None else a.exponent + b.exponent
+    sign = (
+        a.sign
+        if b.sign is None
+        else b.sign
+        if a.sign is None
+        else None
+        if same
+        else a.sign * b.sign
+    )
+    exponent = (
+        a.exponent
+        if b.exponent is None
+        else b.exponent
+        if a.exponent is None
+        else a.exponent + b.exponent
+    )
     return Factor(_settled(columns), sign, exponent)
 
 
@@ -182,6 +200,9 @@ def _signed(values: UInt64, sign: Int64 | None) -> Int64:
 
 def span(*operands: Operand) -> tuple[int, int]:
     """(first, last) lane that the product of these can reach."""
-    least, most = sum(operand.least for operand in operands), sum(operand.most + operand.bits for operand in operands)
+    least, most = (
+        sum(operand.least for operand in operands),
+        sum(operand.most + operand.bits for operand in operands),
+    )
     # One more: a digit's bound is not always its most.
     return least // LIMB_BITS, most // LIMB_BITS + 1

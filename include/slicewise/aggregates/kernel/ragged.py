@@ -24,13 +24,15 @@ def offsets_of(lengths: NDArray[Any]) -> Int64:
 
 
 def runs(starts: Int64, offsets: Int64) -> Int64:
-    """Indices of runs laid end to end: run i begins at starts[i], long offsets[i+1] - offsets[i]."""
+    """Indices of runs laid end to end: run i begins at starts[i], long offsets[i+1] -
+    offsets[i]."""
     return (starts - offsets[:-1]).repeat(offsets[1:] - offsets[:-1]) + np.arange(offsets[-1])
 
 
 def ascending(values: Int64, *, merging: bool = False) -> Int64:
     """The distinct values, ascending. By sorting: where most are distinct, the hash table of
-    `np.unique` takes twenty times as long. merging: they come in ascending runs, which are merged."""
+    `np.unique` takes twenty times as long. merging: they come in ascending runs, which are
+    merged."""
     ordered = np.sort(values, kind="stable" if merging else None)
     first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
@@ -40,7 +42,8 @@ def ascending(values: Int64, *, merging: bool = False) -> Int64:
 def gather_into(whole: NDArray[Any], rows: Int64, table: NDArray[Any], ufunc: np.ufunc) -> None:
     """ufunc of whole[rows[i]] and table[i] in place, one i after the other: a row may come often.
 
-    Row by row: over rows of some thousand registers NumPy's `at` and `reduceat` take ten times as long.
+    Row by row: over rows of some thousand registers NumPy's `at` and `reduceat` take ten times as
+    long.
     """
     for row, values in zip(rows.tolist(), table, strict=True):
         into = whole[row]

@@ -1,4 +1,5 @@
-"""A choice of events is made by a total order: no two entries are equal, so no order of arrival shows."""
+"""A choice of events is made by a total order: no two entries are equal, so no order of arrival
+shows."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def _settle(order: Int64, first: Key, ties: Keys, groups: Int64) -> Int64:
 
 
 def _deciding(keys: Sequence[Key]) -> list[Key]:
-    """Without keys (least significant first) that tell nothing: one value, or the order as it is."""
+    """Without keys (least significant first) that tell nothing: one value, or the order as it
+    is."""
     varying = [key for key in keys if not (key[0] == key[-1] and (key == key[0]).all())]
     if varying and bool((varying[0][1:] >= varying[0][:-1]).all()):
         return varying[1:]  # the sort is stable

@@ -28,7 +28,8 @@ Doubles = NDArray[np.float64]
 def to_doubles(
     start: NDArray[np.int32], limbs: Ragged, divisor: Int64 | None, unit: int
 ) -> tuple[Doubles, NDArray[np.bool_]]:
-    """(integer · 2^unit / divisor) of each partial [n], and where that is beyond the largest double.
+    """(integer · 2^unit / divisor) of each partial [n], and where that is beyond the largest
+    double.
 
     `divisor` is at least 1; None divides by nothing. What overflows is given as 0.
     """
@@ -48,7 +49,8 @@ def to_doubles(
 
 
 def quotient(numerator: int, denominator: int) -> float | None:
-    """The nearest double, half to even, zero is +0.0 also where it was less; None beyond the largest."""
+    """The nearest double, half to even, zero is +0.0 also where it was less; None beyond the
+    largest."""
     try:
         return numerator / denominator + 0.0
     except OverflowError:
@@ -111,7 +113,11 @@ def _by_columns(
     up = (dropped > half) | ((dropped == half) & (sticky | ((mantissa & np.uint64(1)) != 0)))
     # The implicit bit of the mantissa and a carry out of it both step the exponent, as they should.
     exponent = np.where(odd, 0, exponent)
-    raw = ((np.clip(exponent, LEAST_NORMAL, MOST_NORMAL) + 1022) << 52) + mantissa.astype(np.int64) + up
+    raw = (
+        ((np.clip(exponent, LEAST_NORMAL, MOST_NORMAL) + 1022) << 52)
+        + mantissa.astype(np.int64)
+        + up
+    )
     overflow = ~odd & ((exponent > MOST_NORMAL) | (raw >= INFINITE_BITS))
     done &= (exponent >= LEAST_NORMAL) | odd
     raw = np.where(odd | overflow, 0, raw | (negative.astype(np.int64) << 63))
@@ -119,7 +125,8 @@ def _by_columns(
 
 
 def _magnitudes(limbs: Ragged, low: int) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
-    """Absolute values as digits [width, n], lowest first, above `low` zero digits; and the signs."""
+    """Absolute values as digits [width, n], lowest first, above `low` zero digits; and the
+    signs."""
     n, lengths = len(limbs.offsets) - 1, limbs.lengths
     width = int(lengths.max(initial=0)) + 1
     digits = np.zeros((low + width, n), np.uint64)
@@ -162,13 +169,17 @@ def _leading(digits: NDArray[np.uint64]) -> tuple[Int64, Int64, NDArray[np.bool_
     return top, np.where(none, 1, bits), none
 
 
-def _window(digits: NDArray[np.uint64], top: Int64, bits: Int64) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+def _window(
+    digits: NDArray[np.uint64], top: Int64, bits: Int64
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     """The 64 bits from the leading one down, and whether any bit below them is set."""
     column = np.arange(digits.shape[1])
     padded = np.concatenate([np.zeros((2, digits.shape[1]), np.uint64), digits])
     first, second, third = padded[top + 2, column], padded[top + 1, column], padded[top, column]
     shift = bits.astype(np.uint64)
-    window = (first << (np.uint64(64) - shift)) | (second << (np.uint64(32) - shift)) | (third >> shift)
+    window = (
+        (first << (np.uint64(64) - shift)) | (second << (np.uint64(32) - shift)) | (third >> shift)
+    )
     below = np.arange(len(padded))[:, None] < top
     rest = (padded != 0) & below
     return window, rest.any(axis=0) | ((third & ((np.uint64(1) << shift) - np.uint64(1))) != 0)

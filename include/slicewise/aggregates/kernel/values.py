@@ -108,12 +108,17 @@ class ValueType:
     # ---- whole columns
 
     def store(self, array: pa.Array) -> Any:
-        """Stored values of a column: a NumPy array, or a LargeBinaryArray; a null as 0 or no bytes."""
+        """Stored values of a column: a NumPy array, or a LargeBinaryArray; a null as 0 or no
+        bytes."""
         if is_text(self.arrow):
             return pc.fill_null(array.cast(pa.large_binary()), b"")
         if is_decimal(self.arrow):
             keys = _decimal_keys(array)
-            return keys if array.null_count == 0 else pc.if_else(array.is_valid(), keys, pa.scalar(b"", keys.type))
+            return (
+                keys
+                if array.null_count == 0
+                else pc.if_else(array.is_valid(), keys, pa.scalar(b"", keys.type))
+            )
         if pa.types.is_boolean(self.arrow):
             return pc.fill_null(array, False).cast(pa.uint8()).to_numpy()
         raw = _primitive(array)
@@ -123,7 +128,9 @@ class ValueType:
             values = raw.astype(np.int64, copy=False)
         if array.null_count == 0:
             return values
-        return np.where(array.is_valid().to_numpy(zero_copy_only=False), values, values.dtype.type(0))
+        return np.where(
+            array.is_valid().to_numpy(zero_copy_only=False), values, values.dtype.type(0)
+        )
 
     def load(self, values: Any, valid: NDArray[np.bool_] | None = None) -> pa.Array:
         """Column of the Arrow type from stored values; null where not `valid`."""
@@ -192,7 +199,9 @@ class ValueType:
             try:
                 return stored.decode()
             except UnicodeDecodeError as error:
-                raise CodecError("text that is no UTF-8", expected="the text that was accumulated") from error
+                raise CodecError(
+                    "text that is no UTF-8", expected="the text that was accumulated"
+                ) from error
         if is_decimal(self.arrow):
             unscaled = int.from_bytes(stored, "big") - DECIMAL_BIAS
             return Decimal(unscaled).scaleb(-self.arrow.scale, EXACT)
@@ -240,7 +249,9 @@ def _text(stored: Any, kind: pa.DataType) -> pa.Array:
     try:
         return stored.cast(kind)
     except pa.ArrowInvalid as error:
-        raise CodecError("text that is no UTF-8", expected="the text that was accumulated") from error
+        raise CodecError(
+            "text that is no UTF-8", expected="the text that was accumulated"
+        ) from error
 
 
 def _from_decimal_keys(keys: pa.Array, kind: pa.DataType) -> pa.Array:

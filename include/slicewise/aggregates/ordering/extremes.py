@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.event_forms import ScalarOf, Values
 from slicewise.aggregates.contract import Aggregate
+from slicewise.aggregates.event_forms import ScalarOf, Values
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
@@ -101,14 +101,18 @@ class Extreme(Aggregate):
             row_of = np.zeros(len(keys) + 1, np.int64)
             row_of[~keys if self.largest else keys] = np.arange(len(keys))
             chosen = row_of[~codes if self.largest else codes]
-            return Columns(n_groups, {"value": self.value.listed(stored, chosen, offsets_of(present))})
+            return Columns(
+                n_groups, {"value": self.value.listed(stored, chosen, offsets_of(present))}
+            )
         values = np.zeros(n_groups, self.value.dtype)
         values[present != 0] = self.value.unorder(~codes if self.largest else codes)
         return Columns(n_groups, {"value": values, "present": present})
 
     def finish_columns(self, partials: Columns) -> Finished:
         if self.value.dtype is not None:
-            return Finished(self.value.load(partials.fixed("value"), partials.fixed("present") != 0))
+            return Finished(
+                self.value.load(partials.fixed("value"), partials.fixed("present") != 0)
+            )
         lists = partials.texts("value")
         present = lists.lengths > 0
         at = pa.array(np.where(present, lists.offsets[:-1], 0), mask=~present)
@@ -124,7 +128,9 @@ class Extreme(Aggregate):
     def scalar_of(self) -> ScalarOf | None:
         if self.scalar is None:
             return None
-        return lambda events: self._best_of(values) if len(values := events.given(self.column)) else None
+        return lambda events: (
+            self._best_of(values) if len(values := events.given(self.column)) else None
+        )
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]

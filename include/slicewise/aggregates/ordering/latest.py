@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from slicewise.aggregates.event_forms import ScalarOf, ColumnarEvents, ScalarEvents
 from slicewise.aggregates.contract import Aggregate
+from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents, ScalarOf
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Items
@@ -32,7 +32,14 @@ OFFERED = 4
 
 
 def _single(cls: type[Any]) -> Sequence[Aggregate]:
-    kinds = [pa.int64(), pa.float64(), pa.string(), pa.decimal128(12, 3), pa.timestamp("us", "UTC"), pa.bool_()]
+    kinds = [
+        pa.int64(),
+        pa.float64(),
+        pa.string(),
+        pa.decimal128(12, 3),
+        pa.timestamp("us", "UTC"),
+        pa.bool_(),
+    ]
     return [cls("x").bind({"x": kind}) for kind in kinds]
 
 
@@ -42,7 +49,13 @@ def _several(cls: type[Any]) -> Sequence[Aggregate]:
 
 
 def _categories(cls: type[Any]) -> Sequence[Aggregate]:
-    kinds = [(1, pa.string()), (3, pa.string()), (2, pa.int64()), (2, pa.decimal128(12, 3)), (1, pa.bool_())]
+    kinds = [
+        (1, pa.string()),
+        (3, pa.string()),
+        (2, pa.int64()),
+        (2, pa.decimal128(12, 3)),
+        (1, pa.bool_()),
+    ]
     return [cls("x", k).bind({"x": kind}) for k, kind in kinds]
 
 
@@ -92,15 +105,21 @@ class Placed(Aggregate):
         chosen, offsets = self._choose(rows.time, rows_order(rows), groups, n_groups, stored)
         values = self.value.store(array.take(pa.array(chosen)))
         listed = self.value.listed(values, np.arange(len(chosen)), offsets)
-        return Columns(n_groups, {"identity": Ragged(offsets, rows.identities(chosen)), "value": listed})
+        return Columns(
+            n_groups, {"identity": Ragged(offsets, rows.identities(chosen)), "value": listed}
+        )
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         partials.abreast("identity", "value")
         identity, stored = partials.items("identity"), flat(partials.lists("value"))
         of, time = groups[identity.row_numbers()], identity.values["time"].astype(np.uint64)
-        chosen, offsets = self._choose(time, identity_order(identity.values), of, n_groups, lambda: stored)
+        chosen, offsets = self._choose(
+            time, identity_order(identity.values), of, n_groups, lambda: stored
+        )
         listed = self.value.listed(stored, chosen, offsets)
-        return Columns(n_groups, {"identity": Ragged(offsets, identity.values[chosen]), "value": listed})
+        return Columns(
+            n_groups, {"identity": Ragged(offsets, identity.values[chosen]), "value": listed}
+        )
 
     def _choose(
         self,
@@ -110,7 +129,8 @@ class Placed(Aggregate):
         n_groups: int,
         stored: Callable[[], Any],  # noqa: ARG002
     ) -> tuple[Int64, Int64]:
-        """Chooses the entries that are kept, and the offsets of the groups among them; stored: all values."""
+        """Chooses the entries that are kept, and the offsets of the groups among them; stored: all
+        values."""
         return choose(time, ties, groups, n_groups, self.entries, newest=self.newest)
 
     def accumulate(self, state: State, event: Event) -> State:
@@ -194,7 +214,9 @@ class Listing(OfK, Placed):
         values = self.value.load(flat(lists))
         if self.newest:
             row = lists.row_numbers()
-            values = values.take(pa.array(lists.offsets[row] + lists.offsets[row + 1] - 1 - np.arange(len(row))))
+            values = values.take(
+                pa.array(lists.offsets[row] + lists.offsets[row + 1] - 1 - np.arange(len(row)))
+            )
         return Finished(listing(lists.offsets, values))
 
     def finish(self, state: State) -> list[Any] | None:
@@ -243,19 +265,29 @@ class LastKDistinct(Listing):
         universe, code = coded(stored(), self.value)
         kept = np.arange(len(groups))
         if n_groups * len(universe) > 4 * len(groups) + SPARE:
-            # Few events share a group and a value: the latest events alone have most of what is kept.
+            # Few events share a group and a value: the latest events alone have most of what is
+            # kept.
             kept = self._likely(time, ties, groups, n_groups, code, len(universe))
         of, pairs = groups[kept], groups[kept] * len(universe) + code[kept]
         numbers, pair = numbered(pairs, n_groups * len(universe))
-        latest, _ = choose(time[kept], lambda at: ties(kept[at]), pair, len(numbers), 1, newest=True)
+        latest, _ = choose(
+            time[kept], lambda at: ties(kept[at]), pair, len(numbers), 1, newest=True
+        )
         chosen, offsets = choose(
-            time[kept[latest]], lambda at: ties(kept[latest[at]]), of[latest], n_groups, self.k, newest=True
+            time[kept[latest]],
+            lambda at: ties(kept[latest[at]]),
+            of[latest],
+            n_groups,
+            self.k,
+            newest=True,
         )
         return kept[latest[chosen]], offsets
 
-    def _likely(self, time: Key, ties: Keys, groups: Int64, n_groups: int, code: Int64, values: int) -> Int64:
-        """Entries that have all that is kept: the latest of each group, and all of a group in which those do not
-        have k values."""
+    def _likely(
+        self, time: Key, ties: Keys, groups: Int64, n_groups: int, code: Int64, values: int
+    ) -> Int64:
+        """Entries that have all that is kept: the latest of each group, and all of a group in which
+        those do not have k values."""
         offered, offsets = choose(time, ties, groups, n_groups, OFFERED * self.k, newest=True)
         numbers, _ = numbered(groups[offered] * values + code[offered], n_groups * values)
         short = np.bincount(numbers // values, minlength=n_groups) < self.k

@@ -50,7 +50,10 @@ def _kinds() -> list[dict[str, pa.DataType]]:
 
 
 def _single(cls: type[Any]) -> Sequence[Aggregate]:
-    return [*(cls("p", "b").bind(types) for types in _kinds()), cls("x", "x").bind({"x": pa.int64()})]
+    return [
+        *(cls("p", "b").bind(types) for types in _kinds()),
+        cls("x", "x").bind({"x": pa.int64()}),
+    ]
 
 
 def _several(cls: type[Any]) -> Sequence[Aggregate]:
@@ -83,7 +86,13 @@ class Ranked(Aggregate):
 
     def stored(self) -> Mapping[str, Any]:
         order = "desc" if self.largest else "asc"
-        return {"form": "rank", "payload": self.payload, "by": self.by, "k": self.entries, "order": order}
+        return {
+            "form": "rank",
+            "payload": self.payload,
+            "by": self.by,
+            "k": self.entries,
+            "order": order,
+        }
 
     @cached_property
     def by_value(self) -> ValueType:
@@ -116,7 +125,9 @@ class Ranked(Aggregate):
             {
                 "identity": Ragged(offsets, rows.identities(chosen)),
                 "by": self.by_value.listed(by, chosen, offsets),
-                "payload": self.payload_value.listed(self.payload_value.store(payload), every, offsets),
+                "payload": self.payload_value.listed(
+                    self.payload_value.store(payload), every, offsets
+                ),
                 "payload_valid": Ragged(offsets, valid),
             },
         )
@@ -192,7 +203,8 @@ class ArgMin(Best):
 @register(_single)
 @dataclass(frozen=True)
 class ArgMax(Best):
-    """The payload of the event whose `by` is greatest, the earliest of several; null without any."""
+    """The payload of the event whose `by` is greatest, the earliest of several; null without
+    any."""
 
     kind = "argmax"
     largest = True
@@ -209,12 +221,15 @@ class Several(OfK, Ranked):
 
     def finish_columns(self, partials: Columns) -> Finished:
         by = self.by_value.load(flat(partials.lists("by")))
-        entries = pa.StructArray.from_arrays([by, self._payloads(partials)], fields=list(self.output_type.value_type))
+        entries = pa.StructArray.from_arrays(
+            [by, self._payloads(partials)], fields=list(self.output_type.value_type)
+        )
         return Finished(listing(partials.items("identity").offsets, entries))
 
     def finish(self, state: State) -> list[dict[str, Any]] | None:
         entries = [
-            {"by": self.by_value.load_one(by), "payload": self._payload(state, i)} for i, by in enumerate(state[1])
+            {"by": self.by_value.load_one(by), "payload": self._payload(state, i)}
+            for i, by in enumerate(state[1])
         ]
         return entries or None
 

@@ -26,7 +26,13 @@ from slicewise.aggregates.kernel.ragged import Int64, Ragged, gather_into, offse
 from slicewise.aggregates.kernel.values import non_null
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.registry import register
-from slicewise.aggregates.sketches.membership import Answers, Filter, Membership, Words, distinct_pairs
+from slicewise.aggregates.sketches.membership import (
+    Answers,
+    Filter,
+    Membership,
+    Words,
+    distinct_pairs,
+)
 from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
 
@@ -56,7 +62,8 @@ class BloomBits(Filter):
 
     @cached_property
     def bits(self) -> int:
-        """Bits of the filter: a twentieth more than `capacity` values need to set half of them, and 1,024."""
+        """Bits of the filter: a twentieth more than `capacity` values need to set half of them, and
+        1,024."""
         return -(-(self.capacity * self.probes * 15_149 // 10_000 + 1_024) // 64) * 64
 
     @property
@@ -65,7 +72,8 @@ class BloomBits(Filter):
 
     @cached_property
     def most_set(self) -> int:
-        """The most bits set with which a stranger is taken for a member no more often than declared."""
+        """The most bits set with which a stranger is taken for a member no more often than
+        declared."""
         low, high = 0, self.bits
         while low < high:
             middle = (low + high + 1) // 2
@@ -97,9 +105,13 @@ class BloomBits(Filter):
         if (bits.lengths[dense] != self.bits // 8).any() or hashes.lengths[dense].any():
             raise CodecError(f"{self.describe()} with other than {self.bits} bits")
         table = bits.values.reshape(-1, self.bits // 8)
-        return self._union(hashes.values, groups[hashes.row_numbers()], table, groups[dense], n_groups)
+        return self._union(
+            hashes.values, groups[hashes.row_numbers()], table, groups[dense], n_groups
+        )
 
-    def _union(self, hashes: Words, groups: Int64, table: NDArray[np.uint8], of: Int64, n_groups: int) -> Columns:
+    def _union(
+        self, hashes: Words, groups: Int64, table: NDArray[np.uint8], of: Int64, n_groups: int
+    ) -> Columns:
         group, hashes = distinct_pairs(groups, hashes)
         dense = np.bincount(group, minlength=n_groups) > self.most_hashes
         dense[of] = True
@@ -115,7 +127,11 @@ class BloomBits(Filter):
             group, hashes = group[~into], hashes[~into]
         kept = Ragged(offsets_of(np.bincount(group, minlength=n_groups)), hashes)
         return Columns(
-            n_groups, {"hashes": kept, "bits": Ragged(offsets_of(dense * (self.bits // 8)), whole.reshape(-1))}
+            n_groups,
+            {
+                "hashes": kept,
+                "bits": Ragged(offsets_of(dense * (self.bits // 8)), whole.reshape(-1)),
+            },
         )
 
     def _places(self, hashes: Words) -> Int64:
@@ -123,15 +139,22 @@ class BloomBits(Filter):
         positions, bits = np.empty((self.probes, len(hashes)), np.int64), np.uint64(self.bits)
         for probe in range(self.probes):
             words = mixed(hashes + np.uint64(probe * GOLDEN % 2**64))
-            positions[probe] = words - words // bits * bits  # NumPy divides by one number in a fraction of the time of `%`
+            # NumPy divides by one number in a fraction of the time of `%`
+            positions[probe] = words - words // bits * bits
         return positions
 
     def _places_of_one(self, value: int) -> list[int]:
-        return [mixed_one((value + probe * GOLDEN) % 2**64) % self.bits for probe in range(self.probes)]
+        return [
+            mixed_one((value + probe * GOLDEN) % 2**64) % self.bits for probe in range(self.probes)
+        ]
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]
-        return state if value is None else self.combine(state, ((hash_one(self.value.store_one(value)),), ()))
+        return (
+            state
+            if value is None
+            else self.combine(state, ((hash_one(self.value.store_one(value)),), ()))
+        )
 
     def combine(self, a: State, b: State) -> State:
         hashes = sorted({*a[0], *b[0]})
@@ -148,7 +171,8 @@ class BloomBits(Filter):
 @register(_examples)
 @dataclass(frozen=True)
 class Bloom(BloomBits, Membership):
-    """Tells whether a value was seen. A value that was seen is never false; others are true with a probability of at most `error`.
+    """Tells whether a value was seen. A value that was seen is never false; others are true with a
+    probability of at most `error`.
 
     The reader's row holds the value, or a list of values, in the column of this name. Where more
     values were seen than `capacity`, and the error cannot be kept, what was not seen is still
@@ -165,7 +189,9 @@ class Bloom(BloomBits, Membership):
             some = hashes.values[hashes.offsets[row] : hashes.offsets[row + 1]]
             dense = bits.values[bits.offsets[row] : bits.offsets[row + 1]]
             if len(dense):
-                filters.append((FULL if int(_ONES[dense].sum()) > self.most_set else BITS) + dense.tobytes())
+                filters.append(
+                    (FULL if int(_ONES[dense].sum()) > self.most_set else BITS) + dense.tobytes()
+                )
             else:
                 filters.append(HASHES + some.tobytes() if len(some) else None)
         return Finished(pa.array(filters, pa.large_binary()))
@@ -175,7 +201,9 @@ class Bloom(BloomBits, Membership):
         if bits:
             full = sum(bin(byte).count("1") for byte in bits) > self.most_set
             return (FULL if full else BITS) + bytes(bits)
-        return HASHES + b"".join(value.to_bytes(8, "little") for value in hashes) if hashes else None
+        return (
+            HASHES + b"".join(value.to_bytes(8, "little") for value in hashes) if hashes else None
+        )
 
     def contained(self, stored: bytes, hashes: Words) -> Answers:
         if stored[:1] == HASHES:
@@ -189,7 +217,8 @@ class Bloom(BloomBits, Membership):
 @register(_examples)
 @dataclass(frozen=True)
 class BloomFill(BloomBits):
-    """The share of bits that are set in the filter of `bloom` with the same parameters; of no events null.
+    """The share of bits that are set in the filter of `bloom` with the same parameters; of no
+    events null.
 
     A stranger is taken for a member with this share to the power of the bits per value.
     """
@@ -204,7 +233,9 @@ class BloomFill(BloomBits):
         hashes, bits = partials.items("hashes"), partials.items("bits")
         fills = np.zeros(partials.n)
         for row in np.flatnonzero(bits.lengths).tolist():
-            fills[row] = int(_ONES[bits.values[bits.offsets[row] : bits.offsets[row + 1]]].sum()) / self.bits
+            fills[row] = (
+                int(_ONES[bits.values[bits.offsets[row] : bits.offsets[row + 1]]].sum()) / self.bits
+            )
         for row in np.flatnonzero(hashes.lengths).tolist():
             some = hashes.values[hashes.offsets[row] : hashes.offsets[row + 1]]
             fills[row] = len(np.unique(self._places(some))) / self.bits
@@ -215,4 +246,8 @@ class BloomFill(BloomBits):
         hashes, bits = state
         if bits:
             return sum(bin(byte).count("1") for byte in bits) / self.bits
-        return len({place for value in hashes for place in self._places_of_one(value)}) / self.bits if hashes else None
+        return (
+            len({place for value in hashes for place in self._places_of_one(value)}) / self.bits
+            if hashes
+            else None
+        )

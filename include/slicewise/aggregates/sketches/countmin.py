@@ -30,12 +30,14 @@ def width_of(error: float) -> int:
 
 
 def bound(events: int, width: int) -> int:
-    """The most that an estimate may exceed the count by, with a probability of at least 1 - e^-DEPTH."""
+    """The most that an estimate may exceed the count by, with a probability of at least 1 -
+    e^-DEPTH."""
     return int(E * events / width) + 1
 
 
 def cells(hashes: NDArray[np.uint64], width: int) -> Int64:
-    """The cells [DEPTH, n] of items with these hashes, among DEPTH rows of `width` laid end to end."""
+    """The cells [DEPTH, n] of items with these hashes, among DEPTH rows of `width` laid end to
+    end."""
     positions = (mixed(hashes + _ROWS) & np.uint64(width - 1)).view(np.int64)
     positions += np.arange(0, DEPTH * width, width)[:, None]
     return positions
@@ -43,7 +45,10 @@ def cells(hashes: NDArray[np.uint64], width: int) -> Int64:
 
 def cells_of_one(value: int, width: int) -> list[int]:
     """The same of one hash."""
-    return [(mixed_one((value + row * GOLDEN) % 2**64) & (width - 1)) + row * width for row in range(DEPTH)]
+    return [
+        (mixed_one((value + row * GOLDEN) % 2**64) & (width - 1)) + row * width
+        for row in range(DEPTH)
+    ]
 
 
 def power(base: float, exponent: int) -> float:

@@ -1,9 +1,10 @@
-"""A value is its fingerprint and the lesser of its two buckets; the state is the sorted set of these.
+"""A value is its fingerprint and the lesser of its two buckets; the state is the sorted set of
+these.
 
-The buckets of a cuckoo filter (Fan, Andersen, Kaminsky, Mitzenmacher 2014) hang on each other by the
-fingerprint alone, so that the lesser one and the fingerprint say all that a table could, whatever
-was kicked out of where: the set is the table laid out in one order. Beyond `capacity` nothing but
-that is kept.
+The buckets of a cuckoo filter (Fan, Andersen, Kaminsky, Mitzenmacher 2014) hang on each other by
+the fingerprint alone, so that the lesser one and the fingerprint say all that a table could,
+whatever was kicked out of where: the set is the table laid out in one order. Beyond `capacity`
+nothing but that is kept.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 @register(_examples)
 @dataclass(frozen=True)
 class Cuckoo(Membership):
-    """Tells whether a value was seen. A value that was seen is never false; others are true with a probability of at most `error`.
+    """Tells whether a value was seen. A value that was seen is never false; others are true with a
+    probability of at most `error`.
 
     The reader's row holds the value, or a list of values, in the column of this name. Where more
     than `capacity` values were seen, null with error `over_capacity`. Partial: `entries`, 4 bytes
@@ -57,17 +59,23 @@ class Cuckoo(Membership):
 
     @cached_property
     def bucket_bits(self) -> int:
-        """The bits of a bucket's number: the table has the least power of two of buckets for a load of 95 %."""
+        """The bits of a bucket's number: the table has the least power of two of buckets for a load
+        of 95 %."""
         return next(bits for bits in range(64) if SLOTS * 19 * 2**bits >= 20 * self.capacity)
 
     @cached_property
     def fingerprint_bits(self) -> int:
-        """The least for which a value meets one of the eight slots of its buckets within the error."""
+        """The least for which a value meets one of the eight slots of its buckets within the
+        error."""
         return next(bits for bits in range(64) if self.share * 2**bits >= 2 * SLOTS)
 
     @property
     def geometry(self) -> Mapping[str, int]:
-        return {"buckets": 1 << self.bucket_bits, "fingerprint": self.fingerprint_bits, "capacity": self.capacity}
+        return {
+            "buckets": 1 << self.bucket_bits,
+            "fingerprint": self.fingerprint_bits,
+            "capacity": self.capacity,
+        }
 
     @property
     def dtype(self) -> str:
@@ -94,19 +102,28 @@ class Cuckoo(Membership):
         mask = (1 << self.bucket_bits) - 1
         fingerprint = value >> (64 - self.fingerprint_bits)
         bucket = value & mask
-        return min(bucket, bucket ^ (mixed_one(fingerprint) & mask)) << self.fingerprint_bits | fingerprint
+        return (
+            min(bucket, bucket ^ (mixed_one(fingerprint) & mask)) << self.fingerprint_bits
+            | fingerprint
+        )
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)
-        return self._union(self._entries(self.hashes(array)), groups, np.zeros(n_groups, bool), n_groups)
+        return self._union(
+            self._entries(self.hashes(array)), groups, np.zeros(n_groups, bool), n_groups
+        )
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         entries = partials.items("entries")
         beyond = np.zeros(n_groups, bool)
         beyond[groups[partials.fixed("beyond") != 0]] = True
-        return self._union(entries.values.astype(np.uint64), groups[entries.row_numbers()], beyond, n_groups)
+        return self._union(
+            entries.values.astype(np.uint64), groups[entries.row_numbers()], beyond, n_groups
+        )
 
-    def _union(self, entries: Words, groups: Int64, beyond: NDArray[np.bool_], n_groups: int) -> Columns:
+    def _union(
+        self, entries: Words, groups: Int64, beyond: NDArray[np.bool_], n_groups: int
+    ) -> Columns:
         group, entries = distinct_pairs(groups, entries)
         beyond = beyond | (np.bincount(group, minlength=n_groups) > self.capacity)
         kept = ~beyond[group]
@@ -131,7 +148,9 @@ class Cuckoo(Membership):
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]
         return (
-            state if value is None else self.combine(state, ((self._entry(hash_one(self.value.store_one(value))),), 0))
+            state
+            if value is None
+            else self.combine(state, ((self._entry(hash_one(self.value.store_one(value))),), 0))
         )
 
     def combine(self, a: State, b: State) -> State:
@@ -145,4 +164,8 @@ class Cuckoo(Membership):
         if beyond:
             return FULL
         width = np.dtype(self.dtype).itemsize
-        return ENTRIES + b"".join(entry.to_bytes(width, "little") for entry in entries) if entries else None
+        return (
+            ENTRIES + b"".join(entry.to_bytes(width, "little") for entry in entries)
+            if entries
+            else None
+        )

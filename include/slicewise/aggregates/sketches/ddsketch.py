@@ -1,4 +1,5 @@
-"""A value's bin follows from its bits by an integer table; a bin's value is within the error of all its values.
+"""A value's bin follows from its bits by an integer table; a bin's value is within the error of all
+its values.
 
 DDSketch (Masson, Rim, Lee 2019, arXiv:1908.10693) without a logarithm: every octave is cut into the
 same number of bins of equal ratio, at 2^(j/n) rounded up to 52 bits after the point. No libm.
@@ -48,7 +49,8 @@ class Bins:
 
     @cached_property
     def edges(self) -> tuple[int, ...]:
-        """Mantissas [n+1], 2^52 to 2^53: bin j of an octave holds those from edges[j] to below edges[j+1]."""
+        """Mantissas [n+1], 2^52 to 2^53: bin j of an octave holds those from edges[j] to below
+        edges[j+1]."""
         with localcontext(prec=80):
             edges = [math.ceil(Decimal(2) ** (52 + Decimal(j) / self.n)) for j in range(1, self.n)]
         return (2**52, *edges, 2**53)
@@ -62,10 +64,13 @@ class Bins:
         size = np.abs(values)
         small = size < 2.0**-1022
         with np.errstate(invalid="ignore", over="ignore"):
-            bits = np.where(small, size * 2.0**_SUBNORMAL, size).view(np.int64)  # exact: a power of two
+            # exact: a power of two
+            bits = np.where(small, size * 2.0**_SUBNORMAL, size).view(np.int64)
         exponent = (bits >> 52) - 1023 - np.where(small, _SUBNORMAL, 0)
         mantissa = (bits & (2**52 - 1)) | 2**52
-        numbers = (exponent + _OCTAVES) * self.n + np.searchsorted(self._inner, mantissa, side="right")
+        numbers = (exponent + _OCTAVES) * self.n + np.searchsorted(
+            self._inner, mantissa, side="right"
+        )
         numbers[np.isinf(size)] = INFINITY
         numbers = np.where(values < 0, -numbers, numbers)
         numbers[size == 0] = 0
@@ -115,7 +120,8 @@ def grouped(groups: Int64, keys: Int64, counts: Int64) -> tuple[Int64, Int64, In
     """Counts added per (group, key), ascending."""
     if len(groups) == 0:
         return groups, keys, counts
-    order = order_of(keys, groups, stable=len(keys) <= SMALL_SORT)  # what is combined comes in ascending runs
+    # what is combined comes in ascending runs
+    order = order_of(keys, groups, stable=len(keys) <= SMALL_SORT)
     groups, keys, counts = groups[order], keys[order], counts[order]
     first = np.flatnonzero(np.append(True, (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])))
     return groups[first], keys[first], np.add.reduceat(counts, first)

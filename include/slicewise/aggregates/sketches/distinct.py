@@ -22,7 +22,14 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Items
 from slicewise.aggregates.kernel.grouping import coded, shifted
 from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored
-from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, ascending, gather_into, offsets_of
+from slicewise.aggregates.kernel.ragged import (
+    Int64,
+    Ragged,
+    RaggedBytes,
+    ascending,
+    gather_into,
+    offsets_of,
+)
 from slicewise.aggregates.kernel.values import ValueType, flat, is_double, is_ordered, non_null
 from slicewise.aggregates.limits import COUNTABLE, check_whole
 from slicewise.aggregates.operations import Finished
@@ -67,7 +74,10 @@ class DistinctCount(Aggregate):
     precision: int = 12
 
     def __post_init__(self) -> None:
-        for name, low, high in (("threshold", 1, MOST_VALUES), ("precision", LEAST_PRECISION, MOST_PRECISION)):
+        for name, low, high in (
+            ("threshold", 1, MOST_VALUES),
+            ("precision", LEAST_PRECISION, MOST_PRECISION),
+        ):
             check_whole(name, getattr(self, name), low, high, self.describe())
 
     @property
@@ -78,7 +88,12 @@ class DistinctCount(Aggregate):
         return None if is_ordered(kind) and not is_double(kind) else COUNTABLE
 
     def stored(self) -> Mapping[str, Any]:
-        return {**self.spec(), "form": "distinct", "kind": "hyperloglog", "hash": f"xxh64:{SEED:016x}"}
+        return {
+            **self.spec(),
+            "form": "distinct",
+            "kind": "hyperloglog",
+            "hash": f"xxh64:{SEED:016x}",
+        }
 
     @cached_property
     def value(self) -> ValueType:
@@ -122,7 +137,12 @@ class DistinctCount(Aggregate):
         return lists.values.reshape(-1, self.size), rows
 
     def _union(
-        self, stored: Any, groups: Int64, dense: NDArray[np.uint8], dense_groups: Int64, n_groups: int
+        self,
+        stored: Any,
+        groups: Int64,
+        dense: NDArray[np.uint8],
+        dense_groups: Int64,
+        n_groups: int,
     ) -> Columns:
         """Partials of values [n] with their groups, and of registers with theirs."""
         near = shifted(stored, self.value, n_groups)
@@ -149,16 +169,22 @@ class DistinctCount(Aggregate):
             self._insert(registers, row_of[group[into]], universe, code[into])
             group, code = group[~into], code[~into]
         values: dict[str, Values] = {
-            "values": self.value.listed(universe, code, offsets_of(np.bincount(group, minlength=n_groups))),
+            "values": self.value.listed(
+                universe, code, offsets_of(np.bincount(group, minlength=n_groups))
+            ),
             "registers": Ragged(offsets_of(is_dense * self.size), registers.reshape(-1)),
         }
         return Columns(n_groups, values)
 
-    def _insert(self, registers: NDArray[np.uint8], rows: Int64, universe: Any, code: Int64) -> None:
+    def _insert(
+        self, registers: NDArray[np.uint8], rows: Int64, universe: Any, code: Int64
+    ) -> None:
         seen = np.zeros(len(universe), np.bool_)
         seen[code] = True
         used = np.flatnonzero(seen)  # each distinct value is hashed once
-        chosen = universe[used] if isinstance(universe, np.ndarray) else universe.take(pa.array(used))
+        chosen = (
+            universe[used] if isinstance(universe, np.ndarray) else universe.take(pa.array(used))
+        )
         register, rank = places(hash_stored(chosen), self.precision)
         at = (np.cumsum(seen) - 1)[code]
         np.maximum.at(registers.reshape(-1), rows * self.size + register[at], rank[at])
@@ -178,11 +204,18 @@ class DistinctCount(Aggregate):
         text = sum(len(value) for value in values) if self.value.dtype is None else 0
         if not a[1] and not b[1] and len(values) <= self.threshold and text <= self.size:
             return (tuple(values), ())
-        registers = [max(pair) for pair in zip(a[1] or b[1] or [0] * self.size, b[1] or [0] * self.size, strict=True)]
+        registers = [
+            max(pair)
+            for pair in zip(a[1] or b[1] or [0] * self.size, b[1] or [0] * self.size, strict=True)
+        ]
         for value in values:
             register, rank = place(hash_one(value), self.precision)
             registers[register] = max(registers[register], rank)
         return ((), tuple(registers))
 
     def finish(self, state: State) -> int:
-        return estimate(histogram(state[1], self.precision), self.precision) if state[1] else len(state[0])
+        return (
+            estimate(histogram(state[1], self.precision), self.precision)
+            if state[1]
+            else len(state[0])
+        )

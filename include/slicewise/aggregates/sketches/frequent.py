@@ -22,7 +22,14 @@ from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
-from slicewise.aggregates.kernel.grouping import SMALL_SORT, coded, least_of, numbered, order_of, shifted
+from slicewise.aggregates.kernel.grouping import (
+    SMALL_SORT,
+    coded,
+    least_of,
+    numbered,
+    order_of,
+    shifted,
+)
 from slicewise.aggregates.kernel.hashing import SEED, hash_one, hash_stored, mixed, mixed_one
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, gather_into, offsets_of
 from slicewise.aggregates.kernel.values import ValueType, flat, is_double, is_ordered, non_null
@@ -56,11 +63,12 @@ def _examples(cls: type[Any]) -> Sequence[Aggregate]:
 @register(_examples)
 @dataclass(frozen=True)
 class TopKFrequent(Aggregate):
-    """The k values that came most often, with their counts: struct<items: list<struct<value, count>>, error, miss>.
+    """The k values that came most often, with their counts: struct<items: list<struct<value,
+    count>>, error, miss>.
 
     Most frequent first, equals by value; null of no events. Exact, with error 0 and miss 0.0, while
-    there are at most `capacity` values. Beyond it no count is too low, none is more than `error` too
-    high with a probability of at least 1 - e^-4, and `miss` is the probability that a value as
+    there are at most `capacity` values. Beyond it no count is too low, none is more than `error`
+    too high with a probability of at least 1 - e^-4, and `miss` is the probability that a value as
     frequent as the last one listed is no candidate. `error` is at most the share given of all
     events, plus one. Beyond the capacity values of more than 256 bytes make it null with error
     `oversized`. Partial: `items` and `priorities`; `counts`, or beyond the capacity `counters`.
@@ -117,7 +125,12 @@ class TopKFrequent(Aggregate):
     def longest(self, events: int) -> Mapping[str, int]:
         items = min(events, self.capacity)
         counters = events > self.capacity or (self.value.dtype is None and events > 0)
-        return {"items": items, "priorities": items, "counts": items, "counters": self.cells if counters else 0}
+        return {
+            "items": items,
+            "priorities": items,
+            "counts": items,
+            "counters": self.cells if counters else 0,
+        }
 
     @cached_property
     def output_type(self) -> pa.DataType:
@@ -156,9 +169,13 @@ class TopKFrequent(Aggregate):
         n[exact[row]] = counts.values
         stored, owners, priority = flat(items), groups[row], priorities.values
         if len(dense):
-            kept = np.flatnonzero(exact[row] | (priority <= self._bounds(priorities, dense, groups, n_groups)[owners]))
+            kept = np.flatnonzero(
+                exact[row] | (priority <= self._bounds(priorities, dense, groups, n_groups)[owners])
+            )
             if len(kept) < len(row):
-                stored = stored[kept] if isinstance(stored, np.ndarray) else stored.take(pa.array(kept))
+                stored = (
+                    stored[kept] if isinstance(stored, np.ndarray) else stored.take(pa.array(kept))
+                )
                 owners, priority, n = owners[kept], priority[kept], n[kept]
         near = shifted(stored, self.value, n_groups)
         if near is None:
@@ -174,8 +191,8 @@ class TopKFrequent(Aggregate):
         return self._union(universe, entries, table, groups[dense], seen, n_groups)
 
     def _bounds(self, priorities: Ragged, dense: Int64, groups: Int64, n_groups: int) -> Words:
-        """Per group a priority above which no candidate beyond the capacity is one of the union: of a row of as many
-        candidates as there may be, the most that one has."""
+        """Per group a priority above which no candidate beyond the capacity is one of the union: of
+        a row of as many candidates as there may be, the most that one has."""
         bounds = np.full(n_groups, 2**64 - 1, np.uint64)
         for at in dense[priorities.lengths[dense] == self.capacity].tolist():
             most = priorities.values[priorities.offsets[at] : priorities.offsets[at + 1]].max()
@@ -191,7 +208,8 @@ class TopKFrequent(Aggregate):
         seen: NDArray[np.bool_],
         n_groups: int,
     ) -> Columns:
-        """Partials of entries, each (group, code) once and ascending, and of counters with their groups."""
+        """Partials of entries, each (group, code) once and ascending, and of counters with their
+        groups."""
         group, code, priority, counts = entries
         dense = np.bincount(group, minlength=n_groups) > self.capacity
         allowed = np.ones(len(group), bool)
@@ -219,14 +237,19 @@ class TopKFrequent(Aggregate):
         values: dict[str, Values] = {
             "items": self.value.listed(universe, code, offsets),
             "priorities": Ragged(offsets, priority),
-            "counts": Ragged(offsets_of(np.bincount(group[exact], minlength=n_groups)), counts[exact]),
+            "counts": Ragged(
+                offsets_of(np.bincount(group[exact], minlength=n_groups)), counts[exact]
+            ),
             "counters": Ragged(offsets_of(dense * self.cells), table.reshape(-1)),
             "oversized": seen.astype(np.uint8),
         }
         return Columns(n_groups, values)
 
-    def _candidates(self, group: Int64, priority: Words, fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Marks the items (sorted by group) among the `capacity` of least priority that are not oversized."""
+    def _candidates(
+        self, group: Int64, priority: Words, fits: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Marks the items (sorted by group) among the `capacity` of least priority that are not
+        oversized."""
         allowed = np.flatnonzero(fits)
         if len(allowed) and group[allowed[0]] == group[allowed[-1]]:
             kept = np.zeros(len(fits), bool)
@@ -240,7 +263,8 @@ class TopKFrequent(Aggregate):
         allowed = allowed[low | ~enough[group[allowed]]]
         group = group[allowed]
         order = order_of(priority[allowed], group, stable=True)  # equal priorities stay by value
-        place = np.arange(len(group)) - np.searchsorted(group, group)  # groups stand alike in both orders
+        # groups stand alike in both orders
+        place = np.arange(len(group)) - np.searchsorted(group, group)
         kept = np.zeros(len(fits), bool)
         kept[allowed[order[place < self.capacity]]] = True
         return kept
@@ -249,7 +273,9 @@ class TopKFrequent(Aggregate):
         items, counters = partials.lists("items"), partials.items("counters")
         for counts in (counters.values, partials.items("counts").values):
             if (counts < 0).any():
-                raise CodecError(f"{self.describe()} with a count of {counts.min()}", expected="0 or more")
+                raise CodecError(
+                    f"{self.describe()} with a count of {counts.min()}", expected="0 or more"
+                )
         row, values = items.row_numbers(), flat(items)
         estimates = np.zeros(len(row), np.int64)
         in_sketch = counters.lengths[row] > 0
@@ -271,14 +297,22 @@ class TopKFrequent(Aggregate):
         error, miss = np.zeros(partials.n, np.int64), np.zeros(partials.n)
         priorities = partials.items("priorities").values
         for i in np.flatnonzero(counters.lengths).tolist():
-            events = int(counters.values[counters.offsets[i] : counters.offsets[i] + self.width].sum())
+            events = int(
+                counters.values[counters.offsets[i] : counters.offsets[i] + self.width].sum()
+            )
             error[i] = countmin.bound(events, self.width)
             span = slice(items.offsets[i], items.offsets[i + 1])
             last = estimates[chosen[bounds[i + 1] - 1]] if lengths[i] else 0
             miss[i] = _miss(priorities[span].max(initial=0) if lengths[i] else None, int(last))
         refused = (counters.lengths > 0) & (partials.fixed("oversized") != 0)
-        whole = [pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), entries), pa.array(error), pa.array(miss)]
-        lists = pa.StructArray.from_arrays(whole, fields=list(self.output_type), mask=pa.array(empty | refused))
+        whole = [
+            pa.ListArray.from_arrays(pa.array(bounds.astype(np.int32)), entries),
+            pa.array(error),
+            pa.array(miss),
+        ]
+        lists = pa.StructArray.from_arrays(
+            whole, fields=list(self.output_type), mask=pa.array(empty | refused)
+        )
         return Finished(lists, dict.fromkeys(np.flatnonzero(refused).tolist(), OVERSIZED))
 
     # ---- rows
@@ -291,7 +325,9 @@ class TopKFrequent(Aggregate):
         priority = hash_one(stored)
         for word in event.identity():
             priority = mixed_one(priority ^ word)
-        return self.combine(state, ((stored,), (priority,), (1,), (), int(self._size(stored) > BYTES_PER_ITEM)))
+        return self.combine(
+            state, ((stored,), (priority,), (1,), (), int(self._size(stored) > BYTES_PER_ITEM))
+        )
 
     def _size(self, stored: Any) -> int:
         return len(stored) if self.value.dtype is None else 0
@@ -305,14 +341,28 @@ class TopKFrequent(Aggregate):
         size, oversized = sum(map(self._size, entries)), a[4] or b[4]
         if not a[3] and not b[3] and len(entries) <= self.capacity and size <= self.most_bytes:
             ordered = sorted(entries)
-            return (tuple(ordered), *(tuple(entries[item][i] for item in ordered) for i in (0, 1)), (), oversized)
-        counters = [sum(pair) for pair in zip(a[3] or (0,) * self.cells, b[3] or (0,) * self.cells, strict=True)]
+            return (
+                tuple(ordered),
+                *(tuple(entries[item][i] for item in ordered) for i in (0, 1)),
+                (),
+                oversized,
+            )
+        counters = [
+            sum(pair)
+            for pair in zip(a[3] or (0,) * self.cells, b[3] or (0,) * self.cells, strict=True)
+        ]
         for item, (_, n) in entries.items():
             for cell in countmin.cells_of_one(hash_one(item), self.width):
                 counters[cell] += n
         allowed = [item for item in entries if self._size(item) <= BYTES_PER_ITEM]
         kept = sorted(sorted(allowed, key=lambda item: (entries[item][0], item))[: self.capacity])
-        return (tuple(kept), tuple(entries[item][0] for item in kept), (), tuple(counters), oversized)
+        return (
+            tuple(kept),
+            tuple(entries[item][0] for item in kept),
+            (),
+            tuple(counters),
+            oversized,
+        )
 
     def finish(self, state: State) -> dict[str, Any] | Failed | None:
         items, priorities, counts, counters, oversized = state
@@ -320,14 +370,22 @@ class TopKFrequent(Aggregate):
             return None
         if counters and oversized:
             return Failed(OVERSIZED)
-        estimates = counts or [min(counters[c] for c in countmin.cells_of_one(hash_one(i), self.width)) for i in items]
-        ranked = sorted(zip(estimates, items, strict=True), key=lambda pair: (-pair[0], pair[1]))[: self.k]
+        estimates = counts or [
+            min(counters[c] for c in countmin.cells_of_one(hash_one(i), self.width)) for i in items
+        ]
+        ranked = sorted(zip(estimates, items, strict=True), key=lambda pair: (-pair[0], pair[1]))[
+            : self.k
+        ]
         listed = [{"value": self.value.load_one(item), "count": n} for n, item in ranked]
         if not counters:
             return {"items": listed, "error": 0, "miss": 0.0}
         error = countmin.bound(sum(counters[: self.width]), self.width)
         most = max(priorities, default=None)
-        return {"items": listed, "error": error, "miss": _miss(most, ranked[-1][0] if ranked else 0)}
+        return {
+            "items": listed,
+            "error": error,
+            "miss": _miss(most, ranked[-1][0] if ranked else 0),
+        }
 
 
 def _words(rows: Rows) -> list[Words]:
@@ -343,7 +401,9 @@ def _words(rows: Rows) -> list[Words]:
 
 
 def _hashes(stored: Any, chosen: Int64) -> Words:
-    return hash_stored(stored[chosen] if isinstance(stored, np.ndarray) else stored.take(pa.array(chosen)))
+    return hash_stored(
+        stored[chosen] if isinstance(stored, np.ndarray) else stored.take(pa.array(chosen))
+    )
 
 
 def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int) -> Entries:
@@ -351,14 +411,20 @@ def _gathered(groups: Int64, code: Int64, priority: Words, counts: Int64, n: int
     if len(groups) == 0:
         return groups, code, priority, counts
     pair = groups * n + code
-    order = np.argsort(pair, kind="stable" if len(pair) <= SMALL_SORT else None)  # what is combined comes in ascending runs
+    # what is combined comes in ascending runs
+    order = np.argsort(pair, kind="stable" if len(pair) <= SMALL_SORT else None)
     pair = pair[order]
     first = np.flatnonzero(np.append(True, pair[1:] != pair[:-1]))
     group, code = np.divmod(pair[first], n)
-    return group, code, np.minimum.reduceat(priority[order], first), np.add.reduceat(counts[order], first)
+    return (
+        group,
+        code,
+        np.minimum.reduceat(priority[order], first),
+        np.add.reduceat(counts[order], first),
+    )
 
 
 def _miss(most: int | np.uint64 | None, count: int) -> float:
-    """The probability that all of so many events have a priority above `most`, that of every candidate (None: there
-    is none)."""
+    """The probability that all of so many events have a priority above `most`, that of every
+    candidate (None: there is none)."""
     return 1.0 if most is None else countmin.power((2**64 - 1 - int(most)) / 2**64, count)

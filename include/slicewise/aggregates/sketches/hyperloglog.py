@@ -1,4 +1,5 @@
-"""Registers hold maxima, so that their union is the maximum; the estimate is a function of them alone.
+"""Registers hold maxima, so that their union is the maximum; the estimate is a function of them
+alone.
 
 Dense HyperLogLog of 2^p one-byte registers (Flajolet et al. 2007) with Ertl's improved
 estimator (arXiv:1702.01284, algorithm 6): additions, products, quotients and square roots of
@@ -26,7 +27,8 @@ def places(hashes: NDArray[np.uint64], precision: int) -> tuple[Int64, NDArray[n
     register = (hashes >> np.uint64(64 - precision)).astype(np.int64)
     # The bit put below the last one bounds the rank at 64 - p + 1.
     rest = (hashes << np.uint64(precision)) | np.uint64(1 << (precision - 1))
-    # The first one bit is a double's exponent; without the bit after it no rounding can carry into it.
+    # The first one bit is a double's exponent; without the bit after it no rounding can carry into
+    # it.
     exponent = (rest & ~(rest >> np.uint64(1))).astype(np.float64).view(np.int64) >> 52
     return register, (64 + _BIAS - exponent).astype(np.uint8)
 

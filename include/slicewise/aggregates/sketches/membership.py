@@ -1,8 +1,9 @@
-"""A reader asks whether values were seen; an aggregate that is asked finishes to a filter, which answers them.
+"""A reader asks whether values were seen; an aggregate that is asked finishes to a filter, which
+answers them.
 
 The partial, the merge and the filter know nothing of the question, so that everything up to the
-finished filter is as for any aggregate. `answered` alone brings both together, at the edge: serving,
-evaluation, training and the check call it. docs/adr/0033-a-question-is-a-column.md.
+finished filter is as for any aggregate. `answered` alone brings both together, at the edge:
+serving, evaluation, training and the check call it. docs/adr/0033-a-question-is-a-column.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Answers = Sequence[bool | None]
 
 @dataclass(frozen=True)
 class Filter(Aggregate):
-    """Base of filters: the values of a column, their number, and the share of strangers taken for members."""
+    """Base of filters: the values of a column, their number, and the share of strangers taken for
+    members."""
 
     column: str
     capacity: int
@@ -65,7 +67,12 @@ class Filter(Aggregate):
         return ValueType(self.type_of(self.column))
 
     def stored(self) -> Mapping[str, Any]:
-        return {"form": self.form, "column": self.column, **self.geometry, "hash": f"xxh64:{SEED:016x}"}
+        return {
+            "form": self.form,
+            "column": self.column,
+            **self.geometry,
+            "hash": f"xxh64:{SEED:016x}",
+        }
 
     def hashes(self, array: pa.Array) -> Words:
         """Hashes of a column without nulls; each distinct text is hashed once."""
@@ -86,11 +93,13 @@ class Filter(Aggregate):
 
 @dataclass(frozen=True)
 class Membership(Filter):
-    """A filter that is asked whether it holds values: finished to its bytes, answered as booleans."""
+    """A filter that is asked whether it holds values: finished to its bytes, answered as
+    booleans."""
 
     @property
     def question(self) -> str:
-        """The column of a reader's row that holds the value, or the list of values, that is asked for."""
+        """The column of a reader's row that holds the value, or the list of values, that is asked
+        for."""
         return self.column
 
     @property
@@ -112,20 +121,36 @@ class Membership(Filter):
         hashes = np.zeros(len(values), np.uint64)
         kept = values.drop_null().cast(self.type_of(self.column))
         hashes[known] = self.hashes(kept)
-        lengths = questions.value_lengths().fill_null(0).to_numpy() if several else np.ones(len(questions), np.int64)
+        lengths = (
+            questions.value_lengths().fill_null(0).to_numpy()
+            if several
+            else np.ones(len(questions), np.int64)
+        )
         ends = np.cumsum(lengths).tolist()
         answers: list[bool | None] = []
         errors: dict[int, str] = {}
         for row, (found, end) in enumerate(zip(finished.values.to_pylist(), ends, strict=True)):
             here = slice(len(answers), end)
-            contained = [False] * len(hashes[here]) if found is None else self.contained(found, hashes[here])
-            some = [answer if valid else None for answer, valid in zip(contained, known[here].tolist(), strict=True)]
-            if any(answer is None and valid for answer, valid in zip(contained, known[here].tolist(), strict=True)):
+            contained = (
+                [False] * len(hashes[here])
+                if found is None
+                else self.contained(found, hashes[here])
+            )
+            some = [
+                answer if valid else None
+                for answer, valid in zip(contained, known[here].tolist(), strict=True)
+            ]
+            if any(
+                answer is None and valid
+                for answer, valid in zip(contained, known[here].tolist(), strict=True)
+            ):
                 errors[row] = OVER_CAPACITY
             answers += some
         column = pa.array(answers, pa.bool_())
         if several:
-            bounds = pa.array(np.append(0, ends).astype(np.int32), mask=np.append(questions.is_null(), False))
+            bounds = pa.array(
+                np.append(0, ends).astype(np.int32), mask=np.append(questions.is_null(), False)
+            )
             column = pa.ListArray.from_arrays(bounds, column)
         return Finished(column, errors)
 
@@ -143,7 +168,8 @@ def answer_type(aggregate: Aggregate) -> pa.DataType:
 
 def distinct_pairs(groups: Int64, keys: Words) -> tuple[Int64, Words]:
     """All (group, key) pairs, without repeats, ascending."""
-    order = order_of(keys, groups, stable=len(keys) <= SMALL_SORT)  # what is combined comes in ascending runs
+    # what is combined comes in ascending runs
+    order = order_of(keys, groups, stable=len(keys) <= SMALL_SORT)
     groups, keys = groups[order], keys[order]
     first = np.ones(len(groups), bool)
     first[1:] = (groups[1:] != groups[:-1]) | (keys[1:] != keys[:-1])

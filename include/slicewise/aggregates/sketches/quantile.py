@@ -29,7 +29,13 @@ from slicewise.aggregates.limits import check_share, check_whole
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.ordering.ranked import listing
 from slicewise.aggregates.registry import register
-from slicewise.aggregates.sketches.ddsketch import LEAST_ERROR, MOST_ERROR, bins, bins_per_octave, grouped
+from slicewise.aggregates.sketches.ddsketch import (
+    LEAST_ERROR,
+    MOST_ERROR,
+    bins,
+    bins_per_octave,
+    grouped,
+)
 from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError, DefinitionError
 
@@ -58,7 +64,8 @@ def _is_number(given: object) -> bool:
 @register(_examples)
 @dataclass(frozen=True)
 class Quantiles(Aggregate):
-    """The least value that at least a share q of the values do not exceed, for each q: a list of doubles.
+    """The least value that at least a share q of the values do not exceed, for each q: a list of
+    doubles.
 
     Integers and decimals count as the doubles nearest to them. Exact while there are at most
     `threshold` distinct values; beyond it within a share `error` of the value (DDSketch). An entry
@@ -104,7 +111,12 @@ class Quantiles(Aggregate):
         return None if is_number(kind) else NUMBERS
 
     def stored(self) -> Mapping[str, Any]:
-        return {"form": "quantiles", "column": self.column, "threshold": self.threshold, "octave": self.octave}
+        return {
+            "form": "quantiles",
+            "column": self.column,
+            "threshold": self.threshold,
+            "octave": self.octave,
+        }
 
     @cached_property
     def octave(self) -> int:
@@ -113,10 +125,18 @@ class Quantiles(Aggregate):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return (Items("values", "<f8"), Items("bins", "<i4"), Items("counts", "<i8"), Fixed("collapsed", "|u1"))
+        return (
+            Items("values", "<f8"),
+            Items("bins", "<i4"),
+            Items("counts", "<i8"),
+            Fixed("collapsed", "|u1"),
+        )
 
     def longest(self, events: int) -> Mapping[str, int]:
-        values, found = min(events, self.threshold), min(events, MOST_BINS) if events > self.threshold else 0
+        values, found = (
+            min(events, self.threshold),
+            min(events, MOST_BINS) if events > self.threshold else 0,
+        )
         return {"values": values, "bins": found, "counts": max(values, found)}
 
     @property
@@ -127,7 +147,9 @@ class Quantiles(Aggregate):
         array, groups, _ = non_null(rows.columns[self.column], groups)
         keys = _DOUBLES.order(_doubles(array))
         none, no = np.empty(0, np.int64), np.zeros(n_groups, bool)
-        return self._union((groups, keys, np.ones(len(keys), np.int64)), (none, none, none), no, no, n_groups)
+        return self._union(
+            (groups, keys, np.ones(len(keys), np.int64)), (none, none, none), no, no, n_groups
+        )
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         values, bin_numbers, counts = self._lists(partials)
@@ -142,11 +164,17 @@ class Quantiles(Aggregate):
 
     def _lists(self, partials: Columns) -> tuple[Ragged, Ragged, Ragged]:
         """Values, bins and counts. Raises CodecError where they are not those of any events."""
-        values, bin_numbers, counts = (partials.items(name) for name in ("values", "bins", "counts"))
-        if (values.lengths + bin_numbers.lengths != counts.lengths).any() or (values.lengths * bin_numbers.lengths).any():
+        values, bin_numbers, counts = (
+            partials.items(name) for name in ("values", "bins", "counts")
+        )
+        if (values.lengths + bin_numbers.lengths != counts.lengths).any() or (
+            values.lengths * bin_numbers.lengths
+        ).any():
             raise CodecError(f"{self.describe()} with other than a count for each value or bin")
         if ((counts.values < 1) | (counts.values > MOST_COUNT)).any():
-            raise CodecError(f"{self.describe()} with counts of {counts.values.min()} to {counts.values.max()}")
+            raise CodecError(
+                f"{self.describe()} with counts of {counts.values.min()} to {counts.values.max()}"
+            )
         return values, bin_numbers, counts
 
     def _union(
@@ -162,20 +190,29 @@ class Quantiles(Aggregate):
         group, key, count = grouped(*exact)
         dense = dense | (np.bincount(group, minlength=n_groups) > self.threshold)
         (group, key, count), then = self._fallen((group, key, count), dense)
-        of, bin_numbers, n = grouped(*(np.concatenate(parts) for parts in zip(binned, first, then, strict=True)))
+        of, bin_numbers, n = grouped(
+            *(np.concatenate(parts) for parts in zip(binned, first, then, strict=True))
+        )
         of, bin_numbers, n, beyond = _collapse(of, bin_numbers, n, n_groups)
-        in_order = np.argsort(np.concatenate([group, of]), kind="stable")  # a group has one of the two
-        values, bins_per_group = np.bincount(group, minlength=n_groups), np.bincount(of, minlength=n_groups)
+        # a group has one of the two
+        in_order = np.argsort(np.concatenate([group, of]), kind="stable")
+        values, bins_per_group = (
+            np.bincount(group, minlength=n_groups),
+            np.bincount(of, minlength=n_groups),
+        )
         fields: dict[str, Values] = {
             "values": Ragged(offsets_of(values), _DOUBLES.unorder(key)),
             "bins": Ragged(offsets_of(bins_per_group), bin_numbers.astype(np.int32)),
-            "counts": Ragged(offsets_of(values + bins_per_group), np.concatenate([count, n])[in_order]),
+            "counts": Ragged(
+                offsets_of(values + bins_per_group), np.concatenate([count, n])[in_order]
+            ),
             "collapsed": (collapsed | beyond).astype(np.uint8),
         }
         return Columns(n_groups, fields)
 
     def _fallen(self, exact: Counted, dense: NDArray[np.bool_]) -> tuple[Counted, Counted]:
-        """Parts the values that stay from those that go to bins, which are the values of dense groups."""
+        """Parts the values that stay from those that go to bins, which are the values of dense
+        groups."""
         group, key, count = exact
         into = dense[group]
         if not into.any():
@@ -197,7 +234,10 @@ class Quantiles(Aggregate):
                 out += values.values[values.offsets[row] + at].tolist()
                 missing += [False] * len(at)
             else:
-                out += [value_of(number) for number in bin_numbers.values[bin_numbers.offsets[row] + at].tolist()]
+                out += [
+                    value_of(number)
+                    for number in bin_numbers.values[bin_numbers.offsets[row] + at].tolist()
+                ]
                 missing += ((at == 0) & bool(collapsed[row])).tolist()
         lengths = np.where(counts.lengths > 0, len(self.q), 0)
         flat = pa.array(np.array(out, np.float64), mask=np.array(missing, bool))
@@ -240,7 +280,9 @@ class Quantiles(Aggregate):
             while left >= counts[at]:
                 left, at = left - counts[at], at + 1
             lost = collapsed and at == 0
-            out.append(values[at] if values else None if lost else bins(self.octave).value(bin_numbers[at]))
+            out.append(
+                values[at] if values else None if lost else bins(self.octave).value(bin_numbers[at])
+            )
         return out
 
 
@@ -264,12 +306,17 @@ def _doubles(array: pa.Array) -> NDArray[np.float64]:
 def _collapse(
     groups: Int64, bin_numbers: Int64, counts: Int64, n_groups: int
 ) -> tuple[Int64, Int64, Int64, NDArray[np.bool_]]:
-    """With the counts below the MOST_BINS highest bins of a group in the lowest of these; and where there were such."""
+    """With the counts below the MOST_BINS highest bins of a group in the lowest of these; and where
+    there were such."""
     bins_per_group = np.bincount(groups, minlength=n_groups)
     beyond = bins_per_group > MOST_BINS
     if not beyond.any():
         return groups, bin_numbers, counts, beyond
     ends = offsets_of(bins_per_group)[1:]
     lowest = (ends - MOST_BINS)[groups]  # where the lowest that is kept stands
-    at = np.where(beyond[groups] & (np.arange(len(groups)) < lowest), bin_numbers[np.maximum(lowest, 0)], bin_numbers)
+    at = np.where(
+        beyond[groups] & (np.arange(len(groups)) < lowest),
+        bin_numbers[np.maximum(lowest, 0)],
+        bin_numbers,
+    )
     return (*grouped(groups, at, counts), beyond)

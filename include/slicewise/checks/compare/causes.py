@@ -1,7 +1,9 @@
-"""The likeliest cause of a difference is what explains most of the differences of its entity, as bytes.
+"""The likeliest cause of a difference is what explains most of the differences of its entity, as
+bytes.
 
-Changes are tried to the question as a whole: what the whole answer may have been read with; and where none explains
-all that differs of an entity, to what a store may have lost, kept, moved or doubled (`parts`).
+Changes are tried to the question as a whole: what the whole answer may have been read with; and
+where none explains all that differs of an entity, to what a store may have lost, kept, moved or
+doubled (`parts`).
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from slicewise.checks.recompute.questions import (
     BASE_ONLY,
     NOT_LATE,
     TOKEN,
-    StoredSlice,
     Part,
     Recomputed,
+    StoredSlice,
     WindowOf,
 )
 from slicewise.checks.recompute.run import Recomputation
@@ -47,7 +49,8 @@ MOST_HYPOTHESES = 6
 
 @dataclass(frozen=True)
 class _Change:
-    """Explanation of a doubt that stands by itself: a cause, and a part of the store or a rule of reading."""
+    """Explanation of a doubt that stands by itself: a cause, and a part of the store or a rule of
+    reading."""
 
     cause: Cause
     what: Part | tuple[str, int, int]
@@ -66,29 +69,52 @@ class _Candidate:
 def causes_of(recomputation: Recomputation, hypotheses: Sequence[Hypothesis]) -> list[Cause]:
     """One per hypothesis; `logic` where no change gives the answer.
 
-    A session that is not where it should be has no voice in what its entity has: it has the cause of the change that
-    moves it there, and is a `boundary` where none does.
+    A session that is not where it should be has no voice in what its entity has: it has the cause
+    of the change that moves it there, and is a `boundary` where none does.
     """
     slice_us = recomputation.unit.slice_us
-    exactly = [i for i, hypothesis in enumerate(hypotheses) if not (hypothesis.approximate or hypothesis.gap_us)]
+    exactly = [
+        i
+        for i, hypothesis in enumerate(hypotheses)
+        if not (hypothesis.approximate or hypothesis.gap_us)
+    ]
     whole = (each for i in exactly for each in _whole(i, hypotheses[i].window, slice_us))
     matching = _matching(recomputation, hypotheses, whole)
     entities: dict[str, list[int]] = {}
     for i in range(len(hypotheses)):
         entities.setdefault(hypotheses[i].row.entity, []).append(i)
-    judged = [[i for i in own if not (hypotheses[i].approximate or hypotheses[i].gap_us)] for own in entities.values()]
+    judged = [
+        [i for i in own if not (hypotheses[i].approximate or hypotheses[i].gap_us)]
+        for own in entities.values()
+    ]
     unsure = [own for own in judged if own and not _is_one(own, matching)][:MOST_ENTITIES]
     searched = [_decisive(hypotheses, own) for own in unsure]
-    _add(matching, _matching(recomputation, hypotheses, _parts(recomputation, hypotheses, [i for some in searched for i in some])))
-    untried = (each for own in entities.values() for each in _tried_for_all(hypotheses, own, matching, slice_us))
+    _add(
+        matching,
+        _matching(
+            recomputation,
+            hypotheses,
+            _parts(recomputation, hypotheses, [i for some in searched for i in some]),
+        ),
+    )
+    untried = (
+        each
+        for own in entities.values()
+        for each in _candidates_for_all(hypotheses, own, matching, slice_us)
+    )
     _add(matching, _matching(recomputation, hypotheses, untried, with_engine=True))
     causes: dict[int, Cause] = {}
     for own in entities.values():
         votes = _votes([i for i in own if not hypotheses[i].gap_us], matching)
         for i in own:
             if i in matching:
-                causes[i] = max(matching[i], key=lambda candidate: votes[candidate.change]).change.cause
-    return [causes.get(i, Cause.BOUNDARY if hypotheses[i].gap_us else Cause.LOGIC) for i in range(len(hypotheses))]
+                causes[i] = max(
+                    matching[i], key=lambda candidate: votes[candidate.change]
+                ).change.cause
+    return [
+        causes.get(i, Cause.BOUNDARY if hypotheses[i].gap_us else Cause.LOGIC)
+        for i in range(len(hypotheses))
+    ]
 
 
 def _add(found: dict[int, list[_Candidate]], more: Mapping[int, list[_Candidate]]) -> None:
@@ -102,12 +128,16 @@ def _is_one(own: Sequence[int], found: Mapping[int, list[_Candidate]]) -> bool:
     return bool(set.intersection(*changes))
 
 
-def _votes(own: Sequence[int], found: Mapping[int, list[_Candidate]]) -> dict[_Change, tuple[int, int]]:
-    """By change: how many hypotheses it explains; of two that explain as many, the more particular is the greater.
+def _votes(
+    own: Sequence[int], found: Mapping[int, list[_Candidate]]
+) -> dict[_Change, tuple[int, int]]:
+    """By change: how many hypotheses it explains; of two that explain as many, the more particular
+    is the greater.
 
-    What stands at the edge of every window that lacks it was moved rather than dropped. A bound moved by one slice is
-    more particular than a window cut short at some hour, which is the same window where the slice is all that a window
-    holds before that hour. What expired lacks in longer windows too, so that expiry has their votes.
+    What stands at the edge of every window that lacks it was moved rather than dropped. A bound
+    moved by one slice is more particular than a window cut short at some hour, which is the same
+    window where the slice is all that a window holds before that hour. What expired lacks in longer
+    windows too, so that expiry has their votes.
     """
     counts: Counter[_Change] = Counter()
     moved: dict[_Change, bool] = {}
@@ -139,12 +169,15 @@ def _decisive(hypotheses: Sequence[Hypothesis], own: Sequence[int]) -> list[int]
 
 
 def _rank(hypothesis: Hypothesis) -> int:
-    kind = hypothesis.each.kind
+    kind = hypothesis.aggregate.kind
     return 0 if kind in DECISIVE else 3 if kind == "count" else 1 if kind in BY_SQL else 2
 
 
-def _tried_for_all(
-    hypotheses: Sequence[Hypothesis], own: Sequence[int], found: Mapping[int, list[_Candidate]], slice_us: int
+def _candidates_for_all(
+    hypotheses: Sequence[Hypothesis],
+    own: Sequence[int],
+    found: Mapping[int, list[_Candidate]],
+    slice_us: int,
 ) -> Iterator[_Candidate]:
     """Tries what explains most of an entity's doubts for all of them that it was not tried for."""
     votes = _votes(own, found)
@@ -156,7 +189,9 @@ def _tried_for_all(
             if isinstance(each.what, Part):
                 yield _of_part(i, hypotheses[i].window, each.cause, each.what)
         if hypotheses[i].approximate or hypotheses[i].gap_us:
-            yield from (each for each in _whole(i, hypotheses[i].window, slice_us) if each.change in wanted)
+            yield from (
+                each for each in _whole(i, hypotheses[i].window, slice_us) if each.change in wanted
+            )
 
 
 def _of_part(i: int, window: WindowOf, cause: Cause, part: Part) -> _Candidate:
@@ -186,7 +221,9 @@ def _whole(i: int, window: WindowOf, slice_us: int) -> Iterator[_Candidate]:
         yield candidate(Cause.BOUNDARY, "end", 0, moved, replace(window, end_us=end + moved))
 
 
-def _parts(recomputation: Recomputation, hypotheses: Sequence[Hypothesis], searched: Sequence[int]) -> Iterator[_Candidate]:
+def _parts(
+    recomputation: Recomputation, hypotheses: Sequence[Hypothesis], searched: Sequence[int]
+) -> Iterator[_Candidate]:
     """Parts of the store, tried for these."""
     slice_us = recomputation.unit.slice_us
     around: dict[int, WindowOf] = {}
@@ -196,7 +233,9 @@ def _parts(recomputation: Recomputation, hypotheses: Sequence[Hypothesis], searc
         start = min(before.start_us, window.start_us - parts.REACH_US)
         end = max(before.end_us, window.end_us + parts.REACH_US)
         around[window.who] = WindowOf(window.who, window.who, TOKEN, start, end)
-    stored: dict[int, list[StoredSlice]] = recomputation.stored_slices(list(around.values())) if around else {}
+    stored: dict[int, list[StoredSlice]] = (
+        recomputation.stored_slices(list(around.values())) if around else {}
+    )
     for i in searched:
         window = hypotheses[i].window
         added = None if window.rows else hypotheses[i].added
@@ -206,21 +245,44 @@ def _parts(recomputation: Recomputation, hypotheses: Sequence[Hypothesis], searc
 
 
 def _matching(
-    recomputation: Recomputation, hypotheses: Sequence[Hypothesis], candidates: Iterable[_Candidate], *, with_engine: bool = False
+    recomputation: Recomputation,
+    hypotheses: Sequence[Hypothesis],
+    candidates: Iterable[_Candidate],
+    *,
+    with_engine: bool = False,
 ) -> dict[int, list[_Candidate]]:
     """All changes of each hypothesis that give its answer, in their order."""
     given = list(candidates)
-    numbered, _ = _numbered(candidate for candidate in given if not hypotheses[candidate.hypothesis].gap_us)
-    aside = {(candidate.hypothesis, candidate.change.cause): beside(hypotheses[candidate.hypothesis].each, candidate.change.cause) for candidate in numbered}
-    requested = [(candidate.window, hypotheses[candidate.hypothesis].each) for candidate in numbered]
-    requested += [(candidate.window, one) for candidate in numbered for one in aside[candidate.hypothesis, candidate.change.cause]]
+    numbered, _ = _numbered(
+        candidate for candidate in given if not hypotheses[candidate.hypothesis].gap_us
+    )
+    aside = {
+        (candidate.hypothesis, candidate.change.cause): beside(
+            hypotheses[candidate.hypothesis].aggregate, candidate.change.cause
+        )
+        for candidate in numbered
+    }
+    requested = [
+        (candidate.window, hypotheses[candidate.hypothesis].aggregate) for candidate in numbered
+    ]
+    requested += [
+        (candidate.window, one)
+        for candidate in numbered
+        for one in aside[candidate.hypothesis, candidate.change.cause]
+    ]
     results = recomputation.of(requested) if requested else Recomputed()
-    pairs = ((hypotheses[candidate.hypothesis], candidate.window) for candidate in numbered) if with_engine else ()
+    pairs = (
+        ((hypotheses[candidate.hypothesis], candidate.window) for candidate in numbered)
+        if with_engine
+        else ()
+    )
     engines = engines_of(recomputation, pairs, results)
     matching: dict[int, list[_Candidate]] = {}
     for candidate in numbered:
         hypothesis, w = hypotheses[candidate.hypothesis], candidate.window.w
-        values = [results.value(w, one) for one in aside[candidate.hypothesis, candidate.change.cause]]
+        values = [
+            results.value(w, one) for one in aside[candidate.hypothesis, candidate.change.cause]
+        ]
         if candidate.change.cause is Cause.TIE:
             is_it = bool(values) and is_tied(hypothesis, values[0])
         elif candidate.change.cause is Cause.ROUNDING:
@@ -230,7 +292,9 @@ def _matching(
         if is_it:
             matching.setdefault(candidate.hypothesis, []).append(candidate)
     for gap_us in {hypotheses[candidate.hypothesis].gap_us for candidate in given} - {0}:
-        numbered, windows = _numbered(candidate for candidate in given if hypotheses[candidate.hypothesis].gap_us == gap_us)
+        numbered, windows = _numbered(
+            candidate for candidate in given if hypotheses[candidate.hypothesis].gap_us == gap_us
+        )
         starts = session_starts(recomputation, windows, gap_us)
         for candidate in numbered:
             if starts[candidate.window.w] == hypotheses[candidate.hypothesis].row.start_us:
@@ -239,10 +303,16 @@ def _matching(
 
 
 def _numbered(candidates: Iterable[_Candidate]) -> tuple[list[_Candidate], list[WindowOf]]:
-    """Numbers the windows, of which equal ones are one. Gives what was tried with these numbers, and the windows."""
+    """Numbers the windows, of which equal ones are one. Gives what was tried with these numbers,
+    and the windows."""
     windows: dict[WindowOf, WindowOf] = {}
     numbered = [
-        replace(candidate, window=windows.setdefault(key := replace(candidate.window, w=0), replace(key, w=len(windows))))
+        replace(
+            candidate,
+            window=windows.setdefault(
+                key := replace(candidate.window, w=0), replace(key, w=len(windows))
+            ),
+        )
         for candidate in candidates
     ]
     return numbered, list(windows.values())

@@ -1,4 +1,5 @@
-"""Approximate answers are held to the engine's own recomputation from raw events, beside their declared error.
+"""Approximate answers are held to the engine's own recomputation from raw events, beside their
+declared error.
 
 This is the one place of the check that runs the algebra, because above its threshold a sketch's
 bytes have no other definition.
@@ -46,6 +47,8 @@ def recomputed(
     )
     finished = aggregate.finish_columns(aggregate.accumulate_columns(events, groups, len(ws)))
     if (filters := membership_of(aggregate)) is not None:
-        questions = pa.array([list(values)] * len(ws), pa.list_(aggregate.type_of(filters.question)))
+        questions = pa.array(
+            [list(values)] * len(ws), pa.list_(aggregate.type_of(filters.question))
+        )
         finished = filters.answered(finished, questions)
     return dict(zip(ws, finished.values.to_pylist(), strict=True))

@@ -1,9 +1,10 @@
-"""Parts of one answer's events that a store may have lost, kept from before, moved or doubled, all at once.
+"""Parts of one answer's events that a store may have lost, kept from before, moved or doubled, all
+at once.
 
-A store holds together: compacted hours, each up to the archive that its compaction read; and running partials, each
-of one slice and partition, from where the compaction of its hour ended up to some event. What came to the store after it
-was damaged stands beside it. Where it is known how many events an answer has too many or too few, only parts of as
-many are told.
+A store holds together: compacted hours, each up to the archive that its compaction read; and
+running partials, each of one slice and partition, from where the compaction of its hour ended up to
+some event. What came to the store after it was damaged stands beside it. Where it is known how many
+events an answer has too many or too few, only parts of as many are told.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from slicewise.checks.model import Cause
-from slicewise.checks.recompute.questions import StoredSlice, Part, WindowOf
+from slicewise.checks.recompute.questions import Part, StoredSlice, WindowOf
 from slicewise.windows.durations import HOUR_US
 
 MOST_PARTS = 200
@@ -42,7 +43,9 @@ class _Piece(NamedTuple):
     edge: bool
 
 
-def candidates(window: WindowOf, stored: Sequence[StoredSlice], added: int | None, slice_us: int) -> Iterator[Candidate]:
+def candidates(
+    window: WindowOf, stored: Sequence[StoredSlice], added: int | None, slice_us: int
+) -> Iterator[Candidate]:
     """Parts of the events around a window, the widest first.
 
     stored: newest first. added: how many events too many the answer has; None: nobody knows.
@@ -57,7 +60,10 @@ def candidates(window: WindowOf, stored: Sequence[StoredSlice], added: int | Non
         ):
             yield from (Candidate(cause, each.part, 0) for each in _some(pieces, added))
     if added is None or added > 0:
-        yield from (Candidate(Cause.DOUBLED, each.part, 2) for each in _some(_hours(window, stored, slice_us), added))
+        yield from (
+            Candidate(Cause.DOUBLED, each.part, 2)
+            for each in _some(_hours(window, stored, slice_us), added)
+        )
     inside = [each for each in stored if start <= each.number * slice_us < end]
     edges = {start // slice_us, end // slice_us - 1}
     near = [each for each in stored if not start <= each.number * slice_us < end]
@@ -98,7 +104,10 @@ def _late(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> Ite
     """Pieces that came late and had been archived by then, of all hours or of one."""
     late = [each for each in _within(window, stored, slice_us) if each.late]
     spans = [(0, _EVER_US, late)]
-    spans += [(hour * HOUR_US, (hour + 1) * HOUR_US, some) for hour, some in _by_hour(late, slice_us).items()]
+    spans += [
+        (hour * HOUR_US, (hour + 1) * HOUR_US, some)
+        for hour, some in _by_hour(late, slice_us).items()
+    ]
     for start, end, some in spans:
         for archive_version in _versions(some):
             n = sum(entry.n for entry in some if entry.archive_version <= archive_version)
@@ -111,18 +120,29 @@ def _cut(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> Iter
     archive_versions, hours = _versions(within), _by_hour(within, slice_us)
     for end in sorted(hour + 1 for hour in hours):
         for archive_version in archive_versions:
-            n = sum(entry.n for hour, some in hours.items() if hour < end for entry in some if entry.archive_version <= archive_version)
+            n = sum(
+                entry.n
+                for hour, some in hours.items()
+                if hour < end
+                for entry in some
+                if entry.archive_version <= archive_version
+            )
             yield _Piece(Part(0, end * HOUR_US, to_version=archive_version), n, edge=False)
 
 
 def _stale(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> Iterator[_Piece]:
-    """Pieces of one hour that archives brought after one that its compaction ended with, up to another."""
+    """Pieces of one hour that archives brought after one that its compaction ended with, up to
+    another."""
     for hour, some in _by_hour(_within(window, stored, slice_us), slice_us).items():
         archive_versions = _versions(some)
         for i, to in enumerate(archive_versions):
             for after in archive_versions[i + 1 :]:
                 n = sum(entry.n for entry in some if after < entry.archive_version <= to)
-                yield _Piece(Part(hour * HOUR_US, (hour + 1) * HOUR_US, after_version=after, to_version=to), n, edge=False)
+                yield _Piece(
+                    Part(hour * HOUR_US, (hour + 1) * HOUR_US, after_version=after, to_version=to),
+                    n,
+                    edge=False,
+                )
 
 
 def _hours(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> Iterator[_Piece]:
@@ -130,19 +150,34 @@ def _hours(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> It
     for hour, some in _by_hour(_within(window, stored, slice_us), slice_us).items():
         topic_partitions = dict.fromkeys((entry.topic_id, entry.partition) for entry in some)
         for topic_partition in (None, *(topic_partitions if len(topic_partitions) > 1 else ())):
-            of_it = [entry for entry in some if topic_partition in (None, (entry.topic_id, entry.partition))]
+            of_it = [
+                entry
+                for entry in some
+                if topic_partition in (None, (entry.topic_id, entry.partition))
+            ]
             for archive_version in _versions(of_it):
                 n = sum(entry.n for entry in of_it if entry.archive_version <= archive_version)
                 topic_id, partition = topic_partition or (None, None)
-                whole = Part(hour * HOUR_US, (hour + 1) * HOUR_US, topic_id, partition, to_version=archive_version)
+                whole = Part(
+                    hour * HOUR_US,
+                    (hour + 1) * HOUR_US,
+                    topic_id,
+                    partition,
+                    to_version=archive_version,
+                )
                 yield _Piece(whole, n, edge=False)
 
 
-def _slices(stored: Sequence[StoredSlice], added: int | None, edges: set[int], slice_us: int) -> Iterator[_Piece]:
-    """Pieces of one slice and partition from the end of an archive to any event; and of all partitions together."""
+def _slices(
+    stored: Sequence[StoredSlice], added: int | None, edges: set[int], slice_us: int
+) -> Iterator[_Piece]:
+    """Pieces of one slice and partition from the end of an archive to any event; and of all
+    partitions together."""
     by_slice: dict[int, dict[tuple[str, int], list[StoredSlice]]] = {}
     for each in stored:
-        by_slice.setdefault(each.number, {}).setdefault((each.topic_id, each.partition), []).append(each)
+        by_slice.setdefault(each.number, {}).setdefault((each.topic_id, each.partition), []).append(
+            each
+        )
     cuts: list[_Piece] = []
     for number, topic_partitions in by_slice.items():
         start, end = number * slice_us, (number + 1) * slice_us

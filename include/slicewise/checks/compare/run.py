@@ -1,4 +1,5 @@
-"""Every value of every answer is compared once, as bytes, and every difference gets its likeliest cause."""
+"""Every value of every answer is compared once, as bytes, and every difference gets its likeliest
+cause."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ _COUNTS = ("count", "distinct_count")
 
 @dataclass(frozen=True)
 class Read:
-    """Online answer for one entity: `mode` live or at, `at_us` of the latter; features of the refs in
-    `incomplete` are not compared."""
+    """Online answer for one entity: `mode` live or at, `at_us` of the latter; features of the refs
+    in `incomplete` are not compared."""
 
     answer: OnlineAnswer
     values: Mapping[str, Any]
@@ -40,7 +41,8 @@ class Read:
     text: str
     incomplete: frozenset[str] = frozenset()
     questions: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """Per column that features are asked by the values that were asked for, the same in all reads of a unit."""
+    """Per column that features are asked by the values that were asked for, the same in all reads
+    of a unit."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,20 @@ class _Value:
     window: WindowOf
 
 
-def compare(recomputation: Recomputation, reads: Sequence[Read]) -> tuple[list[Compared], list[PlainSum]]:
-    """All values of these reads against the recomputation's, and ordinary sums beside the exact ones."""
+def compare(
+    recomputation: Recomputation, reads: Sequence[Read]
+) -> tuple[list[Compared], list[PlainSum]]:
+    """All values of these reads against the recomputation's, and ordinary sums beside the exact
+    ones."""
     unit = recomputation.unit
     values = list(_values(unit, reads))
     results = recomputation.of((value.window, value.aggregate) for value in values)
     offline = {id(value): results.value(value.window.w, value.aggregate) for value in values}
     engines = _engines(recomputation, values, offline)
     moved = _moved_sessions(recomputation, values)
-    rows = [_compared(unit, value, offline[id(value)], engines, id(value) in moved) for value in values]
+    rows = [
+        _compared(unit, value, offline[id(value)], engines, id(value) in moved) for value in values
+    ]
     sums = [
         PlainSum(
             unit.view,
@@ -81,8 +88,8 @@ def _with_causes(
     rows: Sequence[Compared],
     moved: Mapping[int, WindowOf],
 ) -> list[Compared]:
-    """Every difference has a cause then; beyond `MOST_CLASSIFIED` of them, and where the search fails, it is
-    unclassified."""
+    """Every difference has a cause then; beyond `MOST_CLASSIFIED` of them, and where the search
+    fails, it is unclassified."""
     wrong = [i for i, row in enumerate(rows) if row.verdict is not Verdict.EQUAL and not row.cause]
     if not wrong:
         return list(rows)
@@ -92,15 +99,27 @@ def _with_causes(
     causes = dict.fromkeys(wrong, Cause.UNCLASSIFIED)
     try:
         causes |= dict(zip(chosen, causes_of(recomputation, hypotheses), strict=True))
-    except Exception as error:  # noqa: BLE001 - what differs is known, whatever the search for its cause ran into
-        log.warning("check_causes_not_found", differences=len(chosen), error=f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001
+        log.warning(
+            "check_causes_not_found",
+            differences=len(chosen),
+            error=f"{type(error).__name__}: {error}",
+        )
     return [replace(row, cause=causes[i]) if i in causes else row for i, row in enumerate(rows)]
 
 
-def _hypothesis(value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None) -> Hypothesis:
+def _hypothesis(
+    value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None
+) -> Hypothesis:
     """searched: where a session that was moved is searched."""
     if searched is not None:
-        return Hypothesis(searched, value.feature, value.aggregate, row, gap_us=value.feature.window.session_gap_us)
+        return Hypothesis(
+            searched,
+            value.feature,
+            value.aggregate,
+            row,
+            gap_us=value.feature.window.session_gap_us,
+        )
     return Hypothesis(value.window, value.feature, value.aggregate, row, added.get(value.window.w))
 
 
@@ -117,7 +136,11 @@ def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]
     added: dict[int, int] = {}
     for value, row in zip(values, rows, strict=True):
         online, offline = value_of(row.online), value_of(row.offline)
-        if value.aggregate.kind == "count" and value.aggregate["column"] is None and isinstance(online, int):
+        if (
+            value.aggregate.kind == "count"
+            and value.aggregate["column"] is None
+            and isinstance(online, int)
+        ):
             added[value.window.w] = online - offline
     return added
 
@@ -133,7 +156,9 @@ def _values(unit: StorageUnit, reads: Sequence[Read]) -> Iterable[_Value]:
             start, end = read.answer.token.bounds[feature.column]
             rows, back = feature.window.most_rows, end - ages_from_us(feature.window, end)
             key = (read.answer.who, start, end, rows, back)
-            window = numbers.setdefault(key, WindowOf(len(numbers), key[0], TOKEN, *key[1:4], back_us=back))
+            window = numbers.setdefault(
+                key, WindowOf(len(numbers), key[0], TOKEN, *key[1:4], back_us=back)
+            )
             yield _Value(read, feature, specs[feature.column], window)
 
 
@@ -159,29 +184,46 @@ def _engines(
         windows = list({value.window.w: value.window for value in some}.values())
         rows = recomputation.raw(windows, some[0].aggregate)
         ws = [window.w for window in windows]
-        results = engine.recomputed(some[0].feature.aggregate, rows, ws, declared.question(some[0].aggregate.parameters))
+        results = engine.recomputed(
+            some[0].feature.aggregate, rows, ws, declared.question(some[0].aggregate.parameters)
+        )
         by_engine |= {(w, key): result for w, result in results.items()}
     return by_engine
 
 
 def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> dict[int, WindowOf]:
-    """The values (by id) whose session is not where the answer's events have it. Gives also the partition
-    where it is searched."""
+    """The values (by id) whose session is not where the answer's events have it. Gives also the
+    partition where it is searched."""
     by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
     requested: list[tuple[_Value, int, WindowOf]] = []
     for value in values:
         if gap := value.feature.window.session_gap_us:
             end = value.window.end_us
             windows = by_gap.setdefault(gap, {})
-            key = (value.window.who, searched_from(value.feature.window, recomputation.unit.slice_us, end), end)
+            key = (
+                value.window.who,
+                searched_from(value.feature.window, recomputation.unit.slice_us, end),
+                end,
+            )
             window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))
             requested.append((value, gap, window))
-    starts = {gap: session_starts(recomputation, list(windows.values()), gap) for gap, windows in by_gap.items()}
-    return {id(value): window for value, gap, window in requested if starts[gap][window.w] != value.window.start_us}
+    starts = {
+        gap: session_starts(recomputation, list(windows.values()), gap)
+        for gap, windows in by_gap.items()
+    }
+    return {
+        id(value): window
+        for value, gap, window in requested
+        if starts[gap][window.w] != value.window.start_us
+    }
 
 
 def _compared(
-    unit: StorageUnit, value: _Value, offline: Any, engines: Mapping[tuple[int, str], object], is_moved: bool
+    unit: StorageUnit,
+    value: _Value,
+    offline: Any,
+    engines: Mapping[tuple[int, str], object],
+    is_moved: bool,
 ) -> Compared:
     online = value.read.values[f"{unit.view}:{value.feature.column}"]
     within = True

@@ -1,6 +1,8 @@
-"""Answers of aggregates over the rows of a window, in plain Python that shares no code with the algebra.
+"""Answers of aggregates over the rows of a window, in plain Python that shares no code with the
+algebra.
 
-A family of aggregates has a module here. Judges are loaded by name, so that Spark's workers find them too.
+A family of aggregates has a module here. Judges are loaded by name, so that Spark's workers find
+them too.
 
 Doors: judged.
 """
@@ -30,11 +32,13 @@ class Row(NamedTuple):
 
 
 END = "end_us"
-"""Parameter that a judge finds beside the others where there are rows: the instant that ages are counted from, in
-microseconds: the end of the window, of an exact one that holds the instant asked for that instant."""
+"""Parameter that a judge finds beside the others where there are rows: the instant that ages are
+counted from, in microseconds: the end of the window, of an exact one that holds the instant asked
+for that instant."""
 
 Judge = Callable[[Sequence[Row], Mapping[str, Any]], Any]
-"""(rows in total order, the aggregate's own description of kind and parameters) -> the finished value."""
+"""(rows in total order, the aggregate's own description of kind and parameters) -> the finished
+value."""
 
 _JUDGES: dict[str, Judge] = {}
 
@@ -63,7 +67,8 @@ def judges() -> Mapping[str, Judge]:
 def judged(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """The value of an aggregate over rows in any order.
 
-    spec: kind and parameters, as `Aggregate.spec` gives them. Raises UnknownName for a kind without a judge.
+    spec: kind and parameters, as `Aggregate.spec` gives them. Raises UnknownName for a kind without
+    a judge.
     """
     judgement = judges().get(spec["kind"])
     if judgement is None:

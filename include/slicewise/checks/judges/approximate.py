@@ -1,4 +1,5 @@
-"""The exact truth of approximate aggregates, and whether an answer must equal it: `{"equal", "value"}`."""
+"""The exact truth of approximate aggregates, and whether an answer must equal it:
+`{"equal", "value"}`."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def quantiles(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
 
 @judge("top_k_frequent")
 def top_k_frequent(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
-    """The most frequent values, equals by value; beyond the capacity the counts of all, for the error's sake."""
+    """The most frequent values, equals by value; beyond the capacity the counts of all, for the
+    error's sake."""
     counts = Counter(_present(rows, spec))
     if not counts:
         return {"equal": True, "value": None}
@@ -47,7 +49,9 @@ def top_k_frequent(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
 
 def _size(value: Any) -> int:
     """Bytes of what is stored of a value as a byte string."""
-    return len(value.encode()) if isinstance(value, str) else 16 if isinstance(value, Decimal) else 0
+    return (
+        len(value.encode()) if isinstance(value, str) else 16 if isinstance(value, Decimal) else 0
+    )
 
 
 def _place(value: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Conditions, buckets and histograms, and what they are given to: the kinds that alone are recomputed by SQL."""
+"""Conditions, buckets and histograms, and what they are given to: the kinds that alone are
+recomputed by SQL."""
 
 from __future__ import annotations
 
@@ -30,27 +31,35 @@ def _inner(spec: Spec) -> Spec:
 
 @judge("bucketed")
 def bucketed(rows: Sequence[Row], spec: Spec) -> Any:
-    """One value per key, ascending; null of no keys or too many. Of an array each different element is a key."""
+    """One value per key, ascending; null of no keys or too many. Of an array each different element
+    is a key."""
     inner = _inner(spec)
     buckets: dict[Any, list[Row]] = {}
     for row in rows:
         for key in _keys(row, spec["by"]):
             buckets.setdefault(key, []).append(row)
-    entries = [{"key": key, "value": judged(buckets[key], inner)} for key in sorted(buckets, key=_order)]
+    entries = [
+        {"key": key, "value": judged(buckets[key], inner)} for key in sorted(buckets, key=_order)
+    ]
     of_nothing = judged((), inner)
     approximate = isinstance(of_nothing, dict) and set(of_nothing) == TRUTH
     equal = not approximate or all(entry["value"]["equal"] for entry in entries)
     if approximate:
         entries = [{**entry, "value": entry["value"]["value"]} for entry in entries]
-    refused = len(entries) > spec["max_buckets"] or any(_failed(buckets[e["key"]], inner, e["value"]) for e in entries)
+    refused = len(entries) > spec["max_buckets"] or any(
+        _failed(buckets[e["key"]], inner, e["value"]) for e in entries
+    )
     answer = None if refused else entries or None
     return {"equal": equal, "value": answer} if approximate else answer
 
 
 def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
-    """Tells whether a null is an error and not for want of values: it is the whole answer's error then."""
+    """Tells whether a null is an error and not for want of values: it is the whole answer's error
+    then."""
     if spec["kind"] == "where":
-        return _failed([row for row in rows if row.values[spec["column"]] is True], spec["aggregate"], value)
+        return _failed(
+            [row for row in rows if row.values[spec["column"]] is True], spec["aggregate"], value
+        )
     if spec["kind"] == "ordered":
         return folded(rows, spec)[1]
     if spec["kind"] == "own":
@@ -59,7 +68,11 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
         return value is None
     if spec["kind"] == "bucketed":
         return value is None and any(_keys(row, spec["by"]) for row in rows)
-    return spec["kind"] in ("sum", "mean", "decay_sum") and value is None and bool(_present(rows, str(spec["column"])))
+    return (
+        spec["kind"] in ("sum", "mean", "decay_sum")
+        and value is None
+        and bool(_present(rows, str(spec["column"])))
+    )
 
 
 def _keys(row: Row, by: str) -> set[Any]:
@@ -71,7 +84,10 @@ def _keys(row: Row, by: str) -> set[Any]:
 @judge("histogram")
 def histogram(rows: Sequence[Row], spec: Spec) -> Any:
     """Counts by comparison with each edge, in rationals."""
-    edges = [Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e) for e in spec["edges"]]
+    edges = [
+        Fraction(float.fromhex(e)) if isinstance(e, str) and "0x" in e else Fraction(e)
+        for e in spec["edges"]
+    ]
     values = [Fraction(value) for value in _present(rows, spec["column"])]
     return {
         "under": sum(value < edges[0] for value in values),
@@ -89,13 +105,17 @@ def count(rows: Sequence[Row], spec: Spec) -> int:
 @judge("sum")
 def total(rows: Sequence[Row], spec: Spec) -> Any:
     """The exact sum, rounded once."""
-    return _by_type(_present(rows, spec["column"]), exact.sum_longs, exact.sum_doubles, exact.sum_decimals)
+    return _by_type(
+        _present(rows, spec["column"]), exact.sum_longs, exact.sum_doubles, exact.sum_decimals
+    )
 
 
 @judge("mean")
 def mean(rows: Sequence[Row], spec: Spec) -> Any:
     """The exact sum over the count, rounded once; decimals with four digits more."""
-    return _by_type(_present(rows, spec["column"]), exact.mean_longs, exact.mean_doubles, _decimal_mean)
+    return _by_type(
+        _present(rows, spec["column"]), exact.mean_longs, exact.mean_doubles, _decimal_mean
+    )
 
 
 @judge("min", "max")
@@ -110,10 +130,14 @@ def ranked(rows: Sequence[Row], spec: Spec) -> Any:
     """The best rows; the sort is stable, so that the earliest of equals is first."""
     largest = spec["kind"] in ("argmax", "top_k")
     present = [row for row in rows if row.values[spec["by"]] is not None]
-    best = sorted(present, key=lambda row: _order(row.values[spec["by"]]), reverse=largest)[: spec.get("k", 1)]
+    best = sorted(present, key=lambda row: _order(row.values[spec["by"]]), reverse=largest)[
+        : spec.get("k", 1)
+    ]
     if "k" not in spec:
         return best[0].values[spec["payload"]] if best else None
-    return [{"by": row.values[spec["by"]], "payload": row.values[spec["payload"]]} for row in best] or None
+    return [
+        {"by": row.values[spec["by"]], "payload": row.values[spec["payload"]]} for row in best
+    ] or None
 
 
 @judge("last_k")
@@ -133,8 +157,15 @@ def boolean(rows: Sequence[Row], spec: Spec) -> bool | None:
 def distinct_count(rows: Sequence[Row], spec: Spec) -> Any:
     """The exact number, and whether the answer must be it."""
     values = set(_present(rows, spec["column"]))
-    size = sum(len(v.encode()) if isinstance(v, str) else 16 for v in values if isinstance(v, str | Decimal))
-    return {"equal": len(values) <= spec["threshold"] and size <= 1 << spec["precision"], "value": len(values)}
+    size = sum(
+        len(v.encode()) if isinstance(v, str) else 16
+        for v in values
+        if isinstance(v, str | Decimal)
+    )
+    return {
+        "equal": len(values) <= spec["threshold"] and size <= 1 << spec["precision"],
+        "value": len(values),
+    }
 
 
 def _present(rows: Sequence[Row], column: str) -> list[Any]:

@@ -1,4 +1,5 @@
-"""Decayed values by fractions: every weight by the words of docs/format.md, the sum divided once."""
+"""Decayed values by fractions: every weight by the words of docs/format.md, the sum divided
+once."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from slicewise.checks.judges import END, Row, judge
 
 _WIDE = Context(prec=80, rounding=ROUND_HALF_EVEN)
 _MOST_HALVINGS = 1_024
-_US = {"w": 604_800_000_000, "d": 86_400_000_000, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000}
+_US = {
+    "w": 604_800_000_000,
+    "d": 86_400_000_000,
+    "h": 3_600_000_000,
+    "m": 60_000_000,
+    "s": 1_000_000,
+    "ms": 1_000,
+}
 
 
 @judge("decay_sum")
@@ -37,11 +45,15 @@ def decay_count(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 
 
 def _decayed(present: Sequence[tuple[int, Any]], spec: Mapping[str, Any]) -> float | None:
-    half_life = sum(int(n) * _US[unit] for n, unit in re.findall(r"(\d+)([a-z]+)", spec["half_life"]))
+    half_life = sum(
+        int(n) * _US[unit] for n, unit in re.findall(r"(\d+)([a-z]+)", spec["half_life"])
+    )
     landmark = min(t // half_life for t, _ in present)
     if max(t // half_life for t, _ in present) - landmark > _MOST_HALVINGS:
         return None
-    total = sum((Fraction(value) * _weight(t, half_life, landmark) for t, value in present), Fraction(0))
+    total = sum(
+        (Fraction(value) * _weight(t, half_life, landmark) for t, value in present), Fraction(0)
+    )
     exact = total / _weight(spec[END], half_life, landmark)
     try:
         return exact.numerator / exact.denominator + 0.0

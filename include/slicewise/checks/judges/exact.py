@@ -1,4 +1,5 @@
-"""The check's own arithmetic: exact by Python's integers and `math.fsum`, sharing nothing with the algebra.
+"""The check's own arithmetic: exact by Python's integers and `math.fsum`, sharing nothing with the
+algebra.
 
 Every function takes plain Python values and is called per group by Spark.
 """
@@ -17,7 +18,8 @@ _WIDE = Context(prec=400)
 
 
 def sum_doubles(values: Iterable[float]) -> float | None:
-    """The exact real sum, rounded once half-even; null for no values or beyond the largest double."""
+    """The exact real sum, rounded once half-even; null for no values or beyond the largest
+    double."""
     numbers = list(values)
     if not numbers:
         return None
@@ -40,8 +42,8 @@ def mean_doubles(values: Iterable[float]) -> float | None:
 def exact_sum(numbers: Iterable[float]) -> Fraction:
     """The sum of finite doubles as a rational number.
 
-    `math.fsum` rounds the exact sum once. Taken from the numbers again it leaves the exact rest: some rounds later,
-    each of 53 bits or more, nothing is left.
+    `math.fsum` rounds the exact sum once. Taken from the numbers again it leaves the exact rest:
+    some rounds later, each of 53 bits or more, nothing is left.
     """
     left, total = list(numbers), Fraction(0)
     while True:
@@ -64,7 +66,8 @@ def _by_integers(numbers: Iterable[float]) -> Fraction:
 
 
 HALF = 32
-"""SQL sums longs in two halves, neither of which can overflow: the upper bits, and so many lower ones."""
+"""SQL sums longs in two halves, neither of which can overflow: the upper bits, and so many lower
+ones."""
 
 
 def of_halves(upper: int, lower: int) -> int:
@@ -116,7 +119,8 @@ def absolute_sum(values: Iterable[float]) -> float:
 
 
 def plain_sum_agrees(plain: float | None, exact: float | None, n: int, absolute: float) -> bool:
-    """Tells whether an ordinary sum of n doubles lies as near to the exact one as its rounding allows.
+    """Tells whether an ordinary sum of n doubles lies as near to the exact one as its rounding
+    allows.
 
     The bound of n − 1 additions, each off by at most half a unit: n · 2⁻⁵³ · Σ|x| (Higham,
     Accuracy and Stability of Numerical Algorithms, 4.2), with one more unit for the exact sum's

@@ -1,7 +1,8 @@
-"""Moments by deviations from the mean, in Python's integers: a second pass over rows, where the algebra adds powers.
+"""Moments by deviations from the mean, in Python's integers: a second pass over rows, where the
+algebra adds powers.
 
-With whole numbers x over one denominator d, n·x − Σx is a deviation in units of 1/(n·d), so that all
-is exact until the one rounding at the end.
+With whole numbers x over one denominator d, n·x − Σx is a deviation in units of 1/(n·d), so that
+all is exact until the one rounding at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ def skewness(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     def shape(values: Sequence[Fraction]) -> float | None:
         deviations, _ = _deviations(values)
         second, third = sum(d * d for d in deviations), sum(d**3 for d in deviations)
-        return _signed(third, _root(Fraction(len(values) * third**2, second**3))) if second else None
+        return (
+            _signed(third, _root(Fraction(len(values) * third**2, second**3))) if second else None
+        )
 
     return _of_column(rows, spec, shape)
 
@@ -92,11 +95,15 @@ def linear_trend(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
         return _double(slope**2 * across / up) if up else 1.0
 
     x = [Fraction(row.t, 1_000_000) if over is None else row.values[over] for row in rows]
-    return _of_pairs(list(zip(x, (row.values[spec["column"]] for row in rows), strict=True)), line, spec)
+    return _of_pairs(
+        list(zip(x, (row.values[spec["column"]] for row in rows), strict=True)), line, spec
+    )
 
 
 def _of_column(
-    rows: Sequence[Row], spec: Mapping[str, Any], value: Callable[[Sequence[Fraction]], float | None]
+    rows: Sequence[Row],
+    spec: Mapping[str, Any],
+    value: Callable[[Sequence[Fraction]], float | None],
 ) -> float | None:
     present = [row.values[spec["column"]] for row in rows if row.values[spec["column"]] is not None]
     if len(present) < _least(spec):
@@ -152,7 +159,8 @@ def _double(value: Fraction) -> float | None:
 
 
 def _root(square: Fraction) -> float | None:
-    """The double nearest to the square root: a near one, moved until the middles on both sides enclose the root."""
+    """The double nearest to the square root: a near one, moved until the middles on both sides
+    enclose the root."""
     near = _DIGITS.sqrt(_DIGITS.divide(Decimal(square.numerator), Decimal(square.denominator)))
     root = min(float(near), math.nextafter(math.inf, 0))
     while root > 0 and _beyond(square, math.nextafter(root, 0), root) < 0:
@@ -168,8 +176,11 @@ def _root(square: Fraction) -> float | None:
 
 
 def _beyond(square: Fraction, low: float, high: float) -> int:
-    """Tells whether a root is above (1), at (0) or below (-1) the middle of two doubles that are neighbours."""
-    middle = Fraction(low) + _step(low) / 2 if math.isinf(high) else (Fraction(low) + Fraction(high)) / 2
+    """Tells whether a root is above (1), at (0) or below (-1) the middle of two doubles that are
+    neighbours."""
+    middle = (
+        Fraction(low) + _step(low) / 2 if math.isinf(high) else (Fraction(low) + Fraction(high)) / 2
+    )
     return (square > middle**2) - (square < middle**2)
 
 

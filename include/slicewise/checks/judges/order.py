@@ -61,11 +61,13 @@ def folded(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
         for event in events:
             state = functions[spec["step"]](state, event)
         value = functions[spec["final"]](state)
-    except Exception:  # noqa: BLE001 - whatever a user's function raises
+    except Exception:  # noqa: BLE001
         return None, True
     if value is None:
         return None, False
-    kinds = {"long": (int,), "double": (float, int), "boolean": (bool,), "string": (str,)}[spec["output"]]
+    kinds = {"long": (int,), "double": (float, int), "boolean": (bool,), "string": (str,)}[
+        spec["output"]
+    ]
     if type(value) not in kinds or (spec["output"] == "long" and not -(2**63) <= value < 2**63):
         return None, True
     return (float(value) + 0.0 if spec["output"] == "double" else value), False

@@ -1,4 +1,5 @@
-"""Answers of a user's class by its text alone: event after event, in the total order, never combined."""
+"""Answers of a user's class by its text alone: event after event, in the total order, never
+combined."""
 
 from __future__ import annotations
 
@@ -33,7 +34,11 @@ def taken(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
     """The value, and whether it is null for an error."""
     space: dict[str, Any] = {"sw": _Namespace, "slicewise": _Namespace, "Aggregate": _Aggregate}
     exec("from __future__ import annotations\n" + spec["source"], space)
-    (made,) = (member() for member in space.values() if isinstance(member, type) and _Aggregate in member.__bases__)
+    (made,) = (
+        member()
+        for member in space.values()
+        if isinstance(member, type) and _Aggregate in member.__bases__
+    )
     for name, value in spec["parameters"].items():
         setattr(made, name, value)
     columns = dict(zip(made.columns, spec["columns"], strict=True))
@@ -44,14 +49,18 @@ def taken(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
     try:
         state = made.empty()
         for row in whole:
-            state = made.accumulate(state, {role: row.values[name] for role, name in columns.items()})
+            state = made.accumulate(
+                state, {role: row.values[name] for role, name in columns.items()}
+            )
             if not all(-(2**63) <= state[at] < 2**63 for at in longs):
                 return None, True
         value = made.finish(state)
-    except Exception:  # noqa: BLE001 - whatever a user's method raises
+    except Exception:  # noqa: BLE001
         return None, True
     if value is None:
         return None, False
-    if type(value) not in _ANSWERS[made.output] or (made.output == "long" and not -(2**63) <= value < 2**63):
+    if type(value) not in _ANSWERS[made.output] or (
+        made.output == "long" and not -(2**63) <= value < 2**63
+    ):
         return None, True
     return (float(value) + 0.0 if made.output == "double" else value), False

@@ -1,4 +1,5 @@
-"""The check derives a window's bounds by itself, from the table of the design, and compares the token's with them."""
+"""The check derives a window's bounds by itself, from the table of the design, and compares the
+token's with them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ EVER = -62_135_596_800_000_000
 
 def step_us(window: Window, slice_us: int) -> int:
     """The step of a sliding window's start: the finest level with at most 1,500 steps."""
-    levels = [slice_us, *(level for level in (MINUTE, HOUR, DAY) if level > slice_us and level % slice_us == 0)]
+    levels = [
+        slice_us,
+        *(level for level in (MINUTE, HOUR, DAY) if level > slice_us and level % slice_us == 0),
+    ]
     return next((level for level in levels if window.length_us <= MOST_STEPS * level), levels[-1])
 
 
@@ -29,9 +33,11 @@ def searched_from(window: Window, slice_us: int, end_us: int) -> int:
 
 
 def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int | None) -> bool:
-    """Tells whether [start, end) can be the bounds of a window's read at `at_us` (None: at its own present).
+    """Tells whether [start, end) can be the bounds of a window's read at `at_us` (None: at its own
+    present).
 
-    A live read's instant, less the window's offset, lies in the last slice of its bounds: (end - slice, end].
+    A live read's instant, less the window's offset, lies in the last slice of its bounds: (end -
+    slice, end].
     """
     if at_us is not None:
         at_us -= window.offset_us
@@ -45,8 +51,15 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
             return last - first == window.length_us and at_us in (None, last)
         case Session():
             # Where it starts is for the events to say: `Recomputation.sessions`.
-            cut = start_us % slice_us == end_us % slice_us == 0 and searched_from(window, slice_us, end_us) <= start_us
-            return cut and start_us <= end_us and (at_us is None or end_us == at_us // slice_us * slice_us)
+            cut = (
+                start_us % slice_us == end_us % slice_us == 0
+                and searched_from(window, slice_us, end_us) <= start_us
+            )
+            return (
+                cut
+                and start_us <= end_us
+                and (at_us is None or end_us == at_us // slice_us * slice_us)
+            )
         case Lifetime():
             cut = start_us == EVER and end_us % slice_us == 0
             return cut and (at_us is None or end_us == at_us // slice_us * slice_us)
@@ -64,8 +77,8 @@ def may_be(window: Window, slice_us: int, start_us: int, end_us: int, at_us: int
 
 
 def ages_from_us(window: Window, end_us: int) -> int:
-    """The instant that an answer's ages are counted from: the one that was asked for where it lies in the window, else
-    where the window ends."""
+    """The instant that an answer's ages are counted from: the one that was asked for where it lies
+    in the window, else where the window ends."""
     match window:
         case Rows() | ExactRange(closed="both" | "right"):
             return end_us - 1

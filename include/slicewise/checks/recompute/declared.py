@@ -50,7 +50,10 @@ def strangers(kind: str, run: str) -> list[Any]:
 def truth_of(aggregate: Aggregated, answer: Any) -> Truth | None:
     """The truth of an approximate answer as SQL or its judge gave it; None of an exact kind."""
     if isinstance(answer, Distinct):
-        exact = answer.count <= aggregate["threshold"] and answer.text_bytes <= 1 << aggregate["precision"]
+        exact = (
+            answer.count <= aggregate["threshold"]
+            and answer.text_bytes <= 1 << aggregate["precision"]
+        )
         return Truth(bool(exact), answer.count)
     if isinstance(answer, Mapping) and set(answer) == set(Truth._fields):
         return Truth(answer["equal"], answer["value"])
@@ -63,7 +66,8 @@ def is_approximate(aggregate: Aggregated) -> bool:
 
 
 def within(aggregate: Aggregated, truth: Any, answer: Any) -> bool:
-    """Tells whether an answer beyond the exact ones keeps the declared error; of buckets the engine's bytes alone say so."""
+    """Tells whether an answer beyond the exact ones keeps the declared error; of buckets the
+    engine's bytes alone say so."""
     spec = _given(aggregate.parameters)
     return spec["kind"] not in WITHIN or WITHIN[spec["kind"]](spec, truth, answer)
 
@@ -95,7 +99,8 @@ def _distinct_count(spec: Mapping[str, Any], count: int, estimate: Any) -> bool:
 
 
 def _quantiles(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
-    """Tells whether all entries are within the declared share of the exact ones; null where bins were collapsed."""
+    """Tells whether all entries are within the declared share of the exact ones; null where bins
+    were collapsed."""
     if not isinstance(answer, list) or len(answer) != len(truth):
         return False
     error = spec["error"] * (1 + 1e-9)
@@ -106,16 +111,21 @@ def _quantiles(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
 
 
 def _top_k_frequent(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
-    """No count too low; none too high by more than forty declared errors, which less than one in ten million is."""
+    """No count too low; none too high by more than forty declared errors, which less than one in
+    ten million is."""
     if not isinstance(answer, Mapping) or len(answer["items"]) > spec["k"]:
         return False
     counts = {canonical(value): count for value, count in truth["counts"]}
     most = 40 * spec["error"] * sum(counts.values()) + 1
-    return all(0 <= item["count"] - counts.get(canonical(item["value"]), math.inf) <= most for item in answer["items"])
+    return all(
+        0 <= item["count"] - counts.get(canonical(item["value"]), math.inf) <= most
+        for item in answer["items"]
+    )
 
 
 def _members(spec: Mapping[str, Any], truth: Any, answer: Any) -> bool:
-    """Never false of a member; of strangers no more members than six standard errors beyond the declared share."""
+    """Never false of a member; of strangers no more members than six standard errors beyond the
+    declared share."""
     if not isinstance(answer, list) or len(answer) != len(truth):
         return False
     answers = [given for given, member in zip(answer, truth, strict=True) if not member]
@@ -137,5 +147,6 @@ WITHIN: dict[str, Callable[[Mapping[str, Any], Any, Any], bool]] = {
     "bloom_fill": _share,
     "cuckoo": _members,
 }
-"""Approximate kinds: (kind and parameters, the exact value, the answer) -> whether the declared error is kept."""
+"""Approximate kinds: (kind and parameters, the exact value, the answer) -> whether the declared
+error is kept."""
 APPROXIMATE = frozenset(WITHIN)

@@ -1,6 +1,8 @@
-"""The part of the recomputation that Spark's Python workers do: exact sums and judges, all of a window at once.
+"""The part of the recomputation that Spark's Python workers do: exact sums and judges, all of a
+window at once.
 
-Rows come sorted by window, so that one round over a unit's rows serves every aggregate that SQL cannot answer.
+Rows come sorted by window, so that one round over a unit's rows serves every aggregate that SQL
+cannot answer.
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ IDENTITY = ("t", "topic_id", "p", "o")
 
 @dataclass(frozen=True)
 class InPython:
-    """Called by Spark's workers with their rows: per window and number of an aggregate its value's canonical bytes.
+    """Called by Spark's workers with their rows: per window and number of an aggregate its value's
+    canonical bytes.
 
-    wanted: of each window that is asked the aggregates' numbers. ages_from: of each the instant that ages are counted
-    from, in microseconds.
+    wanted: of each window that is asked the aggregates' numbers. ages_from: of each the instant
+    that ages are counted from, in microseconds.
     """
 
     aggregates: Sequence[Aggregated]
@@ -46,7 +49,9 @@ class InPython:
             if numbers:
                 values = [canonical(value) for value in self._values(w, rows, numbers)]
                 columns = [pa.array([w] * len(values), pa.int64()), pa.array(numbers, pa.int32())]
-                yield pa.RecordBatch.from_arrays([*columns, pa.array(values, pa.binary())], schema=_SCHEMA)
+                yield pa.RecordBatch.from_arrays(
+                    [*columns, pa.array(values, pa.binary())], schema=_SCHEMA
+                )
 
     def _values(self, w: int, rows: pa.Table, numbers: Sequence[int]) -> Iterator[Any]:
         judges: list[Row] | None = None
@@ -67,12 +72,15 @@ class InPython:
         if aggregate.kind == ABSOLUTE:
             return exact.absolute_sum(values)
         if self.kinds[aggregate["column"]] == DOUBLE:
-            return exact.sum_doubles(values) if aggregate.kind == "sum" else exact.mean_doubles(values)
+            return (
+                exact.sum_doubles(values) if aggregate.kind == "sum" else exact.mean_doubles(values)
+            )
         return exact.sum_decimals(values) if aggregate.kind == "sum" else _decimal_mean(values)
 
 
 def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each window; batches hold several windows, and a window may go on in the next ones."""
+    """The rows of each window; batches hold several windows, and a window may go on in the next
+    ones."""
     open_w: int | None = None
     parts: list[pa.RecordBatch] = []
     for batch in batches:
@@ -92,14 +100,20 @@ def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Tabl
 def _present(column: pa.ChunkedArray) -> list[Any]:
     """The values that are not null."""
     found = column.drop_null()
-    values: list[Any] = found.to_numpy().tolist() if pa.types.is_float64(column.type) else found.to_pylist()
+    values: list[Any] = (
+        found.to_numpy().tolist() if pa.types.is_float64(column.type) else found.to_pylist()
+    )
     return values
 
 
 def _judged_rows(rows: pa.Table) -> list[Row]:
     names = [name for name in rows.column_names if name.startswith("v_")]
     columns = [name.removeprefix("v_") for name in names]
-    values = zip(*(rows[name].to_pylist() for name in names), strict=True) if names else ((),) * rows.num_rows
+    values = (
+        zip(*(rows[name].to_pylist() for name in names), strict=True)
+        if names
+        else ((),) * rows.num_rows
+    )
     identity = zip(*(rows[name].to_pylist() for name in IDENTITY), strict=True)
     return [
         Row(t, topic, partition, offset, dict(zip(columns, row, strict=True)))

@@ -1,8 +1,10 @@
-"""The SQL of the recomputation: every aggregate by Spark's own means, with its own total order of events.
+"""The SQL of the recomputation: every aggregate by Spark's own means, with its own total order of
+events.
 
 It reads what a feature's definition says (kind, columns, k) and shares nothing with the code that
-accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `w`, `bits`,
-`seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`; a bit of `bits` says that the window is asked by an aggregate.
+accumulates. Tables: `check_rows` holds the rows of each question's window, with columns `w`,
+`bits`, `seq`, `t`, `topic_id`, `p`, `o` and `v_<column>`; a bit of `bits` says that the window is
+asked by an aggregate.
 """
 
 from __future__ import annotations
@@ -52,11 +54,16 @@ def aggregated(spec: Mapping[str, Any], inputs: Sequence[str] = ()) -> Aggregate
 def kinds_of(unit: StorageUnit, source: Source) -> dict[str, str]:
     """Type of every column that row logic or the source gives this unit."""
     row_logic = {name: expression.kind for name, expression in unit.columns}
-    return dict(source.columns) | row_logic | {name: function.kind for name, function in unit.functions}
+    return (
+        dict(source.columns)
+        | row_logic
+        | {name: function.kind for name, function in unit.functions}
+    )
 
 
 def archived(table: str, source: Source, start_us: int, end_us: int) -> str:
-    """Good events with time in [start, end): identity, seq, t, kafka_t, and the source's columns as c_."""
+    """Good events with time in [start, end): identity, seq, t, kafka_t, and the source's columns as
+    c_."""
     return (
         f"{_good(table, source)} "
         f"AND hour BETWEEN {start_us // HOUR_US} AND {end_us // HOUR_US} "
@@ -83,8 +90,8 @@ def _good(table: str, source: Source) -> str:
 def viewed(unit: StorageUnit, source: Source, events: str) -> str:
     """The rows that the view takes of `events`: entity columns e_, and what aggregates read as v_.
 
-    Row logic's text is the definition, and shared; a double's negative zero is zero. A computed double that is not
-    finite leaves the row out, whether or not an aggregate of this unit reads it.
+    Row logic's text is the definition, and shared; a double's negative zero is zero. A computed
+    double that is not finite leaves the row out, whether or not an aggregate of this unit reads it.
     """
     computed = dict(unit.columns)
     kinds = kinds_of(unit, source)
@@ -92,16 +99,28 @@ def viewed(unit: StorageUnit, source: Source, events: str) -> str:
     doubles = {name for name in computed if kinds[name] == DOUBLE}
     for name in sorted({name for name, _ in unit.given_types} | doubles):
         text = f"({to_spark(computed[name].tree, _column)})" if name in computed else _column(name)
-        values[name] = f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
+        values[name] = (
+            f"CASE WHEN {text} = 0 THEN 0D ELSE {text} END" if kinds[name] == DOUBLE else text
+        )
     entity = [f"{_column(name)} AS `e_{name}`" for name, _ in unit.entity]
     selected = ", ".join([*entity, *(f"{text} AS `v_{name}`" for name, text in values.items())])
-    # the events are named: Spark reads `(…) WHERE (a_column)` as a name WHERE with a list of columns
-    where = f"AS archived WHERE ({to_spark(unit.where.tree, _column)})" if unit.where is not None else ""
-    finite = [f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)" for name in sorted(doubles)]
+    # the events are named: Spark reads `(…) WHERE (a_column)` as a name WHERE with a list of
+    # columns
+    where = (
+        f"AS archived WHERE ({to_spark(unit.where.tree, _column)})"
+        if unit.where is not None
+        else ""
+    )
+    finite = [
+        f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)"
+        for name in sorted(doubles)
+    ]
     known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
     kept = " AND ".join([*finite, *known]) or "TRUE"
     event_id = "" if unit.dedupe is None else f", {_column(unit.dedupe.column)} AS {EVENT_ID}"
-    head = f"SELECT topic_id, p, o, seq, t, kafka_t{event_id}" + (f", {selected}" if selected else "")
+    head = f"SELECT topic_id, p, o, seq, t, kafka_t{event_id}" + (
+        f", {selected}" if selected else ""
+    )
     query = f"SELECT * FROM ({head} FROM ({events}) {where}) WHERE {kept}"
     for number, (name, function) in enumerate(unit.functions):
         arguments = ", ".join(f"`v_{column}`" for column in function.reads)
@@ -116,7 +135,8 @@ def function_name(number: int) -> str:
 
 
 def last_rows(joined: str) -> str:
-    """Selects the rows of windows that count: the latest `most` of a window, all where that is 0."""
+    """Selects the rows of windows that count: the latest `most` of a window, all where that is
+    0."""
     ranked = f"SELECT *, row_number() OVER (PARTITION BY w ORDER BY {NEWEST}) AS from_end FROM ({joined})"
     return f"SELECT * FROM ({ranked}) WHERE most = 0 OR from_end <= most"
 
@@ -145,11 +165,14 @@ MOST_STORED, MOST_OFFSETS = 5_000, 1_000
 
 
 def stored_slices(slice_us: int) -> str:
-    """The events of each window by slice, partition, archive and whether they were late: how many, and their offsets."""
+    """The events of each window by slice, partition, archive and whether they were late: how many,
+    and their offsets."""
     of = f"w, t DIV {slice_us} AS number, topic_id, p, seq, NOT in_time AS late"
     offsets = f"slice(array_sort(collect_list(o)), 1, {MOST_OFFSETS}) AS offsets"
     groups = f"SELECT {of}, {offsets}, count(*) AS n FROM {ROWS} GROUP BY ALL"
-    place = "row_number() OVER (PARTITION BY w ORDER BY number DESC, topic_id, p, seq, late) AS place"
+    place = (
+        "row_number() OVER (PARTITION BY w ORDER BY number DESC, topic_id, p, seq, late) AS place"
+    )
     return f"SELECT * FROM (SELECT *, {place} FROM ({groups})) WHERE place <= {MOST_STORED} ORDER BY w, place"
 
 
@@ -172,20 +195,25 @@ def sampled(unit: StorageUnit, viewed_rows: str, run: str, limit: int, recent_us
 def question_values(viewed_rows: str, column: str, run: str, limit: int) -> str:
     """`limit` values of a column, by the hash of run and value."""
     digest = f"sha2(concat_ws(char(31), '{run}', cast(value AS string)), 256)"
-    values = f"SELECT DISTINCT `v_{column}` AS value FROM ({viewed_rows}) WHERE `v_{column}` IS NOT NULL"
+    values = (
+        f"SELECT DISTINCT `v_{column}` AS value FROM ({viewed_rows}) WHERE `v_{column}` IS NOT NULL"
+    )
     return f"SELECT value FROM ({values}) ORDER BY {digest} LIMIT {limit}"
 
 
 def sum_in_python(aggregate: Aggregated, kinds: Mapping[str, str]) -> bool:
-    """Tells whether it is an exact sum or mean that SQL has no means for: of doubles and decimals."""
+    """Tells whether it is an exact sum or mean that SQL has no means for: of doubles and
+    decimals."""
     return aggregate.kind in ("sum", "mean") and kinds[aggregate["column"]] != LONG
 
 
-def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[str, dict[str, str]] | None:
+def simple(
+    aggregates: Iterable[Aggregated], kinds: Mapping[str, str]
+) -> tuple[str, dict[str, str]] | None:
     """One query of all aggregates that need no order and no distinct; and its column per key.
 
-    A sum or mean of longs has its halves and number of values as `_upper`, `_lower` and `_n` of its column; of a sum of
-    doubles `_plain` and `_n` are the ordinary sum and the number of values.
+    A sum or mean of longs has its halves and number of values as `_upper`, `_lower` and `_n` of its
+    column; of a sum of doubles `_plain` and `_n` are the ordinary sum and the number of values.
     """
     expressions: list[str] = []
     names: dict[str, str] = {}
@@ -201,14 +229,19 @@ def simple(aggregates: Iterable[Aggregated], kinds: Mapping[str, str]) -> tuple[
 
 def _simple(aggregate: Aggregated, kinds: Mapping[str, str]) -> dict[str, str]:
     if aggregate.kind == "count":
-        return {"": "count(*)" if aggregate["column"] is None else f"count(`v_{aggregate['column']}`)"}
+        return {
+            "": "count(*)" if aggregate["column"] is None else f"count(`v_{aggregate['column']}`)"
+        }
     if aggregate.kind not in SIMPLE:
         return {}
     value = f"`v_{aggregate['column']}`"
     if aggregate.kind not in ("sum", "mean"):
         return {"": f"{aggregate.kind}({value})"}
     if kinds[aggregate["column"]] == LONG:
-        halves = {"_upper": f"shiftright({value}, {HALF})", "_lower": f"{value} & {(1 << HALF) - 1}L"}
+        halves = {
+            "_upper": f"shiftright({value}, {HALF})",
+            "_lower": f"{value} & {(1 << HALF) - 1}L",
+        }
         return {name: f"sum({half})" for name, half in halves.items()} | {"_n": f"count({value})"}
     if aggregate.kind == "sum" and kinds[aggregate["column"]] == DOUBLE:
         return {"_plain": f"sum({value})", "_n": f"count({value})"}
@@ -216,10 +249,13 @@ def _simple(aggregate: Aggregated, kinds: Mapping[str, str]) -> dict[str, str]:
 
 
 def distinct(aggregate: Aggregated, kinds: Mapping[str, str], bit: int) -> str:
-    """Counts distinct values, and the bytes of their texts together, of windows with this bit of `bits`."""
+    """Counts distinct values, and the bytes of their texts together, of windows with this bit of
+    `bits`."""
     value = f"`v_{aggregate['column']}`"
     size = f"octet_length({value})" if kinds[aggregate["column"]] == STRING else "0"
-    values = f"SELECT DISTINCT w, {value} FROM {ROWS} WHERE {_with_bit(bit)} AND {value} IS NOT NULL"
+    values = (
+        f"SELECT DISTINCT w, {value} FROM {ROWS} WHERE {_with_bit(bit)} AND {value} IS NOT NULL"
+    )
     return f"SELECT w, count(*) AS n, sum({size}) AS bytes FROM ({values}) GROUP BY w"
 
 
@@ -237,7 +273,8 @@ def sessions(gap_us: int) -> str:
 
 
 def ranked(aggregate: Aggregated, bit: int) -> str:
-    """The chosen rows in their order, of windows with this bit of `bits`: `place` from 1, `rank_by`, `payload`."""
+    """The chosen rows in their order, of windows with this bit of `bits`: `place` from 1,
+    `rank_by`, `payload`."""
     if aggregate.kind == "last_k":
         value = f"`v_{aggregate['column']}`"
         rank, payload, order, present = "NULL", value, NEWEST, f"{value} IS NOT NULL"
@@ -257,8 +294,11 @@ def ranked(aggregate: Aggregated, bit: int) -> str:
 
 
 def raw(aggregate: Aggregated, ws: Iterable[int]) -> str:
-    """Columns that the engine's own recomputation of an approximate aggregate needs, of these windows."""
-    columns = ", ".join(("w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in aggregate.inputs)))
+    """Columns that the engine's own recomputation of an approximate aggregate needs, of these
+    windows."""
+    columns = ", ".join(
+        ("w", "t", "topic_id", "p", "o", *(f"`v_{name}`" for name in aggregate.inputs))
+    )
     return f"SELECT {columns} FROM {ROWS} WHERE w IN ({', '.join(map(str, ws))})"
 
 

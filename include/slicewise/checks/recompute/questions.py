@@ -1,6 +1,8 @@
-"""Questions to raw events: an aggregate over a window of one answer, under a rule that says which take part.
+"""Questions to raw events: an aggregate over a window of one answer, under a rule that says which
+take part.
 
-A value is known by its window's number and its aggregate's key; what was not asked has no value, not even an empty one.
+A value is known by its window's number and its aggregate's key; what was not asked has no value,
+not even an empty one.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ class OnlineAnswer:
 
 
 class Part(NamedTuple):
-    """Events that a store keeps, or loses, together: of an interval, and of what is not None beside it."""
+    """Events that a store keeps, or loses, together: of an interval, and of what is not None beside
+    it."""
 
     start_us: int
     end_us: int
@@ -48,7 +51,8 @@ class Part(NamedTuple):
 
 
 class StoredSlice(NamedTuple):
-    """The events of an answer of one slice and partition that one archive brought, in time or late."""
+    """The events of an answer of one slice and partition that one archive brought, in time or
+    late."""
 
     number: int
     topic_id: str
@@ -63,11 +67,12 @@ class StoredSlice(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowOf:
-    """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its rows (0: all).
+    """An interval of one answer under a rule: `w` numbers it. rows: only the last so many of its
+    rows (0: all).
 
-    part: these events count `times` (0: not at all). A part that lies outside counts once less: what is doubled stands
-    in the store a second time, and maybe within. back_us: how long before the end the instant lies that ages are
-    counted from.
+    part: these events count `times` (0: not at all). A part that lies outside counts once less:
+    what is doubled stands in the store a second time, and maybe within. back_us: how long before
+    the end the instant lies that ages are counted from.
     """
 
     w: int
@@ -97,15 +102,16 @@ class PlainSum:
 
 @dataclass(frozen=True)
 class Recomputed:
-    """Values by (w, aggregate's key); of what was `requested` and has no entry no event takes part."""
+    """Values by (w, aggregate's key); of what was `requested` and has no entry no event takes
+    part."""
 
     requested: AbstractSet[tuple[int, str]] = frozenset()
     values: Mapping[tuple[int, str], Any] = field(default_factory=dict)
     plain_sums: Mapping[tuple[int, str], PlainSum] = field(default_factory=dict)
 
     def value(self, w: int, aggregate: Aggregated) -> Any:
-        """The value of an aggregate over a window; of no events null, and 0 of a count. Raises KeyError for what was
-        not asked."""
+        """The value of an aggregate over a window; of no events null, and 0 of a count. Raises
+        KeyError for what was not asked."""
         if (w, aggregate.key) not in self.requested:
             raise KeyError((w, aggregate.key))
         if (w, aggregate.key) in self.values:

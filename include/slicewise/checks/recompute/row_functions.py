@@ -23,7 +23,9 @@ class RowByRow:
     function: RowFunction
 
     def __call__(self, *values: Any) -> tuple[bool, Any]:
-        kinds = (pa.int64() if kind == TIMESTAMP else arrow_type(kind) for kind in self.function.types)
+        kinds = (
+            pa.int64() if kind == TIMESTAMP else arrow_type(kind) for kind in self.function.types
+        )
         arrays = [pa.array([value], kind) for value, kind in zip(values, kinds, strict=True)]
         result, there = self.function.of(dict(zip(self.function.reads, arrays, strict=True)))
         return bool(there[0]), result[0].as_py()

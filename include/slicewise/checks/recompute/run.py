@@ -1,7 +1,8 @@
-"""The offline side of the check: Spark SQL over archived events, bounded and covered by the tokens of the answers.
+"""The offline side of the check: Spark SQL over archived events, bounded and covered by the tokens
+of the answers.
 
-An event (hour H, partition p, offset o) takes part if and only if `o < max(base[p], compacted_beyond[H][p])` of
-the token and its time lies in the window's bounds.
+An event (hour H, partition p, offset o) takes part if and only if
+`o < max(base[p], compacted_beyond[H][p])` of the token and its time lies in the window's bounds.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from slicewise.checks.recompute.questions import (
     NOT_LATE,
     TOKEN,
     OnlineAnswer,
-    StoredSlice,
     Part,
     PlainSum,
     Question,
     Recomputed,
+    StoredSlice,
     WindowOf,
 )
 from slicewise.checks.values import value_of
@@ -69,7 +70,9 @@ class Recomputation:
         start, end = start - self.unit.slice_us, end + self.unit.slice_us
         start = max(start, 0)
         if self.source.dedupe is None:
-            text = queries.viewed(self.unit, self.source, queries.archived(self.table, self.source, start, end))
+            text = queries.viewed(
+                self.unit, self.source, queries.archived(self.table, self.source, start, end)
+            )
         else:
             since = repeats.since_us(self.source, self.source.dedupe, start)
             events = queries.archived_since(self.table, self.source, since)
@@ -110,33 +113,49 @@ class Recomputation:
         self._join(bits_of)
         wanted = {aggregate.key: aggregate for _, aggregate in pairs.values()}
         values: dict[tuple[int, str], Any] = {}
-        simple = self._simple([aggregate for aggregate in wanted.values() if aggregate.kind in queries.SIMPLE], values)
+        simple = self._simple(
+            [aggregate for aggregate in wanted.values() if aggregate.kind in queries.SIMPLE], values
+        )
         self._in_python(list(pairs.values()), values)
         for aggregate in wanted.values():
             if aggregate.kind == "distinct_count":
-                for row in self._rows_of(queries.distinct(aggregate, self.kinds, bits[aggregate.key])):
+                for row in self._rows_of(
+                    queries.distinct(aggregate, self.kinds, bits[aggregate.key])
+                ):
                     values[row["w"], aggregate.key] = Distinct(row["n"], int(row["bytes"]))
             elif aggregate.kind in queries.RANKED:
-                values |= {(w, aggregate.key): value for w, value in self._ranked(aggregate, bits[aggregate.key]).items()}
+                values |= {
+                    (w, aggregate.key): value
+                    for w, value in self._ranked(aggregate, bits[aggregate.key]).items()
+                }
         plain = {
-            (w, key): PlainSum(value, values.get((w, key)), n, values[w, _absolute(wanted[key]).key])
+            (w, key): PlainSum(
+                value, values.get((w, key)), n, values[w, _absolute(wanted[key]).key]
+            )
             for (w, key), (value, n) in simple.items()
             if (w, key) in pairs
         }
-        return Recomputed(pairs.keys(), {pair: values[pair] for pair in pairs if pair in values}, plain)
+        return Recomputed(
+            pairs.keys(), {pair: values[pair] for pair in pairs if pair in values}, plain
+        )
 
     def raw(self, windows: Sequence[WindowOf], aggregate: Aggregated) -> pa.Table:
         """The rows of windows with an aggregate's columns, for a recomputation by the engine."""
         if not self._windows.issuperset(windows):
             self._join(dict.fromkeys(windows, 0))
-        return self.spark.sql(queries.raw(aggregate, sorted({window.w for window in windows}))).toArrow()
+        return self.spark.sql(
+            queries.raw(aggregate, sorted({window.w for window in windows}))
+        ).toArrow()
 
     def stored_slices(self, windows: Sequence[WindowOf]) -> dict[int, list[StoredSlice]]:
-        """The parts of each window that a store may keep together, newest first; of long ones the newest."""
+        """The parts of each window that a store may keep together, newest first; of long ones the
+        newest."""
         self._join(dict.fromkeys(windows, 0))
         stored_slices: dict[int, list[StoredSlice]] = {}
         for row in self._rows_of(queries.stored_slices(self.unit.slice_us)):
-            stored_slices.setdefault(row["w"], []).append(StoredSlice(*(row[name] for name in queries.STORED_COLUMNS)))
+            stored_slices.setdefault(row["w"], []).append(
+                StoredSlice(*(row[name] for name in queries.STORED_COLUMNS))
+            )
         return stored_slices
 
     def sessions(self, windows: Sequence[WindowOf], gap_us: int) -> dict[int, tuple[int, int]]:
@@ -144,18 +163,23 @@ class Recomputation:
         self._join(dict.fromkeys(windows, 0))
         sessions: dict[int, tuple[int, int]] = {}
         for row in self._rows_of(queries.sessions(gap_us)):
-            sessions[row["w"]] = max(sessions.get(row["w"], (row["first_t"], row["last_t"])), (row["first_t"], row["last_t"]))
+            sessions[row["w"]] = max(
+                sessions.get(row["w"], (row["first_t"], row["last_t"])),
+                (row["first_t"], row["last_t"]),
+            )
         return sessions
 
     def _starts(self, token: Token) -> Iterable[int]:
-        """Starts from which the rows of an answer's windows may begin; a session is searched for before it starts."""
+        """Starts from which the rows of an answer's windows may begin; a session is searched for
+        before it starts."""
         for feature in self.unit.features:
             start, end = token.bounds[feature.column]
             is_session = feature.window.session_gap_us > 0
             yield searched_from(feature.window, self.unit.slice_us, end) if is_session else start
 
     def _join(self, bits_of: Mapping[WindowOf, int]) -> None:
-        """Makes `check_rows`: the rows of these windows, each with the bits of what is asked of its window."""
+        """Makes `check_rows`: the rows of these windows, each with the bits of what is asked of its
+        window."""
         if self._joined is not None:
             assert self._rows is not None
             self._joined.unpersist()
@@ -188,11 +212,16 @@ class Recomputation:
         if any(window.rows for window in windows):
             text = queries.last_rows(text)
         kept = ", ".join(("w", "bits", *read))
-        self._joined, self._windows = self.spark.sql(f"SELECT {kept} FROM ({text})").persist(), frozenset(windows)
+        self._joined, self._windows = (
+            self.spark.sql(f"SELECT {kept} FROM ({text})").persist(),
+            frozenset(windows),
+        )
         self._joined.createOrReplaceTempView(ROWS)
 
     def _bit(self, aggregate: Aggregated, bits: Mapping[str, int]) -> int:
-        in_python = aggregate.kind not in queries.BY_SQL or queries.sum_in_python(aggregate, self.kinds)
+        in_python = aggregate.kind not in queries.BY_SQL or queries.sum_in_python(
+            aggregate, self.kinds
+        )
         return _IN_PYTHON if in_python else bits.get(aggregate.key, 0)
 
     def _simple(
@@ -228,18 +257,33 @@ class Recomputation:
         for window, each in requested:
             wanted.setdefault(window.w, []).append(numbers[each.key])
         ages_from = {window.w: window.end_us - window.back_us for window, _ in requested}
-        judges = any(aggregate.kind not in queries.BY_SQL and aggregate.kind != ABSOLUTE for aggregate in aggregates)
-        read = [f"`v_{name}`" for name in sorted({name for aggregate in aggregates for name in aggregate.inputs})]
+        judges = any(
+            aggregate.kind not in queries.BY_SQL and aggregate.kind != ABSOLUTE
+            for aggregate in aggregates
+        )
+        read = [
+            f"`v_{name}`"
+            for name in sorted({name for aggregate in aggregates for name in aggregate.inputs})
+        ]
         rows = self.spark.sql(queries.whole([*(IDENTITY if judges else ()), *read], _IN_PYTHON))
-        answers = rows.mapInArrow(InPython(aggregates, self.kinds, wanted, ages_from), SCHEMA).toArrow()
-        for w, number, value in zip(*(answers[name].to_pylist() for name in answers.column_names), strict=True):
+        answers = rows.mapInArrow(
+            InPython(aggregates, self.kinds, wanted, ages_from), SCHEMA
+        ).toArrow()
+        for w, number, value in zip(
+            *(answers[name].to_pylist() for name in answers.column_names), strict=True
+        ):
             values[w, aggregates[number].key] = value_of(value)
 
     def _of_python(self, questions: Sequence[Question]) -> Iterator[Question]:
         for window, aggregate in questions:
             if queries.sum_in_python(aggregate, self.kinds):
                 # a sum that is asked beside a feature names no columns that it reads
-                yield window, Aggregated(aggregate.key, aggregate.kind, aggregate.parameters, (aggregate["column"],))
+                yield (
+                    window,
+                    Aggregated(
+                        aggregate.key, aggregate.kind, aggregate.parameters, (aggregate["column"],)
+                    ),
+                )
             elif aggregate.kind not in queries.BY_SQL:
                 yield window, aggregate
 
@@ -251,7 +295,9 @@ class Recomputation:
             elif aggregate.kind == "last_k":
                 ranked.setdefault(row["w"], []).append(row["payload"])
             else:
-                ranked.setdefault(row["w"], []).append({"by": row["rank_by"], "payload": row["payload"]})
+                ranked.setdefault(row["w"], []).append(
+                    {"by": row["rank_by"], "payload": row["payload"]}
+                )
         return ranked
 
     def _rows_of(self, text: str) -> list[dict[str, Any]]:
@@ -267,12 +313,16 @@ class Recomputation:
             values = [answer.entity[name] for answer in self.answers]
             stored = pa.int64() if kind == "timestamp_us" else arrow_type(kind)
             # a date is asked for by its text
-            columns[f"k_{name}"] = pa.array(values).cast(stored) if kind == "date" else pa.array(values, stored)
+            columns[f"k_{name}"] = (
+                pa.array(values).cast(stored) if kind == "date" else pa.array(values, stored)
+            )
         return columns
 
     def _bases(self) -> dict[str, pa.Array]:
         return _offsets(
-            (answer.who, 0, topic_partition, offset) for answer in self.answers for topic_partition, offset in answer.token.base.offsets.items()
+            (answer.who, 0, topic_partition, offset)
+            for answer in self.answers
+            for topic_partition, offset in answer.token.base.offsets.items()
         )
 
     def _beyond_by_entity(self) -> dict[str, pa.Array]:
@@ -285,23 +335,33 @@ class Recomputation:
 
 
 def _bits(aggregates: Iterable[Aggregated]) -> dict[str, int]:
-    """Bits of `asks` by which the windows of aggregates with a query of their own are known; the last is shared by all that
-    are left, so that more is looked at than was asked for."""
-    own = dict.fromkeys(aggregate.key for aggregate in aggregates if aggregate.kind in queries.RANKED or aggregate.kind == "distinct_count")
+    """Bits of `asks` by which the windows of aggregates with a query of their own are known; the
+    last is shared by all that are left, so that more is looked at than was asked for."""
+    own = dict.fromkeys(
+        aggregate.key
+        for aggregate in aggregates
+        if aggregate.kind in queries.RANKED or aggregate.kind == "distinct_count"
+    )
     return {key: _IN_PYTHON << min(number, _MOST_BITS) for number, key in enumerate(own, 1)}
 
 
 def _absolute(aggregate: Aggregated) -> Aggregated:
     """The aggregate asked beside a sum of doubles, for the error that an ordinary one may have."""
     column = aggregate["column"]
-    return Aggregated(f"{ABSOLUTE} of {column!r}", ABSOLUTE, {"kind": ABSOLUTE, "column": column}, (column,))
+    return Aggregated(
+        f"{ABSOLUTE} of {column!r}", ABSOLUTE, {"kind": ABSOLUTE, "column": column}, (column,)
+    )
 
 
 def _with_absolute(questions: Iterable[Question], kinds: Mapping[str, str]) -> Iterator[Question]:
     entered = set()
     for window, aggregate in questions:
         yield window, aggregate
-        if aggregate.kind == "sum" and kinds[aggregate["column"]] == DOUBLE and (window.w, aggregate["column"]) not in entered:
+        if (
+            aggregate.kind == "sum"
+            and kinds[aggregate["column"]] == DOUBLE
+            and (window.w, aggregate["column"]) not in entered
+        ):
             entered.add((window.w, aggregate["column"]))
             yield window, _absolute(aggregate)
 
@@ -313,7 +373,9 @@ def _finished(kind: str, name: str, row: Mapping[str, Any]) -> Any:
     if not row[f"{name}_n"]:
         return None
     total = exact.of_halves(row[f"{name}_upper"], row[f"{name}_lower"])
-    return exact.sum_longs([total]) if kind == "sum" else exact.mean_of_total(total, row[f"{name}_n"])
+    return (
+        exact.sum_longs([total]) if kind == "sum" else exact.mean_of_total(total, row[f"{name}_n"])
+    )
 
 
 _NO_PART = Part(0, 0)

@@ -1,4 +1,5 @@
-"""The check is green if and only if every expectation holds on the joined table; nothing compared is red."""
+"""The check is green if and only if every expectation holds on the joined table; nothing compared
+is red."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def joined(outcome: Outcome) -> pd.DataFrame:
 
 @contextmanager
 def imported() -> Iterator[None]:
-    """Imports meanwhile what `judge` needs: seconds of one core, in which the session's JVM works on its own."""
+    """Imports meanwhile what `judge` needs: seconds of one core, in which the session's JVM works
+    on its own."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(_import)  # where it fails, `judge` says so
         yield
@@ -81,7 +83,9 @@ def judge(outcome: Outcome) -> Gate:
     batch = data.add_batch_definition_whole_dataframe("run")
     suite = context.suites.add(gx.ExpectationSuite(name=SUITE, expectations=_expectations(outcome)))
     validation = gx.ValidationDefinition(name=SUITE, data=batch, suite=suite)
-    result = context.validation_definitions.add(validation).run(batch_parameters={"dataframe": joined(outcome)})
+    result = context.validation_definitions.add(validation).run(
+        batch_parameters={"dataframe": joined(outcome)}
+    )
     met = tuple(_expected(check) for check in result.results)
     plain = [plain_sum for plain_sum in outcome.plain_sums if not plain_sum.agrees]
     about = "plain SQL sums lie within their rounding of the exact ones"
@@ -96,7 +100,9 @@ def _expectations(outcome: Outcome) -> list[Any]:
     views = sorted(outcome.expected_views)
     none = {"min_value": 0, "max_value": 0}
     return [
-        expect.ExpectTableRowCountToBeBetween(min_value=1, meta={"about": "something was compared"}),
+        expect.ExpectTableRowCountToBeBetween(
+            min_value=1, meta={"about": "something was compared"}
+        ),
         expect.ExpectTableColumnsToMatchSet(
             column_set=list(COLUMNS), meta={"about": "the joined table has its columns"}
         ),
@@ -106,10 +112,18 @@ def _expectations(outcome: Outcome) -> list[Any]:
         expect.ExpectColumnPairValuesToBeEqual(
             column_A="online", column_B="offline", meta={"about": "both sides are the same bytes"}
         ),
-        expect.ExpectColumnMaxToBeBetween(column="per_million", **none, meta={"about": "mismatches per million are 0"}),
-        expect.ExpectColumnSumToBeBetween(column="mismatched", **none, meta={"about": "no value differs"}),
-        expect.ExpectColumnSumToBeBetween(column="missing", **none, meta={"about": "no value is missing online"}),
-        expect.ExpectColumnSumToBeBetween(column="extra", **none, meta={"about": "no value is online alone"}),
+        expect.ExpectColumnMaxToBeBetween(
+            column="per_million", **none, meta={"about": "mismatches per million are 0"}
+        ),
+        expect.ExpectColumnSumToBeBetween(
+            column="mismatched", **none, meta={"about": "no value differs"}
+        ),
+        expect.ExpectColumnSumToBeBetween(
+            column="missing", **none, meta={"about": "no value is missing online"}
+        ),
+        expect.ExpectColumnSumToBeBetween(
+            column="extra", **none, meta={"about": "no value is online alone"}
+        ),
         expect.ExpectColumnSumToBeBetween(
             column="bounds_off", **none, meta={"about": "no window ends before it starts"}
         ),

@@ -114,7 +114,9 @@ def write_report(outcome: Outcome, gate: Gate, folder: Path) -> Path:
 def rendered(outcome: Outcome, gate: Gate) -> str:
     """The report's HTML: everything inside, everything escaped."""
     environment = Environment(
-        loader=PackageLoader("slicewise.checks.report", "templates"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("slicewise.checks.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
     )
     wrong = outcome.wrong()
     return environment.get_template("report.html").render(

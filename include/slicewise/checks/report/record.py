@@ -16,8 +16,9 @@ MOST_RECORDED = 10_000
 
 
 def kept(outcome: Outcome, keep: Callable[[], None]) -> str:
-    """Keeps a run. Tells why it could not be kept; nothing where it was. Raises what `keep` raises where no value differs: a proof that
-    is kept nowhere is none, but a difference is one wherever it is told."""
+    """Keeps a run. Tells why it could not be kept; nothing where it was. Raises what `keep` raises
+    where no value differs: a proof that is kept nowhere is none, but a difference is one wherever
+    it is told."""
     try:
         keep()
     except Exception as error:
@@ -33,9 +34,16 @@ def rows_of(outcome: Outcome, gate: Gate) -> list[dict[str, Any]]:
     `feature` for a feature's figures, and a difference's verdict with its cause as kind."""
     common = {"run_id": outcome.run, "time": outcome.finished_us}
     whole = json.dumps(summary(outcome, gate), sort_keys=True)
-    rows: list[dict[str, Any]] = [common | {"result": "green" if gate.green else "red", "online": whole}]
+    rows: list[dict[str, Any]] = [
+        common | {"result": "green" if gate.green else "red", "online": whole}
+    ]
     for line in feature_lines(outcome):
-        figures = {"compared": line.compared, "wrong": line.wrong, "missing": line.missing, "extra": line.extra}
+        figures = {
+            "compared": line.compared,
+            "wrong": line.wrong,
+            "missing": line.missing,
+            "extra": line.extra,
+        }
         rows.append(
             common
             | {"view": line.view, "feature": line.feature, "kind": line.mode, "result": "feature"}

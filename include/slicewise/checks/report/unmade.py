@@ -29,7 +29,9 @@ def write_report(report: dict[str, Any], started_us: int, folder: Path) -> Path:
     """Write `check-<time>-<run>.html` and a copy of it as `latest.html`; the former's path."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = Environment(
-        loader=PackageLoader("slicewise.checks.report", "templates"), autoescape=True, undefined=StrictUndefined
+        loader=PackageLoader("slicewise.checks.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
     )
     started = _EPOCH + timedelta(microseconds=started_us)
     text = environment.get_template("not_made.html").render(

@@ -1,12 +1,13 @@
 """build training sets and snapshots, and build one again from its manifest
 
-A spine is a file of rows to be answered: the entity's columns, `at`, and whatever else is to be kept, such
-as labels. It is Parquet, Feather or CSV. Of a CSV file the entity has the types that its view declares, so
-that user 007 stays 007; `at` is RFC 3339 with a zone, or a column of whole numbers: microseconds since 1970.
-The result is Parquet, or CSV by its name (lists and structs as JSON). docs/guides/training.md says more.
+A spine is a file of rows to be answered: the entity's columns, `at`, and whatever else is to be
+kept, such as labels. It is Parquet, Feather or CSV. Of a CSV file the entity has the types that its
+view declares, so that user 007 stays 007; `at` is RFC 3339 with a zone, or a column of whole
+numbers: microseconds since 1970. The result is Parquet, or CSV by its name (lists and structs as
+JSON). docs/guides/training.md says more.
 
-Where the spine asks for more than is archived, the log is archived first: by Spark, some half a minute. --no-archive
-refuses instead.
+Where the spine asks for more than is archived, the log is archived first: by Spark, some half a
+minute. --no-archive refuses instead.
 
   slicewise dataset build --spine spine.csv --features churn_v1 --out train.parquet
   slicewise dataset build --spine served.parquet --features listening:plays_1h --knowledge token --out train.csv
@@ -37,26 +38,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="action")
     build = actions.add_parser("build", help="a training set for a spine")
     build.add_argument(
-        "--spine", required=True, type=Path, help="Parquet, Feather or CSV file: entity columns, at, labels"
+        "--spine",
+        required=True,
+        type=Path,
+        help="Parquet, Feather or CSV file: entity columns, at, labels",
     )
     build.add_argument("--knowledge", default="event_time", choices=("event_time", "token"))
-    snapshot = actions.add_parser("snapshot", help="all entities at one or several instants, without a spine")
+    snapshot = actions.add_parser(
+        "snapshot", help="all entities at one or several instants, without a spine"
+    )
     snapshot.add_argument("--at", help=_AT)
     snapshot.add_argument("--start", help=_AT)
     snapshot.add_argument("--end", help=_AT + ", not included")
     snapshot.add_argument("--every", help="a duration such as 1h")
     for command in (build, snapshot):
         command.add_argument(
-            "--features", required=True, nargs="+", help='a feature set, or refs "view:column", also comma separated'
+            "--features",
+            required=True,
+            nargs="+",
+            help='a feature set, or refs "view:column", also comma separated',
         )
-        command.add_argument("--deployment", type=Path, help="a deployment's JSON in place of the one that runs")
-        command.add_argument("--no-archive", action="store_true", help="refuse what is not archived yet")
+        command.add_argument(
+            "--deployment", type=Path, help="a deployment's JSON in place of the one that runs"
+        )
+        command.add_argument(
+            "--no-archive", action="store_true", help="refuse what is not archived yet"
+        )
     rebuild = actions.add_parser("rebuild", help="the same bytes once more, from a manifest")
     rebuild.add_argument("manifest", type=Path)
     rebuild.add_argument("--spine", type=Path, help="by default the file beside the manifest")
     for command in (build, snapshot, rebuild):
         command.add_argument(
-            "--out", required=True, type=Path, help="Parquet file, or CSV by its name; manifest and spine go beside it"
+            "--out",
+            required=True,
+            type=Path,
+            help="Parquet file, or CSV by its name; manifest and spine go beside it",
         )
         command.add_argument("--json", action="store_true", help="the report as one JSON object")
 
@@ -98,7 +114,9 @@ def _rebuilt(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline
     manifest = Manifest.read(arguments.manifest)
     _notify("opening the archive")
     offline = Offline.open(settings, manifest.deployed())
-    beside = arguments.manifest.with_name(arguments.manifest.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
+    beside = arguments.manifest.with_name(
+        arguments.manifest.name.removesuffix(SUFFIX) + SPINE_SUFFIX
+    )
     _notify(f"building {manifest.rows} rows of {len(manifest.features)} features again")
     spine = arguments.spine or (beside if manifest.spine else None)
     return offline, made.rebuild(offline.archive, manifest, spine, str(arguments.manifest))
@@ -116,13 +134,25 @@ def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, 
     archive = not arguments.no_archive
     if arguments.action == "snapshot":
         ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
-        return open_snapshot(settings, wanted, ats, deployment, archive=archive, notify=_notify, step=_notify)
+        return open_snapshot(
+            settings, wanted, ats, deployment, archive=archive, notify=_notify, step=_notify
+        )
     spine, knowledge = arguments.spine, arguments.knowledge
-    return open_training_set(settings, spine, wanted, knowledge, deployment, archive=archive, notify=_notify, step=_notify)
+    return open_training_set(
+        settings,
+        spine,
+        wanted,
+        knowledge,
+        deployment,
+        archive=archive,
+        notify=_notify,
+        step=_notify,
+    )
 
 
 def _refuse_out(arguments: argparse.Namespace) -> None:
-    """Before any work: a result that has no place to go, or would stand in the place of what it is made of."""
+    """Before any work: a result that has no place to go, or would stand in the place of what it is
+    made of."""
     out = arguments.out
     if not out.parent.is_dir():
         raise BadRequest(
@@ -134,7 +164,10 @@ def _refuse_out(arguments: argparse.Namespace) -> None:
     spine = getattr(arguments, "spine", None)
     if spine is not None and out.exists() and spine.exists() and out.samefile(spine):
         raise BadRequest(
-            f"{out} is the spine", where="--out", expected="a file of its own", next_step="name another file"
+            f"{out} is the spine",
+            where="--out",
+            expected="a file of its own",
+            next_step="name another file",
         )
 
 

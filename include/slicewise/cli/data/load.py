@@ -34,9 +34,13 @@ BLOCK = 5_000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", default="plays")
-    parser.add_argument("--rate", type=_amount, default=2_000, help="plays a second; 0: all at once")
+    parser.add_argument(
+        "--rate", type=_amount, default=2_000, help="plays a second; 0: all at once"
+    )
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--seconds", type=_amount, default=60, help="how long; with --rate 0: of 2,000/s")
+    how_long.add_argument(
+        "--seconds", type=_amount, default=60, help="how long; with --rate 0: of 2,000/s"
+    )
     how_long.add_argument("--live", action="store_true", help="until it is stopped; needs a rate")
     parser.add_argument("--seed", type=int, default=7, help="equal seeds make equal plays")
     parser.add_argument("--users", type=int, default=100_000)
@@ -100,18 +104,25 @@ def _some(arguments: argparse.Namespace, settings: Settings, clock: Clock) -> in
 
 
 def _live(arguments: argparse.Namespace, settings: Settings, clock: Clock) -> int:
-    """Plays as they are due until a signal: play n is due n / rate seconds after the epoch, however often the load was
-    stopped between. A broker that restarts gets what it missed from the client, which waits for it."""
+    """Plays as they are due until a signal: play n is due n / rate seconds after the epoch, however
+    often the load was stopped between. A broker that restarts gets what it missed from the client,
+    which waits for it."""
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    writer, write = _writer(arguments, settings, _plays(arguments, arguments.rate, start_us=0), clock)
+    writer, write = _writer(
+        arguments, settings, _plays(arguments, arguments.rate, start_us=0), clock
+    )
 
     def due() -> int:
         return int(clock.now_us() * arguments.rate / 1_000_000)
 
     begun = done = due()
-    print(f"load.start topic={arguments.topic} rate={arguments.rate:g} first={begun}", file=sys.stderr, flush=True)
+    print(
+        f"load.start topic={arguments.topic} rate={arguments.rate:g} first={begun}",
+        file=sys.stderr,
+        flush=True,
+    )
     while not stopping.wait(LIVE_TICK_S):
         until = due()
         done = max(done, until - BLOCK)  # of a machine that slept nobody wants all that passed
@@ -126,13 +137,20 @@ def _live(arguments: argparse.Namespace, settings: Settings, clock: Clock) -> in
 def _plays(arguments: argparse.Namespace, rate: float, start_us: int) -> Plays:
     from slicewise.replay.songs import Plays
 
-    return Plays(seed=arguments.seed, users=arguments.users, songs=arguments.songs, rate=rate, start_us=start_us)
+    return Plays(
+        seed=arguments.seed,
+        users=arguments.users,
+        songs=arguments.songs,
+        rate=rate,
+        start_us=start_us,
+    )
 
 
 def _writer(
     arguments: argparse.Namespace, settings: Settings, plays: Plays, clock: Clock
 ) -> tuple[PlainWriter, Callable[[int, int], None]]:
-    """A writer to the topic, which is made where it is missing; and what hands it plays from a number on."""
+    """A writer to the topic, which is made where it is missing; and what hands it plays from a
+    number on."""
     from slicewise.stores.log.producer import PlainWriter, Record
     from slicewise.stores.log.topics import KafkaLog
 
@@ -144,7 +162,8 @@ def _writer(
     def write(first: int, n: int) -> None:
         now_ms = clock.now_us() // 1000
         writer.append(
-            Record(zlib.crc32(user) % partitions, user, value, now_ms) for user, value in plays.keyed(first, n)
+            Record(zlib.crc32(user) % partitions, user, value, now_ms)
+            for user, value in plays.keyed(first, n)
         )
 
     return writer, write

@@ -21,8 +21,12 @@ RETRY_S = 2.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", default="flights")
     parser.add_argument("--speed", type=int, default=365, help="365: the year in a day (default)")
-    parser.add_argument("--share", type=float, default=0.8, help="part of the year that lies before the start (0.8)")
-    parser.add_argument("--offset", default=None, help="begin so far into the year, as in 90d (default: its start)")
+    parser.add_argument(
+        "--share", type=float, default=0.8, help="part of the year that lies before the start (0.8)"
+    )
+    parser.add_argument(
+        "--offset", default=None, help="begin so far into the year, as in 90d (default: its start)"
+    )
     parser.add_argument("--partitions", type=int, default=None, help="of a topic that is not there")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--history-only", action="store_true", help="end where live would begin")
@@ -53,7 +57,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     def once() -> None:
         """Goes on where the topic ends, until told to stop."""
-        # The writer comes first: it ends what an earlier one left open, and no other writes after it.
+        # The writer comes first: it ends what an earlier one left open, and no other writes after
+        # it.
         name = f"slicewise-replay-{arguments.topic}"
         writer = TransactionalWriter(settings.kafka_bootstrap, arguments.topic, name)
         ends = last_records(settings.kafka_bootstrap, arguments.topic, range(partitions))
@@ -86,7 +91,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             once()
             return 0
         except StoreUnavailable as error:
-            # The broker was there just now: one that restarts is no reason to end what runs for ever.
+            # The broker was there just now: one that restarts is no reason to end what runs for
+            # ever.
             if arguments.history_only:
                 raise
             notify("replay.retry", pause_s=RETRY_S, error=type(error).__name__)

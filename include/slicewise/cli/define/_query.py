@@ -1,4 +1,5 @@
-"""Typed queries are read by the rules of definitions, and answered by the code that builds training sets."""
+"""Typed queries are read by the rules of definitions, and answered by the code that builds training
+sets."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ from slicewise.features.naming import Location
 from slicewise.features.plan.explain import explain
 from slicewise.features.plan.planner import plan_source
 from slicewise.features.project import load_project
-from slicewise.features.sql import Definitions, event_time_named, read_definitions, sources_named, text_of
+from slicewise.features.sql import (
+    Definitions,
+    event_time_named,
+    read_definitions,
+    sources_named,
+    text_of,
+)
 from slicewise.serving.answering.values import converter, json_safe
 from slicewise.settings import Settings
 from slicewise.training.answering.rows import row_logic
@@ -39,7 +46,8 @@ HELP = "a statement ends with ;   \\d lists sources   \\q leaves"
 
 @dataclass
 class Session:
-    """One run of the command. sources: declared in what was typed. known: the project's, once they are needed.
+    """One run of the command. sources: declared in what was typed. known: the project's, once they
+    are needed.
 
     guessed: the file's events by the source that was made of its columns.
     """
@@ -56,7 +64,9 @@ class Session:
     @staticmethod
     def of(arguments: argparse.Namespace, settings: Settings) -> Session:
         """A session by the command's arguments. Raises BadRequest."""
-        at, start, end = (_instant(name, getattr(arguments, name)) for name in ("at", "start", "end"))
+        at, start, end = (
+            _instant(name, getattr(arguments, name)) for name in ("at", "start", "end")
+        )
         if at is not None and (start is not None or end is not None):
             raise BadRequest(
                 "--at beside --start or --end",
@@ -88,11 +98,17 @@ class Session:
 
     def _read(self, text: str, name: str) -> Definitions:
         named = sources_named(text, name)
-        sources = self.sources if named <= set(self.sources) else {**self.project_sources(), **self.sources}
+        sources = (
+            self.sources
+            if named <= set(self.sources)
+            else {**self.project_sources(), **self.sources}
+        )
         over = self.arguments.over
         if over is not None and len(named - set(sources)) == 1:
             (missing,) = named - set(sources)
-            source, self.guessed[missing] = source_of_file(missing, over, event_time_named(text, name))
+            source, self.guessed[missing] = source_of_file(
+                missing, over, event_time_named(text, name)
+            )
             sources = {**sources, missing: source}
         return read_definitions(text, name, Location(name, 1), sources.values())
 
@@ -108,7 +124,11 @@ class Session:
     def _show_definition(self, view: FeatureView) -> None:
         units = explain(deployment_of(view))
         if self.arguments.json:
-            whole = {"view": view.name, "python": python_form(view), "units": [row.to_json() for row in units]}
+            whole = {
+                "view": view.name,
+                "python": python_form(view),
+                "units": [row.to_json() for row in units],
+            }
             print(json.dumps(whole, ensure_ascii=False))
             return
         print(python_form(view))
@@ -117,21 +137,33 @@ class Session:
     def _show_rows(self, view: FeatureView, *, named: bool) -> None:
         rows, refused, notes = self._answer(view)
         if self.arguments.json:
-            print(json.dumps(_as_json(view, rows, refused, notes, self.arguments.limit), ensure_ascii=False))
+            print(
+                json.dumps(
+                    _as_json(view, rows, refused, notes, self.arguments.limit), ensure_ascii=False
+                )
+            )
             return
         if named:
             print(f"-- {view.name}")
         shown = _shown(rows, self.arguments.limit)
         columns = _plain(rows, shown)
-        lines = [tuple(shortened(_text(values[i])) for values in columns.values()) for i in range(shown)]
+        lines = [
+            tuple(shortened(_text(values[i])) for values in columns.values()) for i in range(shown)
+        ]
         print_table(tuple(columns), lines)
         left = rows.table.num_rows - shown
         summary = f"{rows.table.num_rows} row" + ("" if rows.table.num_rows == 1 else "s")
         print(summary + (f", {left} more than shown: --limit 0" if left else ""))
-        for note in (*notes, *(f"null for {code}: {count} values" for code, count in sorted(rows.errors.items()))):
+        for note in (
+            *notes,
+            *(f"null for {code}: {count} values" for code, count in sorted(rows.errors.items())),
+        ):
             print(f"note: {note}")
         if refused:
-            print("left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items())))
+            print(
+                "left out: "
+                + ", ".join(f"{count} {reason}" for reason, count in sorted(refused.items()))
+            )
 
     def _answer(self, view: FeatureView) -> tuple[QueryRows, Mapping[str, int], tuple[str, ...]]:
         _refuse_membership(view)
@@ -155,19 +187,23 @@ class Session:
         rows = query_rows(view, archive, at_us=self.at_us, start_us=start, end_us=end)
         return rows, {}, (*notes, *_approximate(view))
 
-    def _given(self, view: FeatureView, events: FileEvents) -> tuple[GivenArchive, Mapping[str, int]]:
+    def _given(
+        self, view: FeatureView, events: FileEvents
+    ) -> tuple[GivenArchive, Mapping[str, int]]:
         typed, refused = typed_events(plan_source(view.source), events.table)
         left = dict(refused)
         for unit in deployment_of(view).units:
-            for reason, count in row_logic(unit, typed)[1].items():  # of the view: the same in each of its units
+            # of the view: the same in each of its units
+            for reason, count in row_logic(unit, typed)[1].items():
                 left[reason] = max(left.get(reason, 0), count)
         return GivenArchive(typed), left
 
     # ---- a prompt
     def prompt(self, read_line: Callable[[str], str] = input) -> int:
-        """Reads statements until the input ends; an error is shown, and the next one may be typed."""
+        """Reads statements until the input ends; an error is shown, and the next one may be
+        typed."""
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  lines can be edited, and called back
+            import readline  # noqa: F401
         print(HELP)
         typed = ""
         while True:
@@ -218,7 +254,10 @@ def _refuse_membership(view: FeatureView) -> None:
         membership = membership_of(feature.aggregate)
         if membership is not None:
             raise BadRequest(
-                f"{feature.name} is asked whether it holds a value of {membership.question!r}: a query's rows ask nothing",
+                (
+                    f"{feature.name} is asked whether it holds a value of "
+                    f"{membership.question!r}: a query's rows ask nothing"
+                ),
                 where=f"feature {feature.name!r}",
                 expected="features that answer by themselves",
                 next_step="see its plan with --definition; ask it in a request, a spine or sw.evaluate",
@@ -247,7 +286,9 @@ def _shown(rows: QueryRows, limit: int) -> int:
 def _plain(rows: QueryRows, count: int) -> dict[str, list[Any]]:
     table = rows.table.slice(0, count).combine_chunks()
     return {
-        name: converter(column.type)(column.combine_chunks() if hasattr(column, "combine_chunks") else column)
+        name: converter(column.type)(
+            column.combine_chunks() if hasattr(column, "combine_chunks") else column
+        )
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
 
@@ -263,7 +304,11 @@ def _text(value: Any) -> str:
 
 
 def _as_json(
-    view: FeatureView, rows: QueryRows, refused: Mapping[str, int], notes: tuple[str, ...], limit: int
+    view: FeatureView,
+    rows: QueryRows,
+    refused: Mapping[str, int],
+    notes: tuple[str, ...],
+    limit: int,
 ) -> dict[str, Any]:
     count = _shown(rows, limit)
     columns = _plain(rows, count)
@@ -271,7 +316,9 @@ def _as_json(
         "view": view.name,
         "time": rows.time,
         "columns": {column.name: str(column.type) for column in rows.table.schema},
-        "rows": [{name: json_safe(values[i]) for name, values in columns.items()} for i in range(count)],
+        "rows": [
+            {name: json_safe(values[i]) for name, values in columns.items()} for i in range(count)
+        ],
         "count": rows.table.num_rows,
         "left_out": dict(refused),
         "errors": dict(rows.errors),

@@ -1,16 +1,18 @@
 """deploy the project's definitions onto the running platform, and wait until new views answer
 
-What the project computes by code of its own is tried first, as slicewise check does, and the plan is shown.
-A new view is picked up by the stream at once; its history is built from the archive by Airflow's
-backfill_view, and it answers when that stands. A changed storage unit under the name of a deployed view is
-refused, with the reason; nothing is written then. The first deployment hands the stream to Airflow, and waits
-until it reads the project's topics, which are made where they are missing; --no-wait leaves the stream as it is.
+What the project computes by code of its own is tried first, as slicewise check does, and the plan
+is shown. A new view is picked up by the stream at once; its history is built from the archive by
+Airflow's backfill_view, and it answers when that stands. A changed storage unit under the name of a
+deployed view is refused, with the reason; nothing is written then. The first deployment hands the
+stream to Airflow, and waits until it reads the project's topics, which are made where they are
+missing; --no-wait leaves the stream as it is.
 
-A source's schema changes in place: records wait for some five seconds, and from the offsets that are told then every
-part judges by the new schema, below them by the one before. A column added, one removed that no view reads, required,
-limits and an integer's width are absorbed; views that read a column that is wider now (a decimal's digits, float to
-double) are built again under their names; what the archive cannot go on with is refused. Apply first, and let
-producers change afterwards: a record that does not fit the schema of its offset is kept as a bad one, and told.
+A source's schema changes in place: records wait for some five seconds, and from the offsets that
+are told then every part judges by the new schema, below them by the one before. A column added, one
+removed that no view reads, required, limits and an integer's width are absorbed; views that read a
+column that is wider now (a decimal's digits, float to double) are built again under their names;
+what the archive cannot go on with is refused. Apply first, and let producers change afterwards: a
+record that does not fit the schema of its offset is kept as a bad one, and told.
 docs/guides/schemas.md says more.
 
   slicewise apply                 plan, deploy, wait
@@ -40,8 +42,12 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
-    parser.add_argument("--no-wait", action="store_true", help="do not wait for the history of new views")
-    parser.add_argument("--remove", action="store_true", help="allow views to go that the project no longer has")
+    parser.add_argument(
+        "--no-wait", action="store_true", help="do not wait for the history of new views"
+    )
+    parser.add_argument(
+        "--remove", action="store_true", help="allow views to go that the project no longer has"
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
@@ -65,7 +71,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     project = load_project(settings.definitions)
     planned = plan(project)
     for passed in law_checks(project, planned):
-        notify(f"law check  {passed.aggregate.describe():<24} obeys the laws on {passed.histories} histories")
+        notify(
+            f"law check  {passed.aggregate.describe():<24} obeys the laws on "
+            f"{passed.histories} histories"
+        )
     supervisor.require_up(settings, ["redis", "kafka"])
     with deploy.connected(settings) as store:
         current = deploy.current(store)
@@ -73,7 +82,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             current = deploy.in_effect(settings, store)  # an apply was ended before it was done
         whole = with_probes(planned, current.deployment, probes=settings.probes == "on")
         wanted = [
-            change for change in changes(whole, current.deployment) if change.view in planned.views or change.kind == "removed"
+            change
+            for change in changes(whole, current.deployment)
+            if change.view in planned.views or change.kind == "removed"
         ]
         for change in view_changes(wanted):
             notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
@@ -88,7 +99,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         metadata = deploy.deploy(settings, store, whole, current.metadata.deployment_version)
         if whole.opening:
             names = whole.opening
-            notify(f"records of {', '.join(names)} wait some seconds, until nobody reads by the schema before")
+            notify(
+                f"records of {', '.join(names)} wait some seconds, until nobody reads by the "
+                "schema before"
+            )
             current = deploy.in_effect(settings, store)
             metadata, whole = current.metadata, deploy.require_units(current)
             for name in names:
@@ -96,26 +110,40 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         left = deploy.building(planned, metadata)
     notify(f"deployed: version {metadata.deployment_version}, {len(planned.views)} views")
     for leaderboard in planned.leaderboards:
-        notify(f"leaderboard {leaderboard.name}: {settings.serving_url}/leaderboards/{leaderboard.name}")
+        notify(
+            f"leaderboard {leaderboard.name}: "
+            f"{settings.serving_url}/leaderboards/{leaderboard.name}"
+        )
     if stream.stream_status(settings).running:
-        stream.ensure_emission(settings)  # it is to publish what is new, or has nothing to do any more
+        # it is to publish what is new, or has nothing to do any more
+        stream.ensure_emission(settings)
         stream.ensure_probes(settings)
     elif current.deployment is None and not arguments.no_wait:
         _streaming.begin(settings, [source.name for source in planned.sources], notify)
     else:
         _streaming.report_stopped(notify)  # somebody stopped it, or starts it later
     if left:
-        build(settings, planned.views, notify, wait=not arguments.no_wait, command="slicewise apply")
+        build(
+            settings, planned.views, notify, wait=not arguments.no_wait, command="slicewise apply"
+        )
     if arguments.json:
-        schemas = {source.name: [e.to_json() for e in schema_history(source)] for source in whole.sources if source.earlier}
-        outcome = _outcome(planned, wanted, metadata.deployment_version, waited=not arguments.no_wait)
+        schemas = {
+            source.name: [e.to_json() for e in schema_history(source)]
+            for source in whole.sources
+            if source.earlier
+        }
+        outcome = _outcome(
+            planned, wanted, metadata.deployment_version, waited=not arguments.no_wait
+        )
         print(json.dumps(outcome | {"schemas": schemas}))
     else:
         _example(settings, planned, wanted)
     return 0
 
 
-def _outcome(planned: Deployment, wanted: Sequence[Change], deployment_version: int, waited: bool) -> dict[str, object]:
+def _outcome(
+    planned: Deployment, wanted: Sequence[Change], deployment_version: int, waited: bool
+) -> dict[str, object]:
     return {
         "project": planned.project,
         "digest": planned.digest,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
+    parser.add_argument(
+        "project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)"
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
@@ -31,14 +33,17 @@ def definitions_of(project: str | None, settings: Settings) -> Path:
 
 
 def law_checks(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
-    """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where one does not, and
-    where a row function does not follow from its row alone: neither is to be deployed."""
-    from slicewise.features.plan.law_check import own_aggregates, check_laws
+    """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where
+    one does not, and where a row function does not follow from its row alone: neither is to be
+    deployed."""
+    from slicewise.features.plan.law_check import check_laws, own_aggregates
     from slicewise.features.rowlogic.row_function_check import verify
 
     yield from map(check_laws, own_aggregates(deployment))
     for view in project.views:
-        for name, function in {each for unit in deployment.view(view.name) for each in unit.functions}:
+        for name, function in {
+            each for unit in deployment.view(view.name) for each in unit.functions
+        }:
             verify(function, f"column {name!r} of {view.place}")
 
 
@@ -55,7 +60,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     for passed in law_checks(project, deployment):
         own.append({"aggregate": passed.aggregate.describe(), "histories": passed.histories})
         if not arguments.json:
-            print(f"aggregate {passed.aggregate.describe()}: obeys the laws on {passed.histories} histories")
+            print(
+                f"aggregate {passed.aggregate.describe()}: obeys the laws on "
+                f"{passed.histories} histories"
+            )
     report: list[dict[str, object]] = []
     failed = ran = 0
     for view in project.views:
@@ -63,7 +71,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         ran += len(outcomes)
         failed += sum(not outcome.passed for outcome in outcomes)
         features = {
-            f.column: str(answer_type(f.aggregate)) for unit in deployment.view(view.name) for f in unit.features
+            f.column: str(answer_type(f.aggregate))
+            for unit in deployment.view(view.name)
+            for f in unit.features
         }
         report.append(
             {
@@ -77,7 +87,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                         "refused": outcome.refused,
                         "raised": list(outcome.raised),
                         "differences": [
-                            {"column": d.column, "expected": repr(d.expected), "answered": repr(d.answered)}
+                            {
+                                "column": d.column,
+                                "expected": repr(d.expected),
+                                "answered": repr(d.answered),
+                            }
                             for d in outcome.differences
                         ],
                     }
@@ -98,7 +112,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 if outcome.refused and not outcome.passed:
                     print(f"       left out: {outcome.refused}")
     if arguments.json:
-        names = [[definition.name for definition in named] for named in (deployment.feature_sets, deployment.leaderboards)]
+        names = [
+            [definition.name for definition in named]
+            for named in (deployment.feature_sets, deployment.leaderboards)
+        ]
         whole = {
             "project": project.name,
             "ok": not failed,
@@ -111,8 +128,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         summary = f"{failed} of {ran} tests failed" if failed else f"{ran} tests passed"
         for leaderboard in deployment.leaderboards:
-            print(f"leaderboard {leaderboard.name}: the {leaderboard.k} with the highest {leaderboard.ref}")
+            print(
+                f"leaderboard {leaderboard.name}: the {leaderboard.k} with the highest "
+                f"{leaderboard.ref}"
+            )
         sets = f"{len(project.feature_sets)} feature sets"
         leaderboards = f", {len(project.leaderboards)} leaderboards" if project.leaderboards else ""
-        print(f"project {project.name}: {len(project.views)} views, {sets}{leaderboards}, {summary}")
+        print(
+            f"project {project.name}: {len(project.views)} views, {sets}{leaderboards}, {summary}"
+        )
     return 1 if failed else 0

@@ -1,10 +1,11 @@
 """explain slices, sizes, reads and what deploying the project would change; changes nothing
 
-A source's schema may change in place. `definition` is what a view absorbs: a column added, one removed that no view
-reads, required, limits, an integer's width. `new` is built again from the archive, under its name: where the view
-reads a column that is wider now (a decimal's digits, float to double) or stands elsewhere. `refused` is what the
-archive cannot go on with, and the exit status is 1. `schema of …` lists each schema of a deployed source and the first
-offsets that it judges; the next one holds from where the log ends when it is applied. docs/guides/schemas.md says more.
+A source's schema may change in place. `definition` is what a view absorbs: a column added, one
+removed that no view reads, required, limits, an integer's width. `new` is built again from the
+archive, under its name: where the view reads a column that is wider now (a decimal's digits, float
+to double) or stands elsewhere. `refused` is what the archive cannot go on with, and the exit status
+is 1. `schema of …` lists each schema of a deployed source and the first offsets that it judges; the
+next one holds from where the log ends when it is applied. docs/guides/schemas.md says more.
 
   slicewise plan                                    this project, against what runs
   slicewise plan changed/ --against .               against another version of the project; asks no server
@@ -29,14 +30,25 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)")
+    parser.add_argument(
+        "project", nargs="?", help="folder of slicewise.toml (default: found upwards from here)"
+    )
     parser.add_argument("--json", action="store_true", help="for programs")
     parser.add_argument(
-        "--events-per-hour", type=_rate, metavar="N", help="of one entity, for sizes (default: any number)"
+        "--events-per-hour",
+        type=_rate,
+        metavar="N",
+        help="of one entity, for sizes (default: any number)",
     )
     other = parser.add_mutually_exclusive_group()
-    other.add_argument("--offline", action="store_true", help="do not compare with the running platform")
-    other.add_argument("--against", metavar="PROJECT", help="compare with this project instead, as if it were deployed")
+    other.add_argument(
+        "--offline", action="store_true", help="do not compare with the running platform"
+    )
+    other.add_argument(
+        "--against",
+        metavar="PROJECT",
+        help="compare with this project instead, as if it were deployed",
+    )
 
 
 def _rate(text: str) -> float:
@@ -45,7 +57,9 @@ def _rate(text: str) -> float:
     except ValueError:
         rate = 0.0
     if not 0 < rate < 1e12:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of events (more than 0, less than 1e12)")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no number of events (more than 0, less than 1e12)"
+        )
     return rate
 
 
@@ -53,7 +67,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.define.check import definitions_of
     from slicewise.features.plan.by_view import view_changes
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.explain import TEXT_BYTES, leaderboard_changes, changes, explain, published
+    from slicewise.features.plan.explain import (
+        TEXT_BYTES,
+        changes,
+        explain,
+        leaderboard_changes,
+        published,
+    )
     from slicewise.features.plan.planner import plan
     from slicewise.features.plan.projects import joined
     from slicewise.features.plan.realtime import microbatch_only
@@ -68,32 +88,58 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         compared = f"compared with the project in {arguments.against}"
     elif not arguments.offline:
         try:
-            manifest = read_status(settings.redis_url).manifest  # reads only, unlike a deployment's connection
+            # reads only, unlike a deployment's connection
+            manifest = read_status(settings.redis_url).manifest
             running = Deployment.from_json(json.dumps(manifest)) if manifest else None
-            compared = "nothing is deployed yet" if running is None else f"compared with deployment {running.digest[:16]}"
+            compared = (
+                "nothing is deployed yet"
+                if running is None
+                else f"compared with deployment {running.digest[:16]}"
+            )
         except StoreUnavailable:
             compared = f"nothing runs at {redacted(settings.redis_url)}: compared with nothing"
     after = joined(deployment, running)
     own = deployment.views
     rows = [row for row in explain(after, running, arguments.events_per_hour) if row.view in own]
-    every = [change for change in changes(after, running) if change.view in own or change.kind == "removed"]
+    every = [
+        change
+        for change in changes(after, running)
+        if change.view in own or change.kind == "removed"
+    ]
     own = tuple(leaderboard.name for leaderboard in deployment.leaderboards)
-    leaderboards = [leaderboard_change for leaderboard_change in leaderboard_changes(after, running) if leaderboard_change.view in own or leaderboard_change.kind == "removed"]
+    leaderboards = [
+        leaderboard_change
+        for leaderboard_change in leaderboard_changes(after, running)
+        if leaderboard_change.view in own or leaderboard_change.kind == "removed"
+    ]
     topics = published(deployment)
-    nodes = 1 if settings.realtime == "on" else max(len(urls_of(settings.redis_url)), settings.store_nodes)
-    applied_alone = microbatch_only(deployment, nodes)
-    schemas = {source.name: schema_history(source) for source in after.declared.sources if source.earlier}
+    nodes = (
+        1
+        if settings.realtime == "on"
+        else max(len(urls_of(settings.redis_url)), settings.store_nodes)
+    )
+    by_microbatch = microbatch_only(deployment, nodes)
+    schemas = {
+        source.name: schema_history(source) for source in after.declared.sources if source.earlier
+    }
     if arguments.json:
         whole = {
             "project": deployment.project,
             "digest": deployment.digest,
             "compared": compared,
             "units": [row.to_json() for row in rows],
-            "changes": [{"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit} for c in every],
-            "fold_alone": [{"view": view, "reason": why} for view, why in applied_alone],
+            "changes": [
+                {"view": c.view, "change": c.kind, "reason": c.reason, "unit": c.unit}
+                for c in every
+            ],
+            "fold_alone": [{"view": view, "reason": why} for view, why in by_microbatch],
             "published": [{"view": view, "what": what} for view, what in topics],
-            "schemas": {name: [version.to_json() for version in took] for name, took in schemas.items()},
-            "leaderboards": [{"name": c.view, "change": c.kind, "reason": c.reason} for c in leaderboards],
+            "schemas": {
+                name: [version.to_json() for version in took] for name, took in schemas.items()
+            },
+            "leaderboards": [
+                {"name": c.view, "change": c.kind, "reason": c.reason} for c in leaderboards
+            ],
         }
         print(json.dumps(whole))
         return 1 if any(change.kind == "refused" for change in every) else 0
@@ -106,7 +152,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{change.view}: {change.kind}; {change.reason}")
     for change in leaderboards:
         print(f"leaderboard {change.view}: {change.kind}; {change.reason}")
-    for view, why in applied_alone:
+    for view, why in by_microbatch:
         print(f"{view}: visible when the micro-batch lane has it, not at once; {why}")
     for name, history in schemas.items():
         for took in history:
@@ -142,7 +188,8 @@ def print_units(rows: Sequence[Explained]) -> None:
 
 
 def _row(units: Sequence[Explained]) -> tuple[str, ...]:
-    """The cells of a view: what differs between its units side by side, what adds up as one number."""
+    """The cells of a view: what differs between its units side by side, what adds up as one
+    number."""
     from slicewise.features.plan.by_view import view_changes
 
     (change,) = view_changes(unit.change for unit in units)
@@ -163,7 +210,11 @@ def _row(units: Sequence[Explained]) -> tuple[str, ...]:
 
 
 def _levels(unit: Explained) -> str:
-    return "-" if unit.slice == "events" else ", ".join(("slice", *unit.levels, "1h", "1d", *(("5d",) * unit.pentads)))
+    return (
+        "-"
+        if unit.slice == "events"
+        else ", ".join(("slice", *unit.levels, "1h", "1d", *(("5d",) * unit.pentads)))
+    )
 
 
 def _distinct(texts: Iterable[str]) -> str:

@@ -1,9 +1,10 @@
 """type a query: see its rows over a local file or the archive, its Python form, and its plan
 
-A query is a SELECT with features; CREATE FEATURE VIEW name AS before it makes it a definition, which
-`slicewise apply` serves continuously. Its rows are computed as training sets are, with the bits that are served:
-a row per event (of events up to and including it), per window that ends, or, with --at, per entity.
-Times without --start and --end: the whole file, or the last hour that is archived.
+A query is a SELECT with features; CREATE FEATURE VIEW name AS before it makes it a definition,
+which `slicewise apply` serves continuously. Its rows are computed as training sets are, with the
+bits that are served: a row per event (of events up to and including it), per window that ends, or,
+with --at, per entity. Times without --start and --end: the whole file, or the last hour that is
+archived.
 
   slicewise sql "SELECT carrier, avg(dep_delay) OVER (PARTITION BY carrier ORDER BY SLICE(scheduled)
                  RANGE BETWEEN INTERVAL '3' HOUR PRECEDING AND CURRENT ROW) AS delay_3h FROM flights"
@@ -28,14 +29,22 @@ _AT = "aware instant: 2026-11-21T08:00:00Z"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("query", nargs="?", help="SQL, or a file *.sql (default: standard input, or a prompt)")
-    parser.add_argument("--over", type=Path, metavar="FILE", help="events: .parquet, .csv, .json, .jsonl, .ndjson")
-    parser.add_argument("--project", help="folder of slicewise.toml (default: found upwards from here)")
+    parser.add_argument(
+        "query", nargs="?", help="SQL, or a file *.sql (default: standard input, or a prompt)"
+    )
+    parser.add_argument(
+        "--over", type=Path, metavar="FILE", help="events: .parquet, .csv, .json, .jsonl, .ndjson"
+    )
+    parser.add_argument(
+        "--project", help="folder of slicewise.toml (default: found upwards from here)"
+    )
     parser.add_argument("--at", help=f"one row per entity at this instant ({_AT})")
     parser.add_argument("--start", help=f"rows from here on ({_AT})")
     parser.add_argument("--end", help=f"rows up to here ({_AT})")
     parser.add_argument("--limit", type=int, default=20, help="rows to show, 0: all (default: 20)")
-    parser.add_argument("--definition", action="store_true", help="show the Python form and the plan, no rows")
+    parser.add_argument(
+        "--definition", action="store_true", help="show the Python form and the plan, no rows"
+    )
     parser.add_argument("--json", action="store_true", help="for programs: one object per query")
 
 

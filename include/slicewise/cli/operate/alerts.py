@@ -1,16 +1,16 @@
 """show where alerts go, or send a test alert to each of these channels and tell what came back
 
-A failed task, a lost real-time lane, late answers, a red check always write an event into their task's log. They go further
-where Airflow's workers have one of these variables:
+A failed task, a lost real-time lane, late answers, a red check always write an event into their
+task's log. They go further where Airflow's workers have one of these variables:
 
   SLICEWISE_ALERT_WEBHOOK         a URL that takes a JSON object by POST
   SLICEWISE_ALERT_SLACK_CONN      the name of an Airflow connection of type slackwebhook
   SLICEWISE_ALERT_SMTP_TO         addresses, separated by commas; the Airflow connection smtp_default sends to them
   SLICEWISE_ALERT_PAGERDUTY_CONN  the name of an Airflow connection of type pagerduty_events
 
-Run it where Airflow's workers run, with their variables. The test goes the way of every alert, in Airflow's own
-environment, where connections are known. Exit code 0: each channel took its alert; 1: one did not, or none is
-configured.
+Run it where Airflow's workers run, with their variables. The test goes the way of every alert, in
+Airflow's own environment, where connections are known. Exit code 0: each channel took its alert; 1:
+one did not, or none is configured.
 docs/runbook.md, "Alerts and where they go", lists the alerts.
 
   slicewise alerts                       which channels are configured
@@ -44,7 +44,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     configured = channels(os.environ)
     report: dict[str, Any] = {
         "configured": [channel.variable for channel in configured],
-        "not_configured": [name for name, _ in VARIABLES if name not in {channel.variable for channel in configured}],
+        "not_configured": [
+            name
+            for name, _ in VARIABLES
+            if name not in {channel.variable for channel in configured}
+        ],
     }
     if arguments.action == "test" and configured:
         report |= send(settings)

@@ -1,7 +1,8 @@
 """stop all that runs, the stream and Airflow's children included, or the named services alone
 
-A service that is named stays down until `slicewise up` starts it: the watcher leaves alone what was stopped here. What
-is Airflow's (stream, tail, emit, probes) it starts again: pause `ingest_stream`, or run `stop_stream`.
+A service that is named stays down until `slicewise up` starts it: the watcher leaves alone what was
+stopped here. What is Airflow's (stream, tail, emit, probes) it starts again: pause `ingest_stream`,
+or run `stop_stream`.
 
   slicewise down             all; no process is left
   slicewise down redis       one server (redis: all nodes of the store)
@@ -17,7 +18,11 @@ from slicewise.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", nargs="*", help="only these: redis (all nodes), kafka, serving, airflow, watch, …")
+    parser.add_argument(
+        "service",
+        nargs="*",
+        help="only these: redis (all nodes), kafka, serving, airflow, watch, …",
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -15,7 +15,8 @@ import shlex
 from slicewise.settings import Settings
 
 SHOWN = ("kafka_bootstrap", "serving_url", "airflow_url")
-"""The store is not among them: its address may hold a password, and sw.Client finds it by itself."""
+"""The store is not among them: its address may hold a password, and sw.Client finds it by
+itself."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

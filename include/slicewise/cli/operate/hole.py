@@ -1,9 +1,11 @@
-"""show events that the log lost before they were archived, and accept their loss so that the archive goes on
+"""show events that the log lost before they were archived, and accept their loss so that the
+archive goes on
 
-Without --accept nothing is changed. Shown are, per source and partition, the offsets that are lost and which times
-their events may have; the digest under which the loss can be accepted; and what was accepted before, by whom and why.
-Accepting needs that digest, a name and a reason; all of it is kept with the archive.
-Answers and data sets whose windows touch the lost range are flagged from then on.
+Without --accept nothing is changed. Shown are, per source and partition, the offsets that are lost
+and which times their events may have; the digest under which the loss can be accepted; and what was
+accepted before, by whom and why. Accepting needs that digest, a name and a reason; all of it is
+kept with the archive. Answers and data sets whose windows touch the lost range are flagged from
+then on.
 
   slicewise hole
   slicewise hole --accept 3f2a9c41d07e --by "Ada Lovelace" --why "broker disk lost, agreed with the source's owner"
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", help="of this source alone; all that are deployed by default")
-    parser.add_argument("--accept", metavar="DIGEST", help="accept the loss that was shown under this digest")
+    parser.add_argument(
+        "--accept", metavar="DIGEST", help="accept the loss that was shown under this digest"
+    )
     parser.add_argument("--by", default="", help="who accepts it")
     parser.add_argument("--why", default="", help="why, and with whom it was agreed")
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
@@ -38,7 +42,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     plans = accepted_gaps.plans(settings, SystemClock(), arguments.source)
     lost = [plan for plan in plans if plan.loss.missing]
     if arguments.accept is None:
-        _show({"sources": [_plan(plan) for plan in plans], "lost": sum(map(_offsets, lost))}, arguments.json)
+        _show(
+            {"sources": [_plan(plan) for plan in plans], "lost": sum(map(_offsets, lost))},
+            arguments.json,
+        )
         return 0
     chosen = next((plan for plan in lost if plan.digest == arguments.accept), None)
     if chosen is None:
@@ -56,8 +63,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 expected="a name and a reason: they are kept with the archive",
                 next_step=f"add --{name}",
             )
-    archive_version = accepted_gaps.accept(settings, SystemClock(), chosen, arguments.by.strip(), arguments.why.strip())
-    report = {"source": chosen.source.name, "seq": archive_version, "lost": _offsets(chosen), "by": arguments.by.strip()}
+    archive_version = accepted_gaps.accept(
+        settings, SystemClock(), chosen, arguments.by.strip(), arguments.why.strip()
+    )
+    report = {
+        "source": chosen.source.name,
+        "seq": archive_version,
+        "lost": _offsets(chosen),
+        "by": arguments.by.strip(),
+    }
     further = "run compact_slices; docs/runbook.md, 'Events are gone before they were archived'"
     _show(report | {"next": further}, arguments.json)
     return 0
@@ -85,7 +99,11 @@ def event_time_text(us: int) -> str:
     """An instant as people read it; 0: nothing is known before it."""
     from datetime import UTC, datetime, timedelta
 
-    return "the beginning" if us == 0 else (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
+    return (
+        "the beginning"
+        if us == 0
+        else (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=us)).isoformat()
+    )
 
 
 def _offsets(plan: Plan) -> int:
@@ -101,11 +119,15 @@ def _show(report: dict[str, Any], as_json: bool) -> None:
             print(f"{source['source']}: nothing is missing")
         for missing in source["missing"]:
             print(
-                f"{source['source']}: partition {missing['partition']} lost offsets {missing['first']} to {missing['end'] - 1}, "
+                f"{source['source']}: partition {missing['partition']} lost offsets "
+                f"{missing['first']} to {missing['end'] - 1}, "
                 f"events of {missing['events_from']} to {missing['events_until']}"
             )
         if source["missing"]:
-            print(f'  to accept this loss: slicewise hole --accept {source["digest"]} --by "<name>" --why "<reason>"')
+            print(
+                f"  to accept this loss: slicewise hole --accept {source['digest']} --by "
+                '"<name>" --why "<reason>"'
+            )
         for gap in source["accepted"]:
             lost = f"partition {gap['partition']} offsets {gap['first']} to {gap['end'] - 1}"
             print(f"  accepted: {lost}, by {gap['by']}: {gap['why']}")

@@ -1,8 +1,10 @@
-"""build views again from the archive's compacted hours, while the stream runs; goes on where it was stopped
+"""build views again from the archive's compacted hours, while the stream runs; goes on where it was
+stopped
 
-Without a view: all that are not ready, as after a loss of the store. With one that is ready: its keys are left for new
-ones (a build of its own), and it is answered with 503 and its progress until it stands; other views are not touched. The
-plan is shown first: hours, rows and bytes that are read, and how long that takes by what was measured last.
+Without a view: all that are not ready, as after a loss of the store. With one that is ready: its
+keys are left for new ones (a build of its own), and it is answered with 503 and its progress until
+it stands; other views are not touched. The plan is shown first: hours, rows and bytes that are
+read, and how long that takes by what was measured last.
 
   slicewise rebuild --plan              what would be done
   slicewise rebuild                     build what is not ready
@@ -27,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("view", nargs="?", help="a view's name; all that are not ready by default")
     parser.add_argument("--plan", action="store_true", help="show the plan, and change nothing")
     parser.add_argument("--no-wait", action="store_true", help="do not wait until it stands")
-    parser.add_argument("--here", action="store_true", help="run the job from here, where Airflow does not answer")
+    parser.add_argument(
+        "--here", action="store_true", help="run the job from here, where Airflow does not answer"
+    )
     parser.add_argument("--json", action="store_true", help="print the outcome for programs")
 
 
@@ -39,7 +43,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         if not arguments.json:
             print(line, flush=True)
 
-    plans = rebuilding.plans(settings, arguments.view, deploy.looked_at if arguments.plan else deploy.connected)
+    plans = rebuilding.plans(
+        settings, arguments.view, deploy.looked_at if arguments.plan else deploy.connected
+    )
     if not arguments.json:
         _show(plans)
     begun: list[str] = []
@@ -60,7 +66,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         )
     if arguments.json:
         waited = bool(plans) and not arguments.plan and (arguments.here or not arguments.no_wait)
-        print(json.dumps({"units": [asdict(plan) for plan in plans], "begun": begun, "ready": waited or not plans}))
+        print(
+            json.dumps(
+                {
+                    "units": [asdict(plan) for plan in plans],
+                    "begun": begun,
+                    "ready": waited or not plans,
+                }
+            )
+        )
     return 0
 
 

@@ -1,4 +1,5 @@
-"""run the main job: start everything, load the data, compact and check it through Airflow, and leave it running
+"""run the main job: start everything, load the data, compact and check it through Airflow, and
+leave it running
 
 Every step looks first whether it is done: a second run finds what runs and changes nothing.
 """
@@ -55,7 +56,10 @@ def _table(report: object) -> None:
     console = Console()
     console.print(table)
     if report.board:
-        console.print("played most in the last ten seconds:", ", ".join(f"{song} {n:g}" for song, n in report.board))
+        console.print(
+            "played most in the last ten seconds:",
+            ", ".join(f"{song} {n:g}" for song, n in report.board),
+        )
     if report.example:
         console.print("one answer, to POST /v1/features with", markup=False)
         console.print_json(json.dumps(report.example["request"]), indent=None)

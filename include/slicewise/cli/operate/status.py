@@ -1,11 +1,13 @@
 """show each part as it is now: services, views, jobs, and what is wrong, with where to look
 
-First a line per service, then per view whether it answers (or how far its history is and what it waits for) and per job
-how its last run ended. Then what is not well now: views that answer 503, a stream that hangs, lags or lost events,
-answers that are late, jobs that failed or are overdue, servers that die again and again. Then what is not wrong now:
-alerts and restarts of the last day, losses that somebody accepted, and what is starting beside right answers.
+First a line per service, then per view whether it answers (or how far its history is and what it
+waits for) and per job how its last run ended. Then what is not well now: views that answer 503, a
+stream that hangs, lags or lost events, answers that are late, jobs that failed or are overdue,
+servers that die again and again. Then what is not wrong now: alerts and restarts of the last day,
+losses that somebody accepted, and what is starting beside right answers.
 
-Exit status: 0 all is well; 1 a service that is always on is not up; 3 all are up, and something else is not well.
+Exit status: 0 all is well; 1 a service that is always on is not up; 3 all are up, and something
+else is not well.
 
   slicewise status
   slicewise status --json    a list: rows of kind service, view, job and finding (state ill: wrong now; else past)
@@ -49,7 +51,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rows(picture: Picture) -> Iterator[dict[str, Any]]:
-    """Rows for what is no service, in the form of services: name, state, detail, and in `log` where to look."""
+    """Rows for what is no service, in the form of services: name, state, detail, and in `log` where
+    to look."""
     empty = {"address": "", "pid": None, "uptime_s": None, "memory_bytes": None, "log": ""}
     if picture.overview is not None:
         for view in picture.overview.views:
@@ -58,10 +61,20 @@ def _rows(picture: Picture) -> Iterator[dict[str, Any]]:
         for job in picture.overview.jobs:
             figures = {"age_s": job.age_s, "report": dict(job.report)}
             state = "well" if job.ok else "failed"
-            yield empty | {"kind": "job", "name": job.job, "state": state, "detail": _ago(job.age_s)} | figures
+            yield (
+                empty
+                | {"kind": "job", "name": job.job, "state": state, "detail": _ago(job.age_s)}
+                | figures
+            )
     for finding in picture.findings:
         state = "ill" if finding.now else "past"
-        yield empty | {"kind": "finding", "name": finding.part, "state": state, "detail": finding.text, "log": finding.look}
+        yield empty | {
+            "kind": "finding",
+            "name": finding.part,
+            "state": state,
+            "detail": finding.text,
+            "log": finding.look,
+        }
 
 
 def show(picture: Picture) -> None:
@@ -88,14 +101,21 @@ def _view(view: ViewLine) -> tuple[str, str]:
     if not view.ready:
         return "building", view.waits
     newest = view.newest_hour
-    return "ready", f"{view.hours} hours compacted, the newest {newest}" if newest else "no hour compacted yet"
+    return (
+        "ready",
+        f"{view.hours} hours compacted, the newest {newest}" if newest else "no hour compacted yet",
+    )
 
 
 def _line(row: ServiceStatus) -> str:
     uptime = "" if row.uptime_s is None else _span(row.uptime_s)
     memory = "" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:.0f} MiB"
     pid = "" if row.pid is None else str(row.pid)
-    detail = f"{row.address}  {row.detail}" if row.state == "up" and row.address else row.detail or row.address
+    detail = (
+        f"{row.address}  {row.detail}"
+        if row.state == "up" and row.address
+        else row.detail or row.address
+    )
     return f"{row.name:<8} {row.state:<8} {pid:>8} {uptime:>8} {memory:>9}  {detail}".rstrip()
 
 

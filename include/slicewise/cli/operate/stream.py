@@ -1,4 +1,5 @@
-"""start, stop or show the drivers of stream and real-time lane (Airflow's ingest_stream and stop_stream do the same)"""
+"""start, stop or show the drivers of stream and real-time lane (Airflow's ingest_stream and
+stop_stream do the same)"""
 
 from __future__ import annotations
 
@@ -24,9 +25,22 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         stream.stop_stream(settings)
         status = stream.stream_status(settings)
     else:
-        status = stream.ensure_stream(settings) if arguments.action == "ensure" else stream.stream_status(settings)
+        status = (
+            stream.ensure_stream(settings)
+            if arguments.action == "ensure"
+            else stream.stream_status(settings)
+        )
     realtime = stream.driver_status(settings, stream.REALTIME)
-    print(json.dumps({**_json_of(status), "tail": _json_of(realtime) if settings.realtime == "on" or realtime.running else None}))
+    print(
+        json.dumps(
+            {
+                **_json_of(status),
+                "tail": _json_of(realtime)
+                if settings.realtime == "on" or realtime.running
+                else None,
+            }
+        )
+    )
     return 0
 
 

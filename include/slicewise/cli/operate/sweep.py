@@ -19,7 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _verdict(
-    judge: Callable[..., Any], rules: Any, key: bytes, expires_at_s: int | None, now_us: int, fields: Any
+    judge: Callable[..., Any],
+    rules: Any,
+    key: bytes,
+    expires_at_s: int | None,
+    now_us: int,
+    fields: Any,
 ) -> Any:
     return judge(key, expires_at_s, now_us, rules, fields)
 

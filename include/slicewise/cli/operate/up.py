@@ -1,7 +1,7 @@
 """start the embedded servers that do not run, and wait until all are well
 
-Beside them a watcher is started, which brings back servers that die: at once, and ever later while one dies again.
-What `slicewise down` stopped it leaves alone. `SLICEWISE_WATCH=off` leaves it out.
+Beside them a watcher is started, which brings back servers that die: at once, and ever later while
+one dies again. What `slicewise down` stopped it leaves alone. `SLICEWISE_WATCH=off` leaves it out.
 
   slicewise up               all that are always on, and the watcher
   slicewise up redis kafka   these alone, without the watcher
@@ -16,7 +16,9 @@ from slicewise.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("service", nargs="*", help="only these: redis (all nodes), kafka, serving, airflow, watch")
+    parser.add_argument(
+        "service", nargs="*", help="only these: redis (all nodes), kafka, serving, airflow, watch"
+    )
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

@@ -1,7 +1,9 @@
-"""Every key, field and metadata entry of the online store stands here once: its name, its value and one sentence.
+"""Every key, field and metadata entry of the online store stands here once: its name, its value and
+one sentence.
 
-`stores/online/keys.py` and the metadata are written and read by these entries. `docs/store_fields.py` makes the tables
-of docs/format.md and the JVM's `StoreFields.java` from them.
+`stores/online/keys.py` and the metadata are written and read by these entries.
+`docs/store_fields.py` makes the tables of docs/format.md and the JVM's `StoreFields.java` from
+them.
 
 Doors: fields, keys, metadata.
 """
@@ -28,7 +30,10 @@ __all__ = [
 
 KEYS: tuple[Key, ...] = tuple(entry for entry in vars(keys).values() if isinstance(entry, Key))
 FIELDS: tuple[Field, ...] = tuple(
-    entry for module in (fields, metadata) for entry in vars(module).values() if isinstance(entry, Field)
+    entry
+    for module in (fields, metadata)
+    for entry in vars(module).values()
+    if isinstance(entry, Field)
 )
 
 

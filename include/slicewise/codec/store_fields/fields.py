@@ -21,12 +21,15 @@ RUNNING = Field(
     f"r:<slice>:{_AT}",
     "running partial; slices are counted since the epoch in units of the unit's slice",
     where=_HOT,
-    value=binary("envelopes", "pack_running", "unpack_running", "first offset i64, last offset i64, row"),
+    value=binary(
+        "envelopes", "pack_running", "unpack_running", "first offset i64, last offset i64, row"
+    ),
 )
 LIFETIME = Field(
     "lifetime",
     "t",
-    "lifetime total, only of a unit with a lifetime: the entity's events of hours before the total's end, below the "
+    "lifetime total, only of a unit with a lifetime: the entity's events of hours before the "
+    "total's end, below the "
     "offset vector of the archive version (0: of the start); docs/adr/0042",
     where=_HOT,
     value=binary(
@@ -39,8 +42,10 @@ LIFETIME = Field(
 PENDING = Field(
     "pending",
     f"q:{_AT}:<number>",
-    "pending events of the entity beyond the applied offset, in offset order: offset of the last u64, how many n u32, "
-    "n sizes u32, then n members as of event lists (above) over the columns that the unit reads. At most 64 events and "
+    "pending events of the entity beyond the applied offset, in offset order: offset of the last "
+    "u64, how many n u32, "
+    "n sizes u32, then n members as of event lists (above) over the columns that the unit reads. "
+    "At most 64 events and "
     "1,024 bytes, or one larger event; docs/adr/0066",
     where=_HOT,
     value=binary("pending", "pack_pending", "unpack_pending"),
@@ -48,7 +53,10 @@ PENDING = Field(
 PENDING_NUMBERS = Field(
     "pendingNumbers",
     f"o:{_AT}",
-    "`<oldest>:<newest>`: the numbers of the fields of pending events of this partition, without a gap",
+    (
+        "`<oldest>:<newest>`: the numbers of the fields of pending events of this partition, "
+        "without a gap"
+    ),
     where=_HOT,
     value=binary("pending", "pack_pending_numbers", "unpack_pending_numbers"),
 )
@@ -61,7 +69,11 @@ SKIPPED = Field(
     in_jvm=True,
 )
 PENDING_COUNT = Field(
-    "pendingCount", "m", "number of pending events of the entity, absent = none", where=_HOT, value=NUMBER
+    "pendingCount",
+    "m",
+    "number of pending events of the entity, absent = none",
+    where=_HOT,
+    value=NUMBER,
 )
 HOUR = Field(
     "hour",
@@ -88,7 +100,10 @@ MINUTES = Field(
 COMPACTED = Field(
     "compacted",
     "c",
-    "canonical msgpack of `[[hour, archive version], …]`, ascending: which hours are compacted, to which version",
+    (
+        "canonical msgpack of `[[hour, archive version], …]`, ascending: which hours are "
+        "compacted, to which version"
+    ),
     where=_DAY,
     value=binary("hours", "pack_hours", "unpack_hours"),
 )
@@ -97,24 +112,35 @@ DAY_TOTAL = Field(
     "d",
     "day total; counts only while its digest is that of `c`",
     where=_DAY,
-    value=binary("envelopes", "pack_day", "unpack_day", "the first 8 bytes of the SHA-256 of the value of `c`, row"),
+    value=binary(
+        "envelopes",
+        "pack_day",
+        "unpack_day",
+        "the first 8 bytes of the SHA-256 of the value of `c`, row",
+    ),
 )
 FIVE_DAY_TOTAL = Field(
     "fiveDayTotal",
     "p",
-    "five-day total, of a unit with windows of ten days or more, in the hash of its last day; counts only while its "
+    "five-day total, of a unit with windows of ten days or more, in the hash of its last day; "
+    "counts only while its "
     "digest is that of the `c` of its days",
     where=_DAY,
     value=binary(
         "envelopes",
         "pack_day",
         "unpack_day",
-        "8 bytes, row: the first 8 of the SHA-256 of its five days' digests, in their order, as `d` has them; of a day "
+        "8 bytes, row: the first 8 of the SHA-256 of its five days' digests, in their order, as "
+        "`d` has them; of a day "
         "without `c` eight zero bytes",
     ),
 )
 LOW = Field(
-    "low", "w", "low-water mark: identity of the newest member that was trimmed", where=(Where.LIST,), value=RAW
+    "low",
+    "w",
+    "low-water mark: identity of the newest member that was trimmed",
+    where=(Where.LIST,),
+    value=RAW,
 )
 REMEMBERED = Field(
     "remembered",
@@ -139,15 +165,26 @@ TOTAL_VERSION = Field(
     value=NUMBER,
 )
 VERSION_VECTOR = Field(
-    "versionVector", "<version>", "packed offset vector, which never changes", where=(Where.VECTORS,), value=VECTOR
+    "versionVector",
+    "<version>",
+    "packed offset vector, which never changes",
+    where=(Where.VECTORS,),
+    value=VECTOR,
 )
 ANNOUNCED = Field(
-    "announced", "count", "announcements of archive versions so far", where=(Where.VECTORS,), value=NUMBER
+    "announced",
+    "count",
+    "announcements of archive versions so far",
+    where=(Where.VECTORS,),
+    value=NUMBER,
 )
 _LEADERBOARD = (Where.LEADERBOARD,)
 LEADERBOARD = Field("leaderboard", "b", "the leaderboard", where=_LEADERBOARD, value=RAW)
 LEADERBOARD_ORDER = Field(
-    "leaderboardOrder", "o", "its order: a later one replaces it, an earlier one is refused", where=_LEADERBOARD
+    "leaderboardOrder",
+    "o",
+    "its order: a later one replaces it, an earlier one is refused",
+    where=_LEADERBOARD,
 )
 LEADERBOARD_TIME = Field(
     "leaderboardTime",

@@ -14,7 +14,14 @@ from slicewise.offsets.vector import OffsetVector
 _NUMBERS = frozenset(
     {"store id", "partition", "slice", "number", "hour", "window end", "version"}
 )  # slots that hold a decimal number; all others hold text
-_PATTERNS = {"tag": r"[^{}]*", "yyyymmdd": r"\d{8}", "source": r".+", "view": r".+", "topic name": r".+", "part": r".+"}
+_PATTERNS = {
+    "tag": r"[^{}]*",
+    "yyyymmdd": r"\d{8}",
+    "source": r".+",
+    "view": r".+",
+    "topic name": r".+",
+    "part": r".+",
+}
 _SLOT = re.compile(r"<([a-z ]+)>")
 
 
@@ -42,7 +49,8 @@ class Value:
 
 
 def _late(module: str, name: str) -> Callable[..., Any]:
-    """A function of a codec, looked up when it is called: Airflow's environment has neither numpy nor msgpack."""
+    """A function of a codec, looked up when it is called: Airflow's environment has neither numpy
+    nor msgpack."""
 
     def call(*arguments: Any) -> Any:
         return getattr(import_module(f"slicewise.codec.{module}"), name)(*arguments)
@@ -95,10 +103,15 @@ class Name:
     def __post_init__(self) -> None:
         literals = _SLOT.split(self.text)[::2]
         forms = ["%d" if slot in _NUMBERS else "%s" for slot in self.slots]
-        patterns = [rf"({_PATTERNS.get(slot, r'[0-9]+' if slot in _NUMBERS else '[^:]+')})" for slot in self.slots]
+        patterns = [
+            rf"({_PATTERNS.get(slot, r'[0-9]+' if slot in _NUMBERS else '[^:]+')})"
+            for slot in self.slots
+        ]
         ends = [re.escape(literal) for literal in literals]
         object.__setattr__(self, "prefix", literals[0].encode())
-        object.__setattr__(self, "form", _woven([literal.replace("%", "%%") for literal in literals], forms))
+        object.__setattr__(
+            self, "form", _woven([literal.replace("%", "%%") for literal in literals], forms)
+        )
         object.__setattr__(self, "pattern", re.compile(_woven(ends, patterns), re.DOTALL))
 
     @property
@@ -120,7 +133,10 @@ class Name:
         if match is None:
             return None
         texts = (group.decode() for group in match.groups())
-        return tuple(int(text) if slot in _NUMBERS else text for slot, text in zip(self.slots, texts, strict=True))
+        return tuple(
+            int(text) if slot in _NUMBERS else text
+            for slot, text in zip(self.slots, texts, strict=True)
+        )
 
 
 def _woven(literals: list[str], between: list[str]) -> bytes:

@@ -8,15 +8,27 @@ _UNIT = "sw:<store id>:{<tag>}:<unit>:"
 
 HOT_KEY = Key("hotKey", f"{_UNIT}hot", "what is not compacted yet; read whole", in_jvm=True)
 DAY_KEY = Key("dayKey", f"{_UNIT}day:<yyyymmdd>", "compacted hours of a day; read by field")
-IDS_KEY = Key("idsKey", f"{_UNIT}ids", "of a source with `dedupe`: ids that are remembered; no reader fetches it")
-LIST_KEY = Key("listKey", f"{_UNIT}list", "of an event list: applied offsets and low-water mark", in_jvm=True)
-MEMBERS_KEY = Key("membersKey", f"{_UNIT}events", "sorted set: members of the event list", in_jvm=True)
+IDS_KEY = Key(
+    "idsKey",
+    f"{_UNIT}ids",
+    "of a source with `dedupe`: ids that are remembered; no reader fetches it",
+)
+LIST_KEY = Key(
+    "listKey", f"{_UNIT}list", "of an event list: applied offsets and low-water mark", in_jvm=True
+)
+MEMBERS_KEY = Key(
+    "membersKey", f"{_UNIT}events", "sorted set: members of the event list", in_jvm=True
+)
 METADATA_KEY = Key("metadataKey", "sw:marks:{0}", "the store's metadata")
 PUBLISHED_KEY = Key(
-    "publishedKey", "sw:<store id>:swapped:<unit>:{0}", "the hours of a unit that were published to all its entities"
+    "publishedKey",
+    "sw:<store id>:swapped:<unit>:{0}",
+    "the hours of a unit that were published to all its entities",
 )
 VECTORS_KEY = Key(
-    "vectorsKey", "sw:<store id>:covers:<source>:{0}", "the offset vectors that archive versions stand for"
+    "vectorsKey",
+    "sw:<store id>:covers:<source>:{0}",
+    "the offset vectors that archive versions stand for",
 )
 LEADERBOARD_KEY = Key("leaderboardKey", "sw:<store id>:board:<name>", "a leaderboard")
 PAST_LEADERBOARD_KEY = Key(
@@ -27,15 +39,20 @@ PAST_LEADERBOARD_KEY = Key(
 MANIFEST_KEY = Key(
     "manifestKey",
     "sw:manifest:<digest>",
-    "text: the deployment's canonical JSON. A source whose schema changed has `earlier`: each schema before "
-    "(`source`), and `until`: [topic id, partition, first offset that it does not judge], null while it is not "
+    "text: the deployment's canonical JSON. A source whose schema changed has `earlier`: each "
+    "schema before "
+    "(`source`), and `until`: [topic id, partition, first offset that it does not judge], null "
+    "while it is not "
     "recorded",
 )
 STATUS_KEY = Key(
     "statusKey",
     "sw:status:<part>",
-    "text: the status of a running part; part `holes:<source>`: a JSON list of accepted gaps (fields of "
-    "`slicewise.offsets.gaps.AcceptedGap`); `building`: unit -> what its build waits for (`text`, `at_us`); `alerts`: a JSON "
-    "list of those of the last day; parts `deployed`, `ensured:<driver>`, `started:<driver>`: an instant, in "
+    "text: the status of a running part; part `holes:<source>`: a JSON list of accepted gaps "
+    "(fields of "
+    "`slicewise.offsets.gaps.AcceptedGap`); `building`: unit -> what its build waits for (`text`, "
+    "`at_us`); `alerts`: a JSON "
+    "list of those of the last day; parts `deployed`, `ensured:<driver>`, `started:<driver>`: an "
+    "instant, in "
     "microseconds by the store's clock, as decimal digits",
 )

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from slicewise.codec.store_fields.forms import NUMBER, TEXT, TEXTS, TRUE, VECTOR, Field, Value, Where, pair
+from slicewise.codec.store_fields.forms import (
+    NUMBER,
+    TEXT,
+    TEXTS,
+    TRUE,
+    VECTOR,
+    Field,
+    Value,
+    Where,
+    pair,
+)
 from slicewise.offsets.vector import OffsetVector
 
 
@@ -22,13 +32,27 @@ def _parse_start(raw: bytes) -> tuple[str, str, OffsetVector]:
 _METADATA = (Where.METADATA,)
 
 STORE_ID = Field(
-    "STORE_ID", "generation", "store id: the store's time when it was made", where=_METADATA, value=NUMBER, in_jvm=True
+    "STORE_ID",
+    "generation",
+    "store id: the store's time when it was made",
+    where=_METADATA,
+    value=NUMBER,
+    in_jvm=True,
 )
 DEPLOYMENT_VERSION = Field(
-    "DEPLOYMENT_VERSION", "epoch", "deployment version: counts deployments", where=_METADATA, value=NUMBER, in_jvm=True
+    "DEPLOYMENT_VERSION",
+    "epoch",
+    "deployment version: counts deployments",
+    where=_METADATA,
+    value=NUMBER,
+    in_jvm=True,
 )
 DEPLOYMENT = Field(
-    "deployment", "units", "digest of the deployment, empty before the first", where=_METADATA, value=TEXT
+    "deployment",
+    "units",
+    "digest of the deployment, empty before the first",
+    where=_METADATA,
+    value=TEXT,
 )
 NODE = Field(
     "node",
@@ -40,7 +64,10 @@ NODE = Field(
 NODE_SET = Field(
     "nodeSet",
     "set",
-    "of a store of several nodes: the set, named by the store id of its first node; absent in a store of one",
+    (
+        "of a store of several nodes: the set, named by the store id of its first node; absent in "
+        "a store of one"
+    ),
     where=_METADATA,
     value=NUMBER,
 )
@@ -61,10 +88,22 @@ LOST = Field(
     where=_METADATA,
     value=NUMBER,
 )
-START = Field("start", "s:<unit>", "offset vector at which the unit starts; never moves", where=_METADATA, value=VECTOR)
-READY = Field("ready", "y:<unit>", "`1`: all below the start is in the store", where=_METADATA, value=TRUE)
-BUILDING = Field("building", "b:<unit>", "`done/total` hours of its backfill", where=_METADATA, value=pair("/"))
-BUILD = Field("build", "n:<unit>", "number of its build, absent = none", where=_METADATA, value=NUMBER)
+START = Field(
+    "start",
+    "s:<unit>",
+    "offset vector at which the unit starts; never moves",
+    where=_METADATA,
+    value=VECTOR,
+)
+READY = Field(
+    "ready", "y:<unit>", "`1`: all below the start is in the store", where=_METADATA, value=TRUE
+)
+BUILDING = Field(
+    "building", "b:<unit>", "`done/total` hours of its backfill", where=_METADATA, value=pair("/")
+)
+BUILD = Field(
+    "build", "n:<unit>", "number of its build, absent = none", where=_METADATA, value=NUMBER
+)
 RETIRED = Field(
     "retired",
     "retired",
@@ -75,12 +114,19 @@ RETIRED = Field(
 TOTAL_UNTIL = Field(
     "totalUntil",
     "h:<unit>",
-    "`hour/archive version` of a unit with a lifetime: every entity's hours before this hour are in its total, as far "
+    "`hour/archive version` of a unit with a lifetime: every entity's hours before this hour are "
+    "in its total, as far "
     "as this archive version contains them",
     where=_METADATA,
     value=pair("/"),
 )
-KEPT = Field("kept", "k:<unit>", "what an event list keeps since its build began, or less", where=_METADATA, value=TEXT)
+KEPT = Field(
+    "kept",
+    "k:<unit>",
+    "what an event list keeps since its build began, or less",
+    where=_METADATA,
+    value=TEXT,
+)
 ALIAS = Field(
     "alias",
     "a:<view>",
@@ -92,7 +138,8 @@ TOPIC = Field("topic", "t:<topic name>", "topic id", where=_METADATA, value=TEXT
 REALTIME_START = Field(
     "realtimeStart",
     "e:<source>",
-    "start of a source's real-time lane: canonical msgpack `[run id, replication id, start]`, the start an offset "
+    "start of a source's real-time lane: canonical msgpack `[run id, replication id, start]`, the "
+    "start an offset "
     "vector as it is packed elsewhere",
     where=_METADATA,
     value=Value(_pack_start, _parse_start),

@@ -1,4 +1,5 @@
-"""A case is events, an instant and what a view then answers; what cannot be asked is refused where it is written."""
+"""A case is events, an instant and what a view then answers; what cannot be asked is refused where
+it is written."""
 
 from __future__ import annotations
 
@@ -39,7 +40,11 @@ class Case:
     @property
     def where(self) -> str:
         """The case and where it was written, for messages."""
-        return "case" + (f" {self.name!r}" if self.name else "") + (f" ({self.location})" if self.location else "")
+        return (
+            "case"
+            + (f" {self.name!r}" if self.name else "")
+            + (f" ({self.location})" if self.location else "")
+        )
 
     def __post_init__(self) -> None:
         where = self.where

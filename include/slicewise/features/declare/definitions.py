@@ -63,7 +63,11 @@ class Feature:
                 expected='an aggregate such as sw.count() or sw.sum("column")',
                 next_step=meant.aggregate(self.aggregate),
             )
-        if isinstance(self.windows, str) or not isinstance(self.windows, Sequence) or not self.windows:
+        if (
+            isinstance(self.windows, str)
+            or not isinstance(self.windows, Sequence)
+            or not self.windows
+        ):
             raise DefinitionError(
                 f"windows are {shown(self.windows)}",
                 where=where,
@@ -100,8 +104,8 @@ class FeatureView:
     """Features over one source and one entity key.
 
     entity: columns of the source that are the key; none for a global view. where: row logic that
-    an event must satisfy. columns: computed columns, name -> row logic, or a function of `sw.row_function`.
-    slice: declared slice
+    an event must satisfy. columns: computed columns, name -> row logic, or a function of
+    `sw.row_function`. slice: declared slice
     (the planner's choice by default). spread: one set of keys per partition, for few hot entities.
     capacity: how many of an entity's latest events its exact windows can reach at most. emit: the
     Kafka topic to which results of sliding, tumbling and hopping windows are published as they end,
@@ -139,7 +143,9 @@ class FeatureView:
             )
         object.__setattr__(self, "entity", texts(self.entity, "entity", where))
         refuse_twice(self.entity, "entity column", where)
-        if not isinstance(self.features, Sequence) or not all(isinstance(f, Feature) for f in self.features):
+        if not isinstance(self.features, Sequence) or not all(
+            isinstance(f, Feature) for f in self.features
+        ):
             raise DefinitionError(
                 "features are no list of them",
                 where=where,
@@ -175,7 +181,9 @@ class FeatureView:
         check_capacity(self.capacity, where)
         if self.emit is not None:
             object.__setattr__(self, "emit", self._emitted(self.emit, where))
-        if not isinstance(self.tests, Sequence) or not all(isinstance(test, Case) for test in self.tests):
+        if not isinstance(self.tests, Sequence) or not all(
+            isinstance(test, Case) for test in self.tests
+        ):
             raise DefinitionError(
                 "tests are cases",
                 where=where,
@@ -196,7 +204,9 @@ class FeatureView:
                     expected="a name of its own",
                     next_step="rename it",
                 )
-            if not isinstance(self.columns[column], str) and not _is_row_function(self.columns[column]):
+            if not isinstance(self.columns[column], str) and not _is_row_function(
+                self.columns[column]
+            ):
                 raise DefinitionError(
                     f"the computed column {column!r} is {shown(self.columns[column])}",
                     where=where,
@@ -219,7 +229,8 @@ class FeatureView:
         return emit
 
     def _check_columns(self, names: Sequence[str]) -> None:
-        """An answer has a column for each feature and window, and those of the entity: each under a name of its own."""
+        """An answer has a column for each feature and window, and those of the entity: each under a
+        name of its own."""
         refuse_twice(names, "feature column", self.place)
         seen = {column.lower(): f"entity column {column!r}" for column in self.entity}
         for name in names:
@@ -235,6 +246,9 @@ class FeatureView:
             raise DefinitionError(
                 f"an entity column named {word!r}",
                 where=self.place,
-                expected=f"another name: in sw.evaluate and in spines the column {word!r} says how a row is read",
+                expected=(
+                    f"another name: in sw.evaluate and in spines the column {word!r} says how a "
+                    "row is read"
+                ),
                 next_step=f'give the column another name, with paths={{"…": "$.{word}"}}',
             )

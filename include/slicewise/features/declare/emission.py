@@ -1,4 +1,5 @@
-"""Publications of a view: the windows that end at known instants, and how long it waits and looks back."""
+"""Publications of a view: the windows that end at known instants, and how long it waits and looks
+back."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ CORRECTIONS = "1h"
 @checked_class
 @dataclass(frozen=True)
 class Emit:
-    """Publishes a view's window results to a Kafka topic, at each window's end and when a late event changes one.
+    """Publishes a view's window results to a Kafka topic, at each window's end and when a late
+    event changes one.
 
-    wait: how much later than a window's end its result is published, so that fewer events come late; by default at
-    its end. corrections: for how long after its end a window is corrected; what it takes in memory grows with it.
+    wait: how much later than a window's end its result is published, so that fewer events come
+    late; by default at its end. corrections: for how long after its end a window is corrected; what
+    it takes in memory grows with it.
     """
 
     topic: str

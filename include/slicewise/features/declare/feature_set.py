@@ -1,4 +1,5 @@
-"""A feature set names features of many views that are read together, and what is answered where they cannot be."""
+"""A feature set names features of many views that are read together, and what is answered where
+they cannot be."""
 
 from __future__ import annotations
 

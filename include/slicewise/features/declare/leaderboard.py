@@ -1,4 +1,5 @@
-"""A leaderboard ranks the entities of a view by one of its features. It is refused where it could not be kept."""
+"""A leaderboard ranks the entities of a view by one of its features. It is refused where it could
+not be kept."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ from dataclasses import dataclass, field
 from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import FeatureView
-from slicewise.features.naming import Location, at_place, check_name, check_owner, placed, written_at
+from slicewise.features.naming import (
+    Location,
+    at_place,
+    check_name,
+    check_owner,
+    placed,
+    written_at,
+)
 from slicewise.features.schema.kafka_source import TOPIC_NAME
 from slicewise.windows.durations import DAY_US, parse_duration
 
@@ -18,12 +26,14 @@ LATE = ("ignore", "correct")
 @checked_class
 @dataclass(frozen=True)
 class Leaderboard:
-    """The k entities of a view with the highest value of a feature, made anew at every multiple of `every`.
+    """The k entities of a view with the highest value of a feature, made anew at every multiple of
+    `every`.
 
-    view: a sw.FeatureView or its name. by: the feature's column, as "plays_10s"; it must be a number. Equal values
-    stand in the order of their keys' bytes; an entity without an event in the window stands on no leaderboard. late: what
-    an event does that comes after the leaderboard of its time: "ignore" leaves that leaderboard as it was, "correct" publishes
-    the old and the new rows to `topic` (`<name>.corrections` by default) for leaderboards no older than correct_within.
+    view: a sw.FeatureView or its name. by: the feature's column, as "plays_10s"; it must be a
+    number. Equal values stand in the order of their keys' bytes; an entity without an event in the
+    window stands on no leaderboard. late: what an event does that comes after the leaderboard of
+    its time: "ignore" leaves that leaderboard as it was, "correct" publishes the old and the new
+    rows to `topic` (`<name>.corrections` by default) for leaderboards no older than correct_within.
     """
 
     name: str
@@ -84,7 +94,9 @@ class Leaderboard:
                 expected='late="correct", or no topic',
                 next_step="leave topic= out, or publish corrections",
             )
-        if self.topic is not None and not (isinstance(self.topic, str) and TOPIC_NAME.fullmatch(self.topic)):
+        if self.topic is not None and not (
+            isinstance(self.topic, str) and TOPIC_NAME.fullmatch(self.topic)
+        ):
             raise DefinitionError(
                 f"{self.topic!r} is no topic name",
                 where=where,
@@ -96,5 +108,8 @@ class Leaderboard:
                 length = parse_duration(getattr(self, option))
             if length > DAY_US:
                 raise DefinitionError(
-                    f"{option} is {getattr(self, option)!r}", where=where, expected="at most 1d", next_step="shorten it"
+                    f"{option} is {getattr(self, option)!r}",
+                    where=where,
+                    expected="at most 1d",
+                    next_step="shorten it",
                 )

@@ -13,7 +13,8 @@ from slicewise.features.schema.kafka_source import KafkaSource
 
 @dataclass(frozen=True)
 class Project:
-    """Everything that a project's module declares. sources: what SQL may name, those of the views among them."""
+    """Everything that a project's module declares. sources: what SQL may name, those of the views
+    among them."""
 
     name: str
     views: tuple[FeatureView, ...]
@@ -23,8 +24,8 @@ class Project:
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:
-        """A project of the views, feature sets, leaderboards and sources among these objects, or in a tuple of
-        them."""
+        """A project of the views, feature sets, leaderboards and sources among these objects, or in
+        a tuple of them."""
         views: dict[int, FeatureView] = {}
         sets: dict[int, FeatureSet] = {}
         sources: dict[int, KafkaSource] = {}

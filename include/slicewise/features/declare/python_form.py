@@ -38,7 +38,9 @@ def python_form(view: FeatureView) -> str:
 
 def source_form(source: KafkaSource) -> str:
     """`name = sw.KafkaSource(…)`."""
-    schema = "".join(f"        {_text(name)}: {_text(kind)},\n" for name, kind in source.schema.items())
+    schema = "".join(
+        f"        {_text(name)}: {_text(kind)},\n" for name, kind in source.schema.items()
+    )
     lines = [
         f"    {_text(source.name)},\n",
         f"    schema={{\n{schema}    }},\n",
@@ -58,7 +60,9 @@ def view_form(view: FeatureView) -> str:
     if view.where is not None:
         lines.append(f"    where={_text(view.where)},\n")
     if view.columns:
-        inner = "".join(f"        {_text(name)}: {_column(made)},\n" for name, made in view.columns.items())
+        inner = "".join(
+            f"        {_text(name)}: {_column(made)},\n" for name, made in view.columns.items()
+        )
         lines.append(f"    columns={{\n{inner}    }},\n")
     features = "".join(f"        {_feature(feature)},\n" for feature in view.features)
     lines.append(f"    features=[\n{features}    ],\n")
@@ -73,8 +77,12 @@ def view_form(view: FeatureView) -> str:
         wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
         given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
         lines.append(f"    emit=sw.Emit({given}),\n")
-    functions = {column.name: column for column in view.columns.values() if isinstance(column, RowFunction)}
-    made = "".join(f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values())
+    functions = {
+        column.name: column for column in view.columns.values() if isinstance(column, RowFunction)
+    }
+    made = "".join(
+        f"@sw.row_function(output={_text(f.output)})\n{f.source}\n\n" for f in functions.values()
+    )
     return f"{made}{_variable(view.name)} = sw.FeatureView(\n{''.join(lines)})\n"
 
 
@@ -84,7 +92,10 @@ def _column(made: str | RowFunction) -> str:
 
 def _feature(feature: Feature) -> str:
     windows = ", ".join(as_window(window).as_python() for window in feature.windows)
-    return f"sw.Feature({_text(feature.name)}, {aggregate_form(feature.aggregate)}, windows=[{windows}])"
+    return (
+        f"sw.Feature({_text(feature.name)}, {aggregate_form(feature.aggregate)}, "
+        f"windows=[{windows}])"
+    )
 
 
 def aggregate_form(aggregate: Aggregate) -> str:
@@ -98,7 +109,10 @@ def _call(spec: Mapping[str, Any]) -> str:
         inner = _call(values["aggregate"])
         return f"{inner[:-1]}{'' if inner.endswith('()') else ', '}where={_value(values['where'])})"
     if spec["kind"] == "own":
-        given = [*map(_text, values["columns"]), *(f"{name}={_value(v)}" for name, v in values["parameters"].items())]
+        given = [
+            *map(_text, values["columns"]),
+            *(f"{name}={_value(v)}" for name, v in values["parameters"].items()),
+        ]
         return f"{read_class(values['source']).name}({', '.join(given)})"
     parameters = signature(getattr(aggregates, spec["kind"])).parameters
     parts = []

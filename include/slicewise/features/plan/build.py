@@ -1,4 +1,5 @@
-"""A unit is built from its parts, and stored as JSON; its fingerprints cover all that bears on stored bytes."""
+"""A unit is built from its parts, and stored as JSON; its fingerprints cover all that bears on
+stored bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.emission import Emission
 from slicewise.features.declare.event_list import EventList
 from slicewise.features.plan.fingerprint import ENGINE, fingerprint
-from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, Source, StorageUnit, plain
+from slicewise.features.plan.unit import (
+    ListUnit,
+    PlannedFeature,
+    SliceUnit,
+    Source,
+    StorageUnit,
+    plain,
+)
 from slicewise.features.rowlogic.expression import ROW_LOGIC_VERSION, RowExpression, canonical
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import STEP_BACK_US, EventIds
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slices:
-    """What a unit of slices is given beside what every unit is."""
+    """Fields that a unit of slices has and a list has not."""
 
     slice_us: int
     levels: tuple[int, ...]
@@ -51,7 +59,8 @@ def build_unit(
 ) -> StorageUnit:
     """A unit from its parts; layout, inputs and fingerprints follow from them.
 
-    features: (column, feature, window, unbound aggregate). kept: its slices, or what its event list keeps.
+    features: (column, feature, window, unbound aggregate). kept: its slices, or what its event list
+    keeps.
     """
     kinds = {**dict(source.columns), **{name: column.kind for name, column in columns}}
     functions = tuple((name, function.bind(kinds)) for name, function in functions)
@@ -71,7 +80,12 @@ def build_unit(
     reads = {
         *(column for column, _ in entity),
         *(column for column in inputs if column not in dict(columns) | dict(functions)),
-        *(column for _, function in functions for column in function.reads if column not in dict(columns)),
+        *(
+            column
+            for _, function in functions
+            for column in function.reads
+            if column not in dict(columns)
+        ),
         *(column for e in expressions if e is not None for column in e.columns),
         *(() if source.time_column is None else (source.time_column,)),
         *(() if source.dedupe is None else (source.dedupe.column,)),
@@ -94,14 +108,16 @@ def build_unit(
         "dedupe": source.dedupe,
     }
     unit: StorageUnit = (
-        ListUnit(**parts, event_list=kept) if isinstance(kept, EventList) else SliceUnit(**parts, **plain(kept))
+        ListUnit(**parts, event_list=kept)
+        if isinstance(kept, EventList)
+        else SliceUnit(**parts, **plain(kept))
     )
     unit = replace(unit, storage_fingerprint=fingerprint(storage_payload(unit, source)))
     return replace(unit, definition_fingerprint=fingerprint(definition_payload(unit)))
 
 
 def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
-    """What the storage fingerprint of a unit covers; docs/format.md, "Fingerprints"."""
+    """Content of a unit's storage fingerprint; docs/format.md, "Fingerprints"."""
     # a float's values are other ones than a double's; the range of an integer only judges records
     types = dict(source.columns) | {name: kind for name, kind in source.wire if "float" in kind}
     paths = {name: list(path) for name, path in source.paths if name in unit.reads}
@@ -115,15 +131,26 @@ def storage_payload(unit: StorageUnit, source: Source) -> dict[str, Any]:
             "version": ROW_LOGIC_VERSION,
             "where": None if unit.where is None else canonical(unit.where.tree),
             "columns": {name: canonical(column.tree) for name, column in unit.columns},
-            **({"functions": {name: function.stored() for name, function in unit.functions}} if unit.functions else {}),
+            **(
+                {"functions": {name: function.stored() for name, function in unit.functions}}
+                if unit.functions
+                else {}
+            ),
         },
         "source": source.name,
         "spread": unit.per_partition,
         **({"paths": paths} if paths else {}),
         **({"dedupe": _dedupe(unit.dedupe)} if unit.dedupe is not None else {}),
     }
-    if isinstance(unit, ListUnit):  # of no view, no window and no aggregate: whoever reads these columns shares it
-        return {**common, "events": {"columns": [list(column) for column in unit.input_types], "version": MEMBERS_VERSION}}
+    # of no view, no window and no aggregate: whoever reads these columns shares it
+    if isinstance(unit, ListUnit):
+        return {
+            **common,
+            "events": {
+                "columns": [list(column) for column in unit.input_types],
+                "version": MEMBERS_VERSION,
+            },
+        }
     return {
         **common,
         **({"lifetime": True} if unit.lifetime else {}),
@@ -144,7 +171,7 @@ def _dedupe(ids: EventIds) -> dict[str, Any]:
 
 
 def definition_payload(unit: StorageUnit) -> dict[str, Any]:
-    """What the definition fingerprint of a unit covers: the features over what is stored."""
+    """Content of a unit's definition fingerprint: the features over its stored partials."""
     return {
         "storage": unit.storage_fingerprint,
         "features": [
@@ -158,8 +185,10 @@ def definition_payload(unit: StorageUnit) -> dict[str, Any]:
     }
 
 
-def leaderboard_payload(unit: StorageUnit, feature: PlannedFeature, k: int, every_us: int) -> dict[str, Any]:
-    """What the fingerprint of a leaderboard covers: what its rows mean."""
+def leaderboard_payload(
+    unit: StorageUnit, feature: PlannedFeature, k: int, every_us: int
+) -> dict[str, Any]:
+    """Content of a leaderboard's fingerprint: the meaning of its rows."""
     return {
         "storage": unit.storage_fingerprint,
         "aggregate": feature.aggregate.meaning(),
@@ -171,16 +200,26 @@ def leaderboard_payload(unit: StorageUnit, feature: PlannedFeature, k: int, ever
 
 def _window(window: Window) -> dict[str, Any]:
     stored = window.stored()
-    names = ["kind", "length_us", "hop_us", "open", *(("closed", "rows") if window.by_events else ())]
+    names = [
+        "kind",
+        "length_us",
+        "hop_us",
+        "open",
+        *(("closed", "rows") if window.by_events else ()),
+    ]
     # These only where there is one, so that what is deployed without keeps its fingerprint.
     names += [name for name in ("offset_us", "gap_us") if stored[name]]
     return {name: stored[name] for name in names}
 
 
 def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
-    """What `unit_from_json` builds an equal unit from."""
+    """JSON from which `unit_from_json` builds an equal unit."""
     listed = {"event_list": plain(unit.event_list)} if isinstance(unit, ListUnit) else {}
-    made = {"functions": [[name, function.to_json()] for name, function in unit.functions]} if unit.functions else {}
+    made = (
+        {"functions": [[name, function.to_json()] for name, function in unit.functions]}
+        if unit.functions
+        else {}
+    )
     published = {} if unit.emission is None else {"emission": plain(unit.emission)}
     return (
         listed
@@ -214,7 +253,8 @@ def unit_to_json(unit: StorageUnit) -> dict[str, Any]:
 
 
 def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
-    """The unit; DefinitionError where this version would store other bytes under its fingerprints."""
+    """The unit; DefinitionError where this version would store other bytes under its
+    fingerprints."""
     unit = build_unit(
         source,
         view=raw["view"],
@@ -241,7 +281,9 @@ def unit_from_json(raw: Mapping[str, Any], source: Source) -> StorageUnit:
             tuple(raw["levels"]),
             Emission(**raw["emission"]) if "emission" in raw else None,
         ),
-        functions=tuple((name, RowFunction.from_json(function)) for name, function in raw.get("functions", ())),
+        functions=tuple(
+            (name, RowFunction.from_json(function)) for name, function in raw.get("functions", ())
+        ),
     )
     for name in ("storage_fingerprint", "definition_fingerprint"):
         if getattr(unit, name) != raw[name]:

@@ -21,7 +21,8 @@ def by_view(rows: Iterable[Of]) -> list[tuple[Of, ...]]:
 
 
 def view_changes(changes: Iterable[Change]) -> list[Change]:
-    """One change for each view: the gravest kind of its units, with the reasons of all that change."""
+    """One change for each view: the gravest kind of its units, with the reasons of all that
+    change."""
     return [_together(group) for group in by_view(changes)]
 
 
@@ -29,4 +30,6 @@ def _together(group: Sequence[Change]) -> Change:
     ordered = sorted(group, key=lambda change: _WORST_FIRST.index(change.kind))
     changed = [change for change in ordered if change.kind != "unchanged"] or ordered
     reasons = dict.fromkeys(change.reason for change in changed)
-    return replace(ordered[0], reason="; ".join(reasons), unit=ordered[0].unit if len(group) == 1 else "")
+    return replace(
+        ordered[0], reason="; ".join(reasons), unit=ordered[0].unit if len(group) == 1 else ""
+    )

@@ -14,7 +14,11 @@ from slicewise.features import own
 from slicewise.features.names import unknown
 from slicewise.features.plan.build import unit_from_json, unit_to_json
 from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import PlannedLeaderboard, leaderboard_from_json, leaderboard_to_json
+from slicewise.features.plan.leaderboard import (
+    PlannedLeaderboard,
+    leaderboard_from_json,
+    leaderboard_to_json,
+)
 from slicewise.features.plan.schema_change import with_until
 from slicewise.features.plan.unit import (
     PlannedFeature,
@@ -60,7 +64,15 @@ class Deployment:
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
         # these only where there are any, so that what is deployed without keeps its digest
-        leaderboards = {"leaderboards": [leaderboard_to_json(leaderboard) for leaderboard in self.leaderboards]} if self.leaderboards else {}
+        leaderboards = (
+            {
+                "leaderboards": [
+                    leaderboard_to_json(leaderboard) for leaderboard in self.leaderboards
+                ]
+            }
+            if self.leaderboards
+            else {}
+        )
         return canonical_json(
             {
                 **leaderboards,
@@ -103,7 +115,12 @@ class Deployment:
         )
         bare = Deployment(raw["project"], sources, units, sets)
         listed = raw.get("leaderboards", ())
-        leaderboards = tuple(leaderboard_from_json(leaderboard, *bare.resolve(f"{leaderboard['view']}:{leaderboard['column']}")) for leaderboard in listed)
+        leaderboards = tuple(
+            leaderboard_from_json(
+                leaderboard, *bare.resolve(f"{leaderboard['view']}:{leaderboard['column']}")
+            )
+            for leaderboard in listed
+        )
         return replace(bare, leaderboards=leaderboards) if leaderboards else bare
 
     @cached_property
@@ -128,7 +145,11 @@ class Deployment:
 
     @cached_property
     def _features(self) -> Mapping[str, tuple[StorageUnit, PlannedFeature]]:
-        return {f"{unit.view}:{feature.column}": (unit, feature) for unit in self.units for feature in unit.features}
+        return {
+            f"{unit.view}:{feature.column}": (unit, feature)
+            for unit in self.units
+            for feature in unit.features
+        }
 
     @cached_property
     def _sets(self) -> Mapping[str, PlannedSet]:
@@ -168,11 +189,14 @@ class Deployment:
 
     @cached_property
     def declared(self) -> Deployment:
-        """The part that projects declare: without what the platform deploys for itself, which no job archives or checks."""
+        """The part that projects declare: without what the platform deploys for itself, which no
+        job archives or checks."""
         sources = tuple(source for source in self.sources if source.name != own.SOURCE)
         if len(sources) == len(self.sources):
             return self
-        return replace(self, sources=sources, units=tuple(u for u in self.units if u.project != own.PROJECT))
+        return replace(
+            self, sources=sources, units=tuple(u for u in self.units if u.project != own.PROJECT)
+        )
 
     @property
     def opening(self) -> tuple[str, ...]:
@@ -183,7 +207,10 @@ class Deployment:
         """The deployment in which the schemas of these sources hold from there on."""
         return replace(
             self,
-            sources=tuple(with_until(source, until[source.name]) if source.name in until else source for source in self.sources),
+            sources=tuple(
+                with_until(source, until[source.name]) if source.name in until else source
+                for source in self.sources
+            ),
         )
 
     @property

@@ -1,4 +1,5 @@
-"""Differences between two units of one view that store other bytes, in the words of who wrote them."""
+"""Differences between two units of one view that store other bytes, in the words of who wrote
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ _CONDITION = "_where_"
 """Begins the column of a feature's condition."""
 
 
-def differences(now: StorageUnit, source: Source, then: StorageUnit, source_then: Source) -> tuple[str, ...]:
+def differences(
+    now: StorageUnit, source: Source, then: StorageUnit, source_then: Source
+) -> tuple[str, ...]:
     """Everything that the unit stores otherwise than the one that is deployed, the largest first.
 
     source, source_then: those of the two units.
@@ -32,10 +35,16 @@ def differences(now: StorageUnit, source: Source, then: StorageUnit, source_then
         *_paths(after.get("paths", {}), before.get("paths", {})),
         *_platform(after, before),
     ]
-    return tuple(reasons) or tuple(_reads(after["columns"], before["columns"])) or ("it stores other bytes",)
+    return (
+        tuple(reasons)
+        or tuple(_reads(after["columns"], before["columns"]))
+        or ("it stores other bytes",)
+    )
 
 
-def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Source) -> Iterator[str]:
+def _whole(
+    now: StorageUnit, source: Source, then: StorageUnit, source_then: Source
+) -> Iterator[str]:
     """Differences that hold for the view as a whole."""
     if now.source != then.source:
         yield f"the source is {now.source}, was {then.source}"
@@ -46,7 +55,11 @@ def _whole(now: StorageUnit, source: Source, then: StorageUnit, source_then: Sou
     if now.per_partition != then.per_partition:
         yield f"spread is {now.per_partition}, was {then.per_partition}"
     if isinstance(now, SliceUnit) and now.lifetime != then.lifetime:
-        yield "a lifetime is added, and all events are kept" if now.lifetime else "the last lifetime is removed"
+        yield (
+            "a lifetime is added, and all events are kept"
+            if now.lifetime
+            else "the last lifetime is removed"
+        )
     time, time_then = ((version.timestamp, version.time_form) for version in (source, source_then))
     if time != time_then:
         yield f"the event time is {time[0]} in {time[1]}, was {time_then[0]} in {time_then[1]}"
@@ -61,12 +74,16 @@ def _entity(unit: StorageUnit) -> str:
 def _ids(ids: EventIds | None) -> str:
     if ids is None:
         return "count whenever they come"
-    return f"count once by {ids.column}, within {format_duration(ids.within_us)} and {ids.most} events"
+    return (
+        f"count once by {ids.column}, within {format_duration(ids.within_us)} and {ids.most} events"
+    )
 
 
 def _expressions(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     """Row logic that an event goes through."""
-    after, before = (None if feature.where is None else canonical(feature.where.tree) for feature in (now, then))
+    after, before = (
+        None if feature.where is None else canonical(feature.where.tree) for feature in (now, then)
+    )
     if after != before:
         yield f"where is {_text(now.where)}, was {_text(then.where)}"
     columns, columns_then = dict(now.columns), dict(then.columns)
@@ -87,7 +104,10 @@ def _expressions(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
     for name in sorted({*functions, *functions_then}):
         made, made_then = functions.get(name), functions_then.get(name)
         if made is None or made_then is None:
-            yield f"column `{name}` is {'computed by a row function' if made else 'not computed any more'}"
+            yield (
+                f"column `{name}` is "
+                f"{'computed by a row function' if made else 'not computed any more'}"
+            )
         elif made.stored() != made_then.stored():
             yield f"column `{name}` is computed by a row function whose text changed"
 
@@ -111,7 +131,8 @@ def _aggregates(now: StorageUnit, then: StorageUnit) -> Iterator[str]:
         if key != key_then:
             reported |= {key, key_then}
             now_text, then_text = own.aggregate.describe(), was.aggregate.describe()
-            if now_text != then_text:  # else it reads a column that changed, which is told of the column
+            # else it reads a column that changed, which is told of the column
+            if now_text != then_text:
                 yield f"the aggregate of {column} is {now_text}, was {then_text}"
     for key in sorted({*stored} - {*stored_then} - reported):
         yield f"partial added: {stored[key]}{_used(now, key)}"
@@ -155,7 +176,10 @@ def _reads(now: Mapping[str, str], then: Mapping[str, str]) -> Iterator[str]:
 def _paths(now: Mapping[str, Iterable[str]], then: Mapping[str, Iterable[str]]) -> Iterator[str]:
     for name in sorted({*now, *then}):
         if now.get(name) != then.get(name):
-            yield f"column `{name}` stands at {_path(name, now)} of a record, was at {_path(name, then)}"
+            yield (
+                f"column `{name}` stands at {_path(name, now)} of a record, was at "
+                f"{_path(name, then)}"
+            )
 
 
 def _path(name: str, paths: Mapping[str, Iterable[str]]) -> str:

@@ -25,7 +25,8 @@ from slicewise.windows.segments import FIVE_DAYS_US
 
 ChangeKind = Literal["unchanged", "new", "definition", "refused", "removed"]
 
-# Bytes around a stored row: field name, the entry itself, envelope (archive version or first and last, CRC).
+# Bytes around a stored row: field name, the entry itself, envelope (archive version or first and
+# last, CRC).
 RUNNING_OVERHEAD = 24 + 16 + 4 + len("r:1234567890123:") + 32 + len(":0")
 IDS_AROUND, ID_BYTES = 12, 16  # docs/format.md
 HOUR_OVERHEAD = 24 + 8 + 4 + len("h:123456")
@@ -37,7 +38,8 @@ TEXT_LENGTH, TEXT_BYTES = 4, 32
 ANY = 2**62
 """Number of as many events as parameters allow."""
 MEMBER_OVERHEAD = 88
-"""Bytes of Redis around a member of a large sorted set: its text's header, skip list node and table entry."""
+"""Bytes of Redis around a member of a large sorted set: its text's header, skip list node and table
+entry."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,13 @@ class Change:
 class Explained:
     """One unit of a plan. Sizes in bytes, a text of TEXT_BYTES bytes.
 
-    bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day (of a lifetime: of
-    all its events), as full as parameters let it be. bytes_per_entity: of an entity with events in all slices that
-    are kept and every row full; where the rate of its events is given, of as many slices as these can be in, and as
-    full as they can make them. five-day totals: whether totals of five days are kept, for windows of ten days and more.
-    reads_per_request: fields of Redis that a live read of all its features takes, at most, besides the hot hash (read
-    whole); reads: of each window alone, by level.
+    bytes_per_row: one partial row whose lists and sketches are empty; most_bytes_per_row: of a day
+    (of a lifetime: of all its events), as full as parameters let it be. bytes_per_entity: of an
+    entity with events in all slices that are kept and every row full; where the rate of its events
+    is given, of as many slices as these can be in, and as full as they can make them. five-day
+    totals: whether totals of five days are kept, for windows of ten days and more.
+    reads_per_request: fields of Redis that a live read of all its features takes, at most, besides
+    the hot hash (read whole); reads: of each window alone, by level.
     """
 
     view: str
@@ -87,9 +90,13 @@ class Explained:
 def explain(
     new: Deployment, deployed: Deployment | None = None, events_per_hour: float | None = None
 ) -> list[Explained]:
-    """One row per unit, against what is deployed (None: nothing). events_per_hour: of one entity (None: any number)."""
+    """One row per unit, against what is deployed (None: nothing). events_per_hour: of one entity
+    (None: any number)."""
     by_unit = {(change.view, change.unit): change for change in changes(new, deployed)}
-    return [_explained(unit, by_unit[unit.view, unit.storage_fingerprint], events_per_hour) for unit in new.units]
+    return [
+        _explained(unit, by_unit[unit.view, unit.storage_fingerprint], events_per_hour)
+        for unit in new.units
+    ]
 
 
 def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
@@ -109,13 +116,27 @@ def changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
 
 
 def leaderboard_changes(new: Deployment, deployed: Deployment | None) -> tuple[Change, ...]:
-    """Tells what deploying `new` does to every leaderboard, removed ones included; none of it costs what is stored."""
-    old = {} if deployed is None else {leaderboard.name: leaderboard for leaderboard in deployed.leaderboards}
+    """Tells what deploying `new` does to every leaderboard, removed ones included; none of it costs
+    what is stored."""
+    old = (
+        {}
+        if deployed is None
+        else {leaderboard.name: leaderboard for leaderboard in deployed.leaderboards}
+    )
     found = []
     for leaderboard in new.leaderboards:
-        before, what = old.pop(leaderboard.name, None), f"the {leaderboard.k} with the highest {leaderboard.ref}"
+        before, what = (
+            old.pop(leaderboard.name, None),
+            f"the {leaderboard.k} with the highest {leaderboard.ref}",
+        )
         if before is None:
-            found.append(Change(leaderboard.name, "new", f"{what}, every {format_duration(leaderboard.every_us)} from now on"))
+            found.append(
+                Change(
+                    leaderboard.name,
+                    "new",
+                    f"{what}, every {format_duration(leaderboard.every_us)} from now on",
+                )
+            )
         elif before == leaderboard:
             found.append(Change(leaderboard.name, "unchanged", "nothing to do"))
         else:
@@ -125,7 +146,8 @@ def leaderboard_changes(new: Deployment, deployed: Deployment | None) -> tuple[C
 
 
 def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
-    """Names of the views with `emit=`, and what each publishes where and when, and holds in memory for it."""
+    """Names of the views with `emit=`, and what each publishes where and when, and holds in memory
+    for it."""
     topics = []
     for unit in deployment.units:
         if not isinstance(unit, SliceUnit) or unit.emission is None:
@@ -133,9 +155,14 @@ def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:
         features = unit.emitted_features
         if not features:
             continue
-        ends = {feature.window.column_suffix(): feature.window.ends_every(unit.slice_us) for feature in features}
+        ends = {
+            feature.window.column_suffix(): feature.window.ends_every(unit.slice_us)
+            for feature in features
+        }
         when = ", ".join(f"{suffix} every {format_duration(step)}" for suffix, step in ends.items())
-        kept_us = max(feature.window.length_us for feature in features) + unit.emission.corrections_us
+        kept_us = (
+            max(feature.window.length_us for feature in features) + unit.emission.corrections_us
+        )
         most = f"up to {-(-kept_us // unit.slice_us)} partials of an entity in memory"
         topics.append((unit.view, f"to topic {unit.emission.topic}: {when}; {most}"))
     return tuple(topics)
@@ -157,7 +184,10 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
         if change.kind == "refused":
             refused.setdefault(change.view, []).append(change.reason)
     if refused:
-        lines = [f"view {view!r} is deployed with other partials: {'; '.join(why)}" for view, why in refused.items()]
+        lines = [
+            f"view {view!r} is deployed with other partials: {'; '.join(why)}"
+            for view, why in refused.items()
+        ]
         raise DefinitionError(
             "\n".join(lines),
             where=", ".join(f"view {view!r}" for view in refused),
@@ -181,19 +211,35 @@ def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
     if others:
         nearest = min(others, key=lambda other: abs(other.slice_us - unit.slice_us))
         reason = "; ".join(differences(unit, source, nearest, deployed.source(nearest.source)))
-        if then is not None and (read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})):
-            what = f"the source's {', '.join(read)} changed: built again from the archive, 503 until then; {reason}"
+        if then is not None and (
+            read := sorted(reread(source, then) & {*unit.reads, *nearest.reads})
+        ):
+            what = (
+                f"the source's {', '.join(read)} changed: built again from the archive, 503 until "
+                f"then; {reason}"
+            )
             return Change(view, "new", what, fingerprint)
         return Change(view, "refused", reason, fingerprint)
     history = "all" if unit.lifetime else format_span(unit.retention_us)
-    return Change(view, "new", f"stored from now on; {history} of history come from the archive", fingerprint)
+    return Change(
+        view, "new", f"stored from now on; {history} of history come from the archive", fingerprint
+    )
 
 
 def _deployed_source(source: Source, deployed: Deployment) -> Source | None:
-    return next((deployed_source for deployed_source in deployed.sources if deployed_source.name == source.name), None)
+    return next(
+        (
+            deployed_source
+            for deployed_source in deployed.sources
+            if deployed_source.name == source.name
+        ),
+        None,
+    )
 
 
-def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
+def _over_what_is_stored(
+    unit: StorageUnit, same: StorageUnit, new: Deployment, deployed: Deployment
+) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
     if (
         isinstance(unit, ListUnit)
@@ -201,25 +247,36 @@ def _over_what_is_stored(unit: StorageUnit, same: StorageUnit, new: Deployment, 
         and unit.event_list.needs_more(same.event_list)
     ):
         sharing = [other.view for other in new.units if other.storage_fingerprint == fingerprint]
-        reason = f"its event list keeps more from now on, and is built again for {', '.join(sharing)}"
+        reason = (
+            f"its event list keeps more from now on, and is built again for {', '.join(sharing)}"
+        )
         return Change(view, "new", reason, fingerprint)
     if unit.retention_us > same.retention_us:
         # What older windows need has expired already: answers would be short without a sign.
         reason = (
-            f"a longer window needs {format_span(unit.retention_us)} of history in Redis, which keeps "
+            f"a longer window needs {format_span(unit.retention_us)} of history in Redis, which "
+            "keeps "
             f"{format_span(same.retention_us)}"
         )
         return Change(view, "refused", reason, fingerprint)
     missing = sorted(set(unit.levels) - set(same.levels))
     if missing:
-        reason = f"a window is read by {format_span(missing[0])}, which hours compacted so far do not keep"
+        reason = (
+            f"a window is read by {format_span(missing[0])}, which hours compacted so far do not "
+            "keep"
+        )
         return Change(view, "refused", reason, fingerprint)
     now, then = new.source(unit.source), deployed.source(same.source)
     if now.schema_fingerprint != then.schema_fingerprint:
         what = "; ".join(schema_changes(now, then)) or "other names within its records"
-        reason = f"records of source {now.name!r} are judged by its new schema from where the log ends then: {what}"
+        reason = (
+            f"records of source {now.name!r} are judged by its new schema from where the log ends "
+            f"then: {what}"
+        )
         return Change(view, "definition", reason, fingerprint)
-    deployed_definitions = {other.definition_fingerprint for other in deployed.units if other.view == view}
+    deployed_definitions = {
+        other.definition_fingerprint for other in deployed.units if other.view == view
+    }
     if unit.definition_fingerprint in deployed_definitions:
         return Change(view, "unchanged", "nothing to do", fingerprint)
     return Change(view, "definition", "answers from what is stored", fingerprint)
@@ -253,7 +310,8 @@ def most_row_bytes(layout: Layout, events: int) -> int:
 
 
 def entity_bytes(unit: StorageUnit, events_per_hour: float | None) -> int:
-    """Bytes at most that are kept of an entity whose events come steadily, so many an hour (None: any number)."""
+    """Bytes at most that are kept of an entity whose events come steadily, so many an hour (None:
+    any number)."""
     hours = -(-unit.retention_us // HOUR_US)
 
     def rows(step_us: int, around: int, hours: int = hours) -> int:
@@ -271,7 +329,8 @@ def entity_bytes(unit: StorageUnit, events_per_hour: float | None) -> int:
         days += rows(FIVE_DAYS_US, HOUR_OVERHEAD)
     # The open hour and the one being compacted stand as running partials.
     running = rows(unit.slice_us, RUNNING_OVERHEAD, hours=2)
-    ever = most_row_bytes(unit.layout, ANY) + RUNNING_OVERHEAD if unit.lifetime else 0  # any number in enough years
+    # any number in enough years
+    ever = most_row_bytes(unit.layout, ANY) + RUNNING_OVERHEAD if unit.lifetime else 0
     return levels + totals + days + running + ever + _ids_bytes(unit.dedupe, events_per_hour)
 
 
@@ -286,8 +345,8 @@ def _ids_bytes(ids: EventIds | None, events_per_hour: float | None) -> int:
 
 
 def reads_per_request(unit: StorageUnit) -> int:
-    """Fields of day hashes that a live read of all features takes, when it takes most; of an event list the ranges
-    of it."""
+    """Fields of day hashes that a live read of all features takes, when it takes most; of an event
+    list the ranges of it."""
     if isinstance(unit, ListUnit):
         return len({feature.window.kind for feature in unit.features})
     return fields_of_all(unit)

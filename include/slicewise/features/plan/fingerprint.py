@@ -18,7 +18,9 @@ ENGINE: Mapping[str, Any] = {"ansi": True, "collation": "UTF8_BINARY", "time_zon
 
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys, no spaces, ASCII only; NaN and infinities are refused."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
 
 
 def fingerprint(value: Any) -> str:
@@ -27,6 +29,7 @@ def fingerprint(value: Any) -> str:
 
 
 def condition_column(condition: RowExpression) -> str:
-    """The column of a feature's condition: equal conditions have one, and no name of a user begins so."""
+    """The column of a feature's condition: equal conditions have one, and no name of a user begins
+    so."""
     digest = hashlib.sha256(canonical_json(canonical(condition.tree)).encode("ascii")).hexdigest()
     return f"_where_{digest[:32]}"

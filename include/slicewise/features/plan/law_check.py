@@ -1,8 +1,9 @@
-"""A user's own aggregate is deployed only after it has obeyed the algebra's laws on events made to break it.
+"""A user's own aggregate is deployed only after it has obeyed the algebra's laws on events made to
+break it.
 
-Events are drawn by a seed that never changes, from the edges of the columns' own types; the first that break a law
-are cut down to the fewest that still do, and told as a story. What holds of these need not hold of all events:
-a law that is broken here is a proof, one that is not is none.
+Events are drawn by a seed that never changes, from the edges of the columns' own types; the first
+that break a law are cut down to the fewest that still do, and told as a story. What holds of these
+need not hold of all events: a law that is broken here is a proof, one that is not is none.
 """
 
 from __future__ import annotations
@@ -34,7 +35,21 @@ from slicewise.features.plan.deployment import Deployment
 HISTORIES = 160
 MOST_EVENTS = 9
 SECONDS = 60
-DOUBLES = (0.0, 1.0, -1.0, 0.1, -0.1, 0.3, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308, 1.7976931348623157e308, 2.0**53)
+DOUBLES = (
+    0.0,
+    1.0,
+    -1.0,
+    0.1,
+    -0.1,
+    0.3,
+    5e-324,
+    -5e-324,
+    2.0**-1022,
+    1e308,
+    -1e308,
+    1.7976931348623157e308,
+    2.0**53,
+)
 LONGS = (0, 1, -1, 2, 3, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 2**62)
 TEXTS = ("", "a", "b", "ab", "\x00", "a\x00", "é", "e\u0301", "日本", "😀", "\uffff", "x" * 10_000)
 INSTANTS = (0, 1, -1, 1_357_000_000_000_000, 1_357_000_000_000_001)
@@ -61,7 +76,10 @@ def own_aggregates(deployment: Deployment) -> list[Own]:
             aggregate: Aggregate | None = feature.aggregate
             while aggregate is not None:
                 if isinstance(aggregate, Own):
-                    by_form.setdefault(json.dumps([aggregate.spec(), aggregate.partial_id()], sort_keys=True), aggregate)
+                    by_form.setdefault(
+                        json.dumps([aggregate.spec(), aggregate.partial_id()], sort_keys=True),
+                        aggregate,
+                    )
                 aggregate = getattr(aggregate, "aggregate", None)
     return list(by_form.values())
 
@@ -87,7 +105,14 @@ def drawn(aggregate: Own, random: Random) -> list[Event]:
             pools[name].append(None)
     n = random.choice((0, 1, 2, 3, 3, MOST_EVENTS))
     return [
-        Event(random.randrange(3), 0, random.randrange(2), 0, i, {name: random.choice(p) for name, p in pools.items()})
+        Event(
+            random.randrange(3),
+            0,
+            random.randrange(2),
+            0,
+            i,
+            {name: random.choice(p) for name, p in pools.items()},
+        )
         for i in random.sample(range(n), n)
     ]
 
@@ -133,7 +158,8 @@ def _made(own: Own) -> Any:
 
 
 def _fold(own: Own, events: Sequence[Event]) -> Any:
-    """The state of the events, each accumulated to what came back from the bytes of the one before."""
+    """The state of the events, each accumulated to what came back from the bytes of the one
+    before."""
     made = _made(own)
     state = made.empty()
     for event in _counting(own, events):
@@ -142,7 +168,8 @@ def _fold(own: Own, events: Sequence[Event]) -> Any:
 
 
 def _back(own: Own, state: Any) -> Any:
-    """The state as methods are given it, come back from its bytes: lists as tuples, doubles as floats."""
+    """The state as methods are given it, come back from its bytes: lists as tuples, doubles as
+    floats."""
     form = _form(own, state)
     return state if form is None else tuple(map(loaded, form, own.own.fields.values()))
 
@@ -153,7 +180,8 @@ def _combining(own: Own) -> Callable[[Any, Any], Any]:
 
 
 def _form(own: Own, state: Any) -> tuple[Any, ...] | None:
-    """The state as it is stored, with +0.0 unlike −0.0; None where it is not of the declared fields."""
+    """The state as it is stored, with +0.0 unlike −0.0; None where it is not of the declared
+    fields."""
     kinds = own.own.fields.values()
     if not isinstance(state, tuple | list) or len(state) != len(kinds):
         return None
@@ -204,7 +232,10 @@ def _order(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     one, two = _fold(own, events), _fold(own, other)
     if _same(own, one, two):
         return None
-    return f"in this order the state is {_show(one)}; in the order {_numbers(events, other)} it is {_show(two)}"
+    return (
+        f"in this order the state is {_show(one)}; in the order {_numbers(events, other)} it is "
+        f"{_show(two)}"
+    )
 
 
 def _split(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
@@ -214,7 +245,8 @@ def _split(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     if _same(own, combined, whole):
         return None
     return (
-        f"one after the other they come to {_show(whole)}; the first {at} come to {_show(a)}, the others to "
+        f"one after the other they come to {_show(whole)}; the first {at} come to {_show(a)}, the "
+        "others to "
         f"{_show(b)}, and both combined to {_show(combined)}"
     )
 
@@ -226,12 +258,13 @@ def _tree(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     a, b, c = (_fold(own, part) for part in parts)
     combine = _combining(own)
     if not _same(own, combine(a, b), combine(b, a)):
-        return f"a = {_show(a)} and b = {_show(b)}: combine(a, b) is {_show(combine(a, b))}, combine(b, a) is {_show(combine(b, a))}"  # noqa: E501
+        return f"a = {_show(a)} and b = {_show(b)}: combine(a, b) is {_show(combine(a, b))}, combine(b, a) is {_show(combine(b, a))}"
     left, right = combine(combine(a, b), c), combine(a, combine(b, c))
     if _same(own, left, right):
         return None
     return (
-        f"a = {_show(a)}, b = {_show(b)}, c = {_show(c)}: combine(combine(a, b), c) is {_show(left)}, "
+        f"a = {_show(a)}, b = {_show(b)}, c = {_show(c)}: combine(combine(a, b), c) is "
+        f"{_show(left)}, "
         f"combine(a, combine(b, c)) is {_show(right)}"
     )
 
@@ -241,7 +274,11 @@ def _pure(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  
     given = _counting(own, events)
     calls: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
         ("combine", made.combine, (state, copy.deepcopy(state))),
-        *([("finish", made.finish, (state,)), ("accumulate", made.accumulate, (state, given[0]))] if given else []),
+        *(
+            [("finish", made.finish, (state,)), ("accumulate", made.accumulate, (state, given[0]))]
+            if given
+            else []
+        ),
     ]
     for name, method, arguments in calls:
         before = repr(arguments)
@@ -256,11 +293,15 @@ def _pure(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  
 def _codec(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
     form = _form(own, _fold(own, events))
     assert form is not None
-    back = tuple(loaded(value, kind) for value, kind in zip(form, own.own.fields.values(), strict=True))
+    back = tuple(
+        loaded(value, kind) for value, kind in zip(form, own.own.fields.values(), strict=True)
+    )
     partial = own.to_columns([_rows(own, events)])
     layout = Layout((own,))
     decoded = layout.decode_blocks([layout.encode_block([partial])], [1])[0]
-    if not _same(own, back, _fold(own, events)) or repr(own.from_columns(decoded)) != repr(own.from_columns(partial)):
+    if not _same(own, back, _fold(own, events)) or repr(own.from_columns(decoded)) != repr(
+        own.from_columns(partial)
+    ):
         return f"the state {_show(_fold(own, events))} comes back from its bytes as {_show(back)}"
     return None
 
@@ -269,17 +310,30 @@ def _columns(own: Own, events: Sequence[Event], random: Random) -> Broken | None
     if "accumulate_columns" not in own.own.methods or not events:
         return None
     groups = np.array([random.randrange(3) for _ in events], np.int64)
-    values, kept = own.chosen(Rows.from_events(events, {name: own.type_of(name) for name in own.inputs}), groups)
-    wanted = [_rows(own, [e for e, g in zip(events, groups, strict=True) if g == i]) for i in range(3)]
+    values, kept = own.chosen(
+        Rows.from_events(events, {name: own.type_of(name) for name in own.inputs}), groups
+    )
+    wanted = [
+        _rows(own, [e for e, g in zip(events, groups, strict=True) if g == i]) for i in range(3)
+    ]
     accumulated = own.accumulated(values, kept, 3)
     joined = None if accumulated is None else own.combined(accumulated, np.zeros(3, np.int64), 1)
     if accumulated is None or joined is None:
         name = "accumulate_columns" if accumulated is None else "combine_columns"
-        return f"{name} raised, or gave other arrays than one of each field, of its type and of length n"
+        return (
+            f"{name} raised, or gave other arrays than one of each field, of its type and of "
+            "length n"
+        )
     if repr(own.from_columns(accumulated)) != repr(wanted):
-        return f"in groups {groups.tolist()} accumulate_columns gave {own.from_columns(accumulated)}, row by row {wanted}"
+        return (
+            f"in groups {groups.tolist()} accumulate_columns gave "
+            f"{own.from_columns(accumulated)}, row by row {wanted}"
+        )
     if repr(own.from_columns(joined)) != repr([_rows(own, events)]):
-        return f"combine_columns of {wanted} gave {own.from_columns(joined)}, row by row {[_rows(own, events)]}"
+        return (
+            f"combine_columns of {wanted} gave {own.from_columns(joined)}, row by row "
+            f"{[_rows(own, events)]}"
+        )
     return None
 
 
@@ -291,7 +345,10 @@ def _deduct(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     deducted = _made(own).deduct(whole, part)
     if _same(own, deducted, rest):
         return None
-    return f"deduct({_show(whole)}, {_show(part)}) is {_show(deducted)}; the others alone come to {_show(rest)}"
+    return (
+        f"deduct({_show(whole)}, {_show(part)}) is {_show(deducted)}; the others alone come to "
+        f"{_show(rest)}"
+    )
 
 
 LAWS: Mapping[str, Law] = {
@@ -313,15 +370,18 @@ LAWS: Mapping[str, Law] = {
 def _broken(aggregate: Own, law: Law, events: Sequence[Event], seed: int) -> Broken | None:
     try:
         return law(aggregate, events, Random(seed))
-    except Exception as error:  # noqa: BLE001 - what a user's method raises is what is looked for
+    except Exception as error:  # noqa: BLE001
         return f"{type(error).__name__}: {error}"
 
 
 def _smallest(own: Own, law: Law, events: list[Event], seed: int) -> tuple[list[Event], Broken]:
-    """The fewest of the events that still break the law, of the plainest values, by whatever split or order does."""
+    """The fewest of the events that still break the law, of the plainest values, by whatever split
+    or order does."""
 
     def still(some: list[Event]) -> Broken | None:
-        return next((broken for s in range(24) if (broken := _broken(own, law, some, s)) is not None), None)
+        return next(
+            (broken for s in range(24) if (broken := _broken(own, law, some, s)) is not None), None
+        )
 
     found = _broken(own, law, events, seed)
     assert found is not None
@@ -334,7 +394,11 @@ def _smallest(own: Own, law: Law, events: list[Event], seed: int) -> tuple[list[
             events, found, at = fewer, broken, 0
     for at, name in product(range(len(events)), own.inputs):
         edges = _edges(own.type_of(name))
-        topic_partition = edges.index(events[at].columns[name]) if events[at].columns[name] in edges else len(edges)
+        topic_partition = (
+            edges.index(events[at].columns[name])
+            if events[at].columns[name] in edges
+            else len(edges)
+        )
         for plainer in edges[:topic_partition]:
             event = replace(events[at], columns={**events[at].columns, name: plainer})
             plain = [*events[:at], event, *events[at + 1 :]]
@@ -357,7 +421,10 @@ def _refusal(own: Own, law: str, events: Sequence[Event], broken: Broken) -> Def
         + "\n".join(["of these events" if rows else "of no events", *rows])
         + f"\n{broken}",
         where=f"class {own.own.name}",
-        expected="the same result of the same events, in whatever order, parts and process they are taken",
+        expected=(
+            "the same result of the same events, in whatever order, parts and process they are "
+            "taken"
+        ),
         next_step=hint,
     )
 
@@ -384,7 +451,8 @@ def digest_of(aggregate: Own) -> str:
 
 
 def _in_another_process(aggregate: Own) -> None:
-    """The same histories under another seed of Python's hashes, as another machine's process has it."""
+    """The same histories under another seed of Python's hashes, as another machine's process has
+    it."""
     types = {name: str(aggregate.type_of(name)) for name in aggregate.inputs}
     request = json.dumps([aggregate.spec(), types])
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
@@ -399,11 +467,21 @@ def _in_another_process(aggregate: Own) -> None:
     )
     if done.returncode or done.stdout.strip() != digest_of(aggregate):
         raise DefinitionError(
-            f"{aggregate.describe()} breaks a law: every process gives the same\nanother one gave other values"
-            + (f": {done.stderr.strip().splitlines()[-1]}" if done.returncode and done.stderr.strip() else ""),
+            (
+                f"{aggregate.describe()} breaks a law: every process gives the same\nanother one "
+                "gave other values"
+            )
+            + (
+                f": {done.stderr.strip().splitlines()[-1]}"
+                if done.returncode and done.stderr.strip()
+                else ""
+            ),
             where=f"class {aggregate.own.name}",
             expected="the same result of the same events in every process",
-            next_step="leave out what differs between processes: the order of a set, identities of objects",
+            next_step=(
+                "leave out what differs between processes: the order of a set, identities of "
+                "objects"
+            ),
         )
 
 

@@ -1,4 +1,5 @@
-"""A planned leaderboard says what its rows mean: a stored leaderboard of another fingerprint is not this one."""
+"""A planned leaderboard says what its rows mean: a stored leaderboard of another fingerprint is not
+this one."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ CORRECTIONS = ".corrections"
 class PlannedLeaderboard:
     """A leaderboard of a deployment. topic: of its corrections; None where late events are ignored.
 
-    fingerprint: 16 hex digits of what its rows mean; a stored leaderboard of another one is not this leaderboard.
+    fingerprint: 16 hex digits of what its rows mean; a stored leaderboard of another one is not
+    this leaderboard.
     """
 
     name: str
@@ -49,7 +51,8 @@ class PlannedLeaderboard:
 
 
 def plan_leaderboard(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
-    """A leaderboard over a planned view. resolve: of the deployment that has the view. Raises DefinitionError."""
+    """A leaderboard over a planned view. resolve: of the deployment that has the view. Raises
+    DefinitionError."""
     try:
         unit, feature = resolve(f"{declared.view_name}:{declared.by}")
     except SlicewiseError as error:
@@ -72,7 +75,9 @@ def plan_leaderboard(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderbo
     return replace(leaderboard, fingerprint=_fingerprint(leaderboard, unit, feature))
 
 
-def _fingerprint(leaderboard: PlannedLeaderboard, unit: StorageUnit, feature: PlannedFeature) -> str:
+def _fingerprint(
+    leaderboard: PlannedLeaderboard, unit: StorageUnit, feature: PlannedFeature
+) -> str:
     return fingerprint(leaderboard_payload(unit, feature, leaderboard.k, leaderboard.every_us))
 
 
@@ -89,8 +94,14 @@ def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFea
         raise DefinitionError(
             f"view {unit.view!r} is of a source whose events count once by their id",
             where=declared.where,
-            expected="a view of a source without dedupe=: a leaderboard reads the log by itself, where events come again",
-            next_step="rank what /v1/features answers, or let the producers be idempotent (enable.idempotence=true)",
+            expected=(
+                "a view of a source without dedupe=: a leaderboard reads the log by itself, where "
+                "events come again"
+            ),
+            next_step=(
+                "rank what /v1/features answers, or let the producers be idempotent "
+                "(enable.idempotence=true)"
+            ),
         )
     if not unit.entity:
         raise DefinitionError(
@@ -104,7 +115,10 @@ def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFea
         raise DefinitionError(
             f"by={declared.by!r} is over {window.column_suffix()}",
             where=declared.where,
-            expected="a window that is complete at its end: sliding, tumbling, hopping, without open= and offset=",
+            expected=(
+                "a window that is complete at its end: sliding, tumbling, hopping, without open= "
+                "and offset="
+            ),
             next_step="declare the feature over a sliding window too, and rank by that",
         )
 
@@ -113,10 +127,15 @@ def _check_every(declared: Leaderboard, unit: StorageUnit, window: Window, every
     step = window.ends_every(unit.slice_us)
     if every_us % step:
         raise DefinitionError(
-            f"every={declared.every!r}, and the window of {declared.by!r} ends every {format_duration(step)}",
+            (
+                f"every={declared.every!r}, and the window of {declared.by!r} ends every "
+                f"{format_duration(step)}"
+            ),
             where=declared.where,
             expected=f"a multiple of {format_duration(step)}",
-            next_step="change every=" if isinstance(window, Periodic) else "change every=, or slice= of the view",
+            next_step="change every="
+            if isinstance(window, Periodic)
+            else "change every=, or slice= of the view",
         )
 
 
@@ -125,13 +144,19 @@ def leaderboard_to_json(leaderboard: PlannedLeaderboard) -> dict[str, Any]:
     return {name: getattr(leaderboard, name) for name in PlannedLeaderboard.__dataclass_fields__}
 
 
-def leaderboard_from_json(raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature) -> PlannedLeaderboard:
-    """The leaderboard; DefinitionError where this version would rank other values under its fingerprint."""
+def leaderboard_from_json(
+    raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature
+) -> PlannedLeaderboard:
+    """The leaderboard; DefinitionError where this version would rank other values under its
+    fingerprint."""
     leaderboard = PlannedLeaderboard(**raw)
     now = _fingerprint(leaderboard, unit, feature)
     if now != leaderboard.fingerprint:
         raise DefinitionError(
-            f"the fingerprint of leaderboard {leaderboard.name!r} is {leaderboard.fingerprint} in the deployment and {now} here",
+            (
+                f"the fingerprint of leaderboard {leaderboard.name!r} is "
+                f"{leaderboard.fingerprint} in the deployment and {now} here"
+            ),
             expected="the version of slicewise that deployed it, or one that ranks alike",
             next_step="run that version, or deploy again with this one",
         )

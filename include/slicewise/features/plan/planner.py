@@ -67,13 +67,22 @@ def plan(project: Project) -> Deployment:
     _unique([feature_set.name for feature_set in sets], "feature set", [s.where for s in sets])
     sources = _sources(project.views)
     by_name = {source.name: source for source in sources}
-    planned = (unit for view in project.views for unit in plan_view(view, by_name[view.source.name]))
+    planned = (
+        unit for view in project.views for unit in plan_view(view, by_name[view.source.name])
+    )
     units = shared([replace(unit, project=project.name) for unit in planned])
     bare = Deployment(project.name, sources, units, ())
     named = tuple(replace(_planned_set(s, bare), project=project.name) for s in sets)
     leaderboards = project.leaderboards
-    _unique([leaderboard.name for leaderboard in leaderboards], "leaderboard", [b.where for b in leaderboards])
-    ranked = tuple(replace(plan_leaderboard(leaderboard, bare.resolve), project=project.name) for leaderboard in leaderboards)
+    _unique(
+        [leaderboard.name for leaderboard in leaderboards],
+        "leaderboard",
+        [b.where for b in leaderboards],
+    )
+    ranked = tuple(
+        replace(plan_leaderboard(leaderboard, bare.resolve), project=project.name)
+        for leaderboard in leaderboards
+    )
     return Deployment(project.name, sources, units, named, ranked)
 
 
@@ -92,17 +101,23 @@ def plan_source(source: KafkaSource) -> Source:
         required=tuple(source.required),
         allow_nan=tuple(source.allow_nan),
         owner=source.owner,
-        wire=tuple((n, wire_type(kind)) for n, kind in source.schema.items() if wire_type(kind) != column_type(kind)),
+        wire=tuple(
+            (n, wire_type(kind))
+            for n, kind in source.schema.items()
+            if wire_type(kind) != column_type(kind)
+        ),
         paths=tuple((name, path) for name, path in paths.items() if path != (name,)),
         format=source.format,
         registry=source.registry,
-        dedupe=None if source.dedupe is None else source.dedupe.planned(source.schema, source.where),
+        dedupe=None
+        if source.dedupe is None
+        else source.dedupe.planned(source.schema, source.where),
     )
 
 
 def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
-    """The units of a view: one, or more where its windows' own slices differ over 60-fold; beside them, one event
-    list for its exact windows."""
+    """The units of a view: one, or more where its windows' own slices differ over 60-fold; beside
+    them, one event list for its exact windows."""
     entity = tuple(_entity(view, column, source) for column in view.entity)
     where, columns = _row_logic(view, source)
     functions = _functions(view, source, columns)
@@ -126,7 +141,8 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
         refuse_by_event([entry[0] for entry in exact], view.emit is not None, view.place)
     sliced = [entry for entry in wanted if not entry[2].by_events]
     computed = columns | conditions
-    # What refuses a row refuses it in the whole view: each unit computes it, whatever its own features read.
+    # What refuses a row refuses it in the whole view: each unit computes it, whatever its own
+    # features read.
     made = _used(functions, wanted)
     read = _used(computed, wanted, dict(made))
     refusing = {name for name, e in read if may_be_infinite(e.tree, source.allow_nan)}
@@ -148,7 +164,9 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
         for slice_us, group in (_groups(view, sliced) if sliced else ())
     ]
     if exact:
-        kept = kept_for((entry[2] for entry in exact), source.max_lateness_us, view.capacity, view.place)
+        kept = kept_for(
+            (entry[2] for entry in exact), source.max_lateness_us, view.capacity, view.place
+        )
         listed = build_unit(
             source,
             view=view.name,
@@ -171,11 +189,17 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
     if view.emit is None:
         return None
     assert isinstance(view.emit, Emit)  # made so by the view
-    if not any(window.ends_complete and membership_of(aggregate) is None for _, _, window, aggregate in sliced):
+    if not any(
+        window.ends_complete and membership_of(aggregate) is None
+        for _, _, window, aggregate in sliced
+    ):
         raise DefinitionError(
             "emit= on a view none of whose results can be published",
             where=view.place,
-            expected="a value over a sliding, tumbling or hopping window, neither open nor with an offset",
+            expected=(
+                "a value over a sliding, tumbling or hopping window, neither open nor with an "
+                "offset"
+            ),
             next_step="declare such a window, or leave emit= out",
         )
     return view.emit.planned(view.place)
@@ -187,7 +211,8 @@ def _used(
     functions: Mapping[str, RowFunction] = MappingProxyType({}),
     beside: Collection[str] = (),
 ) -> tuple[tuple[str, _Column], ...]:
-    """The computed columns that these features read, or that row functions do; and those beside them."""
+    """The computed columns that these features read, or that row functions do; and those beside
+    them."""
     names = {column for *_, aggregate in wanted for column in aggregate.inputs} | {*beside}
     names |= {column for function in functions.values() for column in function.reads}
     return tuple((name, e) for name, e in columns.items() if name in names)
@@ -205,7 +230,11 @@ def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
                 expected="one definition for a name",
                 next_step="share one object, or rename one",
             )
-    _unique(list(declared_sources), "source", [declared.where for declared, _ in declared_sources.values()])
+    _unique(
+        list(declared_sources),
+        "source",
+        [declared.where for declared, _ in declared_sources.values()],
+    )
     sources = tuple(planned for _, planned in declared_sources.values())
     for source in sources:
         same = [other.name for other in sources if other.topic == source.topic]
@@ -237,7 +266,9 @@ def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
     return column, kinds[column]
 
 
-def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None, dict[str, RowExpression]]:
+def _row_logic(
+    view: FeatureView, source: Source
+) -> tuple[RowExpression | None, dict[str, RowExpression]]:
     kinds = dict(source.columns)
     columns: dict[str, RowExpression] = {}
     for name, text in view.columns.items():
@@ -251,8 +282,13 @@ def _row_logic(view: FeatureView, source: Source) -> tuple[RowExpression | None,
     return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
 
 
-def _functions(view: FeatureView, source: Source, columns: Mapping[str, RowExpression]) -> dict[str, RowFunction]:
-    kinds = {**dict(source.columns), **{name: expression.kind for name, expression in columns.items()}}
+def _functions(
+    view: FeatureView, source: Source, columns: Mapping[str, RowExpression]
+) -> dict[str, RowFunction]:
+    kinds = {
+        **dict(source.columns),
+        **{name: expression.kind for name, expression in columns.items()},
+    }
     functions: dict[str, RowFunction] = {}
     for name, function in view.columns.items():
         if not isinstance(function, RowFunction):
@@ -263,7 +299,8 @@ def _functions(view: FeatureView, source: Source, columns: Mapping[str, RowExpre
                 raise DefinitionError(
                     f"row function {function.name!r} reads unknown column {column!r}",
                     where=place,
-                    expected="arguments named as columns of the source or of row logic: " + listed(kinds),
+                    expected="arguments named as columns of the source or of row logic: "
+                    + listed(kinds),
                     next_step=nearest(column, kinds),
                 )
         functions[name] = function.bind(kinds)
@@ -290,16 +327,23 @@ def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None
     """The reader's row has one column of a name: the entity's, or what is asked."""
     membership = membership_of(aggregate)
     if membership is not None and membership.question in {*view.entity, *OF_QUESTIONS}:
-        own = "a column of the view's entity" if membership.question in view.entity else "how a row is read"
+        own = (
+            "a column of the view's entity"
+            if membership.question in view.entity
+            else "how a row is read"
+        )
         raise DefinitionError(
             f"{aggregate.describe()} is asked by {membership.question!r}, which is {own}",
             where=place,
-            expected="a column that is no entity column, and has another name than " + ", ".join(sorted(OF_QUESTIONS)),
+            expected="a column that is no entity column, and has another name than "
+            + ", ".join(sorted(OF_QUESTIONS)),
             next_step="an entity sees no other value of its own key; name another column",
         )
 
 
-def _check_aggregate(aggregate: Aggregate, source: Source, computed: Mapping[str, str], place: str) -> None:
+def _check_aggregate(
+    aggregate: Aggregate, source: Source, computed: Mapping[str, str], place: str
+) -> None:
     kinds = {**dict(source.columns), **computed}
     named = [name for name in kinds if not name.startswith("_")]  # without conditions
     for column in aggregate.inputs:
@@ -334,7 +378,10 @@ def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
     expected = aggregate.answers(FOR_EVER_US if window.unbounded else window.length_us)
     if expected is not None:
         raise DefinitionError(
-            f"{aggregate.describe()} over {LIFETIME if window.unbounded else format_duration(window.length_us)}",
+            (
+                f"{aggregate.describe()} over "
+                f"{LIFETIME if window.unbounded else format_duration(window.length_us)}"
+            ),
             where=place,
             expected=expected,
             next_step="declare a shorter window, or change the aggregate's parameters",
@@ -355,7 +402,10 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
                 groups[-1].append(entry)
             else:
                 groups.append([entry])
-        sliced = [(default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group]) for group in groups]
+        sliced = [
+            (default_slice([w for _, _, w, _ in group]), [e for e in wanted if e in group])
+            for group in groups
+        ]
         for slice_us, group in sliced:
             for _, _, window, _ in group:
                 window.check_slice(slice_us)
@@ -390,7 +440,9 @@ def _planned_set(declared: FeatureSet, deployment: Deployment) -> PlannedSet:
         tuple(sorted(_defaults(declared, outputs))),
         declared.owner,
         on_failure=declared.on_failure,
-        max_staleness_us=None if declared.max_staleness is None else parse_duration(declared.max_staleness),
+        max_staleness_us=None
+        if declared.max_staleness is None
+        else parse_duration(declared.max_staleness),
     )
 
 
@@ -411,7 +463,8 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(value)  # no number of JSON
             if _PLAIN.get(type(value)) != outputs[refs[0]]:
-                pa.scalar(value, outputs[refs[0]])  # imports pandas, half a second, where that is installed
+                # imports pandas, half a second, where that is installed
+                pa.scalar(value, outputs[refs[0]])
         except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError, OverflowError) as error:
             raise DefinitionError(
                 f"the default {value!r} of {refs[0]!r} is no {outputs[refs[0]]}",
@@ -425,7 +478,11 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
 
 def _unique(names: Sequence[str], what: str, places: Sequence[str]) -> None:
     lowered = [name.lower() for name in names]
-    same = [(name, place) for name, place in zip(names, places, strict=True) if lowered.count(name.lower()) > 1]
+    same = [
+        (name, place)
+        for name, place in zip(names, places, strict=True)
+        if lowered.count(name.lower()) > 1
+    ]
     refuse_cases([name for name, _ in same], what, " and ".join(place for _, place in same))
     for name in names:
         if names.count(name) > 1:

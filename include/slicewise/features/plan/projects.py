@@ -13,32 +13,52 @@ from slicewise.features.plan.unit import Source, StorageUnit, shared
 
 
 def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
-    """The deployment after a project is applied: its own views and sets, and those of all other projects.
+    """The deployment after a project is applied: its own views and sets, and those of all other
+    projects.
 
-    planned: of one project. A source that is deployed keeps the schemas that it had (docs/adr/0057). Raises
-    DefinitionError where a name is another project's already, or where a source changes in a way that its archive or
-    another project's views cannot go on with.
+    planned: of one project. A source that is deployed keeps the schemas that it had
+    (docs/adr/0057). Raises DefinitionError where a name is another project's already, or where a
+    source changes in a way that its archive or another project's views cannot go on with.
     """
     if deployed is None:
         return planned
     name = planned.project
     units = tuple(unit for unit in deployed.units if unit.project != name)
-    sets = tuple(feature_set for feature_set in deployed.feature_sets if feature_set.project != name)
-    leaderboards = tuple(leaderboard for leaderboard in deployed.leaderboards if leaderboard.project != name)
+    sets = tuple(
+        feature_set for feature_set in deployed.feature_sets if feature_set.project != name
+    )
+    leaderboards = tuple(
+        leaderboard for leaderboard in deployed.leaderboards if leaderboard.project != name
+    )
     _refuse_taken("view", planned.views, {unit.view: unit.project for unit in units}, name)
-    _refuse_taken("feature set", [s.name for s in planned.feature_sets], {s.name: s.project for s in sets}, name)
-    _refuse_taken("leaderboard", [b.name for b in planned.leaderboards], {b.name: b.project for b in leaderboards}, name)
+    _refuse_taken(
+        "feature set",
+        [s.name for s in planned.feature_sets],
+        {s.name: s.project for s in sets},
+        name,
+    )
+    _refuse_taken(
+        "leaderboard",
+        [b.name for b in planned.leaderboards],
+        {b.name: b.project for b in leaderboards},
+        name,
+    )
     sources = _sources(planned, deployed, units)
     projects = sorted({name, *(unit.project for unit in units)})
     if len(projects) == 1:
         return replace(planned, sources=sources)
-    # One order, whichever project was applied last: else applying what stands would be a new deployment.
+    # One order, whichever project was applied last: else applying what stands would be a new
+    # deployment.
     return Deployment(
         ", ".join(project for project in projects if project != own.PROJECT),
         tuple(sorted(sources, key=lambda source: source.name)),
         shared(sorted((*units, *planned.units), key=lambda unit: unit.project)),
         tuple(sorted((*sets, *planned.feature_sets), key=lambda feature_set: feature_set.project)),
-        tuple(sorted((*leaderboards, *planned.leaderboards), key=lambda feature_set: feature_set.project)),
+        tuple(
+            sorted(
+                (*leaderboards, *planned.leaderboards), key=lambda feature_set: feature_set.project
+            )
+        ),
     )
 
 
@@ -53,7 +73,9 @@ def _refuse_taken(what: str, names: Iterable[str], owners: Mapping[str, str], pr
         )
 
 
-def _sources(planned: Deployment, deployed: Deployment, units: Sequence[StorageUnit]) -> tuple[Source, ...]:
+def _sources(
+    planned: Deployment, deployed: Deployment, units: Sequence[StorageUnit]
+) -> tuple[Source, ...]:
     """units: of other projects."""
     own = {source.name: source for source in planned.sources}
     others = {unit.source for unit in units}
@@ -61,56 +83,89 @@ def _sources(planned: Deployment, deployed: Deployment, units: Sequence[StorageU
         planned_source = own.get(current.name)
         if planned_source is None:
             continue
-        _refuse_change(planned_source, current, [unit for unit in units if unit.source == current.name], planned.project)
+        _refuse_change(
+            planned_source,
+            current,
+            [unit for unit in units if unit.source == current.name],
+            planned.project,
+        )
         if planned_source.dedupe != current.dedupe and current.name in others:
             raise DefinitionError(
-                f"source {current.name!r} is deployed with another dedupe, and views of other projects read it",
+                (
+                    f"source {current.name!r} is deployed with another dedupe, and views of other "
+                    "projects read it"
+                ),
                 where=f"project {planned.project!r}",
                 expected="the source's dedupe as it is deployed",
                 next_step="change it where no other project reads the source",
             )
         own[current.name] = succeeded(planned_source, current)
-    kept = tuple(source for source in deployed.sources if source.name in others and source.name not in own)
+    kept = tuple(
+        source for source in deployed.sources if source.name in others and source.name not in own
+    )
     _refuse_one_topic(planned, kept)
     return (*kept, *own.values())
 
 
-def _refuse_change(source: Source, current: Source, others: Iterable[StorageUnit], project: str) -> None:
+def _refuse_change(
+    source: Source, current: Source, others: Iterable[StorageUnit], project: str
+) -> None:
     if source.schema_fingerprint == current.schema_fingerprint:
         return
     if reasons := refusals(source, current):
         raise DefinitionError(
             "; ".join(reasons),
             where=f"project {project!r}, source {source.name!r}",
-            expected="columns added, optional ones removed, wider decimals, widths, other required or limits",
-            next_step="put a column of another name in its place, paths={…: '$.…'}; or give the source another name",
+            expected=(
+                "columns added, optional ones removed, wider decimals, widths, other required or "
+                "limits"
+            ),
+            next_step=(
+                "put a column of another name in its place, paths={…: '$.…'}; or give the source "
+                "another name"
+            ),
         )
     changed = reread(source, current)
     for unit in others:
         if source.max_lateness_us > current.max_lateness_us:
             raise DefinitionError(
-                f"max_lateness of source {source.name!r} grows, and view {unit.view!r} keeps too little for it",
+                (
+                    f"max_lateness of source {source.name!r} grows, and view {unit.view!r} keeps "
+                    "too little for it"
+                ),
                 where=f"project {project!r}; the view is of project {unit.project!r}",
                 expected="max_lateness as it is deployed, or a shorter one",
-                next_step="give the changed source another name; its topic may stay where no other project reads it",
+                next_step=(
+                    "give the changed source another name; its topic may stay where no other "
+                    "project reads it"
+                ),
             )
         if lost := sorted(changed & set(unit.reads)):
             raise DefinitionError(
-                f"column {lost[0]!r} of source {source.name!r} changes, and view {unit.view!r} reads it",
+                (
+                    f"column {lost[0]!r} of source {source.name!r} changes, and view "
+                    f"{unit.view!r} reads it"
+                ),
                 where=f"project {project!r}; the view is of project {unit.project!r}",
                 expected="columns that views of other projects read, as they are",
-                next_step="take the column out of those views first, or put one of another name beside it",
+                next_step=(
+                    "take the column out of those views first, or put one of another name beside it"
+                ),
             )
 
 
 def _refuse_one_topic(planned: Deployment, kept: Iterable[Source]) -> None:
-    """Refuses two sources of one topic: what is applied of a topic is known by its partitions alone, and both would move the same committed offsets."""
+    """Refuses two sources of one topic: what is applied of a topic is known by its partitions
+    alone, and both would move the same committed offsets."""
     theirs = {source.topic: source for source in kept}
     for source in planned.sources:
         other = theirs.get(source.topic)
         if other is not None:
             raise DefinitionError(
-                f"topic {source.topic!r} is read by source {other.name!r}, which views of other projects use",
+                (
+                    f"topic {source.topic!r} is read by source {other.name!r}, which views of "
+                    "other projects use"
+                ),
                 where=f"project {planned.project!r}, source {source.name!r}",
                 expected="one source for a topic",
                 next_step="use that source, as it is deployed, by its name",

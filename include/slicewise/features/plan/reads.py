@@ -1,4 +1,5 @@
-"""The stored fields that a read takes are counted, by level, of the very intervals that it combines."""
+"""The stored fields that a read takes are counted, by level, of the very intervals that it
+combines."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.windows.bounds import floor
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.periodic import Periodic
-from slicewise.windows.segments import FIVE_DAYS, FIVE_DAYS_US, segments, slice_segments, whole_five_days
+from slicewise.windows.segments import (
+    FIVE_DAYS,
+    FIVE_DAYS_US,
+    segments,
+    slice_segments,
+    whole_five_days,
+)
 from slicewise.windows.window import Window
 
 Fields = set[tuple[str, int]]
@@ -21,10 +28,11 @@ HOURS_PER_DAY = 24
 
 @dataclass(frozen=True)
 class WindowReads:
-    """A window, and the fields that a live read of it takes at most besides the hot hash (read whole).
+    """A window, and the fields that a live read of it takes at most besides the hot hash (read
+    whole).
 
-    five-day totals, days, hours: totals; minutes, slices: hours of which such rows are read; lists: of days, which of their
-    hours are compacted.
+    five-day totals, days, hours: totals; minutes, slices: hours of which such rows are read; lists:
+    of days, which of their hours are compacted.
     """
 
     window: str
@@ -57,23 +65,39 @@ def _windows(unit: StorageUnit) -> list[Window]:
 
 def _most(unit: StorageUnit, windows: Iterable[Window]) -> Fields:
     of = list(windows)
-    every = ({field for window in of for field in _fields(unit, window, t)} for t in _times(unit, of))
+    every = (
+        {field for window in of for field in _fields(unit, window, t)} for t in _times(unit, of)
+    )
     return max(every, key=len)
 
 
 def _times(unit: StorageUnit, windows: Sequence[Window]) -> Iterator[int]:
-    """Times among which one is of a read that takes most: any hour of the days of a five-day total, and of the last days of a
-    hop of days; soon after the hour began, shortly before it is over, and at its end."""
-    days = {SOME_FIVE_DAYS * FIVE_DAYS + day for day in range(FIVE_DAYS if unit.five_day_totals else 1)}
+    """Times among which one is of a read that takes most: any hour of the days of a five-day total,
+    and of the last days of a hop of days; soon after the hour began, shortly before it is over, and
+    at its end."""
+    days = {
+        SOME_FIVE_DAYS * FIVE_DAYS + day for day in range(FIVE_DAYS if unit.five_day_totals else 1)
+    }
     for hop_us in {w.hop_us for w in windows if isinstance(w, Periodic) and w.hop_us > DAY_US}:
         first = SOME_FIVE_DAYS * FIVE_DAYS_US // hop_us
-        lasts = [(number * hop_us - 1) // DAY_US for number in range(first + 1, first + 1 + FIVE_DAYS)]
+        lasts = [
+            (number * hop_us - 1) // DAY_US for number in range(first + 1, first + 1 + FIVE_DAYS)
+        ]
         days |= {day - before for day in lasts for before in (0, 1)}
     little = {unit.slice_us, max(unit.slice_us, MINUTE_US)}
     shifts = {0, *(window.offset_us % HOUR_US for window in windows)}
-    ends = {by + offset for by in shifts for offset in (*little, *(HOUR_US - shift_us for shift_us in little), HOUR_US)}
+    ends = {
+        by + offset
+        for by in shifts
+        for offset in (*little, *(HOUR_US - shift_us for shift_us in little), HOUR_US)
+    }
     # just before a slice ends, a live window is longer by it
-    yield from (day * DAY_US + hour * HOUR_US + us - 1 for day in days for hour in range(HOURS_PER_DAY) for us in ends)
+    yield from (
+        day * DAY_US + hour * HOUR_US + us - 1
+        for day in days
+        for hour in range(HOURS_PER_DAY)
+        for us in ends
+    )
 
 
 def _fields(unit: StorageUnit, window: Window, t: int) -> Iterator[tuple[str, int]]:

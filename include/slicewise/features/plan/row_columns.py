@@ -1,8 +1,8 @@
 """Row logic runs once per unit, in DuckDB, and only canonical values that the view accepts go on.
 
 An event whose entity is null, or whose computed value is NaN or infinite, is left out of this view
-only and counted by reason; `where` keeps the events for which it is true. Where a view computes nothing,
-its columns are those of the events, and no engine is asked.
+only and counted by reason; `where` keeps the events for which it is true. Where a view computes
+nothing, its columns are those of the events, and no engine is asked.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ NO_VALUE = "row_function"
 ROW = "slicewise_row"
 
 
-def row_logic(unit: StorageUnit, events: pa.Table, carried: Sequence[str]) -> tuple[pa.Table, Mapping[str, int]]:
-    """The events that the view takes, in their order, with entity columns and what its aggregates read.
+def row_logic(
+    unit: StorageUnit, events: pa.Table, carried: Sequence[str]
+) -> tuple[pa.Table, Mapping[str, int]]:
+    """The events that the view takes, in their order, with entity columns and what its aggregates
+    read.
 
     Also how many it refused, by reason. carried: columns that go along as they are.
     """
@@ -35,10 +38,14 @@ def row_logic(unit: StorageUnit, events: pa.Table, carried: Sequence[str]) -> tu
     entity = [name for name, _ in unit.entity]
     kinds = dict(unit.entity) | dict(unit.given_types)
     selected = [f'"{name}"' for name in kinds if name not in computed]
-    selected += [f'{to_duckdb(expression.tree)} AS "{name}"' for name, expression in computed.items()]
+    selected += [
+        f'{to_duckdb(expression.tree)} AS "{name}"' for name, expression in computed.items()
+    ]
     selected += [f'"{name}"' for name in carried]
     if not computed and unit.where is None:
-        kept, refused = _accepted(_typed(_as_numbers(events.select([*kinds, *carried])), kinds), entity, ())
+        kept, refused = _accepted(
+            _typed(_as_numbers(events.select([*kinds, *carried])), kinds), entity, ()
+        )
         return _with_functions(unit, kept, refused)
     where = f" WHERE {to_duckdb(unit.where.tree)}" if unit.where is not None else ""
     ordered = events.append_column(ROW, pa.array(np.arange(events.num_rows, dtype=np.int64)))
@@ -49,7 +56,8 @@ def row_logic(unit: StorageUnit, events: pa.Table, carried: Sequence[str]) -> tu
         result = engine.sql(text).to_arrow_table()
     kinds |= {name: expression.kind for name, expression in computed.items()}
     kept, refused = _accepted(_typed(result, kinds), entity, tuple(computed))
-    beside = [name for name in computed if name not in dict(unit.given_types)]  # there to refuse rows by
+    # there to refuse rows by
+    beside = [name for name in computed if name not in dict(unit.given_types)]
     return _with_functions(unit, kept.drop_columns(beside), refused)
 
 
@@ -69,7 +77,9 @@ def _with_functions(
     return table.filter(pa.array(keep)), counted
 
 
-def _accepted(table: pa.Table, entity: list[str], computed: tuple[str, ...]) -> tuple[pa.Table, Mapping[str, int]]:
+def _accepted(
+    table: pa.Table, entity: list[str], computed: tuple[str, ...]
+) -> tuple[pa.Table, Mapping[str, int]]:
     n = table.num_rows
     refused: dict[str, int] = {}
     keep = np.ones(n, np.bool_)

@@ -1,4 +1,5 @@
-"""A schema takes the place of another under its source's name, from a recorded offset of the log on (docs/adr/0057)."""
+"""A schema takes the place of another under its source's name, from a recorded offset of the log on
+(docs/adr/0057)."""
 
 from __future__ import annotations
 
@@ -16,12 +17,17 @@ from slicewise.windows.durations import format_span
 
 
 def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
-    """Differences that make `now` read records otherwise, for people; nothing where both read alike."""
+    """Differences that make `now` read records otherwise, for people; nothing where both read
+    alike."""
     new, old = _declared(now), _declared(then)
     changes = [f"column {name!r} ({new[name]}) is added" for name in new if name not in old]
     changes += [f"column {name!r} is removed" for name in old if name not in new]
     both = [name for name in new if name in old]
-    changes += [f"column {name!r} is {new[name]}, was {old[name]}" for name in both if new[name] != old[name]]
+    changes += [
+        f"column {name!r} is {new[name]}, was {old[name]}"
+        for name in both
+        if new[name] != old[name]
+    ]
     for option in ("topic", "format", "timestamp", "time_form"):
         if getattr(now, option) != getattr(then, option):
             changes.append(f"{option} is {getattr(now, option)}, was {getattr(then, option)}")
@@ -34,7 +40,10 @@ def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
     for option, words in (("required", "must be there"), ("allow_nan", "may be NaN or infinite")):
         for name in sorted({*getattr(now, option)} ^ {*getattr(then, option)}):
             if name in both:
-                changes.append(f"column {name!r} {words if name in getattr(now, option) else 'no longer ' + words}")
+                changes.append(
+                    f"column {name!r} "
+                    f"{words if name in getattr(now, option) else 'no longer ' + words}"
+                )
     places = dict(now.paths), dict(then.paths)
     moved = [name for name in both if places[0].get(name) != places[1].get(name)]
     return (*changes, *(f"column {name!r} stands elsewhere in a record" for name in moved))
@@ -42,7 +51,8 @@ def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Took:
-    """A schema that took the place of another. until: the first offsets that are judged by it; None: not recorded."""
+    """A schema that took the place of another. until: the first offsets that are judged by it;
+    None: not recorded."""
 
     changes: tuple[str, ...]
     until: OffsetVector | None
@@ -54,7 +64,8 @@ class Took:
         if self.until is None:
             return f"{what}; from where the log ends when it is applied"
         places = ", ".join(
-            f"{offset} of partition {partition}" for (_, partition), offset in self.until.offsets.items()
+            f"{offset} of partition {partition}"
+            for (_, partition), offset in self.until.offsets.items()
         )
         return f"{what}; from offset {places or '0'} on"
 
@@ -66,15 +77,18 @@ class Took:
 def schema_history(source: Source) -> tuple[Took, ...]:
     """The schemas of the source that took the place of another, oldest first."""
     schemas = [*(version.source for version in source.earlier), source]
-    return tuple(Took(schema_changes(schemas[i + 1], version.source), version.until) for i, version in enumerate(source.earlier))
+    return tuple(
+        Took(schema_changes(schemas[i + 1], version.source), version.until)
+        for i, version in enumerate(source.earlier)
+    )
 
 
 def refusals(now: Source, then: Source) -> tuple[str, ...]:
     """Tells why `now` cannot take the place of `then` under its name; nothing where it can.
 
-    What is archived of a column keeps its type for ever, but for a decimal of more digits; that holds of columns that
-    an earlier schema had, too. A column that is declared wider on the wire (int, long) has values of one type, and is
-    none of them (docs/adr/0039).
+    What is archived of a column keeps its type for ever, but for a decimal of more digits; that
+    holds of columns that an earlier schema had, too. A column that is declared wider on the wire
+    (int, long) has values of one type, and is none of them (docs/adr/0039).
     """
     reasons = [
         f"{option} of source {now.name!r} is {getattr(now, option)}, was {getattr(then, option)}"
@@ -85,32 +99,40 @@ def refusals(now: Source, then: Source) -> tuple[str, ...]:
     for source in (*(version.source for version in then.earlier), then):
         archived |= dict(source.columns)
     reasons += [
-        f"column {name!r} of source {now.name!r} is {kind}, and what is archived of it is {archived[name]}"
+        (
+            f"column {name!r} of source {now.name!r} is {kind}, and what is archived of it is "
+            f"{archived[name]}"
+        )
         for name, kind in now.columns
         if name in archived and not _is_kept(kind, archived[name])
     ]
     gone = set(dict(then.columns)) - set(dict(now.columns))
     reasons += [
-        f"column {name!r} of source {now.name!r} is removed, and required" for name in then.required if name in gone
+        f"column {name!r} of source {now.name!r} is removed, and required"
+        for name in then.required
+        if name in gone
     ]
     return tuple(reasons)
 
 
 def reread(now: Source, then: Source) -> frozenset[str]:
-    """Columns whose values are other ones than they were, for whoever reads them: removed, wider, or elsewhere in a
-    record. A view that reads one of them is another unit."""
+    """Columns whose values are other ones than they were, for whoever reads them: removed, wider,
+    or elsewhere in a record. A view that reads one of them is another unit."""
     before, after = _read_as(then), _read_as(now)
     return frozenset(name for name, how in before.items() if after.get(name) != how)
 
 
 def succeeded(now: Source, then: Source) -> Source:
-    """`now`, deployed where `then` is: with the schemas that held before it. Where its own is another one than that of
-    `then`, it holds from offsets that are not recorded yet."""
+    """`now`, deployed where `then` is: with the schemas that held before it. Where its own is
+    another one than that of `then`, it holds from offsets that are not recorded yet."""
     earlier = then.earlier
     if now.schema_fingerprint != then.schema_fingerprint:
         earlier = (*earlier, SchemaVersion(replace(then, owner=None, dedupe=None, earlier=())))
     # a registry that moved is asked there for what it was asked before
-    moved = (replace(version, source=replace(version.source, registry=now.registry)) for version in earlier)
+    moved = (
+        replace(version, source=replace(version.source, registry=now.registry))
+        for version in earlier
+    )
     return replace(now, earlier=tuple(moved))
 
 
@@ -121,8 +143,9 @@ def with_until(source: Source, until: OffsetVector) -> Source:
 
 
 def removed_columns(source: Source) -> tuple[tuple[str, str], ...]:
-    """Columns of earlier schemas that the source's own has not, with their last types. They come in the order in which they
-    came: records below an offset have values of them, which the archive keeps."""
+    """Columns of earlier schemas that the source's own has not, with their last types. They come in
+    the order in which they came: records below an offset have values of them, which the archive
+    keeps."""
     own = dict(source.columns)
     removed: dict[str, str] = {}
     for version in source.earlier:
@@ -131,20 +154,28 @@ def removed_columns(source: Source) -> tuple[tuple[str, str], ...]:
 
 
 def history_text(source: Source) -> str:
-    """By which schemas and offsets records are judged, as an archive keeps it beside what it judged; "[]": by one."""
-    return canonical_json([[version.source.schema_fingerprint, offsets_to_json(version.until)] for version in source.earlier])
+    """By which schemas and offsets records are judged, as an archive keeps it beside what it
+    judged; "[]": by one."""
+    return canonical_json(
+        [
+            [version.source.schema_fingerprint, offsets_to_json(version.until)]
+            for version in source.earlier
+        ]
+    )
 
 
 def is_later(source: Source, text: str) -> bool:
-    """Tells whether the history of this text is the beginning of the source's, so that what it judged goes on."""
+    """Tells whether the history of this text is the beginning of the source's, so that what it
+    judged goes on."""
     then, now = json.loads(text), json.loads(history_text(source))
     return bool(now[: len(then)] == then)
 
 
 def judged_by(source: Source, topic_id: str) -> tuple[tuple[Source, Mapping[int, int]], ...]:
-    """The schemas that judge the records of a topic, oldest first. Each has the first offset per partition that it
-    does not judge; the source's own is last, and judges the rest. The offsets of another topic of that name say nothing
-    of this one. DeploymentSuperseded while the last offsets are not recorded."""
+    """The schemas that judge the records of a topic, oldest first. Each has the first offset per
+    partition that it does not judge; the source's own is last, and judges the rest. The offsets of
+    another topic of that name say nothing of this one. DeploymentSuperseded while the last offsets
+    are not recorded."""
     versions: list[tuple[Source, Mapping[int, int]]] = []
     for version in source.earlier:
         if version.until is None:
@@ -152,7 +183,11 @@ def judged_by(source: Source, topic_id: str) -> tuple[tuple[Source, Mapping[int,
                 f"the schema of source {source.name!r} has no recorded offsets yet",
                 next_step="the stream's driver records it within seconds, and so does slicewise apply",
             )
-        ends = {partition: offset for (topic, partition), offset in version.until.offsets.items() if topic == topic_id}
+        ends = {
+            partition: offset
+            for (topic, partition), offset in version.until.offsets.items()
+            if topic == topic_id
+        }
         versions.append((version.source, ends))
     return (*versions, (source, {}))
 
@@ -166,7 +201,8 @@ def _is_kept(kind: str, archived: str) -> bool:
 
 
 def _read_as(source: Source) -> dict[str, tuple[str, tuple[str, ...] | None]]:
-    """Column -> all of its declaration that bears on values: `build.storage_payload` has the same."""
+    """Column -> all of its declaration that bears on values: `build.storage_payload` has the
+    same."""
     floats = {name: kind for name, kind in source.wire if "float" in kind}
     paths = dict(source.paths)
     return {name: (floats.get(name, kind), paths.get(name)) for name, kind in source.columns}

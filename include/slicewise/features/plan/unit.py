@@ -24,14 +24,15 @@ from slicewise.windows.window import Window
 
 @dataclass(frozen=True)
 class Source:
-    """A topic's schema. columns: (name, type of its values); types as in `slicewise.features.schema.types`.
+    """A topic's schema. columns: (name, type of its values); types as in
+    `slicewise.features.schema.types`.
 
-    timestamp: the column of the event time, or "kafka". time_form: how all its instants stand on the
-    wire: "s", "ms", "us" or "rfc3339". wire: (column, declared type) of those that a record holds
-    narrower than their values are. paths: (column, names of members from the record down) of those
-    that are no member of their own name. format: json, avro or protobuf, these with the URL of a registry. dedupe: how
-    an event that comes again is known, if it is. earlier: the schemas that records below an offset of the log are read
-    by, oldest first (docs/adr/0057).
+    timestamp: the column of the event time, or "kafka". time_form: how all its instants stand on
+    the wire: "s", "ms", "us" or "rfc3339". wire: (column, declared type) of those that a record
+    holds narrower than their values are. paths: (column, names of members from the record down) of
+    those that are no member of their own name. format: json, avro or protobuf, these with the URL
+    of a registry. dedupe: how an event that comes again is known, if it is. earlier: the schemas
+    that records below an offset of the log are read by, oldest first (docs/adr/0057).
     """
 
     name: str
@@ -53,25 +54,33 @@ class Source:
 
     @cached_property
     def schema_fingerprint(self) -> str:
-        """Fingerprint of what decides whether a record is good, and how it is read (16 hex); not where a registry stands,
-        which good records count once, nor what held before."""
-        payload = {**source_to_json(replace(self, registry=None, dedupe=None, earlier=())), "owner": None}
+        """Fingerprint of what decides whether a record is good, and how it is read (16 hex); not
+        where a registry stands, which good records count once, nor what held before."""
+        payload = {
+            **source_to_json(replace(self, registry=None, dedupe=None, earlier=())),
+            "owner": None,
+        }
         return fingerprint(payload)
 
     @property
     def is_opening(self) -> bool:
-        """Tells whether its schema has no recorded offsets yet: until then nobody may judge a record."""
+        """Tells whether its schema has no recorded offsets yet: until then nobody may judge a
+        record."""
         return bool(self.earlier) and self.earlier[-1].until is None
 
     @property
     def most_ahead_us(self) -> int:
-        """The longest time ahead of Kafka's at which an event may lie that any of its schemas takes."""
+        """The longest time ahead of Kafka's at which an event may lie that any of its schemas
+        takes."""
         return max([self.max_ahead_us, *(version.source.max_ahead_us for version in self.earlier)])
 
     @property
     def most_lateness_us(self) -> int:
-        """The longest time behind Kafka's at which an event may lie that any of its schemas takes."""
-        return max([self.max_lateness_us, *(version.source.max_lateness_us for version in self.earlier)])
+        """The longest time behind Kafka's at which an event may lie that any of its schemas
+        takes."""
+        return max(
+            [self.max_lateness_us, *(version.source.max_lateness_us for version in self.earlier)]
+        )
 
     @property
     def time_column(self) -> str | None:
@@ -85,7 +94,8 @@ class Source:
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """A source as it was, and the first offsets that it does not judge any more; None while these are not recorded."""
+    """A source as it was, and the first offsets that it does not judge any more; None while these
+    are not recorded."""
 
     source: Source
     until: OffsetVector | None = None
@@ -107,8 +117,9 @@ class _Unit:
     """Unit the two kinds of unit have alike.
 
     entity: (column, type) sorted by name. columns: computed columns, in an order in which each is
-    over the source alone; functions: those by row functions, over these and the source. input_types: (column, type)
-    of what the aggregates read, sorted. reads: the source's columns that all of this needs, sorted.
+    over the source alone; functions: those by row functions, over these and the source.
+    input_types: (column, type) of what the aggregates read, sorted. reads: the source's columns
+    that all of this needs, sorted.
     """
 
     view: str
@@ -128,14 +139,17 @@ class _Unit:
     storage_fingerprint: str = ""
     definition_fingerprint: str = ""
     dedupe: EventIds | None = None
-    """Its source's."""
+    """Declaration of the source for events that come again; None: it has none."""
 
     @cached_property
     def given_types(self) -> tuple[tuple[str, str], ...]:
-        """(column, type) of what row logic has to give, sorted: what aggregates and row functions read."""
+        """(column, type) of what row logic has to give, sorted: what aggregates and row functions
+        read."""
         made = dict(self.functions)
         read = {(n, kind) for f in made.values() for n, kind in zip(f.reads, f.types, strict=True)}
-        return tuple(sorted(read | {(name, kind) for name, kind in self.input_types if name not in made}))
+        return tuple(
+            sorted(read | {(name, kind) for name, kind in self.input_types if name not in made})
+        )
 
     @cached_property
     def members(self) -> Members:
@@ -147,42 +161,47 @@ class _Unit:
 class SliceUnit(_Unit):
     """The partials of a view at one slice size.
 
-    levels: resolutions kept in compacted hours besides slice and hour total. emission: where its results are
-    published; bears on nothing that is stored or answered.
+    levels: resolutions kept in compacted hours besides slice and hour total. emission: where its
+    results are published; bears on nothing that is stored or answered.
     """
 
     slice_us: int
     levels: tuple[int, ...]
     emission: Emission | None = None
     event_list: ClassVar[None] = None
-    """As the store asks for it (`stores/online/stored_unit.py`): none is kept."""
+    """No list is kept; the store asks for this field (`stores/online/stored_unit.py`)."""
 
     @cached_property
     def five_day_totals(self) -> bool:
-        """Whether five-day totals are kept: where a window is read by them."""
+        """Tells whether five-day totals are kept: a window is read by them."""
         return any(feature.window.reads_five_days for feature in self.features)
 
     @cached_property
     def lifetime(self) -> bool:
-        """Tells whether a feature holds all events: what is stored has no expiry then, and hours go into a total."""
+        """Tells whether a feature holds all events: what is stored has no expiry then, and hours go
+        into a total."""
         return any(feature.window.unbounded for feature in self.features)
 
     @property
     def step_text(self) -> str:
-        """What answers move by, for reading."""
+        """Step by which answers move, for people."""
         return format_duration(self.slice_us)
 
     @property
     def emitted_features(self) -> tuple[PlannedFeature, ...]:
-        """Features that are published: their windows end complete, and their values are no filters that readers
-        ask."""
-        return tuple(f for f in self.features if f.window.ends_complete and membership_of(f.aggregate) is None)
+        """Features that are published: their windows end complete, and their values are no filters
+        that readers ask."""
+        return tuple(
+            f
+            for f in self.features
+            if f.window.ends_complete and membership_of(f.aggregate) is None
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListUnit(_Unit):
-    """The events themselves, for exact windows; views with the same source, entity, row logic and columns share one
-    list. event_list: what is kept of an entity's."""
+    """The events themselves, for exact windows; views with the same source, entity, row logic and
+    columns share one list. event_list: what is kept of an entity's."""
 
     event_list: EventList
     slice_us: ClassVar[int] = 1
@@ -195,7 +214,7 @@ class ListUnit(_Unit):
 
 
 StorageUnit = SliceUnit | ListUnit
-"""What is stored together."""
+"""Features of a view that are stored together: as slices, or as an event list."""
 
 
 def shared(units: Iterable[StorageUnit]) -> tuple[StorageUnit, ...]:
@@ -205,9 +224,15 @@ def shared(units: Iterable[StorageUnit]) -> tuple[StorageUnit, ...]:
     for unit in units:
         if isinstance(unit, ListUnit):
             known = lists.get(unit.storage_fingerprint)
-            lists[unit.storage_fingerprint] = unit.event_list if known is None else known.join(unit.event_list)
+            lists[unit.storage_fingerprint] = (
+                unit.event_list if known is None else known.join(unit.event_list)
+            )
     return tuple(
-        replace(unit, event_list=lists[unit.storage_fingerprint], retention_us=lists[unit.storage_fingerprint].reach_us)
+        replace(
+            unit,
+            event_list=lists[unit.storage_fingerprint],
+            retention_us=lists[unit.storage_fingerprint].reach_us,
+        )
         if isinstance(unit, ListUnit)
         else unit
         for unit in units
@@ -219,29 +244,49 @@ def plain(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
 
 
-_WHERE_GIVEN = {"wire": (), "paths": (), "format": "json", "registry": None, "dedupe": None, "earlier": ()}
+_WHERE_GIVEN = {
+    "wire": (),
+    "paths": (),
+    "format": "json",
+    "registry": None,
+    "dedupe": None,
+    "earlier": (),
+}
 
 
 def source_to_json(source: Source) -> dict[str, Any]:
-    """What `source_from_json` builds an equal source from; what was added later stands where it is given."""
-    given = {name: v for name, v in plain(source).items() if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]}
+    """JSON from which `source_from_json` builds an equal source; fields added later stand where
+    they are given."""
+    given = {
+        name: v
+        for name, v in plain(source).items()
+        if name not in _WHERE_GIVEN or v != _WHERE_GIVEN[name]
+    }
     if source.dedupe is not None:
         given["dedupe"] = plain(source.dedupe)
     if source.earlier:
         given["earlier"] = [
-            {"source": source_to_json(version.source), "until": offsets_to_json(version.until)} for version in source.earlier
+            {"source": source_to_json(version.source), "until": offsets_to_json(version.until)}
+            for version in source.earlier
         ]
     return given
 
 
 def offsets_to_json(until: OffsetVector | None) -> list[list[Any]] | None:
     """Topic id, partition and offset of each offset; None where they are not recorded."""
-    return None if until is None else [[*topic_partition, offset] for topic_partition, offset in until.offsets.items()]
+    return (
+        None
+        if until is None
+        else [[*topic_partition, offset] for topic_partition, offset in until.offsets.items()]
+    )
 
 
 def source_from_json(raw: Mapping[str, Any]) -> Source:
     """Inverse of `source_to_json`."""
-    pairs = {name: tuple((column, kind) for column, kind in raw.get(name, ())) for name in ("columns", "wire")}
+    pairs = {
+        name: tuple((column, kind) for column, kind in raw.get(name, ()))
+        for name in ("columns", "wire")
+    }
     lists = {name: tuple(raw[name]) for name in ("required", "allow_nan")}
     paths = tuple((column, tuple(path)) for column, path in raw.get("paths", ()))
     dedupe = EventIds(**raw["dedupe"]) if "dedupe" in raw else None
@@ -252,6 +297,8 @@ def source_from_json(raw: Mapping[str, Any]) -> Source:
 def _version_from_json(raw: Mapping[str, Any]) -> SchemaVersion:
     until = raw["until"]
     until = (
-        None if until is None else OffsetVector({(topic, partition): offset for topic, partition, offset in until})
+        None
+        if until is None
+        else OffsetVector({(topic, partition): offset for topic, partition, offset in until})
     )
     return SchemaVersion(source_from_json(raw["source"]), until)

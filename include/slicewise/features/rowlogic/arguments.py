@@ -1,4 +1,5 @@
-"""An argument of a function is what the function takes, or the text is refused at the function's place."""
+"""An argument of a function is what the function takes, or the text is refused at the function's
+place."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from slicewise.features.schema.types import LONG, STRING
 
 def text_of(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str) -> Node:
     """An argument that is text; a bare NULL is one."""
-    value = of_kind_if_null(typer.typed(node), STRING) if node is not None else Literal(None, STRING)
+    value = (
+        of_kind_if_null(typer.typed(node), STRING) if node is not None else Literal(None, STRING)
+    )
     if value.kind != STRING:
         raise typer.refused(f"{what} of {value.kind}", at, "text")
     return value
@@ -25,13 +28,17 @@ def of_kind_if_null(node: Node, kind: str) -> Node:
     return coerced(node, kind) if node.kind == "null" else node
 
 
-def whole_number(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str, least: int, greatest: int) -> Literal:
+def whole_number(
+    typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str, least: int, greatest: int
+) -> Literal:
     """A whole number that is written out, within bounds."""
     value = typer.typed(node) if node is not None else None
     number = value.value if isinstance(value, Literal) and value.kind == LONG else None
     if isinstance(value, Literal) and isinstance(number, int) and least <= number <= greatest:
         return value
-    raise typer.refused(f"{what} takes a whole number that is written out", at, f"{least} to {greatest}")
+    raise typer.refused(
+        f"{what} takes a whole number that is written out", at, f"{least} to {greatest}"
+    )
 
 
 def written_text(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str) -> Literal:
@@ -39,7 +46,9 @@ def written_text(typer: Typer, node: exp.Expr | None, at: exp.Expr, what: str) -
     value = typer.typed(node) if node is not None else None
     if isinstance(value, Literal) and value.kind == STRING and value.value:
         return value
-    raise typer.refused(f"{what} takes a text that is written out", at, "at least one character in quotes")
+    raise typer.refused(
+        f"{what} takes a text that is written out", at, "at least one character in quotes"
+    )
 
 
 def _arguments(node: exp.Expr) -> Sequence[exp.Expr]:

@@ -7,7 +7,16 @@ from decimal import Decimal
 
 from slicewise.errors import DefinitionError
 from slicewise.features.rowlogic.expression import Call, Literal, Node
-from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, column_type, decimal_parts
+from slicewise.features.schema.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    column_type,
+    decimal_parts,
+)
 
 NULL = "null"
 """The type of a bare NULL."""
@@ -19,8 +28,10 @@ CAST_TARGETS = {
     "DATE": DATE,
 }
 CASTS = (
-    "long to double, string or decimal, double to long, string to long, double or date, boolean to long or "
-    "double, timestamp to long or date, date to string, decimals to decimals, of at most 15 digits to double, "
+    "long to double, string or decimal, double to long, string to long, double or date, boolean "
+    "to long or "
+    "double, timestamp to long or date, date to string, decimals to decimals, of at most 15 "
+    "digits to double, "
     "of at most 18 without fraction to long"
 )
 
@@ -64,14 +75,19 @@ def cast_refused(source: str, target: str) -> str | None:
     if decimal_parts(target) and (parts or source == LONG):
         return None
     if parts and target == LONG:
-        return None if parts[0] <= 18 and not parts[1] else "FLOOR or CEIL it first, to at most 18 digits"
+        return (
+            None
+            if parts[0] <= 18 and not parts[1]
+            else "FLOOR or CEIL it first, to at most 18 digits"
+        )
     if parts and target == DOUBLE:
         return None if parts[0] <= 15 else "beyond 15 digits the engines round differently"
     return "it is not on the list"
 
 
 def decimal_literal(node: Node, kind: str) -> Node | None:
-    """A number written in the text as a decimal of this type; None where it does not fit exactly."""
+    """A number written in the text as a decimal of this type; None where it does not fit
+    exactly."""
     parts = decimal_parts(kind)
     if not isinstance(node, Literal) or not parts:
         return None
@@ -105,7 +121,8 @@ def date_literal(text: str) -> Literal | None:
 
 
 def decimal_beside(node: Node, other: str) -> Node | None:
-    """A number as a decimal, to be added to or multiplied with one; None for a double that is no literal."""
+    """A number as a decimal, to be added to or multiplied with one; None for a double that is no
+    literal."""
     if decimal_parts(node.kind):
         return node
     if node.kind == NULL:

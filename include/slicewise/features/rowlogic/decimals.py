@@ -1,4 +1,5 @@
-"""Arithmetic of decimals is exact: its result has as many digits as it can need, or the text is refused."""
+"""Arithmetic of decimals is exact: its result has as many digits as it can need, or the text is
+refused."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def decimal_arithmetic(op: str, left: Node, right: Node, refused: Refuse) -> Nod
     for side, other in ((left, right), (right, left)):
         as_decimal = decimal_beside(side, other.kind)
         if as_decimal is None or op == "div":
-            hint = "CAST them to double" if op == "div" else "CAST it to a decimal, or both to double"
+            hint = (
+                "CAST them to double" if op == "div" else "CAST it to a decimal, or both to double"
+            )
             raise refused(f"{op} of {left.kind} and {right.kind}", "decimals and longs", hint)
         sides.append(as_decimal)
     parts = [decimal_parts(side.kind) or (0, 0) for side in sides]

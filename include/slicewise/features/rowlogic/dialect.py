@@ -1,4 +1,5 @@
-"""Row logic is parsed as DuckDB's SQL, by a parser that says nothing by itself: what is refused, the caller tells."""
+"""Row logic is parsed as DuckDB's SQL, by a parser that says nothing by itself: what is refused,
+the caller tells."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Row logic is a frozen typed tree over the source's columns; both engines give it equal values.
 
 The tree has a small core of operators, all coercions explicit, so that each engine compiles it
-to text that cannot throw (`slicewise.features.rowlogic.functions.dialects`) and its canonical form is what the
-storage fingerprint covers.
+to text that cannot throw (`slicewise.features.rowlogic.functions.dialects`) and its canonical form
+is what the storage fingerprint covers.
 """
 
 from __future__ import annotations
@@ -22,10 +22,23 @@ ARITHMETIC = frozenset({"add", "sub", "mul", "div", "neg", "abs"})
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 LOGIC = frozenset({"and", "or", "not", "is_null"})
 CHOICES = frozenset({"case", "coalesce", "least", "greatest"})
-TEXT = frozenset({"length", "concat", "substring", "right", "trim", "ltrim", "rtrim", "replace", "split_part"})
-TEXT |= {"starts_with", "ends_with", "contains", "position", "like", "ascii_lower", "ascii_upper", "octet_length"}
+TEXT = frozenset(
+    {"length", "concat", "substring", "right", "trim", "ltrim", "rtrim", "replace", "split_part"}
+)
+TEXT |= {
+    "starts_with",
+    "ends_with",
+    "contains",
+    "position",
+    "like",
+    "ascii_lower",
+    "ascii_upper",
+    "octet_length",
+}
 NUMBERS = frozenset({"mod", "whole_div", "floor", "ceil", "sqrt"})
-DATES = frozenset({"date", "year", "quarter", "month", "day", "dayofyear", "weekofyear", "dayofweek", "date_diff"})
+DATES = frozenset(
+    {"date", "year", "quarter", "month", "day", "dayofyear", "weekofyear", "dayofweek", "date_diff"}
+)
 TIMES = frozenset({"hour", "minute", "second", "truncate"})
 ARRAYS = frozenset({"array_contains", "array_size"})
 OPERATORS = ARITHMETIC | COMPARISONS | LOGIC | CHOICES | TEXT | NUMBERS | DATES | TIMES | ARRAYS
@@ -34,7 +47,8 @@ OPERATORS |= {"cast", "same", "bucket"}
 
 @dataclass(frozen=True)
 class Literal:
-    """A constant. value: str, int, float, bool, Decimal, or None for null of its kind; of a date its text."""
+    """A constant. value: str, int, float, bool, Decimal, or None for null of its kind; of a date
+    its text."""
 
     value: str | int | float | bool | Decimal | None
     kind: str
@@ -73,7 +87,8 @@ class RowExpression:
 
     @property
     def kind(self) -> str:
-        """Type of the result: string, long, double, boolean, date, timestamp_us, decimal(p,s) or array<…>."""
+        """Type of the result: string, long, double, boolean, date, timestamp_us, decimal(p,s) or
+        array<…>."""
         return self.tree.kind
 
     @property

@@ -1,7 +1,8 @@
-"""A row function's value follows from its own row, whatever stands beside it, and never fails a batch.
+"""A row function's value follows from its own row, whatever stands beside it, and never fails a
+batch.
 
-It is a function of the user's on Arrow arrays, kept as text (docs/adr/0046, 0047); a row for which it raises, or gives
-a double that is no finite number, is left out of the view.
+It is a function of the user's on Arrow arrays, kept as text (docs/adr/0046, 0047); a row for which
+it raises, or gives a double that is no finite number, is left out of the view.
 """
 
 from __future__ import annotations
@@ -85,7 +86,8 @@ _TEXTS = (
 )
 _LISTS = ("list_element", "list_value_length")
 COMPUTE = frozenset((*_NUMBERS, *_BITS, *_TRUTHS, *_CHOICES, *_TEXTS, *_LISTS))
-"""Functions of pyarrow.compute, as `pc`, that it may call: of each row by itself, and to the last bit alike on every machine."""
+"""Functions of pyarrow.compute, as `pc`, that it may call: of each row by itself, and to the last
+bit alike on every machine."""
 _PC = SimpleNamespace(**{name: getattr(pc, name) for name in sorted(COMPUTE)})
 _FAMILIES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "long": pa.types.is_integer,
@@ -102,8 +104,8 @@ class _Untyped(TypeError):
 
 @dataclass(frozen=True)
 class RowFunction:
-    """name, source: the function and its text. reads: the columns that it is given. output: the type that it gives.
-    types: those of the columns, once a view's planner knows them."""
+    """name, source: the function and its text. reads: the columns that it is given. output: the
+    type that it gives. types: those of the columns, once a view's planner knows them."""
 
     name: str
     source: str
@@ -138,7 +140,8 @@ class RowFunction:
         return replace(self, types=tuple(kinds[name] for name in self.reads))
 
     def stored(self) -> dict[str, Any]:
-        """The parts of it that bear on stored values: what it reads and gives, and its text's digest."""
+        """The parts of it that bear on stored values: what it reads and gives, and its text's
+        digest."""
         digest = hashlib.sha256(self.source.encode()).hexdigest()
         return {"reads": [list(column) for column in zip(self.reads, self.types, strict=True)], "output": self.output,
                 "sha256": digest}  # fmt: skip
@@ -151,11 +154,16 @@ class RowFunction:
     @staticmethod
     def from_json(raw: Mapping[str, Any]) -> RowFunction:
         """Inverse of `to_json`."""
-        return RowFunction(raw["name"], raw["source"], tuple(raw["reads"]), raw["output"], tuple(raw["types"]))
+        return RowFunction(
+            raw["name"], raw["source"], tuple(raw["reads"]), raw["output"], tuple(raw["types"])
+        )
 
     def of(self, columns: Mapping[str, pa.Array]) -> tuple[pa.Array, Flags]:
-        """The function's values for these rows, and the flags of rows that have one: null elsewhere. Instants are given as microseconds."""
-        arrays = [_given(columns[name], kind) for name, kind in zip(self.reads, self.types, strict=True)]
+        """The function's values for these rows, and the flags of rows that have one: null
+        elsewhere. Instants are given as microseconds."""
+        arrays = [
+            _given(columns[name], kind) for name, kind in zip(self.reads, self.types, strict=True)
+        ]
         return self._of(arrays, len(arrays[0]))
 
     def _of(self, arrays: Sequence[pa.Array], n: int) -> tuple[pa.Array, Flags]:
@@ -164,7 +172,7 @@ class RowFunction:
             return pa.array([], kind), np.ones(0, np.bool_)
         try:
             values = self._typed(_callable(self.source, self.name)(*arrays), n)
-        except Exception as error:  # noqa: BLE001 (whatever a user's function raises is of its row alone)
+        except Exception as error:  # noqa: BLE001
             if n == 1:
                 did = f"gave {error}" if isinstance(error, _Untyped) else error
                 report_raised(self.source, _callable(self.source, self.name), did, LEFT_OUT)
@@ -175,7 +183,9 @@ class RowFunction:
             return pa.concat_arrays([first, second]), np.concatenate([there, here])
         if self.output != "double":
             return values, np.ones(n, np.bool_)
-        finite = np.asarray(pc.fill_null(pc.is_finite(values), True).to_numpy(zero_copy_only=False), np.bool_)
+        finite = np.asarray(
+            pc.fill_null(pc.is_finite(values), True).to_numpy(zero_copy_only=False), np.bool_
+        )
         return (values if finite.all() else pc.if_else(pa.array(finite), values, None)), finite
 
     def _typed(self, given: Any, n: int) -> pa.Array:
@@ -197,12 +207,15 @@ class RowFunction:
 
 
 @checked_call
-def row_function(bare: object = None, /, *, output: str | None = None) -> Callable[[Callable[..., Any]], RowFunction]:
-    """A computed column by a function of Python on Arrow arrays, one per column, which its arguments name.
+def row_function(
+    bare: object = None, /, *, output: str | None = None
+) -> Callable[[Callable[..., Any]], RowFunction]:
+    """A computed column by a function of Python on Arrow arrays, one per column, which its
+    arguments name.
 
-    It gives an array (or a list) of as many values of `output`: long, double, boolean or string. It computes from its
-    arguments alone, row by row, with `pc`, a part of pyarrow.compute; `slicewise check` runs it twice, in other batches
-    and in another order, and compares bytes.
+    It gives an array (or a list) of as many values of `output`: long, double, boolean or string. It
+    computes from its arguments alone, row by row, with `pc`, a part of pyarrow.compute;
+    `slicewise check` runs it twice, in other batches and in another order, and compares bytes.
     """
 
     at = f"@sw.row_function ({written_at()})"
@@ -257,11 +270,14 @@ def computed(
 ) -> tuple[dict[str, pa.Array], dict[str, Flags]]:
     """Per function its column, and for which rows it has a value."""
     results = {name: function.of(columns) for name, function in functions}
-    return {name: values for name, (values, _) in results.items()}, {name: there for name, (_, there) in results.items()}
+    return {name: values for name, (values, _) in results.items()}, {
+        name: there for name, (_, there) in results.items()
+    }
 
 
 def _lines(text: str, node: ast.FunctionDef, before: int) -> list[int]:
-    """Per line of the text the line where it was written; before: the lines before the function's own first."""
+    """Per line of the text the line where it was written; before: the lines before the function's
+    own first."""
     (again,) = ast.parse(text).body
     assert isinstance(again, ast.FunctionDef)
     lines = [node.lineno + before] * text.count("\n")
@@ -273,7 +289,11 @@ def _lines(text: str, node: ast.FunctionDef, before: int) -> list[int]:
 
 def _statements(node: ast.FunctionDef) -> list[ast.stmt]:
     """The statements of a function; what stands inside another statement comes after it."""
-    return [statement for statement in ast.walk(node) if isinstance(statement, ast.stmt) and statement is not node]
+    return [
+        statement
+        for statement in ast.walk(node)
+        if isinstance(statement, ast.stmt) and statement is not node
+    ]
 
 
 @lru_cache(maxsize=64)
@@ -282,4 +302,6 @@ def _callable(source: str, name: str) -> Callable[..., Any]:
 
 
 def _given(array: pa.Array, kind: str) -> pa.Array:
-    return array.cast(pa.int64()) if kind == TIMESTAMP else canonicalise(array.cast(arrow_type(kind)))
+    return (
+        array.cast(pa.int64()) if kind == TIMESTAMP else canonicalise(array.cast(arrow_type(kind)))
+    )

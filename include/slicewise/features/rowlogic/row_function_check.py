@@ -1,4 +1,5 @@
-"""A row function that is not one of its row alone, or differs between runs, is found before deployment."""
+"""A row function that is not one of its row alone, or differs between runs, is found before
+deployment."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _VALUES: dict[str, list[Any]] = {
 
 
 def verify(function: RowFunction, where: str) -> None:
-    """Runs it over made-up rows, twice, in other batches and orders. Raises DefinitionError where bytes differ."""
+    """Runs it over made-up rows, twice, in other batches and orders. Raises DefinitionError where
+    bytes differ."""
     random = Random(SEED)
     columns = {
         name: pa.array([random.choice(_values(kind)) for _ in range(ROWS)], arrow_type(kind))
@@ -33,17 +35,24 @@ def verify(function: RowFunction, where: str) -> None:
     }
     whole = _plain(function.of(columns))
     back = {name: array.take(pa.array(np.arange(ROWS)[::-1])) for name, array in columns.items()}
-    single = [_plain(function.of({n: a.slice(i, 1) for n, a in columns.items()}))[0] for i in range(ROWS)]
+    single = [
+        _plain(function.of({n: a.slice(i, 1) for n, a in columns.items()}))[0] for i in range(ROWS)
+    ]
     for what, again in (
         ("run again", _plain(function.of(columns))),
         ("over the same rows in another order", _plain(function.of(back))[::-1]),
         ("row by row", single),
     ):
         if again != whole:
-            at = next(i for i, (one, other) in enumerate(zip(whole, again, strict=True)) if one != other)
+            at = next(
+                i for i, (one, other) in enumerate(zip(whole, again, strict=True)) if one != other
+            )
             row = {name: array[at].as_py() for name, array in columns.items()}
             raise DefinitionError(
-                f"row function {function.name!r} gives other values {what}: {whole[at]} and {again[at]} of {row}",
+                (
+                    f"row function {function.name!r} gives other values {what}: {whole[at]} and "
+                    f"{again[at]} of {row}"
+                ),
                 where=where,
                 expected="a value that follows from its row alone",
                 next_step="compute from the arguments element by element",

@@ -1,4 +1,5 @@
-"""A parser's finding is told in the words of the text that was parsed, never in the parser's own."""
+"""A parser's finding is told in the words of the text that was parsed, never in the parser's
+own."""
 
 from __future__ import annotations
 
@@ -79,20 +80,39 @@ def spelled(text: str, node: exp.Expr) -> str:
         ends = [part.meta["end"] for part in node.this.walk() if "end" in part.meta]
         written = _OPERATOR.match(text, max(ends) + 1) if ends else None
         return written.group(1).upper() if written else "this"
-    if isinstance(node, exp.DDL | exp.Command | exp.Query | exp.Values) or type(node).__name__ in _STATEMENTS:
+    if (
+        isinstance(node, exp.DDL | exp.Command | exp.Query | exp.Values)
+        or type(node).__name__ in _STATEMENTS
+    ):
         first = _WORD.search(text)
         return first.group().upper() if first else "this"
     return "this"
 
 
-_STATEMENTS = frozenset(("Describe", "Set", "Show", "Attach", "Detach", "Copy", "Pragma", "Use", "Transaction"))
-_STATEMENTS |= {"Commit", "Rollback", "Drop", "Insert", "Update", "Delete", "Merge", "Kill", "Install", "Analyze"}
+_STATEMENTS = frozenset(
+    ("Describe", "Set", "Show", "Attach", "Detach", "Copy", "Pragma", "Use", "Transaction")
+)
+_STATEMENTS |= {
+    "Commit",
+    "Rollback",
+    "Drop",
+    "Insert",
+    "Update",
+    "Delete",
+    "Merge",
+    "Kill",
+    "Install",
+    "Analyze",
+}
 
 
 def parse_message(error: SqlglotError) -> str:
     """Tells what a text that could not be parsed lacks, or has too much."""
     details = (getattr(error, "errors", None) or [{}])[0]
-    description, at = str(details.get("description") or ""), str(details.get("highlight") or "").strip()
+    description, at = (
+        str(details.get("description") or ""),
+        str(details.get("highlight") or "").strip(),
+    )
     if description.startswith("Required"):
         return "something is missing here"
     if missing := _MISSING.match(description):

@@ -1,4 +1,5 @@
-"""A node of the parser's tree becomes row logic by its kind's one rule, or is refused with its position."""
+"""A node of the parser's tree becomes row logic by its kind's one rule, or is refused with its
+position."""
 
 from __future__ import annotations
 
@@ -23,16 +24,34 @@ from slicewise.features.rowlogic.coercion import (
 from slicewise.features.rowlogic.decimals import decimal_arithmetic
 from slicewise.features.rowlogic.expression import Call, ColumnRef, Literal, Node, RowExpression
 from slicewise.features.rowlogic.spelled import spelled
-from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
+from slicewise.features.schema.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    decimal_parts,
+    element_type,
+)
 from slicewise.hints import close_to, either
 
-ALLOWED = "columns, literals, operators, CASE, CAST and the functions that docs/reference/sql.md lists for row logic"
+ALLOWED = (
+    "columns, literals, operators, CASE, CAST and the functions that docs/reference/sql.md lists "
+    "for row logic"
+)
 REWRITE = "rewrite it with what is on the list, or compute it before the topic"
 OPERATORS = ("IF", "COALESCE", "NULLIF", "ABS", "LEAST", "GREATEST", "LENGTH", "CONCAT", "CAST")
 """Functions that the typer itself knows, by the names that messages give them."""
 _REASONS: Mapping[type[exp.Expr], str] = {
-    exp.Lower: f"LOWER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_LOWER leaves the rest alone",
-    exp.Upper: f"UPPER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_UPPER leaves the rest alone",
+    exp.Lower: (
+        f"LOWER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_LOWER leaves the rest "
+        "alone"
+    ),
+    exp.Upper: (
+        f"UPPER is not on the list: {BOTH_ENGINES} outside of ASCII; ASCII_UPPER leaves the rest "
+        "alone"
+    ),
     exp.Pow: f"POWER is not on the list: {BOTH_ENGINES} in the last bit; write the product",
     exp.Exp: f"EXP is not on the list: {BOTH_ENGINES} in the last bit",
     exp.Ln: f"LN is not on the list: {BOTH_ENGINES} in the last bit",
@@ -48,7 +67,8 @@ _REASONS: Mapping[type[exp.Expr], str] = {
 
 
 class RowLogicRefused(DefinitionError):
-    """Row logic that is not on the list. start: the place in the text that was parsed, from 0; None: all of it."""
+    """Row logic that is not on the list. start: the place in the text that was parsed, from 0;
+    None: all of it."""
 
     start: int | None = None
 
@@ -59,7 +79,8 @@ Handler = Callable[["Typer", exp.Expr], Node]
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions beside operators: by the parser's node, or by name where the parser has none of its own.
+    """The functions beside operators: by the parser's node, or by name where the parser has none of
+    its own.
 
     names: of all functions, as messages give them.
     """
@@ -71,8 +92,8 @@ class Functions:
 
 @dataclass(frozen=True)
 class Typer:
-    """Turns the parser's tree into typed nodes. text, where: for messages; columns: of the source, with
-    their types; defined: computed columns that the text may name."""
+    """Turns the parser's tree into typed nodes. text, where: for messages; columns: of the source,
+    with their types; defined: computed columns that the text may name."""
 
     text: str
     columns: Mapping[str, str]
@@ -127,7 +148,10 @@ class Typer:
             then = nearest(name, known)
             if node.this.args.get("quoted"):
                 text = name.replace("'", "''")
-                then = f"a text stands in single quotes: '{text}'; in double quotes it is the name of a column"
+                then = (
+                    f"a text stands in single quotes: '{text}'; in double quotes it is the name "
+                    "of a column"
+                )
             raise self.refused(f"unknown column {name!r}", node, "one of " + listed(known), then)
         return ColumnRef(name, self.columns[name])
 
@@ -167,7 +191,10 @@ class Typer:
         left, right = self.typed(node.this), self.typed(node.expression)
         if decimal_parts(left.kind) or decimal_parts(right.kind):
             return decimal_arithmetic(
-                op, left, right, lambda what, expected, then: self.refused(what, node, expected, then)
+                op,
+                left,
+                right,
+                lambda what, expected, then: self.refused(what, node, expected, then),
             )
         for side in (left, right):
             if side.kind not in (LONG, DOUBLE):
@@ -182,7 +209,8 @@ class Typer:
         return Call(op, (left, right), BOOLEAN)
 
     def refuse_arrays(self, values: Sequence[Node], node: exp.Expr) -> None:
-        """Raises DefinitionError where one of them is an array: they have no order, and are not compared."""
+        """Raises DefinitionError where one of them is an array: they have no order, and are not
+        compared."""
         if any(element_type(value.kind) for value in values):
             raise self.refused("arrays are not compared", node, "ARRAY_CONTAINS or ARRAY_SIZE")
 
@@ -236,7 +264,9 @@ class Typer:
 
     def if_(self, node: exp.If) -> Node:
         condition = self.condition(node.this)
-        return self.choice(node, [condition], [self.typed(node.args["true"])], node.args.get("false"))
+        return self.choice(
+            node, [condition], [self.typed(node.args["true"])], node.args.get("false")
+        )
 
     def choice(
         self,
@@ -262,7 +292,9 @@ class Typer:
         if len(args) < 2:
             raise self.refused(f"{op.upper()} takes at least two values", node)
         if op != "coalesce" and args[0].kind == BOOLEAN:
-            raise self.refused(f"{op.upper()} of booleans", node, "numbers, text, dates or timestamps")
+            raise self.refused(
+                f"{op.upper()} of booleans", node, "numbers, text, dates or timestamps"
+            )
         if op != "coalesce":
             self.refuse_arrays(args, node)
         return Call(op, args, args[0].kind)
@@ -272,7 +304,9 @@ class Typer:
         args = tuple(self.typed(part) for part in parts)
         for arg in args:
             if arg.kind != STRING:
-                raise self.refused(f"CONCAT of {arg.kind}", node, "text", "CAST it to string where that is allowed")
+                raise self.refused(
+                    f"CONCAT of {arg.kind}", node, "text", "CAST it to string where that is allowed"
+                )
         return args[0] if len(args) == 1 else Call("concat", args, STRING)
 
     def length(self, node: exp.Length) -> Node:
@@ -285,7 +319,11 @@ class Typer:
         value = self.typed(node.this)
         target = cast_target(node.to.sql().replace(" ", ""))
         if target is None:
-            raise self.refused(f"CAST to {node.to.sql()}", node, "CAST to long, double, string, date or decimal(p,s)")
+            raise self.refused(
+                f"CAST to {node.to.sql()}",
+                node,
+                "CAST to long, double, string, date or decimal(p,s)",
+            )
         if target == DATE and isinstance(value, Literal) and isinstance(value.value, str):
             literal = date_literal(value.value)
             if literal is None:

@@ -1,12 +1,14 @@
 """The events below an event in its partition decide whether it is a duplicate, and no clock.
 
-Of the events of one entity (as the view takes them) in one partition that have an id, in the order of their offsets:
-the clock at an event is the largest Kafka time up to and with it. An event that lies more than STEP_BACK_US before the
-clock is out of place: it counts, and is not remembered. Another is a duplicate if one of the `most` in place before it
-has its id, at a clock that lies at most `within_us` before its own.
+Of the events of one entity (as the view takes them) in one partition that have an id, in the order
+of their offsets: the clock at an event is the largest Kafka time up to and with it. An event that
+lies more than STEP_BACK_US before the clock is out of place: it counts, and is not remembered.
+Another is a duplicate if one of the `most` in place before it has its id, at a clock that lies at
+most `within_us` before its own.
 
-Clocks and numbers only grow, so that what is remembered of the past is short (`remembered`), and a judge who begins
-`look_back_us` of Kafka time before the oldest event that he is asked about comes to the same (docs/adr/0064).
+Clocks and numbers only grow, so that what is remembered of the past is short (`remembered`), and a
+judge who begins `look_back_us` of Kafka time before the oldest event that he is asked about comes
+to the same (docs/adr/0064).
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ class Judged:
 
 
 def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) -> Judged:
-    """About events with ids. group: numbers of (entity, partition); each group's events in the order of their offsets.
+    """About events with ids. group: numbers of (entity, partition); each group's events in the
+    order of their offsets.
 
-    ids: hashes (`hashed`); kafka_us: Kafka timestamps, microseconds UTC. What was remembered may stand before a group's
-    events, with its clocks as times.
+    ids: hashes (`hashed`); kafka_us: Kafka timestamps, microseconds UTC. What was remembered may
+    stand before a group's events, with its clocks as times.
     """
     n = len(group)
     order = np.argsort(group, kind="stable")
@@ -47,7 +50,8 @@ def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) 
     begins = np.ones(n, np.bool_)
     begins[1:] = ordered[1:] != ordered[:-1]
     segment = np.cumsum(begins) - 1
-    # a running maximum per group: over ranks of the times, so that groups can be laid one above the other
+    # a running maximum per group: over ranks of the times, so that groups can be laid one above the
+    # other
     times, rank = np.unique(kafka_us[order], return_inverse=True)
     floor = segment * max(1, len(times))
     clock = times[np.maximum.accumulate(floor + rank) - floor] if n else times
@@ -55,7 +59,8 @@ def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) 
     nth = np.cumsum(in_place)
     duplicate = np.zeros(n, np.bool_)
     placed = np.flatnonzero(in_place)
-    by = placed[np.lexsort((ids[order][placed], segment[placed]))]  # stable: of equal ids in the order of offsets
+    # stable: of equal ids in the order of offsets
+    by = placed[np.lexsort((ids[order][placed], segment[placed]))]
     later, before = by[1:], by[:-1]
     duplicate[later] = (
         (segment[later] == segment[before])
@@ -74,19 +79,24 @@ def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) 
 
 
 def hashed(column: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint64], Flags]:
-    """64 bits of each id, and which events have an id. Two different ids of an entity share their bits with a probability
-    of most / 2^64."""
+    """64 bits of each id, and which events have an id. Two different ids of an entity share their
+    bits with a probability of most / 2^64."""
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(flat, pa.ChunkedArray):
         flat = pa.concat_arrays(flat.chunks)
     present = np.asarray(flat.is_valid().to_numpy(zero_copy_only=False))
     if pa.types.is_integer(flat.type):
-        return hash_stored(flat.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)), present
+        return hash_stored(
+            flat.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        ), present
     return hash_stored(flat.cast(pa.string()).fill_null("").cast(pa.binary())), present
 
 
-def duplicates_among(group: Ints, offset: Ints, ids: pa.Array, kafka_us: Ints, rule: EventIds) -> Flags:
-    """Per event, in any order: whether it is a duplicate among these. group: as for `judge`; offset: in its place."""
+def duplicates_among(
+    group: Ints, offset: Ints, ids: pa.Array, kafka_us: Ints, rule: EventIds
+) -> Flags:
+    """Per event, in any order: whether it is a duplicate among these. group: as for `judge`;
+    offset: in its place."""
     duplicates = np.zeros(len(group), np.bool_)
     numbers, present = hashed(ids)
     rows = np.flatnonzero(present)

@@ -1,4 +1,5 @@
-"""A source is a topic whose records have typed columns, one of which is the event time; checked as it is written."""
+"""A source is a topic whose records have typed columns, one of which is the event time; checked as
+it is written."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ from slicewise.features.naming import (
 )
 from slicewise.features.schema.dedupe import Dedupe
 from slicewise.features.schema.paths import column_paths
-from slicewise.features.schema.types import KAFKA_TIME, TIME_FORMS, TIMESTAMP, column_type, time_form
+from slicewise.features.schema.types import (
+    KAFKA_TIME,
+    TIME_FORMS,
+    TIMESTAMP,
+    column_type,
+    time_form,
+)
 from slicewise.windows.durations import parse_duration
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -35,21 +42,23 @@ _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
 @checked_class
 @dataclass(frozen=True)
 class KafkaSource:
-    """Events of a topic: JSON objects with these columns, or format="avro" or "protobuf" with the URL of the
-    schema registry whose ids stand before each value, as Confluent's serializers write them.
+    """Events of a topic: JSON objects with these columns, or format="avro" or "protobuf" with the
+    URL of the schema registry whose ids stand before each value, as Confluent's serializers write
+    them.
 
-    schema: column -> string, int64 (or long), double, boolean, decimal(p,s), date ("2024-02-29"), or for
-    instants timestamp_us, timestamp_ms, timestamp_s (integers) or timestamp_rfc3339 (text with zone);
-    all instants of a source have one form. int8, int16, int32, uint8, uint16 and uint32 are longs in
-    that range (a value outside makes the record bad), float is the double nearest to a float;
-    array<…> of any that is no instant. paths: where a column stands that is no member of its own name,
-    as {"user_id": "$.user.id"}. timestamp: the column that is the event time, or "kafka" for the time
-    of the Kafka record. max_lateness,
+    schema: column -> string, int64 (or long), double, boolean, decimal(p,s), date ("2024-02-29"),
+    or for instants timestamp_us, timestamp_ms, timestamp_s (integers) or timestamp_rfc3339 (text
+    with zone); all instants of a source have one form. int8, int16, int32, uint8, uint16 and uint32
+    are longs in that range (a value outside makes the record bad), float is the double nearest to a
+    float; array<…> of any that is no instant. paths: where a column stands that is no member of its
+    own name, as {"user_id": "$.user.id"}. timestamp: the column that is the event time, or "kafka"
+    for the time of the Kafka record. max_lateness,
     max_ahead: how far an event's time may lie before and after the time of its Kafka record;
     beyond, the record is kept aside with its reason. required: columns that may not be null (the
-    timestamp never may). allow_nan: double columns in which NaN and infinities are values, which sw.count counts and
-    row logic reads; no other aggregate reads such a column, since no sum of them could be checked.
-    topic: the source's name by default. dedupe: sw.dedupe("event_id") where a producer may send an event again.
+    timestamp never may). allow_nan: double columns in which NaN and infinities are values, which
+    sw.count counts and row logic reads; no other aggregate reads such a column, since no sum of
+    them could be checked. topic: the source's name by default. dedupe: sw.dedupe("event_id") where
+    a producer may send an event again.
     """
 
     name: str
@@ -133,7 +142,10 @@ class KafkaSource:
                 f"timestamp is {self.timestamp!r}",
                 where=where,
                 expected='the name of a column, or "kafka"',
-                next_step='write timestamp="played_at", or timestamp="kafka" for the time of the Kafka record',
+                next_step=(
+                    'write timestamp="played_at", or timestamp="kafka" for the time of the Kafka '
+                    "record"
+                ),
             )
         if self.timestamp == KAFKA_TIME and KAFKA_TIME in self.schema:
             raise DefinitionError(
@@ -142,7 +154,10 @@ class KafkaSource:
                 expected="a schema without a column named kafka, or another column as timestamp",
                 next_step='give the column another name, with paths={"…": "$.kafka"}',
             )
-        if self.timestamp != KAFKA_TIME and self.schema.get(self.timestamp, "").strip().lower() not in TIME_FORMS:
+        if (
+            self.timestamp != KAFKA_TIME
+            and self.schema.get(self.timestamp, "").strip().lower() not in TIME_FORMS
+        ):
             raise DefinitionError(
                 f"the timestamp {self.timestamp!r} is "
                 + (self.schema.get(self.timestamp) or "no column of the schema"),
@@ -207,7 +222,9 @@ class KafkaSource:
                 expected='both, as format="avro", registry="http://registry:8081", or neither',
                 next_step="name the schema registry of the producers",
             )
-        if self.registry is not None and not (isinstance(self.registry, str) and _REGISTRY.fullmatch(self.registry)):
+        if self.registry is not None and not (
+            isinstance(self.registry, str) and _REGISTRY.fullmatch(self.registry)
+        ):
             raise DefinitionError(
                 "the registry's URL is none, or holds a user or a query",
                 where=self.where,

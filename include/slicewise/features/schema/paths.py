@@ -15,7 +15,8 @@ _EXPECTED = """members of objects, from the record down: "$.user.id", or "$['@me
 
 
 def parse_path(text: str, where: str) -> Path:
-    """Names of members from the record down to the value; DefinitionError where the text is no path."""
+    """Names of members from the record down to the value; DefinitionError where the text is no
+    path."""
     steps: list[str] = []
     at = 1
     while isinstance(text, str) and text.startswith("$") and at < len(text):
@@ -34,10 +35,13 @@ def parse_path(text: str, where: str) -> Path:
     return tuple(steps)
 
 
-def column_paths(columns: Mapping[str, object], paths: Mapping[str, str], where: str) -> dict[str, Path]:
+def column_paths(
+    columns: Mapping[str, object], paths: Mapping[str, str], where: str
+) -> dict[str, Path]:
     """The path of every column: its own name where none is given.
 
-    Raises DefinitionError for a path of no column, and for one that is another's or lies inside of it.
+    Raises DefinitionError for a path of no column, and for one that is another's or lies inside of
+    it.
     """
     for name in paths:
         if name not in columns:
@@ -48,14 +52,19 @@ def column_paths(columns: Mapping[str, object], paths: Mapping[str, str], where:
                 next_step="declare its type in the schema",
             )
     by_column = {
-        name: parse_path(paths[name], f"path of column {name!r} of {where}") if name in paths else (name,)
+        name: parse_path(paths[name], f"path of column {name!r} of {where}")
+        if name in paths
+        else (name,)
         for name in columns
     }
     ordered = sorted(by_column.items(), key=lambda column_path: column_path[1])
     for (one, outer), (other, inner) in pairwise(ordered):
         if inner[: len(outer)] == outer:
             raise DefinitionError(
-                f"columns {one!r} and {other!r} stand at one place: {'.'.join(outer)} and {'.'.join(inner)}",
+                (
+                    f"columns {one!r} and {other!r} stand at one place: {'.'.join(outer)} and "
+                    f"{'.'.join(inner)}"
+                ),
                 where=where,
                 expected="places of their own",
                 next_step="drop one of them",

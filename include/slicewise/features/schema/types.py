@@ -1,7 +1,7 @@
 """Every column type has one name in definitions, one in Arrow, and one in fingerprints.
 
-Narrow types (int8 … uint32, float) are what a record may hold; past the reader there are longs and doubles
-alone, so that a value has one meaning and one key whatever its width was (docs/adr/0039).
+Narrow types (int8 … uint32, float) are what a record may hold; past the reader there are longs and
+doubles alone, so that a value has one meaning and one key whatever its width was (docs/adr/0039).
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _KNOWN = (
 
 
 def column_type(text: str) -> str:
-    """The type of a declared column's values; every form of a timestamp is "timestamp_us", every width
-    of integers is "long", a float is a "double".
+    """The type of a declared column's values; every form of a timestamp is "timestamp_us", every
+    width of integers is "long", a float is a "double".
 
     Raises DefinitionError for a type that is none.
     """
@@ -80,7 +80,9 @@ def wire_type(text: str) -> str:
     Raises DefinitionError for a type that is none.
     """
     if not isinstance(text, str):
-        raise DefinitionError(f"{shown(text)} is no column type", expected=_KNOWN, next_step="write one of these")
+        raise DefinitionError(
+            f"{shown(text)} is no column type", expected=_KNOWN, next_step="write one of these"
+        )
     lowered = text.strip().lower()
     narrow = _NARROW_ALIASES.get(lowered, lowered)
     if narrow in RANGES or narrow == FLOAT:
@@ -99,7 +101,9 @@ def wire_type(text: str) -> str:
         element = wire_type(listed[1])
         if element != TIMESTAMP and element_type(element) is None:
             return f"array<{element}>"
-    raise DefinitionError(f"{shown(text)} is no column type", expected=_KNOWN, next_step="change the schema")
+    raise DefinitionError(
+        f"{shown(text)} is no column type", expected=_KNOWN, next_step="change the schema"
+    )
 
 
 def element_type(kind: str) -> str | None:

@@ -1,4 +1,5 @@
-"""SQL says what Python says: a view written in either is the same definition, with the same fingerprint.
+"""SQL says what Python says: a view written in either is the same definition, with the same
+fingerprint.
 
 Doors: sql, sql_views, text_of.
 """
@@ -32,7 +33,9 @@ class Definitions:
 
 
 @checked_call
-def sql(text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case] = ()) -> FeatureView:
+def sql(
+    text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case] = ()
+) -> FeatureView:
     """The one view that the text declares: CREATE FEATURE VIEW name AS SELECT …
 
     sources: those that FROM may name, beside CREATE SOURCE in the text. tests: cases of the view.
@@ -53,9 +56,13 @@ def sql(text: str, *, sources: Iterable[KafkaSource] = (), tests: Sequence[Case]
 
 @checked_call
 def sql_views(
-    text: str | Path, *, sources: Iterable[KafkaSource] = (), tests: Mapping[str, Sequence[Case]] | None = None
+    text: str | Path,
+    *,
+    sources: Iterable[KafkaSource] = (),
+    tests: Mapping[str, Sequence[Case]] | None = None,
 ) -> tuple[FeatureView, ...]:
-    """All views that a text or, given a Path, a file declares; deployed where they stand in the project's module.
+    """All views that a text or, given a Path, a file declares; deployed where they stand in the
+    project's module.
 
     A file's path is read from the folder of the calling file. tests: cases by the view's name.
     """
@@ -124,11 +131,15 @@ def read_definitions(
 ) -> Definitions:
     """Sources, views and queries of a text. tests: cases by the view's name; None: of any view.
 
-    name: what messages call the text. location: of the text; with own_lines, each definition has its own line.
+    name: what messages call the text. location: of the text; with own_lines, each definition has
+    its own line.
     """
     if not isinstance(text, str):
         raise DefinitionError(
-            f"the SQL is {shown(text)}", where=name, expected="a text: CREATE FEATURE VIEW …", next_step="quote it"
+            f"the SQL is {shown(text)}",
+            where=name,
+            expected="a text: CREATE FEATURE VIEW …",
+            next_step="quote it",
         )
     sources = _sources(sources, name)
     whole = SqlText(text, name)
@@ -162,7 +173,8 @@ def sources_named(text: str, name: str) -> set[str]:
 
 
 def event_time_named(text: str, name: str) -> str | None:
-    """The column by which a text orders events: that of ORDER BY, or of a window of GROUP BY. None: it names none."""
+    """The column by which a text orders events: that of ORDER BY, or of a window of GROUP BY. None:
+    it names none."""
     tokens = SqlText(text, name).tokens()
     for index in range(len(tokens)):
         if tokens.word(index) == "ORDER BY":
@@ -198,11 +210,15 @@ def _check_tests(tests: object, location: Location) -> None:
         )
 
 
-def _refuse_again(whole: SqlText, what: str, name: str, known: Iterable[str], statement: Statement) -> None:
+def _refuse_again(
+    whole: SqlText, what: str, name: str, known: Iterable[str], statement: Statement
+) -> None:
     """Refuse a name that is declared already, also in other capitals and small letters."""
     for other in known:
         if other == name:
-            raise whole.refused(f"{what} {name!r} is declared twice", statement.head, "each name once", "rename one")
+            raise whole.refused(
+                f"{what} {name!r} is declared twice", statement.head, "each name once", "rename one"
+            )
         if other.lower() == name.lower():
             raise whole.refused(
                 f"{what}s {other!r} and {name!r} differ in case only",

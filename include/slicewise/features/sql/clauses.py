@@ -15,7 +15,9 @@ ONE_SOURCE = "a view is the features of one source, kept as events come"
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(
         ("JOIN", "NATURAL", "CROSS", "LATERAL", "UNNEST"),
-        "a JOIN cannot be kept incrementally here: " + ONE_SOURCE + "; features of several views meet in a feature set",
+        "a JOIN cannot be kept incrementally here: "
+        + ONE_SOURCE
+        + "; features of several views meet in a feature set",
     ),
     "HAVING": "HAVING would drop entities by what they come to, and a feature is asked for by entity",
     "QUALIFY": "QUALIFY would drop rows by what they come to, and a feature is asked for by entity",
@@ -23,7 +25,9 @@ _REFUSED: Mapping[str, str] = {
     "OFFSET": "OFFSET would answer some entities and not others",
     "FETCH": "FETCH would answer some entities and not others",
     "ORDER BY": "ORDER BY of rows: features are asked for by entity, and have no order",
-    **dict.fromkeys(("UNION", "EXCEPT", "INTERSECT"), "one SELECT is one view: write several views"),
+    **dict.fromkeys(
+        ("UNION", "EXCEPT", "INTERSECT"), "one SELECT is one view: write several views"
+    ),
     **dict.fromkeys(("TABLESAMPLE", "USING"), "a sample is another result at every run"),
     **dict.fromkeys(("PIVOT", "UNPIVOT", "INTO", "FOR"), "this clause is no part of a view"),
 }
@@ -56,7 +60,9 @@ class Clauses:
                 f"unknown source {name!r}",
                 tokens.at(0),
                 "one of " + listed(sources),
-                nearest(name, sources) if sources else "declare it: CREATE SOURCE …, or in the project's Python file",
+                nearest(name, sources)
+                if sources
+                else "declare it: CREATE SOURCE …, or in the project's Python file",
             )
         return sources[name]
 
@@ -77,7 +83,9 @@ class Clauses:
         for node, tokens in zip(nodes, parts, strict=True):
             if node.name.lower() in {name.lower() for name in windows}:
                 raise self.sql.refused(
-                    f"window {node.name!r} is defined twice", tokens.span(), "each name once, whatever its case"
+                    f"window {node.name!r} is defined twice",
+                    tokens.span(),
+                    "each name once, whatever its case",
                 )
             windows[node.name] = (node, tokens.part(2, len(tokens)))  # name AS ( … )
         return windows
@@ -93,7 +101,9 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         raise sql.refused(reason, tokens.at(0), "SELECT … FROM source …")
     if tokens.word(1) in ("DISTINCT", "ALL"):
         raise sql.refused(
-            f"SELECT {tokens.word(1)}: a feature has one row per entity anyway", tokens.at(1), "SELECT alone"
+            f"SELECT {tokens.word(1)}: a feature has one row per entity anyway",
+            tokens.at(1),
+            "SELECT alone",
         )
     for index in tokens.outside(*_REFUSED):
         raise sql.refused(_REFUSED[tokens.word(index)], tokens.at(index), " … ".join(_PARTS))
@@ -107,7 +117,9 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
         parts[word] = tokens.part(index + 1, end)
     for word in ("SELECT", "GROUP BY"):
         if word in parts and not len(parts[word]):
-            raise sql.refused(f"nothing stands behind {word}", tokens.at(tokens.outside(word)[0]), f"{word} …")
+            raise sql.refused(
+                f"nothing stands behind {word}", tokens.at(tokens.outside(word)[0]), f"{word} …"
+            )
     if "FROM" not in parts:
         raise sql.refused("FROM is missing", tokens.at(len(tokens)), "FROM source")
     _check_from(sql, parts["FROM"])
@@ -115,10 +127,17 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
 
 
 def _refuse_gaps(sql: SqlText, tokens: Tokens) -> None:
-    """Refuse a comma with nothing before or behind it: the parser forgives one, and a part would get lost."""
+    """Refuse a comma with nothing before or behind it: the parser forgives one, and a part would
+    get lost."""
     for index in range(len(tokens)):
-        if tokens.word(index) == "," and (tokens.word(index - 1) in _OPENS or _ends(tokens, index + 1)):
-            raise sql.refused("nothing stands beside this comma", tokens.at(index), "a comma between two things alone")
+        if tokens.word(index) == "," and (
+            tokens.word(index - 1) in _OPENS or _ends(tokens, index + 1)
+        ):
+            raise sql.refused(
+                "nothing stands beside this comma",
+                tokens.at(index),
+                "a comma between two things alone",
+            )
 
 
 def _ends(tokens: Tokens, index: int) -> bool:

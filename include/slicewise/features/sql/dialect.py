@@ -12,14 +12,25 @@ _KEPT = kept_names()
 
 
 class SlicewiseSql(DuckDB):
-    """Row logic's dialect, in which aggregates are names with arguments, and SESSION and ANY are such names."""
+    """Row logic's dialect, in which aggregates are names with arguments, and SESSION and ANY are
+    such names."""
 
     class Tokenizer(DuckDB.Tokenizer):
-        KEYWORDS = {text: kind for text, kind in DuckDB.Tokenizer.KEYWORDS.items() if text not in ("SESSION", "ANY")}  # noqa: RUF012
+        KEYWORDS = {  # noqa: RUF012
+            text: kind
+            for text, kind in DuckDB.Tokenizer.KEYWORDS.items()
+            if text not in ("SESSION", "ANY")
+        }
 
     class Parser(QuietParser):
-        FUNCTIONS = {name: made for name, made in DuckDBParser.FUNCTIONS.items() if name not in _KEPT}  # noqa: RUF012
-        FUNCTION_PARSERS = {n: read for n, read in DuckDBParser.FUNCTION_PARSERS.items() if n not in _KEPT}  # noqa: RUF012
+        FUNCTIONS = {  # noqa: RUF012
+            name: made for name, made in DuckDBParser.FUNCTIONS.items() if name not in _KEPT
+        }
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            n: read for n, read in DuckDBParser.FUNCTION_PARSERS.items() if n not in _KEPT
+        }
         NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
-            name: read for name, read in DuckDBParser.NO_PAREN_FUNCTION_PARSERS.items() if name != "ANY"
+            name: read
+            for name, read in DuckDBParser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name != "ANY"
         }

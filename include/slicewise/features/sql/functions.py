@@ -1,7 +1,9 @@
-"""A function of SQL becomes the aggregate of the same meaning, or is refused by its name with what exists.
+"""A function of SQL becomes the aggregate of the same meaning, or is refused by its name with what
+exists.
 
-Every aggregate can be called by its own name with its own parameters, as in `top_k(song, by => seconds, k => 5)`;
-the field's names stand beside them where the meaning is the same.
+Every aggregate can be called by its own name with its own parameters, as in
+`top_k(song, by => seconds, k => 5)`; the field's names stand beside them where the meaning is the
+same.
 """
 
 from __future__ import annotations
@@ -64,7 +66,10 @@ class Functions:
             named |= self._where(call, made)
         used: set[str] = set()
         arguments = [self._value(node, call, used) for node in positional]
-        keywords = {name: self._value(v, call, used) if isinstance(v, exp.Expr) else v for name, v in named.items()}
+        keywords = {
+            name: self._value(v, call, used) if isinstance(v, exp.Expr) else v
+            for name, v in named.items()
+        }
         signature = inspect.signature(made)
         for name, value in named.items():
             if name not in signature.parameters:
@@ -78,13 +83,19 @@ class Functions:
         wrong = misfit(made, str(call.node.this), arguments, keywords)
         if wrong is not None:
             raise self.sql.refused(
-                wrong, call.span, f"{made.__name__}{_plain(signature)}", "write it so; what has => is given by its name"
+                wrong,
+                call.span,
+                f"{made.__name__}{_plain(signature)}",
+                "write it so; what has => is given by its name",
             )
         try:
             aggregate = made(*arguments, **keywords)
         except DefinitionError as error:
-            raise self.sql.refused(error.what, call.span, error.expected, error.next_step) from error
-        except (TypeError, ValueError, AttributeError) as error:  # an argument of a kind that the function never had
+            raise self.sql.refused(
+                error.what, call.span, error.expected, error.next_step
+            ) from error
+        except (TypeError, ValueError, AttributeError) as error:
+            # an argument of a kind that the function never had
             raise self.sql.refused(
                 f"{call.node.this} has an argument that it cannot take",
                 call.span,
@@ -93,29 +104,44 @@ class Functions:
         texts = [n for n in columns_of(aggregate) if n not in used and n in self.logic.kinds]
         if texts:
             raise self.sql.refused(
-                f"{texts[0]!r} is a column, written as text", call.span, "the column's name without quotes"
+                f"{texts[0]!r} is a column, written as text",
+                call.span,
+                "the column's name without quotes",
             )
         return aggregate
 
     # ---- which function
-    def _arguments(self, call: Call) -> tuple[Callable[..., Aggregate], list[exp.Expr], dict[str, Any]]:
+    def _arguments(
+        self, call: Call
+    ) -> tuple[Callable[..., Aggregate], list[exp.Expr], dict[str, Any]]:
         name, ours = call.name, existing()
         positional, named = self._given(call)
         for node in (*positional, *named.values()):
             if isinstance(node, exp.Null):
                 raise self.sql.refused(
-                    f"{name.upper()} of NULL is the same whatever happens", call.span, "a column or an expression"
+                    f"{name.upper()} of NULL is the same whatever happens",
+                    call.span,
+                    "a column or an expression",
                 )
         if name in ("count_if", "countif") and len(positional) == 1:
-            return ours["count"], [], {**named, "where": self.logic.condition(_all_of(positional[0], call.filter))}
+            return (
+                ours["count"],
+                [],
+                {**named, "where": self.logic.condition(_all_of(positional[0], call.filter))},
+            )
         if name == "count":
             return self._count(call, positional, named)
         for node in positional:
             if isinstance(node, exp.Star):
-                raise self.sql.refused(f"{name}(*)", node_span(node) or call.span, "a column; only COUNT takes *")
+                raise self.sql.refused(
+                    f"{name}(*)", node_span(node) or call.span, "a column; only COUNT takes *"
+                )
             if isinstance(node, exp.Distinct):
                 raise self.sql.refused(
-                    f"{name.upper()}(DISTINCT …) keeps every value, so that its partial has no bound",
+                    (
+                        f"{name.upper()}(DISTINCT …) keeps every value, so that its partial has "
+                        "no bound"
+                    ),
                     node_span(node) or call.span,
                     "COUNT(DISTINCT column) is the one that exists",
                 )
@@ -152,7 +178,9 @@ class Functions:
                 expected_names(),
                 instead,
             )
-        raise self.sql.refused(f"unknown function {call.node.this!r}", call.span, expected_names(), meant(name))
+        raise self.sql.refused(
+            f"unknown function {call.node.this!r}", call.span, expected_names(), meant(name)
+        )
 
     def _spelled(
         self, call: Call, spelling: Spelling, positional: list[exp.Expr], named: dict[str, Any]
@@ -160,7 +188,10 @@ class Functions:
         made = existing().get(spelling.function)
         if made is None:
             raise self.sql.refused(
-                f"{call.name.upper()} is the aggregate {spelling.function!r}, which this version does not have",
+                (
+                    f"{call.name.upper()} is the aggregate {spelling.function!r}, which this "
+                    "version does not have"
+                ),
                 call.span,
                 expected_names(),
             )
@@ -178,16 +209,23 @@ class Functions:
         one = values.get(spelling.several or "")
         if one is not None and not isinstance(one, exp.Array):
             raise self.sql.refused(
-                f"{call.name.upper()} answers a list here, of one value for each of the second argument's",
+                (
+                    f"{call.name.upper()} answers a list here, of one value for each of the "
+                    "second argument's"
+                ),
                 node_span(one) or call.span,
                 f"{call.name}(column, ARRAY[0.5])",
             )
-        # What the aggregate does not know by that name it has by default, or bind says what is missing.
+        # What the aggregate does not know by that name it has by default, or bind says what is
+        # missing.
         known = inspect.signature(made).parameters
         given = {name: value for name, value in spelling.given.items() if name in known}
         if len(given) < len(spelling.given) and any(spelling.given.values()):
             raise self.sql.refused(
-                f"{call.name.upper()} is {spelling.function} with {dict(spelling.given)}, which is not there",
+                (
+                    f"{call.name.upper()} is {spelling.function} with {dict(spelling.given)}, "
+                    "which is not there"
+                ),
                 call.span,
                 expected_names(),
             )
@@ -206,7 +244,9 @@ class Functions:
             if isinstance(node, exp.Distinct):
                 if len(node.expressions) != 1:
                     raise self.sql.refused(
-                        "COUNT(DISTINCT …) of several columns", node_span(node) or call.span, "one column or expression"
+                        "COUNT(DISTINCT …) of several columns",
+                        node_span(node) or call.span,
+                        "one column or expression",
                     )
                 return ours["distinct_count"], [node.expressions[0]], named
         return ours["count"], positional, named
@@ -218,15 +258,22 @@ class Functions:
             inner = node.this if isinstance(node, exp.IgnoreNulls) else node
             if isinstance(inner, exp.RespectNulls | exp.Order):
                 raise self.sql.refused(
-                    "RESPECT NULLS and ORDER BY inside of a function are not there: nulls are skipped, "
+                    "RESPECT NULLS and ORDER BY inside of a function are not there: nulls are "
+                    "skipped, "
                     "and the order of events is that of their time",
                     node_span(inner) or call.span,
                 )
             if isinstance(inner, exp.Kwarg):
                 name = inner.this.name.lower()
                 if name == "where" or name in named:
-                    message = "a condition is written FILTER (WHERE …)" if name == "where" else f"{name} stands twice"
-                    raise self.sql.refused(message, node_span(inner) or call.span, "each parameter once", "remove one")
+                    message = (
+                        "a condition is written FILTER (WHERE …)"
+                        if name == "where"
+                        else f"{name} stands twice"
+                    )
+                    raise self.sql.refused(
+                        message, node_span(inner) or call.span, "each parameter once", "remove one"
+                    )
                 named[name] = inner.expression
             elif named:
                 raise self.sql.refused(
@@ -258,7 +305,9 @@ class Functions:
             return node.name
         if isinstance(node, exp.Array | exp.Tuple):
             return [self._value(expression, call, used) for expression in node.expressions]
-        aggregate, condition = (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+        aggregate, condition = (
+            (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
+        )
         if isinstance(aggregate, exp.Anonymous) and str(aggregate.this).lower() in known_names():
             inner = self.aggregate(Call(aggregate, node_span(aggregate) or call.span, condition))
             used.update(columns_of(inner))
@@ -281,12 +330,18 @@ _CONDITION = ""
 
 def columns_of(aggregate: Aggregate) -> tuple[str, ...]:
     """The columns that it reads, without those of conditions, which the planner makes."""
-    return tuple(name for name in aggregate.resolve(lambda _: _CONDITION).inputs if name != _CONDITION)
+    return tuple(
+        name for name in aggregate.resolve(lambda _: _CONDITION).inputs if name != _CONDITION
+    )
 
 
 def _all_of(first: exp.Expr, second: exp.Expr | None) -> exp.Expr:
     """Both conditions, where there is a second one."""
-    return first if second is None else exp.And(this=exp.Paren(this=first), expression=exp.Paren(this=second))
+    return (
+        first
+        if second is None
+        else exp.And(this=exp.Paren(this=first), expression=exp.Paren(this=second))
+    )
 
 
 def _constant(node: exp.Expr) -> Any:

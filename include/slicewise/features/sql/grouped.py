@@ -1,4 +1,5 @@
-"""GROUP BY … TUMBLE, HOP and SESSION, with Flink's names and order of arguments, are windows side by side."""
+"""GROUP BY … TUMBLE, HOP and SESSION, with Flink's names and order of arguments, are windows side
+by side."""
 
 from __future__ import annotations
 
@@ -46,10 +47,14 @@ class Grouped:
     def read(self, group: exp.Expr, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant]:
         """Entity columns and window of GROUP BY. tokens: those behind GROUP BY."""
         if tokens.word(0) == "ALL":
-            raise self.sql.refused("GROUP BY ALL does not say what the entity is", tokens.at(0), "its columns by name")
+            raise self.sql.refused(
+                "GROUP BY ALL does not say what the entity is", tokens.at(0), "its columns by name"
+            )
         if [name for name, value in group.args.items() if value and name != "expressions"]:
             raise self.sql.refused(
-                "ROLLUP, CUBE and grouping sets are several entities at once", tokens.span(), "a view for each"
+                "ROLLUP, CUBE and grouping sets are several entities at once",
+                tokens.span(),
+                "a view for each",
             )
         columns: list[exp.Column] = []
         window: Meant | None = None
@@ -92,18 +97,31 @@ class Grouped:
                 (node_span(time) if isinstance(time, exp.Expr) else None) or tokens.span(),
                 f"{name}({self.timestamp}, …)",
             )
-        named = {argument.this.name.lower(): argument.expression for argument in rest if isinstance(argument, exp.Kwarg)}
-        lengths = [interval(self.sql, argument, tokens.span()) for argument in rest if not isinstance(argument, exp.Kwarg)]
+        named = {
+            argument.this.name.lower(): argument.expression
+            for argument in rest
+            if isinstance(argument, exp.Kwarg)
+        }
+        lengths = [
+            interval(self.sql, argument, tokens.span())
+            for argument in rest
+            if not isinstance(argument, exp.Kwarg)
+        ]
         if name == "SESSION":
             return self._session(lengths, named, tokens)
         wanted = {"TUMBLE": 1, "HOP": 2}[name]
         opened = named.pop("open", None)
         back = [interval(self.sql, named.pop("offset"), tokens.span())] if "offset" in named else []
-        if len(lengths) != wanted or named or not (opened is None or isinstance(opened, exp.Boolean)):
+        if (
+            len(lengths) != wanted
+            or named
+            or not (opened is None or isinstance(opened, exp.Boolean))
+        ):
             raise self.sql.refused(
                 f"{name} is called otherwise",
                 tokens.span(),
-                f"TUMBLE({self.timestamp}, INTERVAL '1' HOUR), or HOP({self.timestamp}, INTERVAL '10' MINUTE, "
+                f"TUMBLE({self.timestamp}, INTERVAL '1' HOUR), or HOP({self.timestamp}, INTERVAL "
+                "'10' MINUTE, "
                 "INTERVAL '1' HOUR): first how far it moves, then how long it is; "
                 "and open => TRUE, offset => INTERVAL '1' DAY",
             )
@@ -113,25 +131,33 @@ class Grouped:
         every, length = lengths
         if every > length:
             raise self.sql.refused(
-                f"a window of {format_duration(length)} that moves by {format_duration(every)} misses events",
+                (
+                    f"a window of {format_duration(length)} that moves by "
+                    f"{format_duration(every)} misses events"
+                ),
                 tokens.span(),
                 "first how far it moves, then how long it is, the first no more than the second",
                 "swap them, if that is what is meant",
             )
         if length % every:
             raise self.sql.refused(
-                f"a window of {format_duration(length)} is no multiple of its hop of {format_duration(every)}: "
+                f"a window of {format_duration(length)} is no multiple of its hop of "
+                f"{format_duration(every)}: "
                 "SQL's would begin at each multiple of the hop, ours end there",
                 tokens.span(),
                 "a length that is a multiple of the hop: both are the same windows then",
-                f'in Python: sw.hopping("{format_duration(length)}", every="{format_duration(every)}") ends at each '
+                f'in Python: sw.hopping("{format_duration(length)}", '
+                f'every="{format_duration(every)}") ends at each '
                 "multiple of its hop",
             )
         return Meant(_Hopping(is_open), (length, every, *back), tokens.span())
 
     def _session(self, lengths: list[int], named: Mapping[str, exp.Expr], tokens: Tokens) -> Meant:
         known = inspect.signature(session).parameters
-        parameters, wanted = list(known), {name for name, parameter in known.items() if parameter.default is parameter.empty}
+        parameters, wanted = (
+            list(known),
+            {name for name, parameter in known.items() if parameter.default is parameter.empty},
+        )
         names = [*parameters[: len(lengths)], *named]
         if (
             len(lengths) > len(parameters)
@@ -141,8 +167,16 @@ class Grouped:
             raise self.sql.refused(
                 "SESSION is called otherwise",
                 tokens.span(),
-                f"SESSION({self.timestamp}, INTERVAL '30' MINUTE, INTERVAL '1' DAY): first the gap, then how long one "
+                f"SESSION({self.timestamp}, INTERVAL '30' MINUTE, INTERVAL '1' DAY): first the "
+                "gap, then how long one "
                 "may last; and offset => INTERVAL '1' DAY",
             )
-        spans = [*lengths, *(interval(self.sql, length, tokens.span()) for length in named.values())]
-        return Meant(lambda *texts: session(**dict(zip(names, texts, strict=True))), tuple(spans), tokens.span())
+        spans = [
+            *lengths,
+            *(interval(self.sql, length, tokens.span()) for length in named.values()),
+        ]
+        return Meant(
+            lambda *texts: session(**dict(zip(names, texts, strict=True))),
+            tuple(spans),
+            tokens.span(),
+        )

@@ -1,4 +1,5 @@
-"""A length of SQL is a whole number of a unit that is always as long; a window is named by how its author writes it."""
+"""A length of SQL is a whole number of a unit that is always as long; a window is named by how its
+author writes it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from sqlglot import exp
 
 from slicewise.errors import DefinitionError
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
-from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_duration, parse_duration
+from slicewise.windows.durations import (
+    DAY_US,
+    HOUR_US,
+    MINUTE_US,
+    SECOND_US,
+    format_duration,
+    parse_duration,
+)
 from slicewise.windows.window import Window
 
 _UNITS = {
@@ -27,7 +35,8 @@ _UNITS = {
 
 @dataclass(frozen=True)
 class Meant:
-    """A window, but for how its author writes its lengths: `make` takes them as texts. span: where it stands."""
+    """A window, but for how its author writes its lengths: `make` takes them as texts. span: where
+    it stands."""
 
     make: Callable[..., Window]
     lengths_us: tuple[int, ...]
@@ -38,7 +47,8 @@ class Meant:
         return self.make(*(format_duration(us) for us in self.lengths_us))
 
     def named(self, alias: str) -> tuple[str, Window] | None:
-        """(feature, window) of a column that is named by its window, as in basket_3h; None if it is not."""
+        """(feature, window) of a column that is named by its window, as in basket_3h; None if it is
+        not."""
         for texts in self._texts(alias):
             window = self.make(*texts)
             suffix = "_" + window.column_suffix()
@@ -65,7 +75,10 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
     """Microseconds of INTERVAL '3' HOUR."""
     value = unit = ""
     if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal):
-        value, unit = str(node.this.this).strip(), str(getattr(node.args.get("unit"), "name", "") or "").upper()
+        value, unit = (
+            str(node.this.this).strip(),
+            str(getattr(node.args.get("unit"), "name", "") or "").upper(),
+        )
     size = _UNITS.get(unit.removesuffix("S"))
     if size is None or not is_whole(value) or not int(value):
         known = ", ".join(_UNITS)
@@ -84,7 +97,8 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
 
 
 def is_whole(text: str) -> bool:
-    """Tells whether it is a whole number in the ten digits: other scripts have digits that are none to int."""
+    """Tells whether it is a whole number in the ten digits: other scripts have digits that are none
+    to int."""
     return text.isascii() and text.isdigit()
 
 

@@ -16,7 +16,8 @@ _HELPERS = {"canonicalise", "from_spec"}
 
 @dataclass(frozen=True)
 class Spelling:
-    """Spelling of a function of the field by ours: parameters in SQL's order, and what else is given."""
+    """Spelling of a function of the field by ours: parameters in SQL's order, and what else is
+    given."""
 
     function: str
     order: tuple[str, ...] = ("column",)
@@ -46,7 +47,9 @@ SPELLINGS: Mapping[str, Spelling] = {
     **_names(Spelling("covariance", _PAIR, _POPULATION), "covar_pop"),
     **_names(Spelling("correlation", _PAIR), "corr"),
     **_names(Spelling("linear_trend", ("column", "over"), {"output": "slope"}), "regr_slope"),
-    **_names(Spelling("linear_trend", ("column", "over"), {"output": "intercept"}), "regr_intercept"),
+    **_names(
+        Spelling("linear_trend", ("column", "over"), {"output": "intercept"}), "regr_intercept"
+    ),
     **_names(Spelling("linear_trend", ("column", "over"), {"output": "r2"}), "regr_r2"),
     **_names(Spelling("first"), "first_value"),
     **_names(Spelling("last"), "last_value"),
@@ -69,36 +72,68 @@ REASONS: Mapping[str, tuple[str, str]] = {
         (_ALL_VALUES, "approx_percentile(column, ARRAY[0.5])"),
     ),
     **dict.fromkeys(
-        ("row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead", "nth_value"),
+        (
+            "row_number",
+            "rank",
+            "dense_rank",
+            "percent_rank",
+            "cume_dist",
+            "ntile",
+            "lag",
+            "lead",
+            "nth_value",
+        ),
         (_OF_ROWS, "last_k(column, k => 2) answers the newest values"),
     ),
-    "any_value": ("which value it gives depends on the order of work", "first(column) or last(column)"),
-    "mode": ("its partial has no bound", "top_k_frequent(column, k => 1) where this version has it"),
+    "any_value": (
+        "which value it gives depends on the order of work",
+        "first(column) or last(column)",
+    ),
+    "mode": (
+        "its partial has no bound",
+        "top_k_frequent(column, k => 1) where this version has it",
+    ),
 }
-BOUNDS = tuple(f"{window}_{end}" for window in ("tumble", "hop", "session") for end in ("start", "end", "rowtime"))
+BOUNDS = tuple(
+    f"{window}_{end}"
+    for window in ("tumble", "hop", "session")
+    for end in ("start", "end", "rowtime")
+)
 OF_WINDOWS = ("SLICE", "TUMBLE", "HOP", "SESSION")
 OF_NULLS = {"first_value", "last_value"}
 
 
 def existing() -> dict[str, Callable[..., Aggregate]]:
     """The aggregates of this version by name."""
-    functions = {name: getattr(aggregates, name) for name in aggregates.__all__ if name not in _HELPERS}
+    functions = {
+        name: getattr(aggregates, name) for name in aggregates.__all__ if name not in _HELPERS
+    }
     return {name: made for name, made in functions.items() if inspect.isfunction(made)}
 
 
 def known_names() -> list[str]:
     """Every name that can be called: our own, and the field's for what exists."""
     ours = existing()
-    return sorted({*ours, "count_if", *(name for name, spelling in SPELLINGS.items() if spelling.function in ours)})
+    return sorted(
+        {
+            *ours,
+            "count_if",
+            *(name for name, spelling in SPELLINGS.items() if spelling.function in ours),
+        }
+    )
 
 
 def expected_names() -> str:
     """The names that can be called, for messages."""
-    return "an aggregate of docs/reference/aggregates.md, or SQL's name of one, as docs/reference/sql.md lists them"
+    return (
+        "an aggregate of docs/reference/aggregates.md, or SQL's name of one, as "
+        "docs/reference/sql.md lists them"
+    )
 
 
 def meant(name: str) -> str:
-    """The function that a wrong name may mean: ours of another system's name, else the nearest names."""
+    """The function that a wrong name may mean: ours of another system's name, else the nearest
+    names."""
     ours = re.search(r"sw\.(\w+)\(", hints.ATTRIBUTES.get(name, ""))
     if ours is not None and ours.group(1) in existing():
         return f"{name} is {ours.group(1)} here"

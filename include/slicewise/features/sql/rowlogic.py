@@ -1,4 +1,5 @@
-"""Row logic inside of a query is the row logic of definitions: typed by the same rules, at its place in the text."""
+"""Row logic inside of a query is the row logic of definitions: typed by the same rules, at its
+place in the text."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ from slicewise.features.sql.text import Span, SqlText, node_span
 class RowLogic:
     """Row logic of one query, and the computed columns that it makes.
 
-    kinds: the source's columns and their types. head: the place of what has none of its own. aggregates: their names.
+    kinds: the source's columns and their types. head: the place of what has none of its own.
+    aggregates: their names.
     """
 
     sql: SqlText
@@ -41,7 +43,10 @@ class RowLogic:
         known = self.all_kinds()
         if node.name not in known:
             raise self.sql.refused(
-                f"unknown column {node.name!r}", self.place(node), "one of " + listed(known), nearest(node.name, known)
+                f"unknown column {node.name!r}",
+                self.place(node),
+                "one of " + listed(known),
+                nearest(node.name, known),
             )
         return node.name
 
@@ -57,7 +62,10 @@ class RowLogic:
         """`node AS name` among the selected columns: a computed column."""
         if name in self.columns:
             raise self.sql.refused(
-                f"{name!r} is computed twice", self.place(node), "each name once", "give one of them another name"
+                f"{name!r} is computed twice",
+                self.place(node),
+                "each name once",
+                "give one of them another name",
             )
         text = self._text(node)
         self.columns[name] = text
@@ -74,14 +82,19 @@ class RowLogic:
         return name
 
     def _parsed(self, text: str, *, boolean: bool = False) -> RowExpression:
-        return parse_expression(text, self.kinds, where=self.sql.name, defined=self.typed, boolean=boolean)
+        return parse_expression(
+            text, self.kinds, where=self.sql.name, defined=self.typed, boolean=boolean
+        )
 
     def _text(self, node: exp.Expr, *, boolean: bool = False) -> str:
         place = self.place(node)
         for inner in node.find_all(exp.Anonymous):
             if str(inner.this).lower() in self.aggregates:
                 raise self.sql.refused(
-                    f"{inner.this} is an aggregate, and here an expression of one event is expected",
+                    (
+                        f"{inner.this} is an aggregate, and here an expression of one event is "
+                        "expected"
+                    ),
                     self._word(inner.meta.get("start")),
                     "row logic, as in sum(seconds / 60)",
                 )
@@ -90,7 +103,11 @@ class RowLogic:
             text = node.sql(dialect="duckdb", comments=False)
             again = self._parsed(text, boolean=boolean)
         except RowLogicRefused as error:
-            at = place if not error.where or error.start is None or error.where.startswith(self.sql.name) else None
+            at = (
+                place
+                if not error.where or error.start is None or error.where.startswith(self.sql.name)
+                else None
+            )
             raise self.sql.refused(
                 error.what, at or self._word(error.start), error.expected, error.next_step
             ) from error
@@ -100,7 +117,9 @@ class RowLogic:
             raise self.sql.refused("the expression is nested too deeply", place) from None
         if again.tree != tree:
             raise self.sql.refused(
-                "this expression is read in two ways", place, next_step="put parentheses where it is meant"
+                "this expression is read in two ways",
+                place,
+                next_step="put parentheses where it is meant",
             )
         return text
 
@@ -108,6 +127,8 @@ class RowLogic:
         """The word that begins there."""
         begin = start or 0
         end = begin
-        while end < len(self.sql.text) and (self.sql.text[end].isalnum() or self.sql.text[end] == "_"):
+        while end < len(self.sql.text) and (
+            self.sql.text[end].isalnum() or self.sql.text[end] == "_"
+        ):
             end += 1
         return Span(begin, max(end, begin + 1))

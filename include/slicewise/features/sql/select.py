@@ -1,4 +1,5 @@
-"""A SELECT is a view: its entity, its windows, its features; every clause that a view cannot be is refused."""
+"""A SELECT is a view: its entity, its windows, its features; every clause that a view cannot be is
+refused."""
 
 from __future__ import annotations
 
@@ -114,14 +115,19 @@ class _Select:
         except DefinitionError as error:
             if hasattr(error, "column"):
                 raise
-            raise self.sql.refused(error.what, self._place_of(error), error.expected, error.next_step) from error
+            raise self.sql.refused(
+                error.what, self._place_of(error), error.expected, error.next_step
+            ) from error
         return view
 
     def _place_of(self, error: DefinitionError) -> Span:
         """The option that the error is about, else the view's name."""
         message = f"{error.what} {error.where}"
         options = self.statement.options.items()
-        return next((o.name_span for n, o in options if f"{n} is" in message or f"{n} of" in message), self.statement.head)
+        return next(
+            (o.name_span for n, o in options if f"{n} is" in message or f"{n} of" in message),
+            self.statement.head,
+        )
 
     def _check_windows(self, view: FeatureView, meant: Sequence[Meant]) -> None:
         for item in meant:
@@ -134,16 +140,23 @@ class _Select:
                 else:
                     check_slice(parse_duration(view.slice), [window])
             except DefinitionError as error:
-                raise self.sql.refused(error.what, item.span, error.expected, error.next_step) from error
+                raise self.sql.refused(
+                    error.what, item.span, error.expected, error.next_step
+                ) from error
 
     def _check_each(self, view: FeatureView, items: Sequence[_Item]) -> None:
-        """Checks the aggregates one by one, so that what is wrong with one is said where it stands."""
+        """Checks the aggregates one by one, so that what is wrong with one is said where it
+        stands."""
         for item in items:
-            one = replace(view, features=[Feature("feature", item.aggregate, [item.meant.plain()])], tests=())
+            one = replace(
+                view, features=[Feature("feature", item.aggregate, [item.meant.plain()])], tests=()
+            )
             try:
                 plan_view(one, plan_source(self.source))
             except DefinitionError as error:
-                raise self.sql.refused(error.what, item.call.span, error.expected, error.next_step) from error
+                raise self.sql.refused(
+                    error.what, item.call.span, error.expected, error.next_step
+                ) from error
 
     def _items(self) -> tuple[list[_Item], list[tuple[exp.Column, Tokens]]]:
         """Features, and columns that are selected as they are."""
@@ -151,13 +164,17 @@ class _Select:
         pairs = list(zip(self.tree.expressions, written, strict=True))
         grouped = None
         if "GROUP BY" in self.parts:
-            grouped = Grouped(self.sql, self.source.timestamp).read(self.tree.args["group"], self.parts["GROUP BY"])
+            grouped = Grouped(self.sql, self.source.timestamp).read(
+                self.tree.args["group"], self.parts["GROUP BY"]
+            )
         plain: list[tuple[exp.Column, Tokens]] = []
         waiting: list[tuple[exp.Expr, exp.Expr, Tokens]] = []
         for node, tokens in pairs:
             inner = node.unalias()
             if isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star):
-                raise self.sql.refused("* is no list of features", tokens.span(), "entity columns and features")
+                raise self.sql.refused(
+                    "* is no list of features", tokens.span(), "entity columns and features"
+                )
             if isinstance(inner, exp.Column):
                 if isinstance(node, exp.Alias):
                     self._computed(node, inner, tokens)
@@ -168,7 +185,9 @@ class _Select:
                 self._computed(node, inner, tokens)
         if not waiting:
             raise self.sql.refused(
-                "no feature is selected", self.statement.body.at(0), "an aggregate with OVER (…), AS name_1h"
+                "no feature is selected",
+                self.statement.body.at(0),
+                "an aggregate with OVER (…), AS name_1h",
             )
         self.entities: list[tuple[tuple[exp.Column, ...], Span]] = []
         items = [self._item(node, inner, tokens, grouped) for node, inner, tokens in waiting]
@@ -183,9 +202,13 @@ class _Select:
                 "select both features, and compute it where they are read",
             )
         if inner.find(exp.Subquery, exp.Select) is not None:
-            raise self.sql.refused("a subquery cannot be kept incrementally: " + ONE_SOURCE, tokens.span())
+            raise self.sql.refused(
+                "a subquery cannot be kept incrementally: " + ONE_SOURCE, tokens.span()
+            )
         if not isinstance(node, exp.Alias):
-            raise self.sql.refused("an expression without a name", tokens.span(), "expression AS name")
+            raise self.sql.refused(
+                "an expression without a name", tokens.span(), "expression AS name"
+            )
         self.logic.define(node.alias, inner)
 
     def _item(
@@ -206,7 +229,10 @@ class _Select:
             )
         if window is not None and grouped is not None:
             raise self.sql.refused(
-                "OVER beside GROUP BY", tokens.span(), "one of them", "write two views: a feature set reads both"
+                "OVER beside GROUP BY",
+                tokens.span(),
+                "one of them",
+                "write two views: a feature set reads both",
             )
         if grouped is not None:
             columns, meant = grouped
@@ -218,11 +244,15 @@ class _Select:
         try:
             meant.plain()
         except DefinitionError as error:
-            raise self.sql.refused(error.what, meant.span, error.expected, error.next_step) from error
+            raise self.sql.refused(
+                error.what, meant.span, error.expected, error.next_step
+            ) from error
         aggregate = self.functions.aggregate(call)
         alias = node.alias if isinstance(node, exp.Alias) else None
         alias_node = node.args.get("alias") if isinstance(node, exp.Alias) else None
-        alias_span = (node_span(alias_node) if isinstance(alias_node, exp.Expr) else None) or tokens.span()
+        alias_span = (
+            node_span(alias_node) if isinstance(alias_node, exp.Expr) else None
+        ) or tokens.span()
         return _Item(call, meant, alias, alias_span, aggregate)
 
     def _call(self, node: exp.Expr, tokens: Tokens) -> tuple[Call, exp.Window | None]:
@@ -238,17 +268,23 @@ class _Select:
                 ignore, node = True, node.this
             else:
                 raise self._no_aggregate(node, tokens)
-        ignore = ignore or any(isinstance(expression, exp.IgnoreNulls) for expression in node.expressions)
+        ignore = ignore or any(
+            isinstance(expression, exp.IgnoreNulls) for expression in node.expressions
+        )
         meta: Mapping[str, Any] = node.meta
         return Call(node, Span(meta["start"], meta["end"] + 1), condition, ignore), window
 
     def _no_aggregate(self, node: exp.Expr, tokens: Tokens) -> DefinitionError:
-        what = {"RespectNulls": "RESPECT NULLS", "WithinGroup": "WITHIN GROUP"}.get(type(node).__name__)
+        what = {"RespectNulls": "RESPECT NULLS", "WithinGroup": "WITHIN GROUP"}.get(
+            type(node).__name__
+        )
         if what:
             message = f"{what} is not there: nulls are skipped, and values need no order"
         elif isinstance(node, exp.Func):
             name = spelled(self.sql.text, node).lower()
-            return self.sql.refused(f"unknown function {name!r}", tokens.span(), expected_names(), meant(name))
+            return self.sql.refused(
+                f"unknown function {name!r}", tokens.span(), expected_names(), meant(name)
+            )
         else:
             message = "this is no aggregate"
         return self.sql.refused(message, tokens.span(), expected_names())
@@ -260,7 +296,10 @@ class _Select:
         for columns, other in self.entities[1:]:
             if {column.name for column in columns} != set(names):
                 raise self.sql.refused(
-                    f"PARTITION BY is {_listed([c.name for c in columns])} here and {_listed(names)} before",
+                    (
+                        f"PARTITION BY is {_listed([c.name for c in columns])} here and "
+                        f"{_listed(names)} before"
+                    ),
                     other,
                     "one entity in a view",
                     "write a view for each entity: a feature set reads both",
@@ -268,7 +307,10 @@ class _Select:
         for column in first:
             if names.count(column.name) > 1:
                 raise self.sql.refused(
-                    f"the entity's column {column.name!r} stands twice", place, "each column once", "remove one"
+                    f"the entity's column {column.name!r} stands twice",
+                    place,
+                    "each column once",
+                    "remove one",
                 )
             if column.name in self.logic.typed:
                 raise self.sql.refused(
@@ -282,19 +324,26 @@ class _Select:
         if truth(self.sql, option):
             if names:
                 assert option is not None
-                raise self.sql.refused("a global view has no entity", option.name_span, "no PARTITION BY")
+                raise self.sql.refused(
+                    "a global view has no entity", option.name_span, "no PARTITION BY"
+                )
         elif not names:
             raise self.sql.refused(
                 "there is no entity: the features would be of all events together",
                 place,
                 "PARTITION BY user_id" if "GROUP BY" not in self.parts else "GROUP BY user_id, …",
-                "name the key's columns; or CREATE FEATURE VIEW … WITH (global = TRUE), if that is what is meant",
+                (
+                    "name the key's columns; or CREATE FEATURE VIEW … WITH (global = TRUE), if "
+                    "that is what is meant"
+                ),
             )
         for column, tokens in plain:
             self.logic.known(column)
             renamed = isinstance(column.parent, exp.Alias)
             if renamed and column.name in names:
-                raise self.sql.refused("the entity under another name", tokens.span(), "the column's own name")
+                raise self.sql.refused(
+                    "the entity under another name", tokens.span(), "the column's own name"
+                )
             if not renamed and column.name not in (*names, self.source.timestamp):
                 raise self.sql.refused(
                     f"{column.name!r} is neither the entity nor a feature",
@@ -307,15 +356,26 @@ class _Select:
     def _check_key(self, column: exp.Column) -> None:
         probe = Feature("events", count(), ["1h"])
         try:
-            plan_view(FeatureView("probe", self.source, [column.name], [probe]), plan_source(self.source))
+            plan_view(
+                FeatureView("probe", self.source, [column.name], [probe]), plan_source(self.source)
+            )
         except DefinitionError as error:
-            raise self.sql.refused(error.what, self.logic.place(column), error.expected, error.next_step) from error
+            raise self.sql.refused(
+                error.what, self.logic.place(column), error.expected, error.next_step
+            ) from error
 
     def _features(self, items: Sequence[_Item]) -> list[Feature]:
         by_name: dict[str, tuple[Aggregate, list[Window], Span]] = {}
         for item in items:
             name, window = self._named(item, item.meant)
-            other = next((other_name for other_name in by_name if other_name != name and other_name.lower() == name.lower()), None)
+            other = next(
+                (
+                    other_name
+                    for other_name in by_name
+                    if other_name != name and other_name.lower() == name.lower()
+                ),
+                None,
+            )
             if other is not None:
                 raise self.sql.refused(
                     f"features {other!r} and {name!r} differ in case only",
@@ -327,7 +387,8 @@ class _Select:
             if known[0] != item.aggregate:
                 line, column = self.sql.place(known[2].start)
                 raise self.sql.refused(
-                    f"the feature {name!r} is {known[0].describe()} in line {line}, column {column}, "
+                    f"the feature {name!r} is {known[0].describe()} in line {line}, column "
+                    f"{column}, "
                     f"and {item.aggregate.describe()} here",
                     item.alias_span,
                     "one aggregate for a feature, over any windows",
@@ -335,7 +396,9 @@ class _Select:
                 )
             if any(w.column_suffix() == window.column_suffix() for w in known[1]):
                 raise self.sql.refused(
-                    f"the column {name}_{window.column_suffix()} stands twice", item.alias_span, "each column once"
+                    f"the column {name}_{window.column_suffix()} stands twice",
+                    item.alias_span,
+                    "each column once",
                 )
             known[1].append(window)
         try:
@@ -344,14 +407,19 @@ class _Select:
                 for name, (aggregate, windows, _) in by_name.items()
             ]
         except DefinitionError as error:
-            at = next((s for n, (_, _, s) in by_name.items() if repr(n) in error.what), self.statement.head)
+            at = next(
+                (s for n, (_, _, s) in by_name.items() if repr(n) in error.what),
+                self.statement.head,
+            )
             raise self.sql.refused(error.what, at, error.expected, error.next_step) from error
 
     def _named(self, item: _Item, meant: Meant) -> tuple[str, Window]:
         if item.alias is None:
             if self.statement.kind == "view":
                 raise self.sql.refused(
-                    "a feature has a name", item.call.span, f"AS {_default_name(item)}_{meant.plain().column_suffix()}"
+                    "a feature has a name",
+                    item.call.span,
+                    f"AS {_default_name(item)}_{meant.plain().column_suffix()}",
                 )
             return _default_name(item), meant.plain()
         named = meant.named(item.alias)

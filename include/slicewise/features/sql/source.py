@@ -34,14 +34,21 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
     columns = [read_column(sql, part, statement.head) for part in statement.body.split(",")]
     for column in columns:
         if next(other for other in columns if other.name == column.name) is not column:
-            raise sql.refused(f"column {column.name!r} stands twice", column.span, "each column once")
+            raise sql.refused(
+                f"column {column.name!r} stands twice", column.span, "each column once"
+            )
     if "timestamp" not in statement.options:
         raise sql.refused(
             "the source does not say which column is the event time",
             statement.head,
-            "WITH (timestamp = 'column', …), a column of type TIMESTAMP_US, _MS, _S or _RFC3339, or 'kafka'",
+            (
+                "WITH (timestamp = 'column', …), a column of type TIMESTAMP_US, _MS, _S or "
+                "_RFC3339, or 'kafka'"
+            ),
         )
-    options: dict[str, Any] = {n: statement.options[n].value for n in _TEXTS if n in statement.options}
+    options: dict[str, Any] = {
+        n: statement.options[n].value for n in _TEXTS if n in statement.options
+    }
     required = [column.name for column in columns if column.required]
     allowed = _listed(statement.options.get("allow_nan"))
     dedupe = _dedupe(sql, statement)
@@ -58,7 +65,9 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
         plan_source(source)
         return source
     except DefinitionError as error:
-        raise sql.refused(error.what, _fault(statement, columns, error), error.expected, error.next_step) from error
+        raise sql.refused(
+            error.what, _fault(statement, columns, error), error.expected, error.next_step
+        ) from error
 
 
 def _dedupe(sql: SqlText, statement: Statement) -> Dedupe | None:
@@ -67,11 +76,15 @@ def _dedupe(sql: SqlText, statement: Statement) -> Dedupe | None:
         given = within or most
         if given is not None:
             raise sql.refused(
-                "it is not said by which column an event is known", given.span, "dedupe = 'event_id' beside it"
+                "it is not said by which column an event is known",
+                given.span,
+                "dedupe = 'event_id' beside it",
             )
         return None
     if most is not None and not (most.value.isascii() and most.value.isdigit()):
-        raise sql.refused(f"{most.value!r} is no number of events", most.span, "a whole number, such as '1000'")
+        raise sql.refused(
+            f"{most.value!r} is no number of events", most.span, "a whole number, such as '1000'"
+        )
     return Dedupe(
         column.value,
         WITHIN if within is None else within.value,
@@ -85,15 +98,21 @@ def _shape(columns: Sequence[SourceColumn]) -> dict[str, Any]:
 
 
 def _fault(statement: Statement, columns: Sequence[SourceColumn], error: DefinitionError) -> Span:
-    """The place of an error: the first column with which the columns so far go wrong, else the option that it names."""
+    """The place of an error: the first column with which the columns so far go wrong, else the
+    option that it names."""
     for count, column in enumerate(columns, 1):
         try:
-            KafkaSource(statement.name, timestamp=KAFKA_TIME, location=None, **_shape(columns[:count]))
+            KafkaSource(
+                statement.name, timestamp=KAFKA_TIME, location=None, **_shape(columns[:count])
+            )
         except DefinitionError as refused:
             if refused.what == error.what:
                 return column.span
     message = f"{error.what} {error.where}"
-    return next((option.span for name, option in statement.options.items() if name in message), statement.head)
+    return next(
+        (option.span for name, option in statement.options.items() if name in message),
+        statement.head,
+    )
 
 
 def _listed(option: Option | None) -> list[str]:

@@ -1,4 +1,5 @@
-"""A column of CREATE SOURCE is a name, a type and a place of the record; whatever else stands there is refused."""
+"""A column of CREATE SOURCE is a name, a type and a place of the record; whatever else stands there
+is refused."""
 
 from __future__ import annotations
 
@@ -21,15 +22,22 @@ _HINTS = (
     (re.compile(r".*timestamp|.*datetime"), _INSTANTS),
     (re.compile(r"time\b"), "a time of the day is a BIGINT or a STRING"),
     (re.compile(r"(var)?char ?\("), "STRING: lengths of texts are not checked"),
-    (re.compile(r"(decimal|numeric|dec)\b"), "say how many digits it has: DECIMAL(10, 2), of at most 38"),
-    (re.compile(r"(struct|row|map|object)\b"), "declare its members as columns: city STRING PATH '$.address.city'"),
+    (
+        re.compile(r"(decimal|numeric|dec)\b"),
+        "say how many digits it has: DECIMAL(10, 2), of at most 38",
+    ),
+    (
+        re.compile(r"(struct|row|map|object)\b"),
+        "declare its members as columns: city STRING PATH '$.address.city'",
+    ),
     (re.compile(r"(uint64|int128|uint128|hugeint)"), "BIGINT if it fits, or DECIMAL(20, 0)"),
 )
 
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """declared: its type, as definitions write it. path: where it stands in the record, if the text says."""
+    """declared: its type, as definitions write it. path: where it stands in the record, if the text
+    says."""
 
     name: str
     declared: str
@@ -60,7 +68,11 @@ def read_column(sql: SqlText, part: Tokens, head: Span) -> SourceColumn:
         elif part.word(last - 1) == "PATH" or part.word(last - 2) == "PATH":
             at = last - 1 if part.word(last - 1) == "PATH" else last - 2
             if at == last - 1 or part[at + 1].token_type.name != "STRING":
-                raise sql.refused("PATH says where the column stands in the record", part.at(at), "PATH '$.user.id'")
+                raise sql.refused(
+                    "PATH says where the column stands in the record",
+                    part.at(at),
+                    "PATH '$.user.id'",
+                )
             if path is not None:
                 raise sql.refused("PATH stands twice", part.at(at), "one place of the record")
             path, last = str(part[at + 1].text), at
@@ -69,7 +81,9 @@ def read_column(sql: SqlText, part: Tokens, head: Span) -> SourceColumn:
     if last < 2 or part[0].token_type.name in ("STRING", "NUMBER"):
         at_fault = part.span() if len(part) else head
         raise sql.refused("a column has a name and a type", at_fault, "user_id STRING NOT NULL")
-    return SourceColumn(str(part[0].text), _type(sql, part.part(1, last)), bool(required), path, part.span())
+    return SourceColumn(
+        str(part[0].text), _type(sql, part.part(1, last)), bool(required), path, part.span()
+    )
 
 
 def _type(sql: SqlText, written: Tokens) -> str:

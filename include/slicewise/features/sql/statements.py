@@ -1,4 +1,5 @@
-"""A text is a list of statements, each a source, a view or a query; anything else is refused by its first word."""
+"""A text is a list of statements, each a source, a view or a query; anything else is refused by its
+first word."""
 
 from __future__ import annotations
 
@@ -8,7 +9,10 @@ from dataclasses import dataclass, field
 from slicewise.features.names import nearest
 from slicewise.features.sql.text import Span, SqlText, Tokens
 
-FORMS = "CREATE SOURCE name (column type, …) WITH (…); CREATE FEATURE VIEW name AS SELECT …; or a SELECT alone"
+FORMS = (
+    "CREATE SOURCE name (column type, …) WITH (…); CREATE FEATURE VIEW name AS SELECT …; or a "
+    "SELECT alone"
+)
 
 
 @dataclass(frozen=True)
@@ -42,14 +46,17 @@ def statements(sql: SqlText) -> list[Statement]:
 
 
 def _refuse_unbalanced(tokens: Tokens) -> None:
-    """Refuse a parenthesis without its other one: each clause would be looked for at a wrong depth."""
+    """Refuse a parenthesis without its other one: each clause would be looked for at a wrong
+    depth."""
     opened: list[int] = []
     for index in range(len(tokens)):
         if tokens.word(index) == "(":
             opened.append(index)
         elif tokens.word(index) == ")":
             if not opened:
-                raise tokens.sql.refused("this parenthesis was never opened", tokens.at(index), "as many ( as )")
+                raise tokens.sql.refused(
+                    "this parenthesis was never opened", tokens.at(index), "as many ( as )"
+                )
             opened.pop()
     if opened:
         raise tokens.sql.refused("this parenthesis is never closed", tokens.at(opened[-1]), ")")
@@ -59,7 +66,9 @@ def _statement(tokens: Tokens) -> Statement:
     if tokens.word(0) != "CREATE":
         if tokens.word(0) in ("SELECT", "WITH", "FROM", "(", "VALUES"):
             return Statement("query", "", tokens.at(0), tokens)
-        raise tokens.sql.refused(f"{tokens[0].text} is no statement of a definition", tokens.at(0), FORMS)
+        raise tokens.sql.refused(
+            f"{tokens[0].text} is no statement of a definition", tokens.at(0), FORMS
+        )
     if tokens.word(1) == "SOURCE":
         return _source(tokens)
     if (tokens.word(1), tokens.word(2)) == ("FEATURE", "VIEW"):
@@ -89,7 +98,9 @@ def _statement(tokens: Tokens) -> Statement:
 def _source(tokens: Tokens) -> Statement:
     name = _name(tokens, 2, "a source")
     if tokens.word(3) != "(":
-        raise tokens.sql.refused("a source has columns", tokens.at(3), "(user_id STRING NOT NULL, …)")
+        raise tokens.sql.refused(
+            "a source has columns", tokens.at(3), "(user_id STRING NOT NULL, …)"
+        )
     end = _closing(tokens, 3)
     options: dict[str, Option] = {}
     if end + 1 < len(tokens):
@@ -112,7 +123,11 @@ def _view(tokens: Tokens) -> Statement:
 
 
 def _name(tokens: Tokens, index: int, what: str) -> str:
-    if index >= len(tokens) or tokens.word(index) in ("(", ")", "AS", "WITH") or tokens[index].text == "":
+    if (
+        index >= len(tokens)
+        or tokens.word(index) in ("(", ")", "AS", "WITH")
+        or tokens[index].text == ""
+    ):
         raise tokens.sql.refused(f"{what} has a name", tokens.at(index), "a name")
     if tokens[index].token_type.name == "STRING":
         raise tokens.sql.refused("a name is no text", tokens.at(index), "a name without quotes")
@@ -131,7 +146,9 @@ def _closing(tokens: Tokens, opening: int) -> int:
 def _options(tokens: Tokens, at: int) -> tuple[dict[str, Option], int]:
     """WITH (name = value, …) that begins at `at`, and the index behind it."""
     if tokens.word(at) != "WITH" or tokens.word(at + 1) != "(":
-        raise tokens.sql.refused("this belongs to no definition", tokens.at(at), "WITH (name = 'value', …)")
+        raise tokens.sql.refused(
+            "this belongs to no definition", tokens.at(at), "WITH (name = 'value', …)"
+        )
     end = _closing(tokens, at + 1)
     options: dict[str, Option] = {}
     for part in tokens.part(at + 2, end).split(","):
@@ -140,7 +157,9 @@ def _options(tokens: Tokens, at: int) -> tuple[dict[str, Option], int]:
             raise tokens.sql.refused("an option is written otherwise", where, "name = 'value'")
         name = str(part[0].text).lower()
         if name in options:
-            raise tokens.sql.refused(f"the option {name} stands twice", part.at(0), "each option once")
+            raise tokens.sql.refused(
+                f"the option {name} stands twice", part.at(0), "each option once"
+            )
         options[name] = Option(str(part[2].text), part.at(2), part.at(0))
     return options, end + 1
 
@@ -157,8 +176,13 @@ def refuse_unknown_options(
     known = sorted(known)
     for name, option in options.items():
         if name not in known:
-            hint = next((text for start, text in hints.items() if name.startswith(start)), nearest(name, known))
-            raise sql.refused(f"unknown option {name!r}", option.name_span, "one of " + ", ".join(known), hint)
+            hint = next(
+                (text for start, text in hints.items() if name.startswith(start)),
+                nearest(name, known),
+            )
+            raise sql.refused(
+                f"unknown option {name!r}", option.name_span, "one of " + ", ".join(known), hint
+            )
 
 
 def truth(sql: SqlText, option: Option | None) -> bool:

@@ -65,7 +65,9 @@ class SqlText:
         """Line and column of a character, both from 1."""
         return self.text.count("\n", 0, at) + 1, at - (self.text.rfind("\n", 0, at) + 1) + 1
 
-    def refused(self, what: str, at: Span, expected: str | None = None, next_step: str | None = None) -> SqlRefused:
+    def refused(
+        self, what: str, at: Span, expected: str | None = None, next_step: str | None = None
+    ) -> SqlRefused:
         """The error for what stands there."""
         then = next_step or (FROM_EXPECTED if expected else FROM_DOCS)
         line, column = self.place(at.start)
@@ -83,7 +85,9 @@ class SqlText:
         cut = max(0, column - 1 - _WIDTH // 2) if len(whole) > _WIDTH else 0
         shown = whole[cut : cut + _WIDTH]
         before = "".join("\t" if c == "\t" else " " for c in shown[: column - 1 - cut])
-        carets = "^" * max(1, min(at.end - at.start, len(whole) - column + 1, len(shown) - len(before)))
+        carets = "^" * max(
+            1, min(at.end - at.start, len(whole) - column + 1, len(shown) - len(before))
+        )
         number = str(line)
         return f"    {number} | {shown}\n    {' ' * len(number)} | {before}{carets}"
 
@@ -96,7 +100,9 @@ class SqlText:
         except TokenError as error:
             last = max(self.text.rfind(quote) for quote in "'\"`$/")
             at = Span(max(0, last), max(0, last) + 1)
-            raise self.refused("the text ends inside a quote or a comment", at, "its end: ' or \" or */") from error
+            raise self.refused(
+                "the text ends inside a quote or a comment", at, "its end: ' or \" or */"
+            ) from error
 
     def parsed(self, span: Span) -> exp.Expr:
         """The tree of one statement; its positions are those of the whole text."""
@@ -106,7 +112,9 @@ class SqlText:
         except SqlglotError as error:
             raise self._no_sql(error, span) from error
         except RecursionError:
-            raise self.refused("the statement is nested too deeply", span, "fewer parentheses") from None
+            raise self.refused(
+                "the statement is nested too deeply", span, "fewer parentheses"
+            ) from None
         if len(trees) != 1 or trees[0] is None:
             raise self.refused("this is no statement", span, "one SELECT")
         return trees[0]
@@ -121,7 +129,12 @@ class SqlText:
             start = starts[min(line, len(starts)) - 1] + column - len(highlight)
             at = Span(max(0, start), max(0, start) + max(1, len(highlight)))
         whole = "SELECT … FROM source … GROUP BY …, TUMBLE(ts, INTERVAL '1' HOUR), or OVER (…)"
-        return self.refused(f"this is no SQL: {parse_message(error)}", at, whole, _elsewhere(self.text) or "correct the text")
+        return self.refused(
+            f"this is no SQL: {parse_message(error)}",
+            at,
+            whole,
+            _elsewhere(self.text) or "correct the text",
+        )
 
 
 @dataclass(frozen=True)
@@ -196,7 +209,9 @@ def span_of(token: Token) -> Span:
 
 def quoted(token: Token) -> bool:
     """Tells whether it is text or a name in quotes, which no keyword is."""
-    return token.token_type.name in ("STRING", "IDENTIFIER") or token.token_type.name.endswith("_STRING")
+    return token.token_type.name in ("STRING", "IDENTIFIER") or token.token_type.name.endswith(
+        "_STRING"
+    )
 
 
 def node_span(node: exp.Expr) -> Span | None:

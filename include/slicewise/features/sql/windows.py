@@ -1,7 +1,8 @@
-"""A feature answers for the very window that SQL says, to its edges; what would mean something else is refused.
+"""A feature answers for the very window that SQL says, to its edges; what would mean something else
+is refused.
 
-`ORDER BY SLICE(ts) RANGE …` is the sliding window, whose bounds lie on slices; `ORDER BY ts RANGE …` is exact and
-closed at both ends; docs/adr/0035.
+`ORDER BY SLICE(ts) RANGE …` is the sliding window, whose bounds lie on slices;
+`ORDER BY ts RANGE …` is exact and closed at both ends; docs/adr/0035.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _FRAME = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"
 
 @dataclass(frozen=True)
 class Windows:
-    """Reads OVER. timestamp: the source's event time. named: the windows of the WINDOW clause, with their tokens.
-    known: refuses a column that does not exist."""
+    """Reads OVER. timestamp: the source's event time. named: the windows of the WINDOW clause, with
+    their tokens. known: refuses a column that does not exist."""
 
     sql: SqlText
     timestamp: str
@@ -37,7 +38,9 @@ class Windows:
     def over(self, node: exp.Window, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant, Span]:
         """Partition columns and window of OVER, and its place. tokens: those of OVER (…)."""
         partition, order, spec, where = self._merged(node, tokens, ())
-        entity = tuple(entity_column(self.sql, column, "PARTITION BY", where) for column in partition)
+        entity = tuple(
+            entity_column(self.sql, column, "PARTITION BY", where) for column in partition
+        )
         if not order:
             raise self.sql.refused(
                 "there is no ORDER BY: the window would be all events for ever",
@@ -67,7 +70,11 @@ class Windows:
     def _merged(
         self, node: exp.Window, tokens: Tokens, seen: tuple[str, ...]
     ) -> tuple[list[exp.Expr], exp.Expr | None, exp.Expr | None, Tokens]:
-        partition, order, spec = node.args.get("partition_by") or [], node.args.get("order"), node.args.get("spec")
+        partition, order, spec = (
+            node.args.get("partition_by") or [],
+            node.args.get("order"),
+            node.args.get("spec"),
+        )
         base = node.args.get("alias")
         if base is None:
             return partition, order, spec, tokens
@@ -81,11 +88,18 @@ class Windows:
             )
         upper, its = self.named[name]
         inherited = self._merged(upper, its, (*seen, name))
-        for what, own, theirs in (("PARTITION BY", partition, inherited[0]), ("ORDER BY", order, inherited[1])):
+        for what, own, theirs in (
+            ("PARTITION BY", partition, inherited[0]),
+            ("ORDER BY", order, inherited[1]),
+        ):
             if own and theirs:
-                raise self.sql.refused(f"{what} stands here and in window {name!r}", tokens.span(), "one of them")
+                raise self.sql.refused(
+                    f"{what} stands here and in window {name!r}", tokens.span(), "one of them"
+                )
         if spec and inherited[2]:
-            raise self.sql.refused(f"a frame stands here and in window {name!r}", tokens.span(), "one of them")
+            raise self.sql.refused(
+                f"a frame stands here and in window {name!r}", tokens.span(), "one of them"
+            )
         where = tokens if spec is not None or inherited[2] is None else inherited[3]
         return partition or inherited[0], order or inherited[1], spec or inherited[2], where
 
@@ -96,12 +110,22 @@ class Windows:
         if len(by) == 1:
             inner = by[0].this
             if by[0].args.get("desc"):
-                raise self.sql.refused("DESC: the window would lie in the future", place, f"ORDER BY {self.timestamp}")
-            if isinstance(inner, exp.Column) and inner.name == self.timestamp and not inner.args.get("table"):
+                raise self.sql.refused(
+                    "DESC: the window would lie in the future", place, f"ORDER BY {self.timestamp}"
+                )
+            if (
+                isinstance(inner, exp.Column)
+                and inner.name == self.timestamp
+                and not inner.args.get("table")
+            ):
                 return False
             if isinstance(inner, exp.Anonymous) and str(inner.this).upper() == SLICE:
                 (argument, *more) = [*inner.expressions, None]
-                if isinstance(argument, exp.Column) and argument.name == self.timestamp and more == [None]:
+                if (
+                    isinstance(argument, exp.Column)
+                    and argument.name == self.timestamp
+                    and more == [None]
+                ):
                     return True
         raise self.sql.refused(
             "ORDER BY is not the event time",
@@ -121,7 +145,10 @@ class Windows:
         if "FOLLOWING" in sides or (isinstance(end, str) and end.upper() == "UNBOUNDED"):
             at = tokens.within(span).find("FOLLOWING") or span
             raise self.sql.refused(
-                "the frame reaches into the future: what follows is not known when the feature is asked for",
+                (
+                    "the frame reaches into the future: what follows is not known when the "
+                    "feature is asked for"
+                ),
                 at,
                 "a frame that ends at CURRENT ROW or before",
             )
@@ -137,21 +164,36 @@ class Windows:
             return self._rows(start, end, span, sliced, spec)
         if kind != "RANGE":
             raise self.sql.refused(
-                f"{kind}: groups of peers are no window of features", tokens.find(kind) or span, "RANGE or ROWS"
+                f"{kind}: groups of peers are no window of features",
+                tokens.find(kind) or span,
+                "RANGE or ROWS",
             )
         begins = interval(self.sql, start, span)
         ends = 0 if end is None or isinstance(end, str) else interval(self.sql, end, span)
         if ends >= begins:
             raise self.sql.refused("the frame ends before it begins", span, _FRAME)
-        return self._sliding(begins, ends, span, spec) if sliced else self._exact(begins, ends, span, spec)
+        return (
+            self._sliding(begins, ends, span, spec)
+            if sliced
+            else self._exact(begins, ends, span, spec)
+        )
 
     def _lifetime(self, kind: str, end: Any, span: Span, sliced: bool, spec: exp.Expr) -> Meant:
         if kind != "RANGE" or not sliced or spec.args.get("exclude") is not None:
             raise self.sql.refused(
-                "UNBOUNDED PRECEDING: all events for ever are kept as slices and a total, not one by one",
+                (
+                    "UNBOUNDED PRECEDING: all events for ever are kept as slices and a total, not "
+                    "one by one"
+                ),
                 span,
-                f"ORDER BY {SLICE}({self.timestamp}) RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-                f"write {SLICE}({self.timestamp}) for the lifetime, which ends at a slice, or how far to reach back",
+                (
+                    f"ORDER BY {SLICE}({self.timestamp}) RANGE BETWEEN UNBOUNDED PRECEDING AND "
+                    "CURRENT ROW"
+                ),
+                (
+                    f"write {SLICE}({self.timestamp}) for the lifetime, which ends at a slice, or "
+                    "how far to reach back"
+                ),
             )
         if end is None or isinstance(end, str):
             return Meant(lifetime, (), span)
@@ -159,20 +201,30 @@ class Windows:
 
     def _sliding(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
         if spec.args.get("exclude") is not None:
-            raise self.sql.refused("EXCLUDE: slices know no single rows", span, "a frame without EXCLUDE")
+            raise self.sql.refused(
+                "EXCLUDE: slices know no single rows", span, "a frame without EXCLUDE"
+            )
         if not ends:
             return Meant(sliding, (begins,), span)
-        return Meant(lambda length, offset: sliding(length, offset=offset), (begins - ends, ends), span)
+        return Meant(
+            lambda length, offset: sliding(length, offset=offset), (begins - ends, ends), span
+        )
 
     def _exact(self, begins: int, ends: int, span: Span, spec: exp.Expr) -> Meant:
         excluded = str(getattr(spec.args.get("exclude"), "name", "") or "NO OTHERS").upper()
         if excluded == "NO OTHERS" and ends:
-            return Meant(lambda length, offset: exact_range(length, offset=offset), (begins - ends, ends), span)
+            return Meant(
+                lambda length, offset: exact_range(length, offset=offset),
+                (begins - ends, ends),
+                span,
+            )
         if excluded == "NO OTHERS":
             return Meant(exact_range, (begins,), span)
         if excluded != "GROUP" or ends:
             raise self.sql.refused(
-                f"EXCLUDE {excluded}: no exact window leaves that out", span, f"{_FRAME} [EXCLUDE GROUP]"
+                f"EXCLUDE {excluded}: no exact window leaves that out",
+                span,
+                f"{_FRAME} [EXCLUDE GROUP]",
             )
         return Meant(lambda length: exact_range(length, closed="left"), (begins,), span)
 
@@ -186,7 +238,9 @@ class Windows:
             (spec.args.get("exclude") is not None, "ROWS with EXCLUDE"),
         ):
             if wrong:
-                raise self.sql.refused(why, span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW")
+                raise self.sql.refused(
+                    why, span, f"ORDER BY {self.timestamp} ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"
+                )
         return Meant(lambda: rows(int(text) + 1), (), span)
 
     def _frame_span(self, tokens: Tokens) -> Span:

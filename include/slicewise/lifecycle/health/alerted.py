@@ -1,6 +1,7 @@
 """The store keeps the last day's alerts: who looks later sees what was told while nobody looked.
 
-One text (`sw:status:alerts`), changed whole: old ones go, and one that comes again and again is a line with a count.
+One text (`sw:status:alerts`), changed whole: old ones go, and one that comes again and again is a
+line with a count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A failure is told once, in one shape, with the page that says what to do; where to is configuration.
+"""A failure is told once, in one shape, with the page that says what to do; where to is
+configuration.
 
 The log event is always written. Further channels are those that the environment names.
 """
@@ -52,11 +53,19 @@ MATTERS: Mapping[Matter, _Words] = {
     "stream": _Words("task_failed", "the-stream-is-not-well", "the stream is not well"),
     "store": _Words("store_not_well", "the-store-is-not-well", "the store is not well"),
     "emission": _Words("emission_lost", "nothing-is-published", "nothing is published"),
-    "tail": _Words("realtime_lost", "the-real-time-lane-is-lost", "answers are right, and older than with the real-time lane"),
-    "probes": _Words("answers_late", "answers-are-not-fresh", "answers are right, and not known to be fresh"),
+    "tail": _Words(
+        "realtime_lost",
+        "the-real-time-lane-is-lost",
+        "answers are right, and older than with the real-time lane",
+    ),
+    "probes": _Words(
+        "answers_late", "answers-are-not-fresh", "answers are right, and not known to be fresh"
+    ),
     "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
     "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
-    "check_not_made": _Words("check_not_made", "the-check-could-not-be-made", "the check could not be made"),
+    "check_not_made": _Words(
+        "check_not_made", "the-check-could-not-be-made", "the check could not be made"
+    ),
     "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong"),
 }
 _LONGEST_REASON, _LONGEST = 300, 900
@@ -65,7 +74,8 @@ _LONGEST_REASON, _LONGEST = 300, 900
 
 @dataclass(frozen=True)
 class Alert:
-    """A task that failed, a run that missed its deadline, or one matter that somebody is to look at."""
+    """A task that failed, a run that missed its deadline, or one matter that somebody is to look
+    at."""
 
     event: Event
     dag: str
@@ -88,7 +98,8 @@ class Alert:
 
     @property
     def key(self) -> str:
-        """The text by which a pager takes alerts for one incident: alerts of different matters are different ones."""
+        """The text by which a pager takes alerts for one incident: alerts of different matters are
+        different ones."""
         return f"{self.dag}.{self.task}.{self.event}"
 
     def fields(self) -> dict[str, str]:
@@ -146,7 +157,8 @@ def channels(env: Mapping[str, str]) -> tuple[Channel, ...]:
 
 
 def runbook_link(about: str, base: str = "") -> str:
-    """The runbook's section for a DAG or a matter; base: the address below which docs/ can be read, if any."""
+    """The runbook's section for a DAG or a matter; base: the address below which docs/ can be read,
+    if any."""
     page = f"{base.rstrip('/')}/{RUNBOOK}" if base else RUNBOOK
     words = next((words for matter, words in MATTERS.items() if matter == about), None)
     anchor = words.anchor if words else ANCHORS.get(about)
@@ -154,7 +166,14 @@ def runbook_link(about: str, base: str = "") -> str:
 
 
 def matter_alert(
-    matter: Matter, dag: str, task: str, run: str, reasons: Sequence[str], *, url: str = "", runbook_base: str = ""
+    matter: Matter,
+    dag: str,
+    task: str,
+    run: str,
+    reasons: Sequence[str],
+    *,
+    url: str = "",
+    runbook_base: str = "",
 ) -> Alert:
     """An alert of one matter with all of its reasons, each by its first line."""
     words = MATTERS[matter]
@@ -185,7 +204,9 @@ def _first_line(text: str) -> str:
     return (lines[0] if lines else "no error was recorded")[:_LONGEST_REASON]
 
 
-def alert(dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = "") -> Alert:
+def alert(
+    dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = ""
+) -> Alert:
     """An alert for a failed task. Of an error only its first line is told: the log has the rest."""
     return Alert(
         event="task_failed",

@@ -1,4 +1,5 @@
-"""Well means all of it: whatever is wrong, or was within a day, is a finding with words and where to look.
+"""Well means all of it: whatever is wrong, or was within a day, is a finding with words and where
+to look.
 
 Made from what the store holds alone, for `slicewise status` and the page in Airflow's UI.
 """
@@ -34,8 +35,14 @@ DAGS: Mapping[str, str] = {
     "maintain": "maintain_iceberg",
     "sweep": "sweep_expired",
 }
-EVERY_S: Mapping[str, float] = {"compact": HOUR_S, "check": HOUR_S, "sweep": 6 * HOUR_S, "maintain": 24 * HOUR_S}
-"""Jobs that run by the clock, as their DAGs have it; what is left out runs when there is something to do."""
+EVERY_S: Mapping[str, float] = {
+    "compact": HOUR_S,
+    "check": HOUR_S,
+    "sweep": 6 * HOUR_S,
+    "maintain": 24 * HOUR_S,
+}
+"""Jobs that run by the clock, as their DAGs have it; what is left out runs when there is something
+to do."""
 ALLOWED_S = HOUR_S
 """From when a job is due until its report: a run that takes longer pages by itself."""
 
@@ -49,7 +56,8 @@ class Finding:
     look: str
     """Place to look at: a page of the runbook, a log, or a command."""
     now: bool = True
-    """True where it is wrong now; else it happened within a day, was accepted, or starts while answers are right."""
+    """True where it is wrong now; else it happened within a day, was accepted, or starts while
+    answers are right."""
 
 
 def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
@@ -70,21 +78,42 @@ def findings(status: StoreStatus, limits: Limits) -> tuple[Finding, ...]:
 def _views(views: tuple[ViewLine, ...]) -> list[Finding]:
     look = runbook_link(DAGS["backfill"])
     return [
-        Finding(f"view {view.view}", f"answers 503: building, {view.waits}", look) for view in views if not view.ready
+        Finding(f"view {view.view}", f"answers 503: building, {view.waits}", look)
+        for view in views
+        if not view.ready
     ]
 
 
 def _parts(status: StoreStatus, limits: Limits) -> list[Finding]:
-    """Findings on the stream and what runs beside it; a reason comes with the section of its part."""
+    """Findings on the stream and what runs beside it; a reason comes with the section of its
+    part."""
     health = health_of(status, limits)
     if health.stopped:
-        lacks = [Finding("store", reason, runbook_link("store")) for reason in store_reasons(status)]
-        return [Finding("stream", "stopped on purpose: answers grow old", "slicewise stream ensure", now=False), *lacks]
-    findings = [Finding(part, reason, runbook_link(part)) for part, reasons in health.parts.items() for reason in reasons]
+        lacks = [
+            Finding("store", reason, runbook_link("store")) for reason in store_reasons(status)
+        ]
+        return [
+            Finding(
+                "stream",
+                "stopped on purpose: answers grow old",
+                "slicewise stream ensure",
+                now=False,
+            ),
+            *lacks,
+        ]
+    findings = [
+        Finding(part, reason, runbook_link(part))
+        for part, reasons in health.parts.items()
+        for reason in reasons
+    ]
     if not health.parts:  # none of a part: what of the stream cannot be read
         findings = [Finding("stream", reason, runbook_link("stream")) for reason in health.reasons]
     waits = [Finding("stream", reason, runbook_link("stream")) for reason in health.starting]
-    return [*findings, *waits, *(Finding("starting", reason, "slicewise status", now=False) for reason in health.warming)]
+    return [
+        *findings,
+        *waits,
+        *(Finding("starting", reason, "slicewise status", now=False) for reason in health.warming),
+    ]
 
 
 def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
@@ -94,7 +123,9 @@ def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
     if not job.ok and not (over and job.age_s > 24 * HOUR_S):
         red = job.job == "check" and job.report.get("mismatches")
         look = runbook_link("check_red" if red else DAGS[job.job])
-        faults.append(Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over))
+        faults.append(
+            Finding(f"job {job.job}", f"its last run failed, {_ago(job.age_s)}", look, now=not over)
+        )
     if _due(job.job, job.age_s):
         faults.append(_overdue(job.job, f"reported last {_ago(job.age_s)}"))
     return faults
@@ -114,12 +145,15 @@ def _overdue(job: str, reason: str) -> Finding:
     every_s, dag = EVERY_S[job], DAGS[job]
     often = "every hour" if every_s == HOUR_S else f"every {every_s / HOUR_S:.0f} hours"
     return Finding(
-        f"job {job}", f"overdue: it runs {often}, and {reason}; is {dag} paused, is Airflow up?", runbook_link(dag)
+        f"job {job}",
+        f"overdue: it runs {often}, and {reason}; is {dag} paused, is Airflow up?",
+        runbook_link(dag),
     )
 
 
 def _due(job: str, age_s: float) -> bool:
-    """Tells whether a job that was heard of, or might have begun, so long ago should have reported since."""
+    """Tells whether a job that was heard of, or might have begun, so long ago should have reported
+    since."""
     return job in EVERY_S and age_s > EVERY_S[job] + ALLOWED_S
 
 
@@ -136,7 +170,10 @@ def _accepted_gaps(status: StoreStatus) -> list[Finding]:
             continue
         lost = sum(gap.end - gap.first for gap in gaps)
         if lost:
-            text = f"{lost:,} offsets are lost for good, accepted by {', '.join(sorted({gap.by for gap in gaps}))}"
+            text = (
+                f"{lost:,} offsets are lost for good, accepted by "
+                f"{', '.join(sorted({gap.by for gap in gaps}))}"
+            )
             found.append(Finding(f"source {source}", text, "slicewise hole", now=False))
     return found
 
@@ -147,7 +184,12 @@ def _alerts(status: StoreStatus) -> list[Finding]:
         at = datetime.fromtimestamp(alert.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
         often = f", {alert.times} times" if alert.times > 1 else ""
         alerts.append(
-            Finding(f"alert {alert.event}", f"{alert.subject} at {at} UTC{often}: {alert.error}", alert.runbook, False)
+            Finding(
+                f"alert {alert.event}",
+                f"{alert.subject} at {at} UTC{often}: {alert.error}",
+                alert.runbook,
+                False,
+            )
         )
     return alerts
 

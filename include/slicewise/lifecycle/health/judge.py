@@ -1,8 +1,9 @@
 """The stream's own status and the store's clock decide whether it is well, never a guess.
 
-A driver writes a status per source at every batch and at least every few seconds (its heartbeat). The heartbeat is
-the driver's, not the batch's: a batch that hangs shows by progress that stands still while events wait.
-A judgement names every reason, so that whoever is paged sees what to look at.
+A driver writes a status per source at every batch and at least every few seconds (its heartbeat).
+The heartbeat is the driver's, not the batch's: a batch that hangs shows by progress that stands
+still while events wait. A judgement names every reason, so that whoever is paged sees what to look
+at.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Literal
 from slicewise.errors import BadRequest
 
 Part = Literal["stream", "store", "emission", "tail", "probes"]
-"""Parts that a reason is about; each has an alert and a section of the runbook of its own (lifecycle/alerts)."""
+"""Parts that a reason is about; each has an alert and a section of the runbook of its own
+(lifecycle/alerts)."""
 AGING: tuple[Part, ...] = ("tail", "probes")
 """Parts without which answers are right, and older."""
 
@@ -41,9 +43,11 @@ class StreamStatus:
     freshness_p99_ms: float | None
     last_error: str | None = None
     progress_us: int | None = None
-    """Time at which a batch was last applied or no event was waiting, by the driver's clock as heartbeat_us; None: not said."""
+    """Time at which a batch was last applied or no event was waiting, by the driver's clock as
+    heartbeat_us; None: not said."""
     realtime: str | None = None
-    """Setting of the stream: whether it knows of the real-time lane, "on" or "off"; None: not said."""
+    """Setting of the stream: whether it knows of the real-time lane, "on" or "off"; None: not
+    said."""
     waiting: str | None = None
     """Reason for real-time lane: the tail has not begun yet."""
 
@@ -79,7 +83,9 @@ class StreamStatus:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise BadRequest(
                 f"the status of source {source!r} cannot be read: {error}",
-                expected="JSON with state, heartbeat_us, lag, events_per_s, freshness_p50_ms and _p99_ms",
+                expected=(
+                    "JSON with state, heartbeat_us, lag, events_per_s, freshness_p50_ms and _p99_ms"
+                ),
                 next_step="is the stream driver of another version than this?",
             ) from error
 
@@ -94,20 +100,23 @@ class Limits:
 
     heartbeat_age_us: int = 60_000_000
     stall_us: int = 120_000_000
-    """Events that wait for longer, while no batch ends, mean a batch that hangs: batches are bounded, so that one
-    takes seconds, also under a surge."""
+    """Events that wait for longer, while no batch ends, mean a batch that hangs: batches are
+    bounded, so that one takes seconds, also under a surge."""
     lag_events: int | None = None
     """None: any lag is accepted as long as events are being applied."""
     freshness_p99_ms: float | None = None
     probe_ms: float = 30_000.0
-    """Milliseconds of probes, from the log to an HTTP answer: p99 of five minutes, and how long one may wait."""
+    """Milliseconds of probes, from the log to an HTTP answer: p99 of five minutes, and how long one
+    may wait."""
     start_us: int = 120_000_000
-    """Longest that a driver may take from its start, or from a deployment that wants it, to its first status."""
+    """Longest that a driver may take from its start, or from a deployment that wants it, to its
+    first status."""
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Since when a driver may be starting: instants by the store's clock; 0 where none was recorded."""
+    """Since when a driver may be starting: instants by the store's clock; 0 where none was
+    recorded."""
 
     deployed_us: int = 0
     """The last deployment: it may want a driver, or a source of one, that nobody wanted before."""
@@ -117,11 +126,14 @@ class Beginning:
     """The driver was last started."""
 
     def starting(self, heartbeat_us: int | None, now_us: int, limits: Limits) -> bool:
-        """Tells whether a driver's silence is that of one that starts. heartbeat_us: of its last status; None: there is none.
+        """Tells whether a driver's silence is that of one that starts. heartbeat_us: of its last
+        status; None: there is none.
 
         A status from before the start is the word of the driver before it.
         """
-        since_us = max(self.deployed_us, self.ensured_us) if heartbeat_us is None else self.started_us
+        since_us = (
+            max(self.deployed_us, self.ensured_us) if heartbeat_us is None else self.started_us
+        )
         if heartbeat_us is not None and heartbeat_us >= since_us:
             return False
         return since_us > 0 and now_us - since_us <= limits.start_us
@@ -129,8 +141,12 @@ class Beginning:
     def words(self, now_us: int) -> str:
         """Text of how long ago it began."""
         if self.unensured:
-            return f"deployed {_seconds(now_us - self.deployed_us)} ago, its driver is not started yet"
-        return f"its driver was started {_seconds(now_us - max(self.ensured_us, self.started_us))} ago"
+            return (
+                f"deployed {_seconds(now_us - self.deployed_us)} ago, its driver is not started yet"
+            )
+        return (
+            f"its driver was started {_seconds(now_us - max(self.ensured_us, self.started_us))} ago"
+        )
 
     @property
     def unensured(self) -> bool:
@@ -150,9 +166,11 @@ class Health:
     stopped: bool = False
     """Every driver was stopped on purpose: neither well nor a failure."""
     aging: tuple[str, ...] = ()
-    """Reasons for which answers are older than they should be: of the real-time lane, and of probes. They are right all the same."""
+    """Reasons for which answers are older than they should be: of the real-time lane, and of
+    probes. They are right all the same."""
     starting: tuple[str, ...] = ()
-    """Parts whose drivers have not spoken yet, and may still be starting: neither well nor a failure."""
+    """Parts whose drivers have not spoken yet, and may still be starting: neither well nor a
+    failure."""
     warming: tuple[str, ...] = ()
     """The same of the real-time lane and of probes, without which answers are right."""
     unensured: bool = False
@@ -162,14 +180,32 @@ class Health:
 
     @staticmethod
     def of(healths: Mapping[Part, Health]) -> Health:
-        """All parts together, each judged by itself; a reason names its part, one of the stream its source."""
-        parts: dict[Part, tuple[str, ...]] = {part: health.reasons for part, health in healths.items() if health.reasons}
-        named = {part: tuple(_named(part, reason) for reason in reasons) for part, reasons in parts.items()}
+        """All parts together, each judged by itself; a reason names its part, one of the stream its
+        source."""
+        parts: dict[Part, tuple[str, ...]] = {
+            part: health.reasons for part, health in healths.items() if health.reasons
+        }
+        named = {
+            part: tuple(_named(part, reason) for reason in reasons)
+            for part, reasons in parts.items()
+        }
         return Health(
-            reasons=tuple(reason for part, each in named.items() if part not in AGING for reason in each),
+            reasons=tuple(
+                reason for part, each in named.items() if part not in AGING for reason in each
+            ),
             aging=tuple(reason for part, each in named.items() if part in AGING for reason in each),
-            starting=tuple(_named(p, word) for p, component in healths.items() if p not in AGING for word in component.starting),
-            warming=tuple(_named(p, word) for p, component in healths.items() if p in AGING for word in component.starting),
+            starting=tuple(
+                _named(p, word)
+                for p, component in healths.items()
+                if p not in AGING
+                for word in component.starting
+            ),
+            warming=tuple(
+                _named(p, word)
+                for p, component in healths.items()
+                if p in AGING
+                for word in component.starting
+            ),
             unensured=any(health.unensured for health in healths.values()),
             parts=parts,
         )
@@ -192,10 +228,13 @@ def judge(
 ) -> Health:
     """The health of the streams over `sources`, all of them, at now_us by the store's clock.
 
-    A source without a status is as unwell as a silent one, once its driver had time to start: a driver that never
-    came up writes none.
+    A source without a status is as unwell as a silent one, once its driver had time to start: a
+    driver that never came up writes none.
     """
-    waited = {status.source: beginning.starting(status.heartbeat_us, now_us, limits) for status in statuses}
+    waited = {
+        status.source: beginning.starting(status.heartbeat_us, now_us, limits)
+        for status in statuses
+    }
     by_source = {status.source: status for status in statuses if not waited[status.source]}
     known = [by_source[source] for source in sources if source in by_source]
     if known and len(known) == len(sources) and all(stream.state == "stopped" for stream in known):
@@ -228,7 +267,11 @@ def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
     elif status.stalled_us > limits.stall_us:
         stalled = f"no batch has ended for {status.stalled_us / 1e6:.0f} s"
         reasons.append(f"{status.lag_events} events behind, and {stalled}: it hangs")
-    if limits.lag_events is not None and status.lag_events > limits.lag_events and status.events_per_s <= 0:
+    if (
+        limits.lag_events is not None
+        and status.lag_events > limits.lag_events
+        and status.events_per_s <= 0
+    ):
         reasons.append(f"{status.lag_events} events behind, and none are being applied")
     if (
         limits.freshness_p99_ms is not None

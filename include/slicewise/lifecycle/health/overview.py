@@ -1,4 +1,5 @@
-"""One picture of the platform, made from what the store holds alone: for the UI page, the CLI and checks of health."""
+"""One picture of the platform, made from what the store holds alone: for the UI page, the CLI and
+checks of health."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Overview:
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
     realtime: tuple[StreamStatus, ...] = ()
-    """Statuses of the real-time lane's driver, of sources where one has spoken and was not switched off."""
+    """Statuses of the real-time lane's driver, of sources where one has spoken and was not switched
+    off."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a page; ages in seconds."""
@@ -75,9 +77,11 @@ class Overview:
         return document
 
 
-def streams_of(status: StoreStatus, part: str = "stream") -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
-    """The statuses of the stream's drivers (or of another part: "emit", "tail"), and the reason for each source whose words
-    cannot be read."""
+def streams_of(
+    status: StoreStatus, part: str = "stream"
+) -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
+    """The statuses of the stream's drivers (or of another part: "emit", "tail"), and the reason for
+    each source whose words cannot be read."""
     streams, unread = [], []
     for source in status.emitted if part == "emit" else status.sources:
         text = status.parts.get(f"{part}:{source}")
@@ -109,7 +113,9 @@ def health_of(status: StoreStatus, limits: Limits) -> Health:
 
 def beginning_of(status: StoreStatus, driver: str) -> Beginning:
     """Since when a driver may be starting, as far as that was recorded."""
-    instants = (status.parts.get(part, "") for part in (DEPLOYED, f"ensured:{driver}", f"started:{driver}"))
+    instants = (
+        status.parts.get(part, "") for part in (DEPLOYED, f"ensured:{driver}", f"started:{driver}")
+    )
     return Beginning(*(int(text) if text.isdigit() else 0 for text in instants))
 
 
@@ -147,7 +153,14 @@ def _realtime(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limi
     """Health of the real-time lanes of sources whose stream knows of one."""
     written = realtime_sources(status.manifest)
     return _beside(
-        status, "tail", [stream.source for stream in streams if stream.realtime == "on" and stream.source in written], limits
+        status,
+        "tail",
+        [
+            stream.source
+            for stream in streams
+            if stream.realtime == "on" and stream.source in written
+        ],
+        limits,
     )
 
 
@@ -166,8 +179,13 @@ def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Li
 
 
 def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
-    """The status that makes a source's events visible first: its real-time lane's while that lives, else its stream's."""
-    realtime = {stream.source: stream for stream in streams_of(status, "tail")[0] if lives(stream, status.now_us)}
+    """The status that makes a source's events visible first: its real-time lane's while that lives,
+    else its stream's."""
+    realtime = {
+        stream.source: stream
+        for stream in streams_of(status, "tail")[0]
+        if lives(stream, status.now_us)
+    }
     return tuple(realtime.get(stream.source, stream) for stream in streams_of(status)[0])
 
 
@@ -184,9 +202,16 @@ def _probes(status: StoreStatus, limits: Limits) -> Health:
         probes = probes_of(status)
     except BadRequest as error:
         return Health((error.what,))
-    beginning, heartbeat_us = beginning_of(status, "probes"), None if probes is None else probes.heartbeat_us
+    beginning, heartbeat_us = (
+        beginning_of(status, "probes"),
+        None if probes is None else probes.heartbeat_us,
+    )
     if beginning.starting(heartbeat_us, status.now_us, limits):
-        return Health((), starting=(beginning.words(status.now_us),), unensured=probes is None and beginning.unensured)
+        return Health(
+            (),
+            starting=(beginning.words(status.now_us),),
+            unensured=probes is None and beginning.unensured,
+        )
     return Health(late(probes, status.now_us, limits.heartbeat_age_us, limits.probe_ms))
 
 
@@ -206,13 +231,19 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
         probes=probes,
         views=_views(status),
         jobs=_jobs(status),
-        realtime=tuple(stream for stream in streams_of(status, "tail")[0] if stream.state != "stopped"),
+        realtime=tuple(
+            stream for stream in streams_of(status, "tail")[0] if stream.state != "stopped"
+        ),
     )
 
 
 def job_record(report: Mapping[str, object], *, ok: bool, at_us: int) -> str:
     """Record that a job leaves in the store for the page: its report without long lists."""
-    short = {k: v for k, v in report.items() if not isinstance(v, Sequence | Mapping) or isinstance(v, str)}
+    short = {
+        k: v
+        for k, v in report.items()
+        if not isinstance(v, Sequence | Mapping) or isinstance(v, str)
+    }
     return json.dumps({"ok": ok, "at_us": at_us, "report": short}, sort_keys=True)
 
 
@@ -246,7 +277,10 @@ def _built(unit: str, status: StoreStatus) -> float:
 def _waits(unit: str, status: StoreStatus) -> str:
     done, _, total = status.metadata.get(f"b:{unit}", b"").partition(b"/")
     phase = phases.phases_of(status.parts.get(phases.PART)).get(unit)
-    return f"{phases.progress(_number(done) or 0, _number(total) or 0)}; {phases.waits_for(phase, status.now_us)}"
+    return (
+        f"{phases.progress(_number(done) or 0, _number(total) or 0)}; "
+        f"{phases.waits_for(phase, status.now_us)}"
+    )
 
 
 def _jobs(status: StoreStatus) -> tuple[JobLine, ...]:

@@ -1,4 +1,5 @@
-"""Probes that went all the way decide whether answers are fresh, not what any part says of itself."""
+"""Probes that went all the way decide whether answers are fresh, not what any part says of
+itself."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from slicewise.errors import BadRequest
 
 @dataclass(frozen=True)
 class ProbeStatus:
-    """Status of the prober. Times run from when a probe was due to the HTTP answer that had its event."""
+    """Status of the prober. Times run from when a probe was due to the HTTP answer that had its
+    event."""
 
     state: Literal["running", "stopped"]
     heartbeat_us: int
@@ -53,8 +55,11 @@ class ProbeStatus:
             ) from error
 
 
-def late(status: ProbeStatus | None, now_us: int, heartbeat_age_us: int, limit_ms: float) -> tuple[str, ...]:
-    """Tells why answers are not known to be fresh, at now_us by the store's clock; nothing where they are."""
+def late(
+    status: ProbeStatus | None, now_us: int, heartbeat_age_us: int, limit_ms: float
+) -> tuple[str, ...]:
+    """Tells why answers are not known to be fresh, at now_us by the store's clock; nothing where
+    they are."""
     if status is None:
         return ("no prober has written a status",)
     age_us = now_us - status.heartbeat_us
@@ -65,7 +70,9 @@ def late(status: ProbeStatus | None, now_us: int, heartbeat_age_us: int, limit_m
     reasons = []
     if status.lost:
         every = status.lost + status.shown
-        reasons.append(f"{status.lost} of {every} probes of the last five minutes were in no answer")
+        reasons.append(
+            f"{status.lost} of {every} probes of the last five minutes were in no answer"
+        )
     if status.recent_p99_ms is not None and status.recent_p99_ms > limit_ms:
         reasons.append(f"p99 {status.recent_p99_ms:,.0f} ms over the last five minutes")
     if status.waiting_ms > limit_ms:

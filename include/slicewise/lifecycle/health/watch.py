@@ -39,7 +39,8 @@ class Watch:
         started = now_us >= self.grace_until_us
         counts = well_once or started
         bad = self.bad + 1 if health.reasons and counts else 0
-        # the real-time lane's driver waits for the stream's: it has its grace whenever that was well
+        # the real-time lane's driver waits for the stream's: it has its grace whenever that was
+        # well
         old = self.old + 1 if not health.reasons and health.aging and started else 0
         streaks = {
             part: self.streaks.get(part, 0) + 1
@@ -49,7 +50,13 @@ class Watch:
         unensured = self.unensured + 1 if health.unensured else 0
         stopped = counts and health.stopped
         return replace(
-            self, bad=bad, well_once=well_once, stopped=stopped, old=old, streaks=streaks, unensured=unensured
+            self,
+            bad=bad,
+            well_once=well_once,
+            stopped=stopped,
+            old=old,
+            streaks=streaks,
+            unensured=unensured,
         )
 
     @property
@@ -58,7 +65,8 @@ class Watch:
 
     @property
     def aging(self) -> bool:
-        """The real-time lane is lost, or probes are late: all is to be ensured again, and nothing else is wrong."""
+        """The real-time lane is lost, or probes are late: all is to be ensured again, and nothing
+        else is wrong."""
         return self.old >= self.patience and not self.lost
 
     @property
@@ -83,8 +91,9 @@ class Watch:
         return "lost" if self.lost or not self.well_once else "well"
 
     def reported(self, health: Health) -> dict[Part, tuple[str, ...]]:
-        """Reasons to be told if the watch ends with this look: of each part that was ill for as many looks as patience
-        allows; where none of those that end it was by itself, of all of them."""
+        """Reasons to be told if the watch ends with this look: of each part that was ill for as
+        many looks as patience allows; where none of those that end it was by itself, of all of
+        them."""
         if self.outcome not in ("lost", "aging"):
             return {}
         ending = {part for part in health.parts if (part in AGING) == (self.outcome == "aging")}

@@ -93,8 +93,8 @@ class AirflowApi:
         return tuple(f"{e['filename']}: {e['stack_trace']}" for e in answer["import_errors"])
 
     def wait_for_dags(self, names: Sequence[str], timeout_s: float = 120.0) -> dict[str, bool]:
-        """Returns when all of `names` are parsed: whether each DAG is paused. Raises ServerError naming those that are
-        not."""
+        """Returns when all of `names` are parsed: whether each DAG is paused. Raises ServerError
+        naming those that are not."""
         deadline = time.monotonic() + timeout_s
         while missing := set(names) - (paused := self.paused_by_dag()).keys():
             if time.monotonic() > deadline:
@@ -133,11 +133,17 @@ class AirflowApi:
         """Queues a run; conf sets the DAG's params. A paused DAG's run stays queued."""
         # a name of our own makes asking again after an answer that was lost safe
         name = f"manual__{datetime.now(UTC).isoformat()}__{secrets.token_hex(4)}"
-        body: dict[str, object] = {"dag_run_id": name, "logical_date": None, "conf": dict(conf or {})}
+        body: dict[str, object] = {
+            "dag_run_id": name,
+            "logical_date": None,
+            "conf": dict(conf or {}),
+        }
         if partition_key is not None:
             body["partition_key"] = partition_key
         try:
-            return _run(self._http.send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, tries=TRIES))
+            return _run(
+                self._http.send("POST", f"/api/v2/dags/{dag_id}/dagRuns", json=body, tries=TRIES)
+            )
         except Conflict:
             return self.run(dag_id, name)
 
@@ -160,7 +166,9 @@ class AirflowApi:
 
     def wait(self, run: DagRun, *, timeout_s: float, progress: Progress | None = None) -> DagRun:
         """The run when it is over. Raises ServerError after timeout_s."""
-        done = self._wait(lambda: [self.run(run.dag_id, run.run_id)], f"run {run.run_id}", timeout_s, progress)
+        done = self._wait(
+            lambda: [self.run(run.dag_id, run.run_id)], f"run {run.run_id}", timeout_s, progress
+        )
         return done[0]
 
     def end(self, run: DagRun, state: str = "failed") -> None:
@@ -181,7 +189,9 @@ class AirflowApi:
 
     def log(self, run: DagRun, task_id: str, attempt: int = 1) -> str:
         """A task's log as text."""
-        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/logs/{attempt}"
+        path = (
+            f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/logs/{attempt}"
+        )
         content = self._http.send("GET", path)["content"]
         return "\n".join(_line(line) for line in content)
 
@@ -197,9 +207,9 @@ class AirflowApi:
     ) -> list[DagRun]:
         """Runs every partition whose start lies in [first, last], also those that ran before.
 
-        Oldest first, one at a time. A partition that a run is taking already gets no second one from
-        Airflow: that run is waited for instead. Returns the runs when all are over. Raises BadRequest
-        when the range holds no partition, ServerError after timeout_s.
+        Oldest first, one at a time. A partition that a run is taking already gets no second one
+        from Airflow: that run is waited for instead. Returns the runs when all are over. Raises
+        BadRequest when the range holds no partition, ServerError after timeout_s.
         """
         if first.tzinfo is None or last.tzinfo is None:
             raise BadRequest(
@@ -220,7 +230,8 @@ class AirflowApi:
         before = self._create_backfill(dag_id, body, deadline)
         awaited = [run.run_id for run in self._newer(dag_id, known, len(keys))]
         if len(awaited) < len(keys):
-            # none was made for a partition that is under way; its key may be written in another form
+            # none was made for a partition that is under way; its key may be written in another
+            # form
             others = [*before, *(run for run in self.runs(dag_id) if not run.over)]
             awaited += sorted({run.run_id for run in others} - set(awaited))
 
@@ -242,15 +253,21 @@ class AirflowApi:
         keys = [str(backfill["partition_key"]) for backfill in answer["backfills"]]
         if not keys:
             raise BadRequest(
-                f"no partition of {dag_id} starts between {body['from_date']} and {body['to_date']}",
+                (
+                    f"no partition of {dag_id} starts between {body['from_date']} and "
+                    f"{body['to_date']}"
+                ),
                 expected="a range that holds at least one partition's start",
                 next_step="widen the range to whole hours",
             )
         return keys
 
-    def _create_backfill(self, dag_id: str, body: Mapping[str, object], deadline: float) -> list[DagRun]:
+    def _create_backfill(
+        self, dag_id: str, body: Mapping[str, object], deadline: float
+    ) -> list[DagRun]:
         """Makes it; the runs of the DAG that were under way right before."""
-        # Airflow allows one backfill per DAG, and calls one complete some seconds after its last run.
+        # Airflow allows one backfill per DAG, and calls one complete some seconds after its last
+        # run.
         while True:
             under_way = [run for run in self.runs(dag_id) if not run.over]
             try:

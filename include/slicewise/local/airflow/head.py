@@ -1,9 +1,10 @@
 """Airflow's parts live and end together, and none of them is reached from outside this machine.
 
-Run by the Airflow environment's Python as `python -m slicewise.local.airflow.head <airflow program>`.
-It is `airflow standalone` with two differences: the servers for task logs, which listen on every
-address and cannot be told otherwise, are left out (on one machine the pages read the log files
-themselves); and the end of one part ends the whole, where standalone goes on without it.
+Run by the Airflow environment's Python as
+`python -m slicewise.local.airflow.head <airflow program>`. It is `airflow standalone` with two
+differences: the servers for task logs, which listen on every address and cannot be told otherwise,
+are left out (on one machine the pages read the log files themselves); and the end of one part ends
+the whole, where standalone goes on without it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def main(airflow: str) -> int:
     signal.signal(signal.SIGTERM, on_stop)
     signal.signal(signal.SIGINT, on_stop)
     parts = {name: subprocess.Popen([airflow, name, *options]) for name, *options in PARTS}
-    while not stopping and not (ended := [name for name, part in parts.items() if part.poll() is not None]):
+    while not stopping and not (
+        ended := [name for name, part in parts.items() if part.poll() is not None]
+    ):
         time.sleep(0.2)
     if not stopping:
         sys.stderr.write(f"airflow_part_ended parts={','.join(ended)}\n")

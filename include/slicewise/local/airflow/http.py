@@ -1,4 +1,5 @@
-"""One session with Airflow's REST API: signed in when needed, asked again where that is safe, errors as ours."""
+"""One session with Airflow's REST API: signed in when needed, asked again where that is safe,
+errors as ours."""
 
 from __future__ import annotations
 
@@ -13,11 +14,13 @@ from slicewise.errors import BadRequest, ServerError, UnknownName
 
 TIMEOUT_S = 60.0
 TRIES = 6
-"""Number of times that a request that changes nothing twice is sent before its server error counts."""
+"""Number of times that a request that changes nothing twice is sent before its server error
+counts."""
 
 
 class AirflowHttp:
-    """Signs in with user and password, or with the token that everybody gets on an embedded platform."""
+    """Signs in with user and password, or with the token that everybody gets on an embedded
+    platform."""
 
     def __init__(
         self,
@@ -35,8 +38,11 @@ class AirflowHttp:
     def close(self) -> None:
         self._http.close()
 
-    def send(self, method: str, path: str, *, tries: int | None = None, **more: Any) -> dict[str, Any]:
-        """Asks, again after a server error or none in time where that is safe: Airflow's SQLite is locked at times."""
+    def send(
+        self, method: str, path: str, *, tries: int | None = None, **more: Any
+    ) -> dict[str, Any]:
+        """Asks, again after a server error or none in time where that is safe: Airflow's SQLite is
+        locked at times."""
         left = tries or (1 if method == "POST" else TRIES)
         while True:
             left -= 1
@@ -64,7 +70,8 @@ class AirflowHttp:
             query = {k: str(v) for k, v in (params or {}).items()}
             answer = self._http.request(method, path, params=query, json=json, headers=headers)
         except (httpx.ReadTimeout, httpx.ReadError, httpx.RemoteProtocolError) as error:
-            # it runs, on a busy machine, or closed a connection that rested: a run of minutes does not end for that
+            # it runs, on a busy machine, or closed a connection that rested: a run of minutes does
+            # not end for that
             late = isinstance(error, httpx.ReadTimeout)
             raise Unwell(
                 f"{method} {path}: {f'no answer within {TIMEOUT_S:g} s' if late else error}",
@@ -81,11 +88,19 @@ class AirflowHttp:
             return body
         what = f"{method} {path}: {answer.status_code} {_detail(answer)}"
         if answer.status_code == 404:
-            raise UnknownName(what, where=self.url, next_step="ask for what Airflow has: its page lists DAGs and runs")
+            raise UnknownName(
+                what,
+                where=self.url,
+                next_step="ask for what Airflow has: its page lists DAGs and runs",
+            )
         if answer.status_code == 409:
             raise Conflict(what, where=self.url)
         if answer.status_code < 500:
-            raise BadRequest(what, where=self.url, next_step="correct the request; Airflow's page shows what it takes")
+            raise BadRequest(
+                what,
+                where=self.url,
+                next_step="correct the request; Airflow's page shows what it takes",
+            )
         raise Unwell(what, where=self.url, next_step="look at the log of Airflow's api-server")
 
     def _sign_in(self) -> None:

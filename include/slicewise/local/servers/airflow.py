@@ -1,4 +1,5 @@
-"""The embedded Airflow runs this repository's dags/ and plugins/, and its tasks load our settings."""
+"""The embedded Airflow runs this repository's dags/ and plugins/, and its tasks load our
+settings."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, 
         "AIRFLOW__API_AUTH__JWT_SECRET": secret,
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(state.path / "logs" / "airflow-tasks"),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": settings.spark_master}),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
+            {"conn_type": "spark", "host": settings.spark_master}
+        ),
         "NO_COLOR": "1",
     }
 

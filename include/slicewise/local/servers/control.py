@@ -36,7 +36,9 @@ def start(service: Service, state: StateFolder, settings: Settings) -> Birth:
     service.prepare()
     _require_program(service)
     state.turn_log(service.name)
-    birth = process.spawn(service.argv, service.environment(settings), service.cwd, state.log(service.name))
+    birth = process.spawn(
+        service.argv, service.environment(settings), service.cwd, state.log(service.name)
+    )
     process.write_pid_file(state.pid_file(service.name), birth)
     return birth
 

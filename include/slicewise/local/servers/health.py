@@ -1,4 +1,5 @@
-"""A server is healthy when it answers its own protocol; an answer is a reason, or None if healthy."""
+"""A server is healthy when it answers its own protocol; an answer is a reason, or None if
+healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The embedded broker keeps the producers' timestamps and creates no topic that nobody asked for."""
+"""The embedded broker keeps the producers' timestamps and creates no topic that nobody asked
+for."""
 
 from __future__ import annotations
 
@@ -87,8 +88,8 @@ def _prepare(settings: Settings, folder: Path, port: int, controller_port: int) 
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": data,
         "log.message.timestamp.type": "CreateTime",
-        # whether an event lies too far ahead is the source's rule, not the broker's; but a time that Spark's
-        # microseconds cannot hold would stop every reader of the topic for good
+        # whether an event lies too far ahead is the source's rule, not the broker's; but a time
+        # that Spark's microseconds cannot hold would stop every reader of the topic for good
         "log.message.timestamp.after.max.ms": 200_000_000_000_000,
         "log.retention.ms": settings.kafka_retention_ms,
         "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
@@ -132,10 +133,15 @@ def _format(settings: Settings, folder: Path, server: Path) -> None:
             check=False,
         )
     except FileNotFoundError as error:
-        raise ServerError("no Java to run", where=java(), expected="JDK 17", next_step="make check says how") from error
+        raise ServerError(
+            "no Java to run", where=java(), expected="JDK 17", next_step="make check says how"
+        ) from error
     if done.returncode:
         raise ServerError(
             "the broker's log folder cannot be formatted",
             where=done.stderr[-2000:],
-            next_step="make room on the disk or remove the broken folder with slicewise clean, then slicewise up",
+            next_step=(
+                "make room on the disk or remove the broken folder with slicewise clean, then "
+                "slicewise up"
+            ),
         )

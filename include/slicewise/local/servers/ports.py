@@ -1,8 +1,10 @@
-"""A port once given to a server is offered to it again; to servers of another state folder it is not given meanwhile.
+"""A port once given to a server is offered to it again; to servers of another state folder it is
+not given meanwhile.
 
-Airflow binds its port half a minute after it was chosen, and a server that is down binds none: that nobody listens
-tells nothing of either. So the choice leaves a claim, a symbolic link named by the port that leads to the state
-folder, in a folder which all state folders of a user share. A claim ends with its state folder.
+Airflow binds its port half a minute after it was chosen, and a server that is down binds none: that
+nobody listens tells nothing of either. So the choice leaves a claim, a symbolic link named by the
+port that leads to the state folder, in a folder which all state folders of a user share. A claim
+ends with its state folder.
 """
 
 from __future__ import annotations
@@ -37,13 +39,21 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose(remembered: int | None = None, taken: Collection[int] = (), owner: Path | None = None) -> int:
-    """The remembered port if it is free, else another free one; none of `taken`, none that another folder claims.
+def choose(
+    remembered: int | None = None, taken: Collection[int] = (), owner: Path | None = None
+) -> int:
+    """The remembered port if it is free, else another free one; none of `taken`, none that another
+    folder claims.
 
-    owner: the state folder that claims it; without one, nobody is kept from choosing it a moment later.
+    owner: the state folder that claims it; without one, nobody is kept from choosing it a moment
+    later.
     """
     with _claims() as claims:
-        if remembered is not None and remembered not in taken and claims.give(remembered, owner, again=True):
+        if (
+            remembered is not None
+            and remembered not in taken
+            and claims.give(remembered, owner, again=True)
+        ):
             return remembered
         # where a port lands decides nothing that is computed, so the system's randomness may pick
         for port in random.SystemRandom().sample(RANGE, 500):
@@ -68,7 +78,8 @@ class _Claims:
             del self._owners[name]
 
     def give(self, port: int, owner: Path | None, again: bool = False) -> bool:
-        """Claims the port for the owner, if it is nobody's (again: or its own) and nobody listens on it; did it."""
+        """Claims the port for the owner, if it is nobody's (again: or its own) and nobody listens
+        on it; did it."""
         name, wanted = str(port), "" if owner is None else str(owner.resolve())
         claimed_by = self._owners.get(name)
         if claimed_by is not None and not (again and claimed_by == wanted):

@@ -1,7 +1,8 @@
 """A process is named by its pid and its birth, so that a recycled pid is never signalled.
 
-Every process that slicewise starts carries SLICEWISE_STATE and SLICEWISE_SERVICE, and SLICEWISE_ROOT
-with its own pid; its children inherit them. What lost its parent or its pid file is found by them.
+Every process that slicewise starts carries SLICEWISE_STATE and SLICEWISE_SERVICE, and
+SLICEWISE_ROOT with its own pid; its children inherit them. What lost its parent or its pid file is
+found by them.
 """
 
 from __future__ import annotations
@@ -84,7 +85,8 @@ def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> 
     It outlives its starter, gets no signal of the starter's terminal, and inherits no ignored
     signal. The starter need not wait for it.
     """
-    # The shell only changes folder, notes the pid and becomes the program: posix_spawn does neither.
+    # The shell only changes folder, notes the pid and becomes the program: posix_spawn does
+    # neither.
     script = f'cd "$0" && export {ROOT}=$$ && exec "$@"'
     shell = ["/bin/sh", "-c", script, str(cwd), *argv]
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -83,7 +83,9 @@ def _prepare(settings: Settings, state: StateFolder, port: int, name: str) -> No
     folder = state.path / name
     folder.mkdir(mode=0o700, exist_ok=True)
     operator = hashlib.sha256(state.secret("redis-operator").encode()).hexdigest()
-    (folder / "users.acl").write_text(f"user default {_PLATFORM_USER}\nuser {OPERATOR} on #{operator} ~* &* +@all\n")
+    (folder / "users.acl").write_text(
+        f"user default {_PLATFORM_USER}\nuser {OPERATOR} on #{operator} ~* &* +@all\n"
+    )
     (folder / "redis.conf").write_text(
         "\n".join(
             (

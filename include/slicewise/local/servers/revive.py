@@ -1,4 +1,5 @@
-"""Starts one server that died, at the address that it had, unless somebody else did, or stopped it meanwhile.
+"""Starts one server that died, at the address that it had, unless somebody else did, or stopped it
+meanwhile.
 
 python -m slicewise.local.servers.revive redis
 """
@@ -14,8 +15,8 @@ from slicewise.settings import Settings
 
 
 def main(name: str) -> int:
-    """Starts a server again. Gives 0 where it was started, NEEDLESS where that was not to be done any more. Else 1, with
-    the reason in the first line of standard error."""
+    """Starts a server again. Gives 0 where it was started, NEEDLESS where that was not to be done
+    any more. Else 1, with the reason in the first line of standard error."""
     try:
         return 0 if supervisor.revive(Settings.load(), name) else NEEDLESS
     except (SlicewiseError, OSError) as error:

@@ -15,9 +15,16 @@ from slicewise.settings import Settings
 Health = Callable[[int], str | None]
 """Check of the service's pid: why it is not well, or None if it is."""
 
-# What would let a child find another environment's modules or a stranger's Airflow, or lead it away from the bytecode
-# that set-up made.
-_DROPPED = ("PYTHONPATH", "PYTHONHOME", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "SPARK_HOME", "CLASSPATH")
+# What would let a child find another environment's modules or a stranger's Airflow, or lead it away
+# from the bytecode that set-up made.
+_DROPPED = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONPYCACHEPREFIX",
+    "VIRTUAL_ENV",
+    "SPARK_HOME",
+    "CLASSPATH",
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class Service:
     """Address that a person opens or a client connects to."""
     env: Mapping[str, str] = field(default_factory=dict)
     without: tuple[str, ...] = ()
-    """Variables that the process is not given: it asks the state folder, each time, where our servers are."""
+    """Variables that the process is not given: it asks the state folder, each time, where our
+    servers are."""
     prepare: Callable[[], None] = lambda: None
     """Writes configuration; runs before each start, with the service down."""
     after: tuple[str, ...] = ()
@@ -44,7 +52,8 @@ class Service:
     stop_timeout_s: float = 20.0
     """Seconds that it may take to stop by itself before all of its processes are terminated."""
     always_on: bool = True
-    """Started by `up`; the others are started by their owner, and stopped by `down` all the same."""
+    """Started by `up`; the others are started by their owner, and stopped by `down` all the
+    same."""
 
     def environment(self, settings: Settings) -> dict[str, str]:
         """All variables of the process."""
@@ -63,7 +72,9 @@ class Service:
             "SPT_NOENV": "1",
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
-            **{name: value for name, value in settings.to_env().items() if name not in self.without},
+            **{
+                name: value for name, value in settings.to_env().items() if name not in self.without
+            },
             SERVICE: self.name,
             **self.env,
         }

@@ -1,4 +1,5 @@
-"""Services of the platform, and their addresses: the only place that an embedded server is added to."""
+"""Services of the platform, and their addresses: the only place that an embedded server is added
+to."""
 
 from __future__ import annotations
 
@@ -53,7 +54,10 @@ def ports_of(settings: Settings) -> Mapping[str, tuple[str, ...]]:
 
 def names_of(settings: Settings) -> tuple[str, ...]:
     """All services."""
-    return (*redis_server.names(settings.store_nodes), *(name for name in NAMES if name != redis_server.NAME))
+    return (
+        *redis_server.names(settings.store_nodes),
+        *(name for name in NAMES if name != redis_server.NAME),
+    )
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ def build(
     state = StateFolder(settings.state_dir)
     ports, nodes = ports_of(settings), redis_server.names(settings.store_nodes)
     remembered, written = state.ports(), state.addresses()
-    # set by the user, and not merely what our own supervisor handed to its children: that has a port of ours
+    # set by the user, and not merely what our own supervisor handed to its children: that has a
+    # port of ours
     external = {
         name: getattr(settings, setting)
         for name, setting in SETTING.items()
@@ -99,13 +104,16 @@ def build(
         for name, needed in ports.items()
         if _setter(name) not in external and all(port in remembered for port in needed)
     ]
-    ours: dict[str, Any] = {SETTING[name]: _address(name, remembered) for name in here if name in SETTING}
+    ours: dict[str, Any] = {
+        SETTING[name]: _address(name, remembered) for name in here if name in SETTING
+    }
     if set(nodes) <= set(here):
         ours["redis_url"] = ",".join(_address(name, remembered) for name in nodes)
     settings = replace(settings, **ours)
     if choose_port is not None:
         addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
-        if redis_server.NAME not in external:  # else who does not say it again knows the first of them alone
+        # else who does not say it again knows the first of them alone
+        if redis_server.NAME not in external:
             addresses["store_nodes"] = str(settings.store_nodes)
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
@@ -113,15 +121,30 @@ def build(
         services[name] = stream.service(settings, state, name)
     for name, command in (
         (REPLAY, ("replay", "--share", settings.replay_share)),
-        (PLAYS, ("load", "--live", "--rate", str(settings.plays_rate), "--users", "10000", "--songs", "1000")),
+        (
+            PLAYS,
+            (
+                "load",
+                "--live",
+                "--rate",
+                str(settings.plays_rate),
+                "--users",
+                "10000",
+                "--songs",
+                "1000",
+            ),
+        ),
     ):
         services[name] = _example(settings, state, name, command)
     services[WATCH] = _watch(settings, state, here)
     return Platform(state, settings, services, external)
 
 
-def chooser(owned: Mapping[str, int], owner: Path | None = None) -> Callable[[str, int | None], int]:
-    """Chooses ports for the state folder `owner`: those in `owned` are its running servers' and stay."""
+def chooser(
+    owned: Mapping[str, int], owner: Path | None = None
+) -> Callable[[str, int | None], int]:
+    """Chooses ports for the state folder `owner`: those in `owned` are its running servers' and
+    stay."""
     taken: set[int] = set(owned.values())
 
     def choose(name: str, last: int | None) -> int:
@@ -158,7 +181,8 @@ def _example(settings: Settings, state: StateFolder, name: str, command: Sequenc
 
 
 def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Service:
-    """The service that starts servers again that die; it comes last, and is gone first: it fights neither `up` nor `down`."""
+    """The service that starts servers again that die; it comes last, and is gone first: it fights
+    neither `up` nor `down`."""
     return Service(
         name=WATCH,
         argv=(str(settings.platform_python), "-m", "slicewise.local.servers.watch", *servers),
@@ -172,7 +196,9 @@ def _watch(settings: Settings, state: StateFolder, servers: Sequence[str]) -> Se
     )
 
 
-def _service(name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]) -> Service:
+def _service(
+    name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]
+) -> Service:
     own = [remembered[port] for port in ports_of(settings)[name]]
     if _setter(name) == redis_server.NAME:
         return redis_server.service(settings, state, own[0], name)

@@ -1,4 +1,5 @@
-"""One folder holds all that the embedded servers keep; one lock lets one command change it at a time."""
+"""One folder holds all that the embedded servers keep; one lock lets one command change it at a
+time."""
 
 from __future__ import annotations
 
@@ -88,7 +89,9 @@ class StateFolder:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
-            raise ServerError(str(error), where=str(file), next_step="remove the file and start again") from error
+            raise ServerError(
+                str(error), where=str(file), next_step="remove the file and start again"
+            ) from error
 
     def secret(self, name: str) -> str:
         """A random secret, made once and kept readable by the owner only."""
@@ -98,7 +101,8 @@ class StateFolder:
         return file.read_text()
 
     def _make_secret(self, file: Path) -> None:
-        with self.locked("secrets"):  # nodes of a store start side by side, and share the operator's
+        # nodes of a store start side by side, and share the operator's
+        with self.locked("secrets"):
             if not file.exists():
                 file.parent.mkdir(mode=0o700, exist_ok=True)
                 part = file.with_suffix(".part")

@@ -1,5 +1,5 @@
-"""The drivers of stream, real-time lane and emission, and the prober, outlive whoever starts them; at most one of each runs per
-state folder."""
+"""The drivers of stream, real-time lane and emission, and the prober, outlive whoever starts them;
+at most one of each runs per state folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ _HUNG_STOP_S = 5.0
 
 @dataclass(frozen=True)
 class DriverProcess:
-    """State of the driver as a process; what it says of its sources is lifecycle.health.StreamStatus."""
+    """State of the driver as a process; what it says of its sources is
+    lifecycle.health.StreamStatus."""
 
     running: bool
     pid: int | None
@@ -79,8 +80,9 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
 
 
 def ensure_stream(settings: Settings) -> DriverProcess:
-    """Starts the drivers that do not run: the stream's, the real-time lane's unless that is off. What is wanted of the emission's
-    and the prober starts too. One that runs under another setting of the real-time lane is drained and started anew."""
+    """Starts the drivers that do not run: the stream's, the real-time lane's unless that is off.
+    What is wanted of the emission's and the prober starts too. One that runs under another setting
+    of the real-time lane is drained and started anew."""
     _switch(settings)
     driver = ensure_driver(settings, NAME)
     ensure_realtime(settings)
@@ -90,8 +92,9 @@ def ensure_stream(settings: Settings) -> DriverProcess:
 
 
 def _switch(settings: Settings) -> None:
-    """Stops a driver of the stream that applies under another setting of the real-time lane than the one that holds. A real-time lane that
-    is off is gone before: nobody removes what it writes from then on."""
+    """Stops a driver of the stream that applies under another setting of the real-time lane than
+    the one that holds. A real-time lane that is off is gone before: nobody removes what it writes
+    from then on."""
     if settings.realtime == "off":
         stop_driver(settings, REALTIME)
     driver = driver_status(settings, NAME)
@@ -106,8 +109,9 @@ def ensure_realtime(settings: Settings) -> DriverProcess | None:
 
 
 def ensure_emission(settings: Settings) -> DriverProcess | None:
-    """Starts the emission's driver where what is deployed publishes anything, and stops it where nothing does; None
-    where none is wanted, or where the store cannot say: then all stays as it is."""
+    """Starts the emission's driver where what is deployed publishes anything, and stops it where
+    nothing does; None where none is wanted, or where the store cannot say: then all stays as it
+    is."""
     return _ensure_wanted(settings, EMIT, publishes)
 
 
@@ -116,7 +120,9 @@ def ensure_probes(settings: Settings) -> DriverProcess | None:
     return _ensure_wanted(settings, PROBES, probed)
 
 
-def _ensure_wanted(settings: Settings, name: str, wanted: Callable[[Settings], bool]) -> DriverProcess | None:
+def _ensure_wanted(
+    settings: Settings, name: str, wanted: Callable[[Settings], bool]
+) -> DriverProcess | None:
     try:
         is_wanted = wanted(settings)
     except (StoreUnavailable, NotReady) as error:
@@ -153,8 +159,9 @@ def _deployed(settings: Settings) -> Deployment | None:
 def ensure_driver(settings: Settings, name: str) -> DriverProcess:
     """Starts a driver unless it runs; does not wait for it to be well. Any number may call.
 
-    One that has shown no life for long, or none since its start, hangs: it is replaced, which is safe at
-    any moment. One that lives but whose batch does not end is left to a person: a batch may be slow for a reason.
+    One that has shown no life for long, or none since its start, hangs: it is replaced, which is
+    safe at any moment. One that lives but whose batch does not end is left to a person: a batch may
+    be slow for a reason.
     """
     state = StateFolder(settings.state_dir)
     state.create()
@@ -174,7 +181,8 @@ def ensure_driver(settings: Settings, name: str) -> DriverProcess:
 
 
 def _note(settings: Settings, name: str, *, started: bool) -> None:
-    """Lets the store say since when the driver may be starting: whoever watches it gives it time from then on."""
+    """Lets the store say since when the driver may be starting: whoever watches it gives it time
+    from then on."""
     parts = [f"ensured:{name}", *([f"started:{name}"] if started else [])]
     try:
         record_instants(settings.redis_url, parts)
@@ -215,7 +223,11 @@ def emission_summary(beat: Mapping[str, Any]) -> str:
     """Answers first questions on call about the emission, from its last sign of life."""
     sources = list(beat.get("sources", {}).values())
     waiting = sum(sum(source.get("lag", {}).values()) for source in sources)
-    skipped = sum(view.get("boards_skipped", 0) for source in sources for view in source.get("views", {}).values())
+    skipped = sum(
+        view.get("boards_skipped", 0)
+        for source in sources
+        for view in source.get("views", {}).values()
+    )
     summary = f"lag {waiting:,} events" if sources else ""
     return f"{summary}, {skipped:,} leaderboards skipped while it caught up" if skipped else summary
 
@@ -231,12 +243,20 @@ def probes_summary(beat: Mapping[str, Any]) -> str:
 
 
 def realtime_summary(beat: Mapping[str, Any]) -> str:
-    """The same of the real-time lane: lag and freshness of what it brings, or why it does not, and what it left to the micro-batch lane."""
+    """The same of the real-time lane: lag and freshness of what it brings, or why it does not, and
+    what it left to the micro-batch lane."""
     sources = list(beat.get("sources", {}).values())
     if not sources:
         return "nothing to bring"
-    waits = [f"{source['source']} waits: {source['waiting']}" for source in sources if source.get("waiting")]
-    slow = max((source["freshness_p99_ms"] for source in sources if source.get("freshness_p99_ms")), default=None)
+    waits = [
+        f"{source['source']} waits: {source['waiting']}"
+        for source in sources
+        if source.get("waiting")
+    ]
+    slow = max(
+        (source["freshness_p99_ms"] for source in sources if source.get("freshness_p99_ms")),
+        default=None,
+    )
     skipped = sum(source.get("skipped", 0) for source in sources)
     fresh = [f"99 % visible within {slow:g} ms"] if slow is not None else []
     left = [f"{skipped:,} events left to the micro-batch lane (skipped)"] if skipped else []
@@ -251,7 +271,8 @@ def _prepare(state: StateFolder, name: str) -> None:
 
 
 def _heartbeat(state: StateFolder, name: str) -> Path:
-    """The driver writes it at the end of each batch and while it idles, replacing it in one step."""
+    """The driver writes it at the end of each batch and while it idles, replacing it in one
+    step."""
     return state.path / name / "heartbeat.json"
 
 

@@ -1,6 +1,7 @@
 """Up twice changes nothing, down leaves no process, status tells what is and not what was noted.
 
-No process of this stays to supervise; what dies, the watcher has started again by `revive` (docs/adr/0071).
+No process of this stays to supervise; what dies, the watcher has started again by `revive`
+(docs/adr/0071).
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class ServiceStatus:
 
     name: str
     state: str
-    """up, ill (runs and is not well), down, idle (nothing asks for it), or external (a server of the user's)."""
+    """up, ill (runs and is not well), down, idle (nothing asks for it), or external (a server of
+    the user's)."""
     detail: str
     address: str
     pid: int | None
@@ -49,8 +51,8 @@ class ServiceStatus:
 def up(settings: Settings, notify: Notify, only: Iterable[str] | None = None) -> Settings:
     """Starts what does not run, waits until all are well; the settings that lead to them.
 
-    only: names of services to start, "redis" of all nodes of the store; all that are always on by default. Raises
-    ServerError, SettingsError, UnknownName.
+    only: names of services to start, "redis" of all nodes of the store; all that are always on by
+    default. Raises ServerError, SettingsError, UnknownName.
     """
     chosen = _chosen(settings, only, "slicewise up")
     state = StateFolder(settings.state_dir)
@@ -70,7 +72,8 @@ def up(settings: Settings, notify: Notify, only: Iterable[str] | None = None) ->
 
 
 def begin(settings: Settings, notify: Notify, only: Iterable[str]) -> None:
-    """Starts those of `only` that do not run, and waits for none of them: `up` does. Raises ServerError."""
+    """Starts those of `only` that do not run, and waits for none of them: `up` does. Raises
+    ServerError."""
     chosen, state = set(only), StateFolder(settings.state_dir)
     state.create()
     with state.locked():
@@ -93,13 +96,16 @@ def _chosen(settings: Settings, only: Iterable[str] | None, command: str) -> set
 
 
 def _check_nodes(settings: Settings, known: str | None) -> None:
-    """Another number of nodes is another, empty store: nobody means that of a folder that has one."""
+    """Another number of nodes is another, empty store: nobody means that of a folder that has
+    one."""
     if known is not None and known != str(settings.store_nodes):
         raise SettingsError(
             f"{settings.store_nodes} nodes, and the store of {settings.state_dir} has {known}",
             where="SLICEWISE_STORE_NODES",
             expected=known,
-            next_step="leave it out; or begin anew, in another SLICEWISE_STATE or after `slicewise clean`",
+            next_step=(
+                "leave it out; or begin anew, in another SLICEWISE_STATE or after `slicewise clean`"
+            ),
         )
 
 
@@ -118,7 +124,8 @@ def _build_for_start(settings: Settings, state: StateFolder) -> Platform:
 
 
 def _start_all(wanted: list[Service], platform: Platform, notify: Notify) -> None:
-    """Starts each service as soon as those that it comes after are well; services.build names those first."""
+    """Starts each service as soon as those that it comes after are well; services.build names those
+    first."""
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:
         started: dict[str, Future[None]] = {}
         for service in wanted:
@@ -129,7 +136,9 @@ def _start_all(wanted: list[Service], platform: Platform, notify: Notify) -> Non
             future.result()
 
 
-def _ensure_after(before: list[Future[None]], service: Service, platform: Platform, notify: Notify) -> None:
+def _ensure_after(
+    before: list[Future[None]], service: Service, platform: Platform, notify: Notify
+) -> None:
     for future in before:
         future.result()
     _ensure(service, platform, notify)
@@ -152,20 +161,25 @@ def _at(service: Service) -> str:
 
 
 def revive(settings: Settings, name: str) -> bool:
-    """Starts a server that died, where it was; whether it did. One without a pid file was stopped on purpose, and one
-    that runs was started by somebody else: neither is touched. Does not wait until it is well. Raises ServerError."""
+    """Starts a server that died, where it was; whether it did. One without a pid file was stopped
+    on purpose, and one that runs was started by somebody else: neither is touched. Does not wait
+    until it is well. Raises ServerError."""
     state = StateFolder(settings.state_dir)
     with state.locked():
         service = services.build(settings).services.get(name)
-        if service is None or not state.pid_file(name).exists() or control.running(service, state) is not None:
+        if (
+            service is None
+            or not state.pid_file(name).exists()
+            or control.running(service, state) is not None
+        ):
             return False
         control.start(service, state, settings)
     return True
 
 
 def down(settings: Settings, notify: Notify, only: Iterable[str] | None = None) -> None:
-    """Stops all, the stream too, then whatever they left behind. only: names of services to stop, which nobody starts
-    again but `up` or their owner. Raises UnknownName."""
+    """Stops all, the stream too, then whatever they left behind. only: names of services to stop,
+    which nobody starts again but `up` or their owner. Raises UnknownName."""
     chosen = _chosen(settings, only, "slicewise down")
     state = StateFolder(settings.state_dir)
     if not state.path.exists():
@@ -207,7 +221,10 @@ def clean(settings: Settings, notify: Notify) -> None:
 def runs(settings: Settings, name: str) -> bool:
     """Tells whether one of our services has a process; nothing is asked of it."""
     service = services.build(settings).services.get(name)
-    return service is not None and control.running(service, StateFolder(settings.state_dir)) is not None
+    return (
+        service is not None
+        and control.running(service, StateFolder(settings.state_dir)) is not None
+    )
 
 
 def status(settings: Settings) -> list[ServiceStatus]:
@@ -215,7 +232,9 @@ def status(settings: Settings) -> list[ServiceStatus]:
     state = StateFolder(settings.state_dir)
     platform = services.build(settings)
     nodes_are_ours = REDIS not in platform.external
-    names = [name for name in services.names_of(settings) if nodes_are_ours or name in services.NAMES]
+    names = [
+        name for name in services.names_of(settings) if nodes_are_ours or name in services.NAMES
+    ]
     return [_status_of(name, platform, state) for name in names]
 
 
@@ -234,7 +253,11 @@ def _status_of(name: str, platform: Platform, state: StateFolder) -> ServiceStat
     reason = service.health(birth.pid)
     usage = _usage(birth)
     summary_of = _SUMMARIES.get(name)
-    summary = summary_of(stream.driver_status(platform.settings, name).heartbeat) if summary_of is not None else again
+    summary = (
+        summary_of(stream.driver_status(platform.settings, name).heartbeat)
+        if summary_of is not None
+        else again
+    )
     return ServiceStatus(
         name,
         "up" if reason is None else "ill",
@@ -259,13 +282,16 @@ _WANTED: Mapping[str, tuple[Callable[[Settings], bool], str]] = {
 
 
 def _idle(name: str, platform: Platform) -> str | None:
-    """Tells why nothing asks for a service that does not run; None where something does, or the store cannot say."""
+    """Tells why nothing asks for a service that does not run; None where something does, or the
+    store cannot say."""
     if name == services.REALTIME and platform.settings.realtime == "off":
         return "off (SLICEWISE_REALTIME)"
     if name == services.WATCH and platform.settings.watch == "off":
         return "off (SLICEWISE_WATCH)"
     redis = platform.services.get(REDIS)
-    if name not in _WANTED or (redis is not None and control.running(redis, platform.state) is None):
+    if name not in _WANTED or (
+        redis is not None and control.running(redis, platform.state) is None
+    ):
         return None
     wanted, why = _WANTED[name]
     try:
@@ -288,7 +314,11 @@ def _usage(birth: Birth) -> Mapping[str, float]:
 
 def require_up(settings: Settings, names: Iterable[str]) -> None:
     """Raises ServerError, naming what to do, unless all of these are up or external."""
-    ill = [service for service in status(settings) if service.name in set(names) and service.state in ("down", "ill")]
+    ill = [
+        service
+        for service in status(settings)
+        if service.name in set(names) and service.state in ("down", "ill")
+    ]
     if ill:
         raise ServerError(
             ", ".join(f"{service.name} is {service.state}" for service in ill),

@@ -1,8 +1,10 @@
-"""Servers that die come back by themselves: a small process looks at their pid files, and has the dead ones started.
+"""Servers that die come back by themselves: a small process looks at their pid files, and has the
+dead ones started.
 
-A pid file whose process is gone means a death; `down` removes the file, so what was stopped on purpose has none and is
-left alone. Each start is a process of its own (`local/servers/revive.py`), which takes the lock that `up` and `down`
-take: this one stays small, and outlives whatever goes wrong there. A server that lives and hangs is left to a person.
+A pid file whose process is gone means a death; `down` removes the file, so what was stopped on
+purpose has none and is left alone. Each start is a process of its own (`local/servers/revive.py`),
+which takes the lock that `up` and `down` take: this one stays small, and outlives whatever goes
+wrong there. A server that lives and hangs is left to a person.
 
     python -m slicewise.local.servers.watch redis kafka serving airflow
 """
@@ -30,20 +32,24 @@ NEEDLESS = 3
 """Exit status of a start that somebody else made needless."""
 
 Revive = Callable[[str], str | None]
-"""Starts a dead server by its name; why that failed, or "". None: somebody else stopped or started it meanwhile."""
+"""Starts a dead server by its name; why that failed, or "". None: somebody else stopped or started
+it meanwhile."""
 
 
 class Watcher:
     """Looks at servers, one look after another."""
 
-    def __init__(self, state: StateFolder, names: Sequence[str], revive: Revive, clock: Clock) -> None:
+    def __init__(
+        self, state: StateFolder, names: Sequence[str], revive: Revive, clock: Clock
+    ) -> None:
         self._state, self._names, self._revive, self._clock = state, names, revive, clock
         self._kept = read(state)
         self._unkept = ""
         """Reason for which what was done could not be written last."""
 
     def look(self) -> None:
-        """Has what died and is due started again, in the given order: those first that others come after."""
+        """Has what died and is due started again, in the given order: those first that others come
+        after."""
         for name in self._names:
             kept = self._seen(name, self._kept.get(name, Restarts()))
             self._keep(name, kept)
@@ -71,7 +77,8 @@ class Watcher:
             try:
                 _write(self._state, self._kept)
                 self._unkept = ""
-            except OSError as error:  # a full disk keeps nobody down: it is known while this process lives
+            except OSError as error:
+                # a full disk keeps nobody down: it is known while this process lives
                 if str(error) != self._unkept:
                     warning("restarts_not_kept", error=str(error))
                 self._unkept = str(error)
@@ -80,7 +87,9 @@ class Watcher:
         file = self._state.pid_file(name)
         if process.read_pid_file(file) is not None:
             return restarts.alive(kept, self._clock.now_us())
-        return restarts.dead(kept, self._clock.now_us()) if file.exists() else restarts.stopped(kept)
+        return (
+            restarts.dead(kept, self._clock.now_us()) if file.exists() else restarts.stopped(kept)
+        )
 
 
 def read(state: StateFolder) -> dict[str, Restarts]:
@@ -106,7 +115,9 @@ def _file(state: StateFolder) -> Path:
 def _revived(name: str) -> str | None:
     """By a process of its own, which inherits what this one was started with."""
     argv = [sys.executable, "-m", "slicewise.local.servers.revive", name]
-    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+    )
     lines = done.stderr.strip().splitlines()
     sys.stderr.write(done.stderr)
     if done.returncode == NEEDLESS:
@@ -125,7 +136,7 @@ def main(names: Sequence[str]) -> int:
         try:
             watcher.look()
             failed = ""
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the next look may be well
+        except Exception as error:  # noqa: BLE001
             if repr(error) != failed:
                 failed = repr(error)
                 warning("look_failed", error=failed)

@@ -1,7 +1,8 @@
-"""Admission decides who is answered, waits or is refused: nobody waits beyond the patience, nobody queues without end.
+"""Admission decides who is answered, waits or is refused: nobody waits beyond the patience, nobody
+queues without end.
 
-Pure: times are given, in seconds of one monotonic clock. `serving/http/gate.py` binds it to the event
-loop; docs/adr/0061.
+Pure: times are given, in seconds of one monotonic clock. `serving/http/gate.py` binds it to the
+event loop; docs/adr/0061.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 ENTITIES_PER_UNIT = 64
-"""A request counts as one and one more for each of so many entities: what is in work is bounded by work."""
+"""A request counts as one and one more for each of so many entities: what is in work is bounded by
+work."""
 
 
 class Refusal(Enum):
@@ -22,12 +24,14 @@ class Refusal(Enum):
     FULL = "full"
     """Refusal where so many wait already that there is no place for it."""
     SHARE = "share"
-    """Refusal of a client that has more in work and waiting than an equal share, while others ask too."""
+    """Refusal of a client that has more in work and waiting than an equal share, while others ask
+    too."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """at_once: units in work together. patience_s: longest wait for work to begin. waiting: most that wait."""
+    """at_once: units in work together. patience_s: longest wait for work to begin. waiting: most
+    that wait."""
 
     at_once: int
     patience_s: float
@@ -48,9 +52,9 @@ class Ticket:
 class Admission:
     """The requests that are in work, and those that wait.
 
-    Clients take turns, so that one who asks for more than can be answered makes its own requests wait. Of one client
-    the oldest is next; once it has waited for half the patience the newest is, since those that will be refused anyhow
-    would else make all others late too.
+    Clients take turns, so that one who asks for more than can be answered makes its own requests
+    wait. Of one client the oldest is next; once it has waited for half the patience the newest is,
+    since those that will be refused anyhow would else make all others late too.
     """
 
     limits: Limits
@@ -75,10 +79,14 @@ class Admission:
         """The time at which the oldest of those who wait will have waited for too long."""
         return next(iter(self._waiting)).since + self.limits.patience_s if self._waiting else None
 
-    def arrive(self, client: str, now: float, entities: int = 1) -> tuple[Ticket, list[tuple[Ticket, Refusal]]]:
-        """A request of so many entities came: its ticket, which `waits` or not, and who is refused for it (it may be
-        the one)."""
-        ticket = Ticket(client, now, min(self.limits.at_once, 1 + (entities - 1) // ENTITIES_PER_UNIT))
+    def arrive(
+        self, client: str, now: float, entities: int = 1
+    ) -> tuple[Ticket, list[tuple[Ticket, Refusal]]]:
+        """A request of so many entities came: its ticket, which `waits` or not, and who is refused
+        for it (it may be the one)."""
+        ticket = Ticket(
+            client, now, min(self.limits.at_once, 1 + (entities - 1) // ENTITIES_PER_UNIT)
+        )
         self._admitted[client] = self._admitted.get(client, 0) + 1
         if not self._waiting and self._fits(ticket):
             self._begin(ticket)
@@ -117,7 +125,10 @@ class Admission:
     def expire(self, now: float) -> list[tuple[Ticket, Refusal]]:
         """Refuses those who have waited for as long as anybody may."""
         refused = []
-        while self._waiting and now >= (oldest := next(iter(self._waiting))).since + self.limits.patience_s:
+        while (
+            self._waiting
+            and now >= (oldest := next(iter(self._waiting))).since + self.limits.patience_s
+        ):
             refused.append(self._refuse(oldest, Refusal.WAITED))
         return refused
 

@@ -19,7 +19,8 @@ from slicewise.serving.answering.values import json_safe
 
 
 class Bounds(dict[str, Interval]):
-    """Feature -> effective (start_us, end_us), half-open; they are written once for all answers of a plan."""
+    """Feature -> effective (start_us, end_us), half-open; they are written once for all answers of
+    a plan."""
 
     def written(self, *, text: bool) -> msgspec.Raw:
         """The bounds as the API writes them: JSON if text, else msgpack."""

@@ -26,28 +26,41 @@ def answer_of(
     questions: Mapping[str, list[list[Any]]],
     unseen: Mapping[int, tuple[str, ...]],
 ) -> Answer:
-    """The answer of what was read: per entity a value per feature, its default where it is null, and a token.
+    """The answer of what was read: per entity a value per feature, its default where it is null,
+    and a token.
 
-    questions: what `questions_of` found in the request. unseen: per entity the views of which nothing was found.
+    questions: what `questions_of` found in the request. unseen: per entity the views of which
+    nothing was found.
     """
     refs, n = selection.refs, len(request.entities)
-    named = request.tokens or selection.is_remembered  # what is remembered may be asked for with its tokens
+    # what is remembered may be asked for with its tokens
+    named = request.tokens or selection.is_remembered
     whole = found.values_of_one
     if whole is not None:
         row = tuple([whole[place] for place in planned.places])
         if selection.defaults is not None:
-            row = tuple([d if v is None else v for v, d in zip(row, selection.defaults, strict=True)])
+            row = tuple(
+                [d if v is None else v for v, d in zip(row, selection.defaults, strict=True)]
+            )
         token = tokens.join(found.tokens(0)) if named else ""
         (entity_of,) = request.entities
         sessions = _sessions(selection, found, 0)
         one = (EntityAnswer(entity_of, row, token, bounds=sessions, no_data=unseen.get(0, ())),)
         return Answer(
-            refs, mode, t_us, planned.bounds, one, freshness, (), doubles=selection.doubles, tokens=request.tokens
+            refs,
+            mode,
+            t_us,
+            planned.bounds,
+            one,
+            freshness,
+            (),
+            doubles=selection.doubles,
+            tokens=request.tokens,
         )
     columns: list[list[Any]] = [[]] * len(refs)
     errors: list[dict[str, str]] = [{} for _ in range(n)]
     cached: dict[int, list[Any]] = {}
-    """Of each finish the converted values: features may share them."""
+    """Converted values of each finish: features may share them."""
     for number, part in enumerate(selection.parts):
         for i, position in enumerate(part.positions):
             finished, where = found.column(number, i)
@@ -64,7 +77,9 @@ def answer_of(
                     if code is not None:
                         errors[entity][refs[position]] = code
     for position in selection.memberships:
-        columns[position], codes = answered(selection, position, columns[position], request.entities, questions)
+        columns[position], codes = answered(
+            selection, position, columns[position], request.entities, questions
+        )
         for entity, code in codes.items():
             errors[entity][refs[position]] = code
     if selection.defaults is not None:
@@ -85,12 +100,20 @@ def answer_of(
     )
     flags = ("overflow",) if any(errors) else ()
     return Answer(
-        refs, mode, t_us, planned.bounds, results, freshness, flags, doubles=selection.doubles, tokens=request.tokens
+        refs,
+        mode,
+        t_us,
+        planned.bounds,
+        results,
+        freshness,
+        flags,
+        doubles=selection.doubles,
+        tokens=request.tokens,
     )
 
 
 def _sessions(selection: Selection, found: Answered, entity: int) -> dict[str, Interval]:
-    """What each feature's session came to for an entity; other features have the answer's bounds."""
+    """Bounds of each feature's session for an entity; other features have the answer's bounds."""
     if not found.plan.slices.has_sessions:
         return {}
     return {

@@ -1,6 +1,7 @@
 """The store's own manifest tells what can be asked for, never a user's module.
 
-A catalog is bound to the metadata that it was made from; a reply under other metadata makes it void.
+A catalog is bound to the metadata that it was made from; a reply under other metadata makes it
+void.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class Selection:
 
     @cached_property
     def is_remembered(self) -> bool:
-        """Whether what is answered may be answered again while the store does not answer."""
+        """Tells whether an answer may be repeated while the store does not answer."""
         return self.on_failure == "stale" and self.feature_set is not None
 
     @cached_property
@@ -102,18 +103,23 @@ class Catalog:
     names: Mapping[str, str]
     """Unit -> its name in keys."""
     builds: Mapping[str, int] = field(default_factory=dict)
-    """Terms as in the metadata: a deployment version that was lost may come again, with other builds."""
+    """Terms as in the metadata: a deployment version that was lost may come again, with other
+    builds."""
     totals_until: Mapping[str, TotalUntil] = field(default_factory=dict)
     """Horizons as in the metadata: from where on plans read the days of units with a lifetime."""
     nodes: Mapping[int, Catalog] = field(default_factory=dict)
-    """Deployment under the metadata of each of several nodes that answers and has it. Empty: of one."""
+    """Deployment under the metadata of each of several nodes that answers and has it. Empty: of
+    one."""
     count: int = 1
     """Nodes of the store."""
     _selections: dict[object, Selection] = field(default_factory=dict)
 
     @staticmethod
     def of(deployment: Deployment, metadata: StoreMetadata) -> Catalog:
-        names = {unit.storage_fingerprint: metadata.name(unit.storage_fingerprint) for unit in deployment.units}
+        names = {
+            unit.storage_fingerprint: metadata.name(unit.storage_fingerprint)
+            for unit in deployment.units
+        }
         return Catalog(
             deployment,
             metadata.store_id,
@@ -131,21 +137,34 @@ class Catalog:
         """The catalog of some nodes of a store of so many, which all have this deployment."""
         totals_until: dict[str, TotalUntil] = {}
         for metadata in nodes.values():
-            # plans read from the earliest on: a node whose totals reach further says so with its data
-            totals_until |= {u: min(each, totals_until.get(u, each)) for u, each in metadata.totals_until.items()}
-        # a partition's committed offset is that of the node with its keys: others may not have begun it
-        topic_partitions = frozenset.union(*(metadata.topic_partitions for metadata in nodes.values()))
-        together = replace(sharded_metadata.merged(list(nodes.values())), totals_until=totals_until, topic_partitions=topic_partitions)
+            # plans read from the earliest on: a node whose totals reach further says so with its
+            # data
+            totals_until |= {
+                u: min(each, totals_until.get(u, each)) for u, each in metadata.totals_until.items()
+            }
+        # a partition's committed offset is that of the node with its keys: others may not have
+        # begun it
+        topic_partitions = frozenset.union(
+            *(metadata.topic_partitions for metadata in nodes.values())
+        )
+        together = replace(
+            sharded_metadata.merged(list(nodes.values())),
+            totals_until=totals_until,
+            topic_partitions=topic_partitions,
+        )
         each = {number: Catalog.of(deployment, metadata) for number, metadata in nodes.items()}
         return replace(Catalog.of(deployment, together), nodes=each, count=count)
 
     def of_node(self, number: int) -> Catalog:
-        """The catalog as it stands on one node. StoreUnavailable where the node is away, or lacks the deployment."""
+        """The catalog as it stands on one node. StoreUnavailable where the node is away, or lacks
+        the deployment."""
         if not self.nodes:
             return self
         node = self.nodes.get(number)
         if node is None:
-            raise nodes.away(number, self.count, "it was away, or had another deployment, when it was asked last")
+            raise nodes.away(
+                number, self.count, "it was away, or had another deployment, when it was asked last"
+            )
         return node
 
     def matches_replies(self, replies: Mapping[int, NodeReply]) -> bool:
@@ -153,7 +172,10 @@ class Catalog:
         if not self.nodes:
             (only,) = replies.values()
             return self.matches(only.metadata)
-        return all(number in self.nodes and self.nodes[number].matches(reply.metadata) for number, reply in replies.items())
+        return all(
+            number in self.nodes and self.nodes[number].matches(reply.metadata)
+            for number, reply in replies.items()
+        )
 
     def matches(self, metadata: StoreMetadata) -> bool:
         """Tells whether the metadata of a reply are those that this catalog was made from."""
@@ -182,7 +204,13 @@ class Catalog:
         if not foreign:
             return metadata.committed
         offsets = metadata.committed.offsets
-        return OffsetVector({topic_partition: o for topic_partition, o in offsets.items() if topic_partition[0] not in foreign})
+        return OffsetVector(
+            {
+                topic_partition: o
+                for topic_partition, o in offsets.items()
+                if topic_partition[0] not in foreign
+            }
+        )
 
     def select(self, refs: Sequence[str], feature_set: str | None) -> Selection:
         """Raises UnknownName, with what exists and near names."""
@@ -236,7 +264,11 @@ def _select(deployment: Deployment, refs: Sequence[str], name: str | None) -> Se
             aggregate = membership_of(feature.aggregate)
             if aggregate is not None:
                 memberships[position] = aggregate
-                _agree(question_types, aggregate.question, dict(units[fingerprint].input_types)[aggregate.question])
+                _agree(
+                    question_types,
+                    aggregate.question,
+                    dict(units[fingerprint].input_types)[aggregate.question],
+                )
     for unit in units.values():
         for column, kind in unit.entity:
             _agree(columns, column, kind)
@@ -291,8 +323,10 @@ def entity_tags(
 def tags_of(
     catalog: Catalog, selection: Selection, entities: Sequence[Entity]
 ) -> tuple[list[Target], list[bytes], list[int]]:
-    """Each tag with (group, entity, partition), and of several nodes the one that has it. StoreUnavailable where that
-    is away."""
+    """Tags with (group, entity, partition), and the node of each in a store of several.
+
+    StoreUnavailable where that node is away.
+    """
     several = bool(catalog.nodes)
     per_partition = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
     targets: list[Target] = []
@@ -315,7 +349,9 @@ def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:
     for column in entity:
         if column not in columns:
             error = unknown("entity column", column, columns, where)
-            raise BadRequest(error.what, where=where, expected=error.expected, next_step=error.next_step)
+            raise BadRequest(
+                error.what, where=where, expected=error.expected, next_step=error.next_step
+            )
     for column in columns:
         if column not in entity:
             raise BadRequest(

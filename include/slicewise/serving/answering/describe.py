@@ -38,7 +38,9 @@ def everything(deployment: Deployment) -> dict[str, Any]:
     return {
         "project": deployment.project,
         "views": [view(deployment, name) for name in deployment.views],
-        "feature_sets": [feature_set(deployment, declared.name) for declared in deployment.feature_sets],
+        "feature_sets": [
+            feature_set(deployment, declared.name) for declared in deployment.feature_sets
+        ],
         **leaderboards(deployment),
     }
 
@@ -67,7 +69,11 @@ def view(deployment: Deployment, name: str) -> dict[str, Any]:
 def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
     """A feature set with the entity columns that it needs."""
     definition = deployment.feature_set(name)
-    entity = {column: kind for ref in definition.features for column, kind in deployment.resolve(ref)[0].entity}
+    entity = {
+        column: kind
+        for ref in definition.features
+        for column, kind in deployment.resolve(ref)[0].entity
+    }
     return {
         "name": name,
         "owner": definition.owner,
@@ -79,7 +85,11 @@ def feature_set(deployment: Deployment, name: str) -> dict[str, Any]:
 
 def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
     membership = membership_of(feature.aggregate)
-    question = {} if membership is None else {"asked_by": {membership.question: dict(unit.input_types)[membership.question]}}
+    question = (
+        {}
+        if membership is None
+        else {"asked_by": {membership.question: dict(unit.input_types)[membership.question]}}
+    )
     return {
         "ref": f"{unit.view}:{feature.column}",
         "aggregate": feature.aggregate.describe(),
@@ -105,8 +115,15 @@ def readiness(catalog: Catalog, high_water: HighWater) -> Flow[dict[str, Any]]:
             if unit.storage_fingerprint not in metadata.ready:
                 done, total = metadata.building.get(unit.storage_fingerprint, (0, 0))
                 reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
-        for source, lost in high_water.of_node(number).after(catalog.deployment.sources, metadata, server_run).items():
-            reasons.append(f"{on}source {source}: the store lost what it had applied, {lost.events} events to go")
+        for source, lost in (
+            high_water.of_node(number)
+            .after(catalog.deployment.sources, metadata, server_run)
+            .items()
+        ):
+            reasons.append(
+                f"{on}source {source}: the store lost what it had applied, {lost.events} "
+                "events to go"
+            )
     return {
         "ready": not reasons,
         "reasons": reasons,

@@ -1,4 +1,5 @@
-"""A leaderboard is answered by one read of what was made for it; how old that is, and what it lacks, is said."""
+"""A leaderboard is answered by one read of what was made for it; how old that is, and what it
+lacks, is said."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ from slicewise.serving.answering.requests import instant_text
 from slicewise.serving.answering.service import ATTEMPTS, FeatureService
 from slicewise.serving.answering.values import json_safe
 from slicewise.serving.connection.steps import Flow, Reopen
-from slicewise.stores.online.operations.leaderboards import PERIODS, LeaderboardReply, ReadLeaderboard
+from slicewise.stores.online.operations.leaderboards import (
+    PERIODS,
+    LeaderboardReply,
+    ReadLeaderboard,
+)
 from slicewise.stores.online.routing import node_of
 from slicewise.windows.durations import format_duration
 
@@ -28,9 +33,13 @@ class Leaderboard(answers.Leaderboard):
     """A leaderboard that the API can write."""
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
-        """The leaderboard as the API writes it; text: for JSON, where infinities and the keys of objects are text."""
+        """The leaderboard as the API writes it; text: for JSON, where infinities and the keys of
+        objects are text."""
         rows = [{"rank": row.rank, "entity": row.entity, "value": row.value} for row in self.rows]
-        offset_vector = {t: {str(p) if text else p: o for p, o in offsets.items()} for t, offsets in self.cover.items()}
+        offset_vector = {
+            t: {str(p) if text else p: o for p, o in offsets.items()}
+            for t, offsets in self.cover.items()
+        }
         return {
             "leaderboard": self.name,
             "feature": self.feature,
@@ -74,17 +83,21 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
         try:
             if catalog.of_node(node_of(name.encode(), catalog.count)).matches(reply.metadata):
                 return answer(planned, reply)
-        except StoreUnavailable as error:  # it has answered now: it is back, or still lacks the deployment
+        except StoreUnavailable as error:
+            # it has answered now: it is back, or still lacks the deployment
             if (yield from service.load()) is catalog:
                 raise
             last = error
             continue
         service.catalog = None
-    raise last or StoreUnavailable("the deployment changed with every attempt", next_step="ask again")
+    raise last or StoreUnavailable(
+        "the deployment changed with every attempt", next_step="ask again"
+    )
 
 
 def answer(planned: PlannedLeaderboard, reply: LeaderboardReply) -> Leaderboard:
-    """The answer about a leaderboard; one that another definition made is none of this leaderboard."""
+    """The answer about a leaderboard; one that another definition made is none of this
+    leaderboard."""
     leaderboard = None if reply.leaderboard is None else StoredLeaderboard.unpack(reply.leaderboard)
     if leaderboard is None or leaderboard.fingerprint != planned.fingerprint:
         return Leaderboard(
@@ -98,7 +111,8 @@ def answer(planned: PlannedLeaderboard, reply: LeaderboardReply) -> Leaderboard:
     for (topic, partition), offset in leaderboard.offset_vector.offsets.items():
         offset_vector.setdefault(topic, {})[partition] = offset
     rows = tuple(
-        LeaderboardRow(rank, _entity(leaderboard, row.key), row.value) for rank, row in enumerate(leaderboard.rows[: planned.k], 1)
+        LeaderboardRow(rank, _entity(leaderboard, row.key), row.value)
+        for rank, row in enumerate(leaderboard.rows[: planned.k], 1)
     )
     return Leaderboard(
         planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,

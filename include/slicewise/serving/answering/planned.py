@@ -1,4 +1,5 @@
-"""A request's reads follow from its selection and one time; they are planned once and used until a bound moves."""
+"""A request's reads follow from its selection and one time; they are planned once and used until a
+bound moves."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ class Planned:
     bounds: Bounds
     """Per feature, in the order of the selection."""
     places: tuple[int, ...]
-    """Per feature, where the value of one entity stands among those of all finishes; of slices alone."""
+    """Per feature, where the value of one entity stands among those of all finishes; of slices
+    alone."""
 
 
 def plan_selection(
@@ -31,9 +33,11 @@ def plan_selection(
     without_total: Collection[tuple[str, Total]],
     kept: Planned | None = None,
 ) -> Planned:
-    """without_total: (unit, day or five-day total) of what is read by its hours or days. kept: a plan of the selection's slices
-    that serves this instant too."""
-    plan = reader.plan(selection, mode, t_us, catalog, without_total, None if kept is None else kept.plan)
+    """without_total: (unit, day or five-day total) of what is read by its hours or days. kept: a
+    plan of the selection's slices that serves this instant too."""
+    plan = reader.plan(
+        selection, mode, t_us, catalog, without_total, None if kept is None else kept.plan
+    )
     bounds = {} if kept is None else dict(kept.bounds)
     for number in range(0 if kept is None else len(selection.sliced), len(selection.parts)):
         for i, position in enumerate(selection.parts[number].positions):

@@ -58,7 +58,8 @@ def answered(
     entities: Sequence[Entity],
     questions: Mapping[str, list[list[Any]]],
 ) -> tuple[list[Any], Mapping[int, str]]:
-    """Per entity the answers of the feature at this position: a boolean, or a list of them; and errors."""
+    """Per entity the answers of the feature at this position: a boolean, or a list of them; and
+    errors."""
     aggregate = selection.memberships[position]
     column = aggregate.question
     kind = pa.list_(aggregate.type_of(column))
@@ -66,4 +67,6 @@ def answered(
     answers = aggregate.answered(finished, pa.array(questions[column], kind))
     values: list[Any] = answers.values.to_pylist()
     single = np.array([not isinstance(entity[column], list) for entity in entities])
-    return [answer[0] if one else answer for answer, one in zip(values, single, strict=True)], answers.errors
+    return [
+        answer[0] if one else answer for answer, one in zip(values, single, strict=True)
+    ], answers.errors

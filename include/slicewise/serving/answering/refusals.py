@@ -1,4 +1,5 @@
-"""A read that cannot be answered in full is refused, with what would be answered; it is never answered short."""
+"""A read that cannot be answered in full is refused, with what would be answered; it is never
+answered short."""
 
 from __future__ import annotations
 
@@ -19,9 +20,11 @@ from slicewise.stores.online.rules.decisions import kept_from_us
 from slicewise.windows.durations import HOUR_US
 
 
-def check_ready(selection: Selection, metadata: StoreMetadata, phases: Mapping[str, Phase], now_us: int) -> None:
-    """Refuses a view whose history is not built yet: NotReady with its progress, and what it waits for if that is
-    known. phases: per unit; now_us: the store's time."""
+def check_ready(
+    selection: Selection, metadata: StoreMetadata, phases: Mapping[str, Phase], now_us: int
+) -> None:
+    """Refuses a view whose history is not built yet: NotReady with its progress, and what it waits
+    for if that is known. phases: per unit; now_us: the store's time."""
     for part in selection.parts:
         name = part.unit.storage_fingerprint
         if name not in metadata.ready:
@@ -38,8 +41,8 @@ def check_ready(selection: Selection, metadata: StoreMetadata, phases: Mapping[s
 
 
 def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:
-    """Refuses a window that begins before what the store keeps, by the store's own time: BeyondRetention,
-    BadRequest for the future."""
+    """Refuses a window that begins before what the store keeps, by the store's own time:
+    BeyondRetention, BadRequest for the future."""
     if mode == "at" and t_us > now_us:
         raise BadRequest(
             f"{instant_text(t_us)} lies in the future",
@@ -59,18 +62,24 @@ def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:
             continue  # a list of rows never expires: what it lacks, its low-water mark says
         kept = kept_from_us(now_us, keeps.range_us, 1)
         if start_us < kept:
-            short = next(i for i in range(len(listed.features)) if listed.bounds_of(i)[0] == start_us)
-            raise _list_beyond(listed, short, mode, kept, f"events are kept from {instant_text(kept)}")
+            short = next(
+                i for i in range(len(listed.features)) if listed.bounds_of(i)[0] == start_us
+            )
+            raise _list_beyond(
+                listed, short, mode, kept, f"events are kept from {instant_text(kept)}"
+            )
 
 
 def check_whole(request: FeaturesRequest, found: Answered, mode: ReadMode, now_us: int) -> None:
-    """Refuses a window that reaches events which its list no longer has, by the list's own word: BeyondRetention."""
+    """Refuses a window that reaches events which its list no longer has, by the list's own word:
+    BeyondRetention."""
     for merged in found.events.lists:
         for short in merged.short:
             plan = merged.plan
             feature = plan.span_of.index(short.span)
             why = (
-                f"the list of {dict(request.entities[short.entity])} lost events up to {instant_text(short.low_us)}: "
+                f"the list of {dict(request.entities[short.entity])} lost events up to "
+                f"{instant_text(short.low_us)}: "
                 f"it keeps {plan.unit.event_list.most}"
             )
             kept = short.low_us + 1
@@ -79,11 +88,16 @@ def check_whole(request: FeaturesRequest, found: Answered, mode: ReadMode, now_u
             raise _list_beyond(plan, feature, mode, kept, why)
 
 
-def _list_beyond(plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why: str) -> BeyondRetention:
+def _list_beyond(
+    plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why: str
+) -> BeyondRetention:
     window = plan.features[feature].window
     earliest = window.earliest_at(kept_us, plan.unit.slice_us)
     return BeyondRetention(
-        f"{plan.unit.view}:{plan.features[feature].column} reaches further back than what is kept: {why}",
+        (
+            f"{plan.unit.view}:{plan.features[feature].column} reaches further back than what is "
+            f"kept: {why}"
+        ),
         where="at" if mode == "at" else "live window",
         earliest_at_us=earliest,
         expected=f"at least {instant_text(earliest)}",
@@ -105,7 +119,9 @@ def _earliest(planned: Plan, now_us: int) -> int:
     return max(earliest)
 
 
-def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int, earliest: int) -> BeyondRetention:
+def _beyond(
+    plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int, earliest: int
+) -> BeyondRetention:
     short = [
         f"{plan.unit.view}:{feature.column}"
         for feature, interval in zip(plan.features, plan.interval_of, strict=True)
@@ -127,7 +143,10 @@ def _beyond(plan: ReadPlan, mode: ReadMode, t_us: int, kept: int, now_us: int, e
         what,
         where=f"live window of {short[0]}",
         earliest_at_us=earliest,
-        expected=f"a serving clock near the store's, {instant_text(now_us)}; this one says {instant_text(t_us)}",
+        expected=(
+            f"a serving clock near the store's, {instant_text(now_us)}; this one says "
+            f"{instant_text(t_us)}"
+        ),
         next_step="set the clocks of serving and store (NTP); nothing in the request can mend it",
     )
 
@@ -156,7 +175,10 @@ def check_named(request: FeaturesRequest, selection: Selection) -> None:
             raise BadRequest(
                 f"min_token says nothing of view {part.unit.view!r}",
                 where=f"min_token, unit {part.unit.storage_fingerprint}",
-                expected="a token of an answer that read every unit asked for now; joined tokens have all of theirs",
+                expected=(
+                    "a token of an answer that read every unit asked for now; joined tokens have "
+                    "all of theirs"
+                ),
                 next_step="join the tokens of several answers with '.', ask for this view by itself, "
                 "or without min_token (a view that was built anew has new tokens)",
             )

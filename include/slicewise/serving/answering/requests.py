@@ -28,7 +28,8 @@ class FeaturesBody(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
 
     `min_token`: the answer holds at least the events of these tokens (joined by "."), which name
     every unit that is read: 400 where one is not named, 503 while the store is behind; never a
-    remembered or a default answer. `tokens`: false leaves them out of the answer, which is smaller and cheaper then.
+    remembered or a default answer. `tokens`: false leaves them out of the answer, which is smaller
+    and cheaper then.
     """
 
     features: list[str] | None = None
@@ -72,10 +73,20 @@ def parse_body(body: bytes, *, msgpack: bool = False) -> FeaturesRequest:
         raise BadRequest(
             f"the body is no request: {error}",
             where="body",
-            expected='{"features": ["view:column", …], "entities": [{…}, …]}; feature_set, at, min_token, tokens',
+            expected=(
+                '{"features": ["view:column", …], "entities": [{…}, …]}; feature_set, at, '
+                "min_token, tokens"
+            ),
             next_step="see /openapi.json",
         ) from error
-    return checked(decoded.features, decoded.feature_set, decoded.entities, decoded.at, decoded.min_token, tokens=decoded.tokens)
+    return checked(
+        decoded.features,
+        decoded.feature_set,
+        decoded.entities,
+        decoded.at,
+        decoded.min_token,
+        tokens=decoded.tokens,
+    )
 
 
 def checked(
@@ -93,7 +104,9 @@ def checked(
             "a request names features or a feature set",
             where="features, feature_set",
             expected="exactly one of the two",
-            next_step="leave one of them out" if features is not None else 'add "features": ["view:column"]',
+            next_step="leave one of them out"
+            if features is not None
+            else 'add "features": ["view:column"]',
         )
     refs = tuple(features or ())
     if features is not None and not refs:
@@ -113,7 +126,10 @@ def checked(
     if len(set(refs)) != len(refs):
         twice = next(ref for ref in refs if refs.count(ref) > 1)
         raise BadRequest(
-            f"{twice!r} is asked for twice", where="features", expected="each once", next_step="leave it out once"
+            f"{twice!r} is asked for twice",
+            where="features",
+            expected="each once",
+            next_step="leave it out once",
         )
     if not entities:
         raise BadRequest(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import (
     DataLoss,
-    ServerRunChanged,
     NotReady,
     Overloaded,
+    ServerRunChanged,
     StoreUnavailable,
     UnknownArchive,
     UnknownName,
@@ -31,14 +31,20 @@ from slicewise.serving.answering.assemble import answer_of
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
 from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
-from slicewise.serving.answering.memory.regression import check_regression
 from slicewise.serving.answering.memory.high_water import HighWater, check_recovered
+from slicewise.serving.answering.memory.regression import check_regression
 from slicewise.serving.answering.memory.unseen import views_without_data
 from slicewise.serving.answering.planned import Planned, plan_selection
 from slicewise.serving.answering.questions import NOTHING_ASKED, questions_of
-from slicewise.serving.answering.refusals import check_kept, check_min_token, check_named, check_ready, check_whole
+from slicewise.serving.answering.refusals import (
+    check_kept,
+    check_min_token,
+    check_named,
+    check_ready,
+    check_whole,
+)
 from slicewise.serving.answering.requests import FeaturesRequest
-from slicewise.serving.connection.steps import Flow, StoreId, Reopen
+from slicewise.serving.connection.steps import Flow, Reopen, StoreId
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
 from slicewise.stores.online.operations.deploying import ReadManifest
@@ -65,13 +71,15 @@ class FeatureService:
     cache: ReadCache = field(default_factory=ReadCache)
     high_water: HighWater = field(default_factory=HighWater)
     _declared: Catalog | None = None
-    """The newest catalog that there was: what feature sets declare for a store that is away or empty."""
+    """The newest catalog that there was: what feature sets declare for a store that is away or
+    empty."""
     _plans: dict[object, tuple[object, Planned]] = field(default_factory=dict)
-    """The newest live plan of a selection, and plans of past instants; each with its place in time."""
+    """The newest live plan of a selection, and plans of past instants; each with its place in
+    time."""
     _offset_vectors: dict[tuple[int, str], Mapping[int, OffsetVector]] = field(default_factory=dict)
     _without_total: set[tuple[str, Total]] = field(default_factory=set)
-    _claims: dict[tuple[int, str], tuple[StoreMetadata, Mapping[int, OffsetVector], NodeClaims]] = field(
-        default_factory=dict
+    _claims: dict[tuple[int, str], tuple[StoreMetadata, Mapping[int, OffsetVector], NodeClaims]] = (
+        field(default_factory=dict)
     )
 
     # ------------------------------------------------------------ reading
@@ -93,7 +101,9 @@ class FeatureService:
             except ServerRunChanged:
                 yield Reopen()
                 continue
-            current = {number: node_reply.metadata for number, node_reply in reply.node_replies.items()}
+            current = {
+                number: node_reply.metadata for number, node_reply in reply.node_replies.items()
+            }
             if reply.count > 1:
                 check_one_set(current)
                 current = newest_of(current)
@@ -138,15 +148,15 @@ class FeatureService:
                 yield Reopen()
                 continue
             except StoreUnavailable as error:
-                # Reading changes nothing, so it may be tried once more; replans do not count, as they
-                # come with a deployment, and that alone may have made this attempt fail.
+                # Reading changes nothing, so it may be tried once more; replans do not count, as
+                # they come with a deployment, and that alone may have made this attempt fail.
                 if failed:
                     raise
                 failed, last = True, error
                 continue
             except DataLoss:
-                # Between the data and the offset vectors of its archive versions, an hour may have been compacted to
-                # another archive version, and the one that was read forgotten.
+                # Between the data and the offset vectors of its archive versions, an hour may have
+                # been compacted to another archive version, and the one that was read forgotten.
                 if attempt:
                     raise
                 continue
@@ -184,7 +194,9 @@ class FeatureService:
             if (yield from self.load()) is catalog:
                 raise
             return None  # the node is back
-        questions = questions_of(selection, request.entities) if selection.question_types else NOTHING_ASKED
+        questions = (
+            questions_of(selection, request.entities) if selection.question_types else NOTHING_ASKED
+        )
         plan = planned.plan
         reply: ReadReply = yield Read(plan.requests(targets, tags, nodes))
         if not catalog.matches_replies(reply.node_replies):
@@ -196,42 +208,57 @@ class FeatureService:
         for number, (time_us, metadata, server_run) in reply.node_replies.items():
             now_us = max(now_us, time_us)
             self.freshness.saw(catalog, metadata, time_us, number)
-            lost = self.high_water.of_node(number).after(catalog.deployment.sources, metadata, server_run)
+            lost = self.high_water.of_node(number).after(
+                catalog.deployment.sources, metadata, server_run
+            )
             check_ready(selection, metadata, self.freshness.phases, time_us)
             if lost:
                 check_recovered(selection, lost)
         check_kept(plan, mode, t_us, now_us)
-        found = yield from self._answered(catalog, selection, plan, targets, len(request.entities), reply)
+        found = yield from self._answered(
+            catalog, selection, plan, targets, len(request.entities), reply
+        )
         if isinstance(found, Stale):
             self._read_without(found)
             return None
         check_whole(request, found, mode, now_us)
         parts = () if catalog.nodes else selection.parts
-        committed_offsets = [self._claims_of(catalog, part, 0, reply.node_replies[0]).committed for part in parts]
+        committed_offsets = [
+            self._claims_of(catalog, part, 0, reply.node_replies[0]).committed for part in parts
+        ]
         check_regression(self.high_water, selection, targets, tags, reply, found, committed_offsets)
         if request.min_token:
             check_min_token(request, found)
         freshness = self.freshness.of(selection, found.pending)
         unseen = views_without_data(selection, targets, reply.entities, len(request.entities))
-        answer = answer_of(request, selection, mode, t_us, planned, found, freshness, questions, unseen)
+        answer = answer_of(
+            request, selection, mode, t_us, planned, found, freshness, questions, unseen
+        )
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
         if mode == "live":
             if abs(t_us - now_us) > decisions.CLOCK_OFF_US:
                 answer = replace(answer, flags=(*answer.flags, CLOCK_OFF))
-            # under the selection that it was read with: another read may have brought a newer catalog
+            # under the selection that it was read with: another read may have brought a newer
+            # catalog
             if selection.is_remembered:
                 self.last_known.keep(answer, selection)
         return answer
 
-    def _planned(self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int) -> Planned:
+    def _planned(
+        self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int
+    ) -> Planned:
         tick = tuple([plan_key(part.unit, t_us) for part in selection.sliced])
         # The present does not come back: of a selection only the newest live plan is kept.
         key: object = selection if mode == "live" else (selection, tick)
         plan = self._plans.get(key)
         if plan is not None and plan[0] == tick:
             # of event lists no two instants have a plan in common
-            return plan_selection(catalog, selection, mode, t_us, (), plan[1]) if selection.listed else plan[1]
+            return (
+                plan_selection(catalog, selection, mode, t_us, (), plan[1])
+                if selection.listed
+                else plan[1]
+            )
         if plan is not None:
             del self._plans[key]
         elif len(self._plans) >= PLANS:
@@ -249,16 +276,20 @@ class FeatureService:
         entities: int,
         reply: ReadReply,
     ) -> Flow[Answered | Stale]:
-        """What the reply answers, under what its nodes claim."""
+        """Answer of the reply, under the claims of its nodes."""
         replies = Replies(entities, targets, reply.entities, reply.nodes if catalog.nodes else None)
         for again in (False, True):
             for part in selection.parts if catalog.nodes else selection.sliced:
                 where = (catalog.store_id, part.unit.source)
                 if again or where not in self._offset_vectors:
-                    # What an archive version stands for never changes: it may be learned after the data.
+                    # What an archive version stands for never changes: it may be learned after the
+                    # data.
                     self._offset_vectors[where] = yield ReadArchiveVersions(part.unit.source)
             claims = [
-                {number: self._claims_of(catalog, part, number, node_reply) for number, node_reply in reply.node_replies.items()}
+                {
+                    number: self._claims_of(catalog, part, number, node_reply)
+                    for number, node_reply in reply.node_replies.items()
+                }
                 for part in selection.parts
             ]
             answer = plan.answer(replies, claims, self.cache)
@@ -271,30 +302,40 @@ class FeatureService:
                 ) from answer.version
         raise AssertionError("the second attempt returns or raises")
 
-    def _claims_of(self, catalog: Catalog, part: Part, number: int, node_reply: NodeReply) -> NodeClaims:
-        """Kept while replies bring the same metadata: equal metadata is one object per connection, and a connection is
-        of one server run.
+    def _claims_of(
+        self, catalog: Catalog, part: Part, number: int, node_reply: NodeReply
+    ) -> NodeClaims:
+        """Kept while replies bring the same metadata: equal metadata is one object per connection,
+        and a connection is of one server run.
 
         catalog: the read's own; another read may have found it void meanwhile.
         """
         name = part.unit.storage_fingerprint
         _, metadata, server_run = node_reply
-        offset_vectors = self._offset_vectors.get((catalog.store_id, part.unit.source), _NO_VERSIONS)
+        offset_vectors = self._offset_vectors.get(
+            (catalog.store_id, part.unit.source), _NO_VERSIONS
+        )
         claim = self._claims.get((number, name))
         if claim is None or claim[0] is not metadata or claim[1] is not offset_vectors:
             committed = catalog.committed_of(metadata, part.source_topic)
             begun = metadata.realtime_starts.get(part.unit.source)
             pending = decisions.realtime_counts(begun, server_run, committed)
-            left = metadata.topics.get(part.source_topic, "") if decisions.pending_left(begun, server_run) else ""
+            left = (
+                metadata.topics.get(part.source_topic, "")
+                if decisions.pending_left(begun, server_run)
+                else ""
+            )
             start = metadata.starts.get(name, OffsetVector())
-            if isinstance(part.unit, ListUnit):  # it was filled to there, also where its node has yet to apply it
+            # it was filled to there, also where its node has yet to apply it
+            if isinstance(part.unit, ListUnit):
                 committed = committed.join(start)
             claims = NodeClaims(committed, start, offset_vectors, pending, left)
             claim = self._claims[number, name] = (metadata, offset_vectors, claims)
         return claim[2]
 
     def _read_without(self, stale: Stale) -> None:
-        # Until a day's total is written again, its hours are read at once; of a five-day total its days.
+        # Until a day's total is written again, its hours are read at once; of a five-day total its
+        # days.
         if len(self._without_total) >= WITHOUT_TOTAL:
             self._without_total.clear()
         self._without_total.update(stale.totals)
@@ -310,14 +351,23 @@ class FeatureService:
         self._plans.clear()
         self._without_total.clear()
         self._claims.clear()
-        self._offset_vectors = {k: v for k, v in self._offset_vectors.items() if k[0] == metadata.store_id}
+        self._offset_vectors = {
+            k: v for k, v in self._offset_vectors.items() if k[0] == metadata.store_id
+        }
 
     # ------------------------------------------------------------ failure
-    def instead(self, request: FeaturesRequest, error: StoreUnavailable | NotReady | Overloaded) -> Answer:
-        """Answers as the feature set declares for a store that does not answer, or a service that cannot ask it; else the
-        error is raised."""
+    def instead(
+        self, request: FeaturesRequest, error: StoreUnavailable | NotReady | Overloaded
+    ) -> Answer:
+        """Answers as the feature set declares for a store that does not answer, or a service that
+        cannot ask it; else the error is raised."""
         catalog = self.catalog or self._declared
-        if request.feature_set is None or catalog is None or request.at_us is not None or request.min_token:
+        if (
+            request.feature_set is None
+            or catalog is None
+            or request.at_us is not None
+            or request.min_token
+        ):
             # a token asks for events by name: neither memory nor a default holds them
             raise error
         selection = catalog.select(request.features, request.feature_set)
@@ -336,6 +386,11 @@ _NO_VERSIONS: Mapping[int, OffsetVector] = {}
 
 
 def newest_of(metadata: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]:
-    """The nodes that have the newest deployment: what the others have is not all that is deployed."""
+    """The nodes that have the newest deployment: what the others have is not all that is
+    deployed."""
     first = list(metadata.values())[sharded_metadata.newest(list(metadata.values()))]
-    return {n: each for n, each in metadata.items() if (each.deployment_version, each.units) == (first.deployment_version, first.units)}
+    return {
+        n: each
+        for n, each in metadata.items()
+        if (each.deployment_version, each.units) == (first.deployment_version, first.units)
+    }

@@ -1,4 +1,5 @@
-"""Values of an answer as JSON writes them are those of every other text: see `slicewise.codec.plain`."""
+"""Values of an answer as JSON writes them are those of every other text: see
+`slicewise.codec.plain`."""
 
 from slicewise.codec.plain import Converter, converter, has_doubles, json_safe
 

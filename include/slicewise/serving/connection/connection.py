@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from slicewise.errors import NotReady, StoreUnavailable
 from slicewise.serving.connection.loop import Turns
-from slicewise.serving.connection.steps import Request, Flow, StoreId, Reopen
+from slicewise.serving.connection.steps import Flow, Reopen, Request, StoreId
 from slicewise.stores.online.operation import Routed
 from slicewise.stores.online.operations.reading import Read
 from slicewise.stores.online.redis.adapter import AsyncReader
@@ -92,9 +92,9 @@ class AsyncConnection:
         *,
         node: str = "",
     ) -> None:
-        """timeout_s: a node that answers nothing for so long is left. observe: told the seconds of every read's round
-        trip. flow_timeout_s: what a flow asks later than this after its start fails, as where the store is away.
-        node: of one of several, as in `StoreMetadata`."""
+        """timeout_s: a node that answers nothing for so long is left. observe: told the seconds of
+        every read's round trip. flow_timeout_s: what a flow asks later than this after its start
+        fails, as where the store is away. node: of one of several, as in `StoreMetadata`."""
         self._node = node
         self._url = url
         self._observe = observe
@@ -109,7 +109,11 @@ class AsyncConnection:
 
     async def run(self, flow: Flow[T]) -> T:
         """The result of a flow."""
-        until = None if self._flow_timeout_s is None else asyncio.get_running_loop().time() + self._flow_timeout_s
+        until = (
+            None
+            if self._flow_timeout_s is None
+            else asyncio.get_running_loop().time() + self._flow_timeout_s
+        )
         answer: Any = None
         failure: StoreUnavailable | NotReady | None = None
         try:
@@ -123,10 +127,12 @@ class AsyncConnection:
                     else:
                         async with asyncio.timeout_at(until):
                             answer = await self._perform(request)
-                        await self._turns.turn()  # the answer is made of it: many at once are a long turn
+                        # the answer is made of it: many at once are a long turn
+                        await self._turns.turn()
                 except TimeoutError:
                     failure = StoreUnavailable(
-                        f"no answer of the store within {self._flow_timeout_s} s", next_step="ask again"
+                        f"no answer of the store within {self._flow_timeout_s} s",
+                        next_step="ask again",
                     )
                 except (StoreUnavailable, NotReady) as error:
                     failure = error
@@ -160,7 +166,9 @@ class AsyncConnection:
         if self._failed is not None and time.monotonic() - self._failed[0] < RETRY_OPEN_S:
             raise self._failed[1]
         if self._opening is None:
-            self._opening = asyncio.create_task(AsyncReader.open(self._url, self._timeout_s, self._node))
+            self._opening = asyncio.create_task(
+                AsyncReader.open(self._url, self._timeout_s, self._node)
+            )
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
 

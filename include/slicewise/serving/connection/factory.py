@@ -1,4 +1,5 @@
-"""A store's nodes decide which connection it needs: one of its own for a single node, one per node for several."""
+"""A store's nodes decide which connection it needs: one of its own for a single node, one per node
+for several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every connection is heard in the next turn of the loop: they are taken together, answers give way to them."""
+"""Every connection is heard in the next turn of the loop: they are taken together, answers give way
+to them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from typing import Any
 import uvloop
 
 AT_ONCE = 64
-"""Most connections that are taken in one turn: other workers have a part of a burst, and a turn stays short."""
+"""Most connections that are taken in one turn: other workers have a part of a burst, and a turn
+stays short."""
 TURN_S = 0.01
 """Work of one turn after which what else is to be done waits for the next."""
 PAUSE_S = 1.0
@@ -21,24 +23,30 @@ PAUSE_S = 1.0
 class Loop(uvloop.Loop):
     """uvloop's, whose servers take up to AT_ONCE connections in a turn.
 
-    libuv takes one since 1.45 (https://github.com/libuv/libuv/pull/3696): while answers are long, connections wait in
-    the system's queue, where nobody refuses them.
+    libuv takes one since 1.45 (https://github.com/libuv/libuv/pull/3696): while answers are long,
+    connections wait in the system's queue, where nobody refuses them.
     """
 
     async def create_server(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], *args: Any, **options: Any
     ) -> Any:
         """Creates a server, as asyncio does."""
-        return Server(self, protocol_factory, await super().create_server(protocol_factory, *args, **options))
+        return Server(
+            self, protocol_factory, await super().create_server(protocol_factory, *args, **options)
+        )
 
 
 class Server:
     """A server of uvloop, and what takes the connections that it leaves."""
 
-    def __init__(self, loop: Loop, factory: Callable[[], asyncio.BaseProtocol], server: Any) -> None:
+    def __init__(
+        self, loop: Loop, factory: Callable[[], asyncio.BaseProtocol], server: Any
+    ) -> None:
         self._loop, self._factory, self._server = loop, factory, server
         # the same sockets by other numbers: those of the server belong to libuv
-        self._listening = [socket.socket(fileno=socket.dup(listening.fileno())) for listening in server.sockets]
+        self._listening = [
+            socket.socket(fileno=socket.dup(listening.fileno())) for listening in server.sockets
+        ]
         self._opening: set[asyncio.Task[Any]] = set()
         for listening in self._listening:
             listening.setblocking(False)
@@ -87,8 +95,8 @@ class Server:
 
 
 class Turns:
-    """Turns of the loop: work that lasts long waits until the turn has time left. Between two, connections and requests are
-    read, and refused or told how the service is."""
+    """Turns of the loop: work that lasts long waits until the turn has time left. Between two,
+    connections and requests are read, and refused or told how the service is."""
 
     def __init__(self) -> None:
         self._until: float | None = None

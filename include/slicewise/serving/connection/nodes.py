@@ -1,4 +1,5 @@
-"""Entities of a node are answered whatever befalls the others: each has a connection, and failures, of its own."""
+"""Entities of a node are answered whatever befalls the others: each has a connection, and failures,
+of its own."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from slicewise.errors import ServerRunChanged, NotReady, SlicewiseError, StoreUnavailable
+from slicewise.errors import NotReady, ServerRunChanged, SlicewiseError, StoreUnavailable
 from slicewise.serving.connection.connection import AsyncConnection
-from slicewise.serving.connection.steps import Request, StoreId, Reopen
+from slicewise.serving.connection.steps import Reopen, Request, StoreId
 from slicewise.settings import urls_of
 from slicewise.stores.online.operation import Route, Routed
 from slicewise.stores.online.redis.adapter import open_node
@@ -17,7 +18,8 @@ from slicewise.stores.online.store import Store
 
 R = TypeVar("R")
 OPEN_S = 0.5
-"""For so long who asks for what any node says waits for one that is away; it is opened meanwhile."""
+"""For so long who asks for what any node says waits for one that is away; it is opened
+meanwhile."""
 
 
 class AsyncNodes(AsyncConnection):
@@ -32,7 +34,10 @@ class AsyncNodes(AsyncConnection):
     ) -> None:
         super().__init__("", timeout_s, observe, flow_timeout_s)
         count = len(urls)
-        self._connections = [AsyncConnection(url, timeout_s, observe, node=node_name(n, count)) for n, url in enumerate(urls)]
+        self._connections = [
+            AsyncConnection(url, timeout_s, observe, node=node_name(n, count))
+            for n, url in enumerate(urls)
+        ]
 
     async def _perform(self, request: Request) -> Any:
         if isinstance(request, Reopen):
@@ -63,14 +68,22 @@ class AsyncNodes(AsyncConnection):
         requests = [one(number, part) for number, part in route.parts.items()]
         replies = await asyncio.gather(*requests, return_exceptions=True)
         answered = {
-            n: reply for n, reply in zip(route.parts, replies, strict=True) if not isinstance(reply, BaseException)
+            n: reply
+            for n, reply in zip(route.parts, replies, strict=True)
+            if not isinstance(reply, BaseException)
         }
         if not answered:
             first = replies[0]
             assert isinstance(first, BaseException)
-            raise away(0, len(replies), "no answer in time") if isinstance(first, TimeoutError) else first
+            raise (
+                away(0, len(replies), "no answer in time")
+                if isinstance(first, TimeoutError)
+                else first
+            )
         for reply in replies:
-            if isinstance(reply, BaseException) and not isinstance(reply, SlicewiseError | TimeoutError):
+            if isinstance(reply, BaseException) and not isinstance(
+                reply, SlicewiseError | TimeoutError
+            ):
                 raise reply
         return route.join(answered)
 
@@ -80,7 +93,8 @@ class AsyncNodes(AsyncConnection):
             reply: R = await each._perform(part)
         except (StoreUnavailable, NotReady) as error:
             if each.is_open and isinstance(error, ServerRunChanged | NotReady):
-                each.close()  # it is of another server run now, or has no metadata: the next ask sees which
+                # it is of another server run now, or has no metadata: the next ask sees which
+                each.close()
                 raise
             raise _of_node(error, number, len(self._connections)) from error
         return reply
@@ -138,7 +152,9 @@ class SyncNodes:
                 if self._timeout_s > OPEN_S and not waits:
                     # what any node says is not waited for as data is
                     open_node(self._urls[number], number, count, OPEN_S).close()
-                store = self._open[number] = open_node(self._urls[number], number, count, self._timeout_s)
+                store = self._open[number] = open_node(
+                    self._urls[number], number, count, self._timeout_s
+                )
             return store.run(part)
         except (StoreUnavailable, NotReady) as error:
             broken = self._open.pop(number, None)

@@ -38,7 +38,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 LISTEN_EVERY_S = 1.0
 STORE_TIMEOUT_S = 5.0
-"""A node that has not answered for so long is no node to wait for; a request waits for less (`timeout_s`)."""
+"""A node that has not answered for so long is no node to wait for; a request waits for less
+(`timeout_s`)."""
 RETRY_TOTALS_EVERY_S = 30.0
 LIMITS = Limits(at_once=16, patience_s=0.1, waiting=1_000)
 LOG_EVERY_S = 1.0
@@ -55,7 +56,8 @@ class App:
         limits: Limits = LIMITS,
         client_header: str = "",
     ) -> None:
-        """timeout_s: longest that a request is in work. client_header: names the client, else its address does."""
+        """timeout_s: longest that a request is in work. client_header: names the client, else its
+        address does."""
         self.metrics = Metrics()
         self.gate = Gate(limits, self.metrics)
         self._client_header = client_header.encode("latin-1")
@@ -109,12 +111,14 @@ class App:
                     catalog = await self.connection.run(self.service.load())
                 await self.connection.run(self.service.freshness.listen(catalog))
                 unreadable = self.service.freshness.unreadable.items()
-                self._deaf = "; ".join(f"source {name}: {error.what}" for name, error in unreadable) or None
+                self._deaf = (
+                    "; ".join(f"source {name}: {error.what}" for name, error in unreadable) or None
+                )
                 if unreadable:
                     self.metrics.listening_failures.inc()
             except SlicewiseError as error:
                 log.warning("store_not_ready", kind=type(error).__name__, what=error.what)
-            except Exception as error:  # noqa: BLE001  a defect of ours: listening goes on, and readiness tells
+            except Exception as error:  # noqa: BLE001
                 lines = "".join(traceback.format_exception(error))
                 log.warning("listening_failed", kind=type(error).__name__, trace=lines)
                 self.metrics.listening_failures.inc()
@@ -158,7 +162,7 @@ class App:
         except SlicewiseError as error:
             self._count(error)
             return error_response(error, msgpack=packed_out)
-        except Exception as error:  # noqa: BLE001  a defect of ours: told, logged whole, counted
+        except Exception as error:  # noqa: BLE001
             return error_response(self._defect(error), msgpack=packed_out)
         self.metrics.values.inc(len(answer.results) * len(answer.features))
         for flag in answer.flags:
@@ -191,14 +195,17 @@ class App:
             self._log(kind, error)
 
     def _log(self, kind: str, error: SlicewiseError) -> None:
-        """One line a second for each kind: a service that refuses thousands of requests has other things to do."""
+        """One line a second for each kind: a service that refuses thousands of requests has other
+        things to do."""
         logged_at, unlogged = self._logged.get(kind, (-LOG_EVERY_S, 0))
         now = time.monotonic()
         if now - logged_at < LOG_EVERY_S:
             self._logged[kind] = (logged_at, unlogged + 1)
             return
         self._logged[kind] = (now, 0)
-        log.warning("request_failed", kind=kind, what=error.what, where=error.where, and_before=unlogged)
+        log.warning(
+            "request_failed", kind=kind, what=error.what, where=error.where, and_before=unlogged
+        )
 
     def _defect(self, error: Exception) -> SlicewiseError:
         lines = "".join(traceback.format_exception(error))
@@ -220,7 +227,10 @@ class App:
         try:
             if path in _UNGATED:
                 return await self._page(path)
-            check_accepted(accept, HTML_KINDS if path == "/" or path.startswith(_LEADERBOARD_PAGE) else JSON_KINDS)
+            check_accepted(
+                accept,
+                HTML_KINDS if path == "/" or path.startswith(_LEADERBOARD_PAGE) else JSON_KINDS,
+            )
             ticket = await self.gate.enter(self._client(scope))
             try:
                 if path.startswith(_LEADERBOARD):
@@ -231,7 +241,7 @@ class App:
         except SlicewiseError as error:
             self._count(error)
             return error_response(error, msgpack=packed)
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001
             return error_response(self._defect(error))
 
     async def _page(self, path: str) -> Response:
@@ -282,7 +292,15 @@ class App:
         return encoded(200 if report["ready"] else 503, report)
 
 
-_PAGES = ("/", "/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/features", "/v1/leaderboards")
+_PAGES = (
+    "/",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/v1/features",
+    "/v1/leaderboards",
+)
 _UNGATED = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 """Paths that tell how the service is: they must be told while it is busy."""
 _LEADERBOARD, _LEADERBOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
@@ -297,7 +315,8 @@ def _route(path: str) -> str:
 
 
 def _packed(scope: Scope) -> tuple[bool, bool, bytes]:
-    """Tells whether the request is msgpack, whether the answer shall be, and what the client accepts."""
+    """Tells whether the request is msgpack, whether the answer shall be, and what the client
+    accepts."""
     sent = accepted = False
     accept = b""
     for name, value in scope["headers"]:
@@ -317,7 +336,10 @@ async def _body(scope: Scope, receive: Receive) -> bytes:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise BodyTooSlow("the request was not whole in time, or its client went away", next_step="send it again")
+            raise BodyTooSlow(
+                "the request was not whole in time, or its client went away",
+                next_step="send it again",
+            )
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > MAX_BODY_BYTES:
@@ -339,7 +361,9 @@ def create() -> App:
     from slicewise.settings import Settings
 
     settings = Settings.load()
-    limits = Limits(settings.serving_at_once, settings.serving_wait_ms / 1e3, settings.serving_waiting)
+    limits = Limits(
+        settings.serving_at_once, settings.serving_wait_ms / 1e3, settings.serving_waiting
+    )
     return App(
         settings.redis_url,
         timeout_s=settings.serving_timeout_ms / 1e3,

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from slicewise.errors import (
-    RetryLater,
     BadRequest,
     BehindToken,
     BeyondRetention,
@@ -22,6 +21,7 @@ from slicewise.errors import (
     NotReady,
     Overloaded,
     OverShare,
+    RetryLater,
     SlicewiseError,
     StoreUnavailable,
     UnknownName,

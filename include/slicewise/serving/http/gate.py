@@ -1,4 +1,5 @@
-"""Admission on an event loop: whoever waits is woken when work begins or when the wait has been too long."""
+"""Admission on an event loop: whoever waits is woken when work begins or when the wait has been too
+long."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Gate:
         self._shed = {why: metrics.shed.labels(why.value) for why in Refusal}
 
     async def enter(self, client: str, entities: int = 1) -> Ticket:
-        """To be followed by `leave`. Raises Overloaded, or OverShare where the client asks for more than its share."""
+        """To be followed by `leave`. Raises Overloaded, or OverShare where the client asks for more
+        than its share."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         ticket, refused = self.admission.arrive(client, now, entities)
@@ -58,7 +60,9 @@ class Gate:
         if self._waits:
             now = asyncio.get_running_loop().time()
             self._refuse(self.admission.expire(now))
-            while gone := [waiter for waiter in self.admission.begin(now) if not self._wake(waiter, None)]:
+            while gone := [
+                waiter for waiter in self.admission.begin(now) if not self._wake(waiter, None)
+            ]:
                 for waiter in gone:  # cancelled, and not told yet
                     self.admission.leave(waiter)
 
@@ -88,11 +92,17 @@ class Gate:
         kind = OverShare if why is Refusal.SHARE else Overloaded
         return kind(
             {
-                Refusal.WAITED: f"the request waited for {limits.patience_s * 1e3:.0f} ms and its work had not begun",
+                Refusal.WAITED: (
+                    f"the request waited for {limits.patience_s * 1e3:.0f} ms and its work had "
+                    "not begun"
+                ),
                 Refusal.FULL: f"{limits.waiting} requests wait already",
                 Refusal.SHARE: "this client has more requests in work and waiting than its share",
             }[why],
             retry_after_s=RETRY_AFTER_S[self._refused % len(RETRY_AFTER_S)],
             expected=f"at most {limits.at_once} requests in work at once",
-            next_step="ask again after Retry-After, with some chance in it; or see what takes the service's time",
+            next_step=(
+                "ask again after Retry-After, with some chance in it; or see what takes the "
+                "service's time"
+            ),
         )

@@ -1,4 +1,5 @@
-"""The page of a leaderboard shows its rows as they stand, asked anew every period; nothing comes from elsewhere."""
+"""The page of a leaderboard shows its rows as they stand, asked anew every period; nothing comes
+from elsewhere."""
 
 from __future__ import annotations
 
@@ -10,11 +11,13 @@ from slicewise.windows.durations import format_duration
 
 SOONEST_MS, LATEST_MS = 250, 5_000
 _STYLE = (
-    "body{font:18px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:44rem;padding:0 1rem;color:#222}"
+    "body{font:18px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:44rem;padding:0 "
+    "1rem;color:#222}"
     "h1{font-size:1.6rem;margin-bottom:.2rem}table{border-collapse:collapse;width:100%;margin-top:1rem}"
     "td,th{text-align:left;padding:.35rem .8rem .35rem 0;border-bottom:1px solid #ddd}"
     "td:first-child,th:first-child{width:2.5rem;color:#666}td.value,th.value{text-align:right;width:7rem;"
-    "font-variant-numeric:tabular-nums}td.bar{width:35%}td.bar div{height:.8rem;background:#2f6f9f;border-radius:2px}"
+    "font-variant-numeric:tabular-nums}td.bar{width:35%}td.bar "
+    "div{height:.8rem;background:#2f6f9f;border-radius:2px}"
     ".quiet{color:#666;font-size:.9rem}.flag{color:#a33}"
 )
 # Values stand in the page as text nodes only: a song's name is no markup.
@@ -59,8 +62,10 @@ def html(leaderboard: PlannedLeaderboard) -> bytes:
     wait = max(SOONEST_MS, min(LATEST_MS, leaderboard.every_us // 1_000))
     known = json.dumps({"url": f"/v1/leaderboards/{leaderboard.name}", "every": wait})
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{name}</title><style>{_STYLE}</style>"
-        f"<h1>{name}</h1><p class=quiet>the {leaderboard.k} with the highest <code>{escape(leaderboard.ref)}</code>, "
+        "<!doctype html><html lang=en><meta "
+        f"charset=utf-8><title>{name}</title><style>{_STYLE}</style>"
+        f"<h1>{name}</h1><p class=quiet>the {leaderboard.k} with the highest "
+        f"<code>{escape(leaderboard.ref)}</code>, "
         f"every {every} · <span id=said>…</span></p>"
         "<table><thead><tr><th>#<th id=who><th><th class=value>"
         f"{escape(leaderboard.column)}</thead><tbody></tbody></table>"

@@ -13,7 +13,8 @@ _USUAL = frozenset((b"", b"*/*", *JSON_KINDS))
 
 
 def check_accepted(accept: bytes, kinds: tuple[bytes, ...]) -> None:
-    """Refuse a request whose Accept header names none of these media types. NotAcceptable says which there are."""
+    """Refuse a request whose Accept header names none of these media types. NotAcceptable says
+    which there are."""
     if kinds is JSON_KINDS and accept in _USUAL:
         return
     if accept and not _accepts(accept.lower(), kinds):
@@ -28,7 +29,8 @@ def check_accepted(accept: bytes, kinds: tuple[bytes, ...]) -> None:
 
 @lru_cache(maxsize=256)
 def _accepts(accept: bytes, kinds: tuple[bytes, ...]) -> bool:
-    """Tells whether one of the kinds is accepted, the most specific range deciding for each (RFC 9110, 12.5.1)."""
+    """Tells whether one of the kinds is accepted, the most specific range deciding for each (RFC
+    9110, 12.5.1)."""
     ranges: dict[bytes, bool] = {}
     for part in accept.split(b","):
         name, *parameters = (word.strip() for word in part.split(b";"))

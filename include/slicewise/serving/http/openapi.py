@@ -8,7 +8,12 @@ from typing import Any
 import msgspec
 
 from slicewise import __version__
-from slicewise.serving.answering.requests import MAX_BODY_BYTES, MAX_ENTITIES, MAX_FEATURES, FeaturesBody
+from slicewise.serving.answering.requests import (
+    MAX_BODY_BYTES,
+    MAX_ENTITIES,
+    MAX_FEATURES,
+    FeaturesBody,
+)
 
 _VALUE = {"description": "null, number, text, boolean, list or object, by the feature's type"}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
@@ -27,7 +32,10 @@ _ERROR = {
                 "next_step": _TEXT_OR_NULL,
                 "progress": {"type": "number", "description": "of a storage unit that is building"},
                 "earliest_at_us": {"type": "integer"},
-                "retry_after_s": {"type": "number", "description": "of a service that is overloaded"},
+                "retry_after_s": {
+                    "type": "number",
+                    "description": "of a service that is overloaded",
+                },
             },
         }
     },
@@ -61,7 +69,10 @@ _ANSWER = {
                         "the request says tokens: false",
                     },
                     "errors": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "bounds": {**_BOUNDS, "description": "of this entity's sessions, in the place of the answer's"},
+                    "bounds": {
+                        **_BOUNDS,
+                        "description": "of this entity's sessions, in the place of the answer's",
+                    },
                     "no_data": {
                         "type": "array",
                         "items": {"type": "string"},
@@ -152,7 +163,9 @@ _LEADERBOARD = {
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
-    _, components = msgspec.json.schema_components([FeaturesBody], ref_template="#/components/schemas/{name}")
+    _, components = msgspec.json.schema_components(
+        [FeaturesBody], ref_template="#/components/schemas/{name}"
+    )
     body = components["FeaturesBody"]
     body["properties"]["entities"] |= {"minItems": 1, "maxItems": MAX_ENTITIES}
     body["properties"]["entities"]["description"] = (
@@ -161,7 +174,9 @@ def document() -> dict[str, Any]:
     )
     body["properties"]["features"]["maxItems"] = MAX_FEATURES
     body["oneOf"] = [{"required": ["features"]}, {"required": ["feature_set"]}]
-    body["description"] = f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
+    body["description"] = (
+        f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
+    )
     schemas = {**components, "Answer": _ANSWER, "Leaderboard": _LEADERBOARD, "Error": _ERROR}
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
@@ -235,7 +250,10 @@ def _get(summary: str, *statuses: int) -> dict[str, Any]:
 def _page(summary: str, kind: str, *statuses: int) -> dict[str, Any]:
     content = {kind: {"schema": {"type": "string"}}}
     errors = _errors(*statuses, 429, 500, 503) if statuses else {}
-    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **errors}}
+    return {
+        "summary": summary,
+        "responses": {"200": {"description": summary, "content": content}, **errors},
+    }
 
 
 _MEANING = {

@@ -1,4 +1,5 @@
-"""The page at / tells a person what can be asked here, and how, with nothing fetched from elsewhere."""
+"""The page at / tells a person what can be asked here, and how, with nothing fetched from
+elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +11,10 @@ from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTA
 from slicewise.serving.answering.catalog import Catalog
 
 _STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222}"
-    "h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}code,pre{font:14px/1.45 ui-monospace,monospace}"
+    "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 "
+    "1rem;color:#222}"
+    "h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}code,pre{font:14px/1.45 "
+    "ui-monospace,monospace}"
     "pre{background:#f4f4f1;padding:.8rem;overflow:auto;border-radius:4px}"
     "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.25rem .8rem .25rem 0;"
     "border-bottom:1px solid #ddd;vertical-align:top}.quiet{color:#666}"
@@ -30,7 +33,9 @@ def html(catalog: Catalog | None) -> bytes:
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>slicewise</title>"]
     parts.append(f"<style>{_STYLE}</style><h1>slicewise features</h1>")
     if catalog is None:
-        parts.append("<p>Nothing is deployed, or the store does not answer: see <a href=/readyz>/readyz</a>.")
+        parts.append(
+            "<p>Nothing is deployed, or the store does not answer: see <a href=/readyz>/readyz</a>."
+        )
     else:
         parts.append(_body(catalog))
     parts.append(
@@ -46,7 +51,12 @@ def html(catalog: Catalog | None) -> bytes:
 
 def _body(catalog: Catalog) -> str:
     deployment = catalog.deployment
-    parts = [f"<p>Project <b>{escape(deployment.project)}</b>, deployment <code>{catalog.digest[:12]}</code>."]
+    parts = [
+        (
+            f"<p>Project <b>{escape(deployment.project)}</b>, deployment "
+            f"<code>{catalog.digest[:12]}</code>."
+        )
+    ]
     for name in deployment.views:
         units = deployment.view(name)
         entity = ", ".join(f"{column} ({kind})" for column, kind in units[0].entity) or "global"
@@ -67,7 +77,9 @@ def _body(catalog: Catalog) -> str:
     for feature_set in deployment.feature_sets:
         parts.append(f"<h2>{escape(feature_set.name)} <span class=quiet>feature set</span></h2><p>")
         parts.append(", ".join(f"<code>{escape(ref)}</code>" for ref in feature_set.features))
-        columns = {c: k for ref in feature_set.features for c, k in deployment.resolve(ref)[0].entity}
+        columns = {
+            c: k for ref in feature_set.features for c, k in deployment.resolve(ref)[0].entity
+        }
         parts.append(_curl({"feature_set": feature_set.name}, columns))
     for leaderboard in deployment.leaderboards:
         name = escape(leaderboard.name)
@@ -80,4 +92,7 @@ def _body(catalog: Catalog) -> str:
 def _curl(request: dict[str, object], entity: dict[str, str]) -> str:
     example = {column: _EXAMPLES.get(kind, "0") for column, kind in entity.items()}
     body = json.dumps({**request, "entities": [example]}, ensure_ascii=False)
-    return f"<pre>curl -s -X POST $SLICEWISE_SERVING_URL/v1/features -d '{escape(body, quote=False)}'</pre>"
+    return (
+        "<pre>curl -s -X POST $SLICEWISE_SERVING_URL/v1/features -d "
+        f"'{escape(body, quote=False)}'</pre>"
+    )

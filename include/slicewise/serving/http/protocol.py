@@ -1,4 +1,5 @@
-"""A client that sends or reads slowly holds nothing for longer than a bound: uvicorn alone waits for ever."""
+"""A client that sends or reads slowly holds nothing for longer than a bound: uvicorn alone waits
+for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ SEND_S = 5.0
 READ_S = 5.0
 """Longest that a client leaves an answer unread, once what the system buffers is full."""
 TOO_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: 33\r\n\r\n"
+    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: "
+    b"text/plain\r\ncontent-length: 33\r\n\r\n"
     b"the request was not whole in time"
 )
 
@@ -63,7 +65,9 @@ class Protocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._sending = None
-        if self._begun and (self.cycle is None or not self.cycle.response_started or self.cycle.response_complete):
+        if self._begun and (
+            self.cycle is None or not self.cycle.response_started or self.cycle.response_complete
+        ):
             self.transport.write(TOO_SLOW)
         self.transport.close()
 

@@ -1,4 +1,5 @@
-"""The emission's driver is a stream's driver whose queries publish; the store tells it what is deployed, no more."""
+"""The emission's driver is a stream's driver whose queries publish; the store tells it what is
+deployed, no more."""
 
 from __future__ import annotations
 
@@ -40,4 +41,6 @@ class EmissionDriver(Driver):
             status.state = "running"
             query = EmissionQuery(self.settings, deployment, source, status, self.clock)
             self._queries[source.name] = query
-            event("query_started", source=source.name, deployment_version=metadata.deployment_version)
+            event(
+                "query_started", source=source.name, deployment_version=metadata.deployment_version
+            )

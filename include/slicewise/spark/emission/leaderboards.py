@@ -1,4 +1,5 @@
-"""The emission of a view with leaderboards writes them, under the deployment that the store names."""
+"""The emission of a view with leaderboards writes them, under the deployment that the store
+names."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from slicewise.stores.online.redis import open_store
 
 
 class TopicCorrections:
-    """Corrections to the topics of their leaderboards, one partition each: they are few, and in order."""
+    """Corrections to the topics of their leaderboards, one partition each: they are few, and in
+    order."""
 
     def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
         with KafkaLog(bootstrap) as log:
@@ -41,14 +43,24 @@ def leaderboard_sinks(settings: Settings, emitted: EmittedView, clock: Clock) ->
         metadata = store.run(ReadMetadata())
         manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
     if manifest is None:
-        raise NotReady("nothing is deployed on this store", progress=0.0, next_step="slicewise apply")
+        raise NotReady(
+            "nothing is deployed on this store", progress=0.0, next_step="slicewise apply"
+        )
     deployment = Deployment.from_json(manifest)
-    leaderboards = tuple(leaderboard for leaderboard in deployment.leaderboards if leaderboard.view == emitted.view)
+    leaderboards = tuple(
+        leaderboard for leaderboard in deployment.leaderboards if leaderboard.view == emitted.view
+    )
     if not leaderboards:
         return []
     topics = [leaderboard.topic for leaderboard in leaderboards if leaderboard.topic is not None]
     corrections = TopicCorrections(settings.kafka_bootstrap, topics) if topics else None
     own = replace(deployment, leaderboards=leaderboards)
     return [
-        LeaderboardSink(own, metadata.deployment_version, lambda: open_store(settings.redis_url, timeout_s=5.0), clock, corrections)
+        LeaderboardSink(
+            own,
+            metadata.deployment_version,
+            lambda: open_store(settings.redis_url, timeout_s=5.0),
+            clock,
+            corrections,
+        )
     ]

@@ -1,7 +1,9 @@
-"""An emission follows the log from its own progress: what it publishes stands before the progress says so.
+"""An emission follows the log from its own progress: what it publishes stands before the progress
+says so.
 
-It reads as the micro-batch lane does, by the same parse and row logic, and asks no store for values (docs/adr/0043): its state is
-made again from the log, from before all that its last instant could still need.
+It reads as the micro-batch lane does, by the same parse and row logic, and asks no store for values
+(docs/adr/0043): its state is made again from the log, from before all that its last instant could
+still need.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ _QUIET_S = 0.25
 
 
 class EmissionQuery:
-    """The emissions over one source: one reader of its log, one state per view, one thread that publishes."""
+    """The emissions over one source: one reader of its log, one state per view, one thread that
+    publishes."""
 
     def __init__(
         self,
@@ -88,11 +91,16 @@ class EmissionQuery:
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._between = threading.Lock()
         self._draining, self._outgrown = threading.Event(), False
-        self._topic_id, partitions = self._log.topic_id(source.topic), self._log.partitions(source.topic)
+        self._topic_id, partitions = (
+            self._log.topic_id(source.topic),
+            self._log.partitions(source.topic),
+        )
         earliest = self._log.earliest(source.topic)
         emitted = emitted_views(deployment, source.name)
         self._views = [self._begun(view, partitions, earliest) for view in emitted]
-        self._at = {p: min(view.emission.start[p] for view in self._views) for p in range(partitions)}
+        self._at = {
+            p: min(view.emission.start[p] for view in self._views) for p in range(partitions)
+        }
         units = [unit for view in emitted for unit in view.units]
         self._units = {unit.storage_fingerprint: unit for unit in units}
         read = {column for unit in units for column in unit.reads}
@@ -102,23 +110,38 @@ class EmissionQuery:
 
     def _begun(self, emitted: EmittedView, partitions: int, earliest: OffsetVector) -> _View:
         """The state from which a view's emission goes on, or begins: now."""
-        topic_id, log = self._topic_id, ProgressLog(self._settings.kafka_bootstrap, self.source.topic, emitted.view)
+        topic_id, log = (
+            self._topic_id,
+            ProgressLog(self._settings.kafka_bootstrap, self.source.topic, emitted.view),
+        )
         kept = log.load(topic_id, partitions)
         if kept is None:
             now = self._clock.now_us()
             kept = Kept(now, now, self._log.latest(self.source.topic))
-            log.save(kept, topic_id, partitions)  # so that it begins here however often it is started
+            # so that it begins here however often it is started
+            log.save(kept, topic_id, partitions)
             event("emission_begins", view=emitted.view, since_us=now)
         progress = Progress(kept.since_us, kept.instant_us, kept.offset_vector)
         reach_us = ViewEmission(emitted, topic_id, {}, progress).reach_us
         first = log.offsets_at(kept.instant_us - reach_us - self.source.most_ahead_us, partitions)
         known = {p: kept.offset_vector.get((topic_id, p)) for p in range(partitions)}
-        start = {p: known[p] if offset is None else min(known[p], offset) for p, offset in first.items()}
-        gone = {p: earliest.get((topic_id, p)) for p in start if 0 < earliest.get((topic_id, p)) >= start[p]}
+        start = {
+            p: known[p] if offset is None else min(known[p], offset) for p, offset in first.items()
+        }
+        gone = {
+            p: earliest.get((topic_id, p))
+            for p in start
+            if 0 < earliest.get((topic_id, p)) >= start[p]
+        }
         if gone:
             whole = resumed(progress, emitted, self.source.most_ahead_us, self._log_begins_us(gone))
             if whole is not progress:
-                warning("emission_skips", view=emitted.view, from_us=progress.instant_us, to_us=whole.instant_us)
+                warning(
+                    "emission_skips",
+                    view=emitted.view,
+                    from_us=progress.instant_us,
+                    to_us=whole.instant_us,
+                )
             progress = whole
             start = {p: max(at, gone.get(p, 0)) for p, at in start.items()}
         emission = ViewEmission(emitted, topic_id, start, progress)
@@ -143,7 +166,7 @@ class EmissionQuery:
                 if frames:
                     self._take(frames)
                     self._draining.wait(begun + interval_s - time.monotonic())
-        except Exception as error:  # noqa: BLE001 (whatever ends the thread: the driver asks for it and raises it)
+        except Exception as error:  # noqa: BLE001
             self.failure = error
 
     def _take(self, frames: Sequence[Frame]) -> None:
@@ -182,7 +205,8 @@ class EmissionQuery:
         return self.failure is None and not self._outgrown and self._thread.is_alive()
 
     def lag(self) -> dict[int, int]:
-        """Events in the log that were not taken yet, per partition; publishes what a quiet log has let pass."""
+        """Events in the log that were not taken yet, per partition; publishes what a quiet log has
+        let pass."""
         requested_us = self._clock.now_us()  # before the end: a later record has a later Kafka time
         latest = self._log.latest(self.source.topic)
         if any(topic_partition not in self._at for _, topic_partition in latest):
@@ -194,7 +218,9 @@ class EmissionQuery:
                 if not self._draining.is_set():
                     for partition in self._at:
                         for view in self._views:
-                            view.emission.read_to(partition, latest.get((self._topic_id, partition)), requested_us)
+                            view.emission.read_to(
+                                partition, latest.get((self._topic_id, partition)), requested_us
+                            )
                     self._publish()
             finally:
                 self._between.release()

@@ -1,7 +1,8 @@
 """Records become rows of units by the same row logic as everywhere: docs/adr/0043.
 
-What a unit takes of a frame are its good records that pass `where`, have an entity, and for which what is computed has
-values; of all records, taken or not, offset and Kafka time go on, because instants are cut by them.
+What a unit takes of a frame are its good records that pass `where`, have an entity, and for which
+what is computed has values; of all records, taken or not, offset and Kafka time go on, because
+instants are cut by them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _TIME, _OFFSET = "slicewise_time", "slicewise_offset"
 def records_of(
     frames: Sequence[Frame], units: Mapping[str, StorageUnit], topic_id: str, wall_us: int
 ) -> Iterator[Records]:
-    """The records of each partition, in the order of its frames. units: by their storage fingerprint."""
+    """The records of each partition, in the order of its frames. units: by their storage
+    fingerprint."""
     for partition in dict.fromkeys(frame.partition for frame in frames):
         own = [frame for frame in frames if frame.partition == partition]
         offset = np.concatenate([frame.offset for frame in own])
@@ -38,7 +40,8 @@ def records_of(
 def _good(frames: Sequence[Frame]) -> pa.Table:
     """The good records with their identities."""
     columns = {
-        name: pa.chunked_array([frame.columns[name] for frame in frames]).combine_chunks() for name in frames[0].columns
+        name: pa.chunked_array([frame.columns[name] for frame in frames]).combine_chunks()
+        for name in frames[0].columns
     }
     table = pa.table(
         {
@@ -60,7 +63,9 @@ def _taken(unit: StorageUnit, events: pa.Table, topic_id: str, partition: int) -
         topic_lo=np.full(n, int(topic_id[16:], 16), np.uint64),
         partition=np.full(n, partition, np.int32),
         offset=np.asarray(kept[_OFFSET].to_numpy(), np.int64),
-        columns={name: _whole(kept[name]).cast(arrow_type(kind)) for name, kind in unit.input_types},
+        columns={
+            name: _whole(kept[name]).cast(arrow_type(kind)) for name, kind in unit.input_types
+        },
     )
     return Taken(rows, kept.select([name for name, _ in unit.entity]))
 

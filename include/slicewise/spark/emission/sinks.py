@@ -1,4 +1,5 @@
-"""Ticks leave as records: those rows alone whose values changed, one record per entity and window."""
+"""Ticks leave as records: those rows alone whose values changed, one record per entity and
+window."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ class KafkaSink:
     """To the topic of a view's `emit=`."""
 
     def __init__(self, bootstrap: str, topic: str, units: Sequence[StorageUnit]) -> None:
-        self._definitions = {feature.column: unit.definition_fingerprint for unit in units for feature in unit.features}
+        self._definitions = {
+            feature.column: unit.definition_fingerprint
+            for unit in units
+            for feature in unit.features
+        }
         self._publisher = Publisher(bootstrap, topic)
 
     def publish(self, tick: Tick) -> None:
@@ -25,7 +30,9 @@ class KafkaSink:
         if not len(rows):
             return
         taken = pa.array(rows)
-        starts, ends = (pa.array(np.full(len(rows), at, np.int64)) for at in (tick.start_us, tick.end_us))
+        starts, ends = (
+            pa.array(np.full(len(rows), at, np.int64)) for at in (tick.start_us, tick.end_us)
+        )
         place = {int(row): i for i, row in enumerate(rows)} if any(tick.errors.values()) else {}
         errors = {
             column: {place[row]: code for row, code in codes.items() if row in place}
@@ -37,7 +44,9 @@ class KafkaSink:
             values = values.take(taken)
             entities = entities.take(taken) if entities.num_columns else entities
         keys = keys_of(tick.view, tick.window.column_suffix(), starts, ends, entities)
-        self._publisher.append(keys, values_of(self._definition(values), tick.offset_vector, values, errors))
+        self._publisher.append(
+            keys, values_of(self._definition(values), tick.offset_vector, values, errors)
+        )
 
     def correct(self, correction: Correction) -> None:
         ends = correction.ends_us

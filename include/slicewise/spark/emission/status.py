@@ -1,4 +1,5 @@
-"""An emission's status is what it measured: beside the figures of every stream, those of its views."""
+"""An emission's status is what it measured: beside the figures of every stream, those of its
+views."""
 
 from __future__ import annotations
 
@@ -29,10 +30,18 @@ class EmissionMetrics(Metrics):
             ["leaderboard"],
             registry=self.registry,
         )
-        self.behind = Gauge(f"{PREFIX}_behind_seconds", "Wall clock less the last instant published", **view)
+        self.behind = Gauge(
+            f"{PREFIX}_behind_seconds", "Wall clock less the last instant published", **view
+        )
         self.partials = Gauge(f"{PREFIX}_partials", "Partials held in memory", **view)
-        self.late = Gauge(f"{PREFIX}_late_events", "Events that came after a window of theirs was published", **view)
-        self.too_late = Gauge(f"{PREFIX}_too_late_events", "Events whose windows are no longer corrected", **view)
+        self.late = Gauge(
+            f"{PREFIX}_late_events",
+            "Events that came after a window of theirs was published",
+            **view,
+        )
+        self.too_late = Gauge(
+            f"{PREFIX}_too_late_events", "Events whose windows are no longer corrected", **view
+        )
 
 
 @dataclass
@@ -42,19 +51,32 @@ class EmissionStatus(SourceStatus):
     views: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def begun(self, view: str, instant_us: int) -> None:
-        self.views[view] = {"instant_us": instant_us, "windows": 0, "corrections": 0, "boards_skipped": 0}
+        self.views[view] = {
+            "instant_us": instant_us,
+            "windows": 0,
+            "corrections": 0,
+            "boards_skipped": 0,
+        }
 
     def read(self, records: int, seconds: float) -> None:
         """A batch was read, and what it let pass was published."""
-        self.applied([{"records": records, "freshness_ms": [], "bad": {}, "units": {}}], seconds, {})
+        self.applied(
+            [{"records": records, "freshness_ms": [], "bad": {}, "units": {}}], seconds, {}
+        )
 
-    def published(self, emission: ViewEmission, progress: Progress, published: Sequence[Tick | Correction]) -> None:
+    def published(
+        self, emission: ViewEmission, progress: Progress, published: Sequence[Tick | Correction]
+    ) -> None:
         """An instant's ticks and corrections were handed over."""
         name, metrics = emission.view, self.metrics
         self.progress_us = self.clock.now_us()  # also within a batch that lets many instants pass
         assert isinstance(metrics, EmissionMetrics)
         windows = sum(int(tick.changed.sum()) for tick in published if isinstance(tick, Tick))
-        corrections = sum(len(correction.ends_us) for correction in published if isinstance(correction, Correction))
+        corrections = sum(
+            len(correction.ends_us)
+            for correction in published
+            if isinstance(correction, Correction)
+        )
         figures = self.views[name]
         figures["instant_us"] = progress.instant_us
         figures["windows"] += windows
@@ -78,4 +100,6 @@ class EmissionStatus(SourceStatus):
             self.views[view]["boards_skipped"] += n
 
     def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"views": {name: dict(figures) for name, figures in self.views.items()}}
+        return super().to_json() | {
+            "views": {name: dict(figures) for name, figures in self.views.items()}
+        }

@@ -1,7 +1,8 @@
 """A unit is ready when every hour that holds events below its start offsets is in the online store.
 
-Exactly the archived events below the start offsets are brought, from compacted rows as far as these hold no others: no
-running partial can straddle it, because micro-batches bring nothing from below it. What was brought is not brought again.
+Exactly the archived events below the start offsets are brought, from compacted rows as far as these
+hold no others: no running partial can straddle it, because micro-batches bring nothing from below
+it. What was brought is not brought again.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
     start = context.metadata.starts[unit.storage_fingerprint]
     archive = context.archives[unit.source]
     if not archive.offset_vector.dominates(start):
-        _put_phase(context, [unit], "the archive is behind the offset from which the stream brings its events")
+        _put_phase(
+            context,
+            [unit],
+            "the archive is behind the offset from which the stream brings its events",
+        )
         raise GapRefused(
             "the archive has not reached the unit's start offsets",
             where=f"unit {unit.storage_fingerprint} of view {unit.view!r}",
@@ -87,8 +92,17 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
         own = Header(START_VERSION, start)
         named = {hour: own if fills[hour] is Fill.START else headers[hour] for hour in todo}
         before = report.left_over
-        size += slices.bounds(table.table, [hour for hour in todo if hour >= kept_from])[1] if todo else 0
-        run.publish_as(named, {hour: headers[hour].archive_version for hour in todo}, kept_from, dict.fromkeys(todo, "backfill"))
+        size += (
+            slices.bounds(table.table, [hour for hour in todo if hour >= kept_from])[1]
+            if todo
+            else 0
+        )
+        run.publish_as(
+            named,
+            {hour: headers[hour].archive_version for hour in todo},
+            kept_from,
+            dict.fromkeys(todo, "backfill"),
+        )
         left += report.left_over - before
         context.store.run(MarkBuilding(unit, begin + len(some), len(hours)))
     _put_phase(context, [unit], "totals of days are written to the store")
@@ -100,7 +114,9 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
         _put_phase(context, [unit], phases.OVER)
         event("unit_ready", unit=unit.storage_fingerprint, view=unit.view, hours=len(hours))
     else:
-        _put_phase(context, [unit], "entities that the stream changed meanwhile are left to the next run")
+        _put_phase(
+            context, [unit], "entities that the stream changed meanwhile are left to the next run"
+        )
     took_ms = int((time.monotonic() - begun) * 1000)
     figures = {"entities": report.entities - entities, "bytes": size, "took_ms": took_ms}
     named_as = {"source": unit.source, "view": unit.view, "unit": unit.storage_fingerprint}
@@ -120,12 +136,15 @@ def _put_phase(context: Context, units: Sequence[StorageUnit], text: str) -> Non
     if not units:
         return
     named = {unit.storage_fingerprint: text for unit in units}
-    text_now = phases.changed(context.store.run(ReadStatus(phases.PART)), named, context.clock.now_us())
+    text_now = phases.changed(
+        context.store.run(ReadStatus(phases.PART)), named, context.clock.now_us()
+    )
     context.store.run(PutStatus(phases.PART, text_now))
 
 
 def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Report) -> None:
-    """Totals of all days that are over, before the first read: without them it would fetch every hour."""
+    """Totals of all days that are over, before the first read: without them it would fetch every
+    hour."""
     kept_from, now_hour = context.kept_from(table.unit), context.store.run(ReadTime()) // HOUR_US
     for day in days_to_total(hours, None, now_hour):
         if (day + 1) * 24 > kept_from:
@@ -152,11 +171,16 @@ def _fill(context: Context, unit: ListUnit, start: OffsetVector) -> dict[str, ob
 def _written(
     table: UnitTable, filling: Filling, hours: Sequence[int], events: Mapping[int, int]
 ) -> tuple[dict[int, Header], dict[int, Fill]]:
-    """Header and fill of each of these hours (START or SWAP), once all that was missing is committed."""
+    """Header and fill of each of these hours (START or SWAP), once all that was missing is
+    committed."""
     for attempt in range(1, _ATTEMPTS + 1):
         headers = table.headers()
         fills = {hour: _fill_of(filling, hour, headers.get(hour)) for hour in hours}
-        jobs = [job for hour, fill in fills.items() if (job := _job(table, filling, hour, fill, headers)) is not None]
+        jobs = [
+            job
+            for hour, fill in fills.items()
+            if (job := _job(table, filling, hour, fill, headers)) is not None
+        ]
         if not jobs:
             return headers, fills
         try:
@@ -173,19 +197,28 @@ def _written(
 
 
 def _fill_of(filling: Filling, hour: int, header: Header | None) -> Fill:
-    return filling.of(hour, 0, None) if header is None else filling.of(hour, header.archive_version, header.offset_vector)
+    return (
+        filling.of(hour, 0, None)
+        if header is None
+        else filling.of(hour, header.archive_version, header.offset_vector)
+    )
 
 
-def _job(table: UnitTable, filling: Filling, hour: int, fill: Fill, headers: Mapping[int, Header]) -> HourJob | None:
+def _job(
+    table: UnitTable, filling: Filling, hour: int, fill: Fill, headers: Mapping[int, Header]
+) -> HourJob | None:
     if fill in (Fill.COMPUTE, Fill.EXTEND):
         return HourJob(hour, START_VERSION, filling.start, headers.get(hour))
     if fill is Fill.RECOMPACT:
-        return HourJob(hour, table.archive.archive_version, table.archive.offset_vector, headers[hour])
+        return HourJob(
+            hour, table.archive.archive_version, table.archive.offset_vector, headers[hour]
+        )
     return None
 
 
 def _views(context: Context) -> dict[str, list[str]]:
     """View -> its units, for the aliases of those that are ready now."""
     return {
-        view: [unit.storage_fingerprint for unit in context.deployment.view(view)] for view in context.deployment.views
+        view: [unit.storage_fingerprint for unit in context.deployment.view(view)]
+        for view in context.deployment.views
     }

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
 from slicewise.features.plan.unit import SliceUnit, StorageUnit
-from slicewise.lifecycle.compaction import UnitHours, Why, days_to_total, dirty_hours, hours_to_compact
+from slicewise.lifecycle.compaction import (
+    UnitHours,
+    Why,
+    days_to_total,
+    dirty_hours,
+    hours_to_compact,
+)
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.report import Report, hour_text
@@ -46,14 +52,18 @@ class Request:
 
 
 def compact(context: Context, request: Request) -> Report:
-    """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never compacted."""
+    """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never
+    compacted."""
     report = Report("compact")
-    over_until = context.store.run(ReadTime()) // HOUR_US  # before the archive: what comes later may not be in it
+    # before the archive: what comes later may not be in it
+    over_until = context.store.run(ReadTime()) // HOUR_US
     wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
     units = [unit for unit in wanted if isinstance(unit, SliceUnit)]
     for source in dict.fromkeys(unit.source for unit in wanted):
         report.add_archive(context.archive(source))
-        record_committed(context.catalog, context.store, source, context.deployment.source(source).topic)
+        record_committed(
+            context.catalog, context.store, source, context.deployment.source(source).topic
+        )
     now_hour = context.store.run(ReadTime()) // HOUR_US
     tables = [context.unit_table(unit) for unit in units]
     known = [context.hours(table.unit, table.headers()) for table in tables]
@@ -70,7 +80,9 @@ def compact(context: Context, request: Request) -> Report:
         if table.unit.lifetime:
             dirty += move_total_until(context, table, report, raw)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
-    trimmed = sum(context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted))
+    trimmed = sum(
+        context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted)
+    )
     report.more = {
         "hour": hour_text(request.hour) if request.hour is not None else None,
         "dirty": dirty,
@@ -111,7 +123,12 @@ class UnitRun:
         headers = self.table.headers()
         archive = self.table.archive
         jobs = [
-            HourJob(hour, archive.archive_version, archive.offset_vector, None if hour == self.raw_hour else headers.get(hour))
+            HourJob(
+                hour,
+                archive.archive_version,
+                archive.offset_vector,
+                None if hour == self.raw_hour else headers.get(hour),
+            )
             for hour in chosen
             if why.get(hour) is Why.EVENTS or hour == self.raw_hour
         ]
@@ -124,13 +141,23 @@ class UnitRun:
         wanted = set(hours)
         headers = {hour: header for hour, header in self.table.headers().items() if hour in wanted}
         reasons = {hour: why[hour].value if hour in why else "raw" for hour in headers}
-        self.publish_as(headers, {hour: header.archive_version for hour, header in headers.items()}, kept_from, reasons)
+        self.publish_as(
+            headers,
+            {hour: header.archive_version for hour, header in headers.items()},
+            kept_from,
+            reasons,
+        )
 
     def publish_as(
-        self, named: Mapping[int, Header], holds: Mapping[int, int], kept_from: int, why: Mapping[int, str]
+        self,
+        named: Mapping[int, Header],
+        holds: Mapping[int, int],
+        kept_from: int,
+        why: Mapping[int, str],
     ) -> None:
-        """Publishes hours as the table's snapshot has them. named: archive version and offset vector under which each goes in; holds: archive version of
-        what stands, which the store holds once nothing is left over."""
+        """Publishes hours as the table's snapshot has them. named: archive version and offset
+        vector under which each goes in; holds: archive version of what stands, which the store
+        holds once nothing is left over."""
         self.register(named)
         silent = frozenset(hour for hour in named if hour < kept_from)
         outcomes = self.table.publish(named, silent)
@@ -142,14 +169,21 @@ class UnitRun:
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
 
     def register(self, headers: Mapping[int, Header]) -> None:
-        """Registers the offset vectors of these hours' archive versions, before anything is published under them."""
+        """Registers the offset vectors of these hours' archive versions, before anything is
+        published under them."""
         source = self._unit.source
-        for archive_version, offset_vector in {header.archive_version: header.offset_vector for header in headers.values() if header.archive_version}.items():
+        for archive_version, offset_vector in {
+            header.archive_version: header.offset_vector
+            for header in headers.values()
+            if header.archive_version
+        }.items():
             self.context.store.run(
                 PutArchiveVersion(source, archive_version, offset_vector)
             )  # also one that is known: it must not be trimmed now
 
     def _rows(self, hours: Sequence[int]) -> int:
         table = load(self.context.catalog, self._unit.source)
-        records = records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}
+        records = (
+            records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}
+        )
         return sum(records.get(hour, 0) for hour in hours)

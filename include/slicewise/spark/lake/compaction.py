@@ -1,4 +1,5 @@
-"""A compacted hour is what stood ⊕ the events beyond its offset vector, committed whole or not at all.
+"""A compacted hour is what stood ⊕ the events beyond its offset vector, committed whole or not at
+all.
 
 Rows and header of an hour are replaced in one commit that is validated against the snapshot they
 were read from; the header's offset vector never decreases. Only what is committed is published.
@@ -15,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from slicewise.errors import CommitConflict
@@ -25,8 +26,22 @@ from slicewise.features.schema.types import TIMESTAMP
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.lake.archive import committed
-from slicewise.spark.lake.partials import COUNTED, EVENT_ID, Accumulate, Combine, RowShape, UnitRef, Whole
-from slicewise.spark.lake.publish_hours import HourOutcome, PublishHours, StoreRef, TotalDay, outcomes_of
+from slicewise.spark.lake.partials import (
+    COUNTED,
+    EVENT_ID,
+    Accumulate,
+    Combine,
+    RowShape,
+    UnitRef,
+    Whole,
+)
+from slicewise.spark.lake.publish_hours import (
+    HourOutcome,
+    PublishHours,
+    StoreRef,
+    TotalDay,
+    outcomes_of,
+)
 from slicewise.spark.microbatch.apply import drop
 from slicewise.spark.records.parse import spark_type
 from slicewise.spark.records.rows import with_units
@@ -43,12 +58,14 @@ _ONE_TASK_EVENTS = 100_000
 _DRIVER_ROWS, _DRIVER_BYTES = 50_000, 16 << 20
 _DRIVER_HOURS = 500
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""Number of hours that are published from here: a Spark job of its own takes longer than they do."""
+"""Number of hours that are published from here: a Spark job of its own takes longer than they
+do."""
 
 
 @dataclass(frozen=True)
 class HourJob:
-    """An hour to be written: what stands up to base's offset vector ⊕ the events from there to offset vector.
+    """An hour to be written: what stands up to base's offset vector ⊕ the events from there to
+    offset vector.
 
     base: None to compute the hour from its events alone.
     """
@@ -129,20 +146,30 @@ class UnitTable:
         what = f"unit {self.unit.storage_fingerprint} hours {hours}"
         committed(lambda: writer.overwrite(F.col("hour").isin(hours)), what)
         self.table.refresh()
-        event("compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours))
+        event(
+            "compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours)
+        )
 
-    def publish(self, hours: Mapping[int, Header], silent: frozenset[int]) -> dict[int, HourOutcome]:
+    def publish(
+        self, hours: Mapping[int, Header], silent: frozenset[int]
+    ) -> dict[int, HourOutcome]:
         """Moves committed hours into the online store; those of `silent` are only counted."""
         snapshot = self.table.current_snapshot()
         if snapshot is None or not hours:
             return {}
-        plan = {hour: (header.archive_version, header.offset_vector) for hour, header in hours.items()}
+        plan = {
+            hour: (header.archive_version, header.offset_vector) for hour, header in hours.items()
+        }
         publish = PublishHours(self.ref, self.store, plan, silent)
         if (batches := self._in_driver(list(hours), snapshot.snapshot_id)) is not None:
             return outcomes_of(self._outcomes(publish, batches))
         rows = self._rows(list(hours), snapshot.snapshot_id)
         tasks = 2 if len(hours) > 1 else 1
-        repartitioned = rows.repartition(tasks, *RowShape(self.unit).entity) if self._entity else rows.coalesce(1)
+        repartitioned = (
+            rows.repartition(tasks, *RowShape(self.unit).entity)
+            if self._entity
+            else rows.coalesce(1)
+        )
         done = repartitioned.mapInArrow(publish, "outcome string")
         return outcomes_of([json.loads(row.outcome) for row in done.collect()])
 
@@ -161,18 +188,24 @@ class UnitTable:
         return sum(json.loads(row.outcome)["totals"] for row in done.collect())
 
     def publish_totals(self, hours: Sequence[int], task: Task) -> Counter[str]:
-        """Brings the rows of these hours, of the snapshot that stood when headers were read, into the totals."""
+        """Brings the rows of these hours, of the snapshot that stood when headers were read, into
+        the totals."""
         snapshot = self.table.current_snapshot()
         counts: Counter[str] = Counter()
         if snapshot is None or not hours:
             return counts
-        batches = self._in_driver(hours, snapshot.snapshot_id) if len(hours) <= _DRIVER_HOURS else None
+        batches = (
+            self._in_driver(hours, snapshot.snapshot_id) if len(hours) <= _DRIVER_HOURS else None
+        )
         if batches is not None:
             outcomes = self._outcomes(task, batches)
         else:
             rows = self._rows(hours, snapshot.snapshot_id)
             repartitioned = rows.repartition(2, *self._entity) if self._entity else rows.coalesce(1)
-            outcomes = [json.loads(row.outcome) for row in repartitioned.mapInArrow(task, "outcome string").collect()]
+            outcomes = [
+                json.loads(row.outcome)
+                for row in repartitioned.mapInArrow(task, "outcome string").collect()
+            ]
         for outcome in outcomes:
             counts.update(outcome)
         return counts
@@ -216,19 +249,35 @@ class UnitTable:
     def _outcomes(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:
         """The outcomes of a task that runs here, as it would in a worker of Spark's."""
         try:
-            return [json.loads(text) for batch in task(iter(rows)) for text in batch["outcome"].to_pylist()]
+            return [
+                json.loads(text)
+                for batch in task(iter(rows))
+                for text in batch["outcome"].to_pylist()
+            ]
         finally:
             drop(self.store.url)
 
     def _headers(self, jobs: Sequence[HourJob]) -> DataFrame:
-        rows = ", ".join(f"({j.hour}, {j.archive_version}L, X'{j.offset_vector.pack().hex()}')" for j in jobs)
-        return self.session.sql(f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}")
+        rows = ", ".join(
+            f"({j.hour}, {j.archive_version}L, X'{j.offset_vector.pack().hex()}')" for j in jobs
+        )
+        return self.session.sql(
+            f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}"
+        )
 
     def _events(self, jobs: Sequence[HourJob], tasks: int) -> DataFrame:
-        """The jobs' events: good, of their hours, from the base's offset vector up to the job's. Where events count once by
-        their id, also those before by which they are known, and in the order that tells it."""
+        """The jobs' events: good, of their hours, from the base's offset vector up to the job's.
+        Where events count once by their id, also those before by which they are known, and in the
+        order that tells it."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
-        select = partial(selected_events, self.session, self.settings, self.archive.snapshot_id, self.source, self.unit)
+        select = partial(
+            selected_events,
+            self.session,
+            self.settings,
+            self.archive.snapshot_id,
+            self.source,
+            self.unit,
+        )
         if self.unit.dedupe is None:
             return select(wanted)
         log = _log(self.session, self.settings, self.archive.snapshot_id, self.source)
@@ -236,9 +285,16 @@ class UnitTable:
         if oldest is None:
             return select("FALSE", "FALSE").coalesce(1)
         ends = reduce(OffsetVector.join, (job.offset_vector for job in jobs))
-        since = f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND ({below(ends)})"
+        since = (
+            f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND "
+            f"({below(ends)})"
+        )
         groups = ("topic_id", "partition", *self._entity_columns)
-        repartitioned = select(since, wanted).repartition(tasks, *groups) if tasks > 1 else select(since, wanted).coalesce(1)
+        repartitioned = (
+            select(since, wanted).repartition(tasks, *groups)
+            if tasks > 1
+            else select(since, wanted).coalesce(1)
+        )
         return repartitioned.sortWithinPartitions(*groups, "offset")
 
 
@@ -257,9 +313,11 @@ def selected_events(
     wanted: str,
     counted: str | None = None,
 ) -> DataFrame:
-    """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity, inputs.
+    """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity,
+    inputs.
 
-    counted: SQL that says which of them are to be counted (`COUNTED`); then also their ids (`EVENT_ID`).
+    counted: SQL that says which of them are to be counted (`COUNTED`); then also their ids
+    (`EVENT_ID`).
     """
     log = _log(session, settings, snapshot_id, source).where(wanted)
     kinds, inputs = dict(source.columns), inputs_of(unit)
@@ -286,16 +344,21 @@ def selected_events(
     )
 
 
-def _log(session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source) -> DataFrame:
-    """Good rows of a snapshot, with the columns that the source has: what was archived before a column was added lacks
-    it, and so does the schema of a snapshot of then."""
+def _log(
+    session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source
+) -> DataFrame:
+    """Good rows of a snapshot, with the columns that the source has: what was archived before a
+    column was added lacks it, and so does the schema of a snapshot of then."""
     log = (
         session.read.option("versionAsOf", str(snapshot_id))
         .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
         .where(f"kind = '{GOOD}'")
     )
     types = dict(log.dtypes)
-    kinds = {name: "timestamp" if kind == TIMESTAMP else spark_type(kind) for name, kind in source.columns}
+    kinds = {
+        name: "timestamp" if kind == TIMESTAMP else spark_type(kind)
+        for name, kind in source.columns
+    }
     casts = {
         name: F.col(f"`{name}`").cast(kind) if name in types else F.lit(None).cast(kind)
         for name, kind in kinds.items()
@@ -311,14 +374,21 @@ def _check_growth(jobs: Sequence[HourJob], headers: Mapping[int, Header]) -> Non
         moved = job.base is not None and job.base != header
         if moved or (header is not None and not job.offset_vector.dominates(header.offset_vector)):
             raise CommitConflict(
-                f"hour {job.hour} is compacted to archive version {header.archive_version if header else None} already",
+                (
+                    f"hour {job.hour} is compacted to archive version "
+                    f"{header.archive_version if header else None} already"
+                ),
                 expected=f"what stood when archive version {job.archive_version} was planned",
                 next_step="plan again from what stands now",
             )
 
 
 def _column(name: str, kind: str) -> str:
-    return f"unix_micros(`{name}`) AS `c_{name}`" if kind == "timestamp_us" else f"`{name}` AS `c_{name}`"
+    return (
+        f"unix_micros(`{name}`) AS `c_{name}`"
+        if kind == "timestamp_us"
+        else f"`{name}` AS `c_{name}`"
+    )
 
 
 def _between(jobs: Sequence[HourJob]) -> str:

@@ -56,7 +56,8 @@ class Context:
 
     @staticmethod
     def open(session: SparkSession, settings: Settings, catalog: Catalog, clock: Clock) -> Context:
-        """NotReady where nothing is deployed, ClockOff where the job's commits would be dated wrong."""
+        """NotReady where nothing is deployed, ClockOff where the job's commits would be dated
+        wrong."""
         store = open_store(settings.redis_url)
         check_clock(clock.now_us(), store.run(ReadTime()), clock.now_us())
         metadata = settled(store, settings.kafka_bootstrap, time.sleep)
@@ -79,13 +80,19 @@ class Context:
     def archive(self, source: str) -> Archived:
         """Archives a source up to now, and registers what its newest archive version stands for."""
         declared = self.deployment.source(source)
-        fingerprints = [unit.storage_fingerprint for unit in self.deployment.units if unit.source == source]
+        fingerprints = [
+            unit.storage_fingerprint for unit in self.deployment.units if unit.source == source
+        ]
         starts = tuple(self.metadata.starts_of(fingerprints))
         deployed = partial(self._deployed, source)
-        done = Archiver(self.session, self.settings, self.catalog, declared, self.clock, starts, deployed).run()
+        done = Archiver(
+            self.session, self.settings, self.catalog, declared, self.clock, starts, deployed
+        ).run()
         self.archives[source] = done.state
         if done.state.archive_version:
-            self.store.run(PutArchiveVersion(source, done.state.archive_version, done.state.offset_vector))
+            self.store.run(
+                PutArchiveVersion(source, done.state.archive_version, done.state.offset_vector)
+            )
         # a store that was emptied learns again what its answers will lack, before any view is ready
         publish_gaps(self.store, source, done.accepted_gaps)
         return done
@@ -117,22 +124,33 @@ class Context:
         archive = self.archives[unit.source]
         starts = self.metadata.starts_of([unit.storage_fingerprint])
         published = self.store.run(ReadHours(unit))
-        compacted = {hour: (header.archive_version, header.offset_vector) for hour, header in headers.items()}
+        compacted = {
+            hour: (header.archive_version, header.offset_vector) for hour, header in headers.items()
+        }
         newest = newest_by_hour(table, archive.snapshot_id) if table is not None else {}
         totals = self.store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
-        return unit_hours(newest, compacted, starts, archive.contained, published, self.kept_from(unit), totals)
+        return unit_hours(
+            newest, compacted, starts, archive.contained, published, self.kept_from(unit), totals
+        )
 
     def trim_versions(self, source: str) -> int:
-        """Lets the store forget which offset vectors no hour of the source's units names; how many."""
+        """Lets the store forget which offset vectors no hour of the source's units names; how
+        many."""
         count = self.store.run(CountArchiveVersions(source))
         units = [unit for unit in self.deployment.sliced if unit.source == source]
         hours = [self.hours(unit, self.unit_table(unit).headers()) for unit in units]
         live = [span for hour in hours for span in hour.named()]
-        return self.store.run(TrimArchiveVersions(source, count, self.metadata.deployment_version, live))
+        return self.store.run(
+            TrimArchiveVersions(source, count, self.metadata.deployment_version, live)
+        )
 
     def reached(self, unit: StorageUnit) -> Reached | None:
         """The reach of the totals of a unit with a lifetime, by the metadata of now."""
-        return reached(self.store.run(ReadMetadata()), unit.storage_fingerprint, self.archives[unit.source].contained)
+        return reached(
+            self.store.run(ReadMetadata()),
+            unit.storage_fingerprint,
+            self.archives[unit.source].contained,
+        )
 
     def total_until_due(self, unit: StorageUnit) -> int:
         """The hour before which the hours of a unit with a lifetime are to be in its totals."""

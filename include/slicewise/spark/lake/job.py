@@ -26,10 +26,16 @@ if TYPE_CHECKING:
     from slicewise.spark.lake.context import Context
     from slicewise.spark.lake.report import Report
 
-_ALL = ("slicewise.spark.lake.context", "slicewise.spark.lake.report", "slicewise.stores.lake.records")
+_ALL = (
+    "slicewise.spark.lake.context",
+    "slicewise.spark.lake.report",
+    "slicewise.stores.lake.records",
+)
 
 
-def run_job(name: str, work: Callable[[Context], Report], *, imports: Sequence[str], as_json: bool) -> int:
+def run_job(
+    name: str, work: Callable[[Context], Report], *, imports: Sequence[str], as_json: bool
+) -> int:
     """Runs `work` in a session; the exit code: 0, or 1 with the error on standard error.
 
     imports: modules that `work` imports when it is called.
@@ -61,7 +67,8 @@ def run_job(name: str, work: Callable[[Context], Report], *, imports: Sequence[s
 @contextmanager
 def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterator[SparkSession]:
     """A job's session, with these modules imported meanwhile; stopped afterwards."""
-    gc.disable()  # what is imported stays: to look through it again and again is a tenth of its cost
+    # what is imported stays: to look through it again and again is a tenth of its cost
+    gc.disable()
     with ThreadPoolExecutor(1) as pool:
         # the session is made in this thread: Spark's settings are those of the thread that made it
         imported = pool.submit(_import, imports)

@@ -1,14 +1,15 @@
-"""An event list is ready when every archived event below its start offsets was added, or lies below low water.
+"""An event list is ready when every archived event below its start offsets was added, or lies below
+low water.
 
-It is filled from `events.<source>` alone, newest events first, so that what a list has no room for is known to be old
-before it is sent. To fill twice adds nothing.
+It is filled from `events.<source>` alone, newest events first, so that what a list has no room for
+is known to be old before it is sent. To fill twice adds nothing.
 """
 
 from __future__ import annotations
 
 import json
 
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
@@ -34,12 +35,24 @@ def fill(context: Context, unit: ListUnit, start: OffsetVector) -> MicroBatchOut
     if keeps.expires:
         oldest = context.store.run(ReadTime()) - keeps.range_us
         wanted += f" AND hour >= {oldest // HOUR_US} AND event_time >= timestamp_micros({oldest})"
-    frame = selected_events(context.session, context.settings, archive.snapshot_id, source, unit, wanted)
+    frame = selected_events(
+        context.session, context.settings, archive.snapshot_id, source, unit, wanted
+    )
     newest_first = frame.coalesce(_TASKS).sortWithinPartitions(F.desc("event_time"))
-    task = Fill(UnitRef(context.manifest, unit.storage_fingerprint), context.ref, inputs_of(unit), start)
-    done = [json.loads(row.outcome) for row in newest_first.mapInArrow(task, "outcome string").collect()]
+    task = Fill(
+        UnitRef(context.manifest, unit.storage_fingerprint), context.ref, inputs_of(unit), start
+    )
+    done = [
+        json.loads(row.outcome) for row in newest_first.mapInArrow(task, "outcome string").collect()
+    ]
     total = MicroBatchOutcome()
     for outcome in done:
         total = added(total, MicroBatchOutcome(**outcome))
-    event("list_filled", unit=unit.storage_fingerprint, view=unit.view, rows=total.rows, applied=total.applied)
+    event(
+        "list_filled",
+        unit=unit.storage_fingerprint,
+        view=unit.view,
+        rows=total.rows,
+        applied=total.applied,
+    )
     return total

@@ -1,4 +1,5 @@
-"""Archived events become members of event lists here: whole columns in, outcomes out; run twice, it adds nothing."""
+"""Archived events become members of event lists here: whole columns in, outcomes out; run twice, it
+adds nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class Fill:
         except SlicewiseError:
             drop(self.store.url)
             raise
-        yield pa.RecordBatch.from_arrays([pa.array([json.dumps(asdict(total))], pa.string())], schema=OUTCOME)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([json.dumps(asdict(total))], pa.string())], schema=OUTCOME
+        )
 
     def lists(self, unit: StorageUnit, table: pa.Table) -> Iterator[ListBatch]:
         """The events of a table; of a per-partition unit per partition."""
@@ -56,4 +59,6 @@ class Fill:
         values, entity = entities_of(table, [name for name, _ in unit.entity])
         rows = source_rows(unit, table, inputs)
         tags = keys.entity_tags(unit.entity, values, partition, count=1)
-        return ListBatch(unit, None, tags, entity, rows.offset, rows.time, unit.members.encode(rows), self.start)
+        return ListBatch(
+            unit, None, tags, entity, rows.offset, rows.time, unit.members.encode(rows), self.start
+        )

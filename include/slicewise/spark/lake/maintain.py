@@ -1,7 +1,8 @@
 """Maintenance changes how tables are stored, never what they hold.
 
-Small files become few, snapshots that nobody can ask for any more go (those that a recorded data set names stay), and
-so do files that no snapshot names. Conflicts with writers are theirs to win: a busy table waits for the next run.
+Small files become few, snapshots that nobody can ask for any more go (those that a recorded data
+set names stay), and so do files that no snapshot names. Conflicts with writers are theirs to win: a
+busy table waits for the next run.
 """
 
 from __future__ import annotations
@@ -63,9 +64,15 @@ class Maintenance:
         older = f"TIMESTAMP '{self._before(timedelta(days=self.keep_days))}'"
         orphans = f"TIMESTAMP '{self._before(_ORPHAN_AGE)}'"
         if before >= MIN_INPUT_FILES:
-            options = f"map('min-input-files', '{MIN_INPUT_FILES}', 'partial-progress.enabled', 'false')"
-            figures |= self._call("rewrite_data_files", name, f"options => {options}", "rewritten_data_files_count")
-            figures |= self._call("rewrite_manifests", name, "use_caching => false", "rewritten_manifests_count")
+            options = (
+                f"map('min-input-files', '{MIN_INPUT_FILES}', 'partial-progress.enabled', 'false')"
+            )
+            figures |= self._call(
+                "rewrite_data_files", name, f"options => {options}", "rewritten_data_files_count"
+            )
+            figures |= self._call(
+                "rewrite_manifests", name, "use_caching => false", "rewritten_manifests_count"
+            )
         if self._hold_named(name, figures):
             expiry = f"older_than => {older}, retain_last => {KEEP_SNAPSHOTS}"
             figures |= self._call("expire_snapshots", name, expiry, "deleted_data_files_count")
@@ -90,7 +97,10 @@ class Maintenance:
         rows: list[Any] = []
 
         def call() -> None:
-            text = f"CALL {self.settings.catalog_name}.system.{procedure}(table => '{name}', {arguments})"
+            text = (
+                f"CALL {self.settings.catalog_name}.system.{procedure}(table => '{name}', "
+                f"{arguments})"
+            )
             rows.extend(self.session.sql(text).collect())
 
         try:
@@ -101,7 +111,10 @@ class Maintenance:
         return {figure: int(rows[0][figure]) if rows else 0}
 
     def _orphans(self, name: str, older: str) -> dict[str, int]:
-        text = f"CALL {self.settings.catalog_name}.system.remove_orphan_files(table => '{name}', older_than => {older})"
+        text = (
+            f"CALL {self.settings.catalog_name}.system.remove_orphan_files(table => '{name}', "
+            f"older_than => {older})"
+        )
         return {"orphans": len(self.session.sql(text).collect())}
 
     def _files(self, name: str) -> int:

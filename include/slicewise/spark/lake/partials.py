@@ -27,7 +27,8 @@ from slicewise.windows.durations import HOUR_US
 
 Ints = NDArray[np.int64]
 EVENT_ID, COUNTED = "_event_id", "_counted"
-"""Columns of events that count once by their id: the id, and whether the event is asked for or stands for those after it."""
+"""Columns of events that count once by their id: the id, and whether the event is asked for or
+stands for those after it."""
 LEAST_ROWS = 100_000
 
 
@@ -63,7 +64,10 @@ class RowShape:
             [
                 pa.field("hour", pa.int32()),
                 pa.field("slice", pa.int64()),
-                *(pa.field(n, pa.int32() if t == "int" else arrow_type(t)) for n, t in unit_entity(self.unit)),
+                *(
+                    pa.field(n, pa.int32() if t == "int" else arrow_type(t))
+                    for n, t in unit_entity(self.unit)
+                ),
                 *(pa.field(f.name, f.type) for f in self.unit.layout.arrow_fields()),
                 pa.field("events", pa.int64()),
                 pa.field("late", pa.int64()),
@@ -88,7 +92,9 @@ class RowShape:
             "events": pa.array(events),
             "late": pa.array(late),
         }
-        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+        return pa.RecordBatch.from_arrays(
+            [columns[name] for name in self.schema.names], schema=self.schema
+        )
 
 
 @dataclass(frozen=True)
@@ -102,14 +108,17 @@ class Accumulate:
     ref: UnitRef
     inputs: Mapping[str, str]
     event_id: str | None = None
-    """The column of ids, where events count once by theirs: then all events of an (entity, partition) come side by side in
-    the order of their offsets, and the column COUNTED says which are asked for."""
+    """The column of ids, where events count once by theirs: then all events of an (entity,
+    partition) come side by side in the order of their offsets, and the column COUNTED says which
+    are asked for."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         unit = self.ref.unit
         shape = RowShape(unit)
         if self.event_id is not None:
-            for table in by_group(batches, ("topic_id", "partition", *(name for name, _ in unit.entity)), LEAST_ROWS):
+            for table in by_group(
+                batches, ("topic_id", "partition", *(name for name, _ in unit.entity)), LEAST_ROWS
+            ):
                 some = self._accumulated(unit, shape, table)
                 if some.num_rows:
                     yield some
@@ -139,15 +148,18 @@ class Accumulate:
         late = np.bincount(groups[table["kafka_time"].to_numpy() >= hour_end], minlength=n)
         events = np.bincount(groups, minlength=n)
         entity = {
-            name: whole(table[name]).take(pa.array(first)).cast(shape.schema.field(name).type) for name in shape.entity
+            name: whole(table[name]).take(pa.array(first)).cast(shape.schema.field(name).type)
+            for name in shape.entity
         }
-        return shape.batch(numbers[first], entity, partials, events.astype(np.int64), late.astype(np.int64))
+        return shape.batch(
+            numbers[first], entity, partials, events.astype(np.int64), late.astype(np.int64)
+        )
 
 
 @dataclass(frozen=True)
 class Combine:
-    """Combines a unit's rows, all those of an (entity, slice) in one task, to one row each. They come in the order of
-    (hour, entity, slice). mapInArrow."""
+    """Combines a unit's rows, all those of an (entity, slice) in one task, to one row each. They
+    come in the order of (hour, entity, slice). mapInArrow."""
 
     ref: UnitRef
 
@@ -162,7 +174,9 @@ class Combine:
         groups, first, n = grouped(table, shape.entity, numbers)
         partials = [
             part.combine_columns(columns, groups, n)
-            for part, columns in zip(unit.layout.partials, unit.layout.from_arrow(table), strict=True)
+            for part, columns in zip(
+                unit.layout.partials, unit.layout.from_arrow(table), strict=True
+            )
         ]
         events, late = (_sums(table[name].to_numpy(), groups, n) for name in ("events", "late"))
         entity = {name: whole(table[name]).take(pa.array(first)) for name in shape.entity}
@@ -182,9 +196,11 @@ class Whole:
         return self.combine(self.accumulate(batches))
 
 
-def by_group(batches: Iterator[pa.RecordBatch], names: Sequence[str], least: int) -> Iterator[pa.Table]:
-    """The rows as they come, in tables that end where a value of the named columns changes: of `least` rows and one
-    group more. Rows with equal values stand side by side."""
+def by_group(
+    batches: Iterator[pa.RecordBatch], names: Sequence[str], least: int
+) -> Iterator[pa.Table]:
+    """The rows as they come, in tables that end where a value of the named columns changes: of
+    `least` rows and one group more. Rows with equal values stand side by side."""
     frames: list[pa.RecordBatch] = []
     rows, enough = 0, least
     for batch in batches:
@@ -198,14 +214,19 @@ def by_group(batches: Iterator[pa.RecordBatch], names: Sequence[str], least: int
         last = table.slice(table.num_rows - 1).select(names).to_pylist()[0]
         ends = np.ones(table.num_rows, np.bool_)
         for name, value in last.items():
-            same = pc.is_null(table[name]) if value is None else pc.equal(table[name], value).fill_null(False)
+            same = (
+                pc.is_null(table[name])
+                if value is None
+                else pc.equal(table[name], value).fill_null(False)
+            )
             ends &= same.to_numpy()
         cut = int(np.argmax(ends))  # where the last group begins
         if cut:
             yield table.slice(0, cut)
         frames = table.slice(cut).to_batches()
         rows = table.num_rows - cut
-        enough = max(least, 2 * rows)  # a group that is larger is not put together again with every batch
+        # a group that is larger is not put together again with every batch
+        enough = max(least, 2 * rows)
     if frames:
         yield pa.Table.from_batches(frames).combine_chunks()
 

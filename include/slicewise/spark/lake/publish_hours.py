@@ -52,7 +52,8 @@ class StoreRef:
 class PublishHours:
     """Rows of compacted hours, all those of an entity in one task -> outcomes as JSON. mapInArrow.
 
-    hours: hour -> (archive version, offset vector) of its header; those of `silent` are counted and not published.
+    hours: hour -> (archive version, offset vector) of its header; those of `silent` are counted and
+    not published.
     """
 
     ref: UnitRef
@@ -82,7 +83,15 @@ class PublishHours:
             archive_version, offset_vector = self.hours[hour]
             outcome: dict[str, Any] = {"swapped": 0, "stale": 0, "expired": 0, "left_over": 0}
             if hour not in self.silent:
-                done = self.store.connect().run(PublishHour(unit, hour, archive_version, offset_vector, rows.entries(begin, end, archive_version)))
+                done = self.store.connect().run(
+                    PublishHour(
+                        unit,
+                        hour,
+                        archive_version,
+                        offset_vector,
+                        rows.entries(begin, end, archive_version),
+                    )
+                )
                 outcome = {
                     "swapped": done.published,
                     "stale": done.stale,
@@ -93,7 +102,8 @@ class PublishHours:
 
 
 class HourRows:
-    """Rows in the order of (hour, entity, slice), as a store keeps them. Groups are (hour, entity)."""
+    """Rows in the order of (hour, entity, slice), as a store keeps them. Groups are (hour,
+    entity)."""
 
     def __init__(self, unit: StorageUnit, table: pa.Table, entity: Sequence[str]) -> None:
         self.unit, self.table = unit, table
@@ -127,7 +137,11 @@ class HourRows:
             HourEntry(
                 self._tags[i],
                 codec.pack_total(archive_version, self._totals[i]),
-                codec.pack_slices(archive_version, self._number[self._bounds[i] : self._bounds[i + 1]], self._blocks[i]),
+                codec.pack_slices(
+                    archive_version,
+                    self._number[self._bounds[i] : self._bounds[i + 1]],
+                    self._blocks[i],
+                ),
                 codec.pack_slices(archive_version, *self._minutes[i]) if self._minutes else None,
             )
             for i in range(begin, end)
@@ -149,7 +163,9 @@ class HourRows:
         return [list(row) for row in zip(numbers.tolist(), *columns, strict=True)]
 
     def _row_sizes(self) -> Ints:
-        return np.array([len(row) for row in self.unit.layout.encode_rows(self._partials)], np.int64)
+        return np.array(
+            [len(row) for row in self.unit.layout.encode_rows(self._partials)], np.int64
+        )
 
     def _entity_tags(self) -> list[bytes]:
         return entity_tags_of(self.unit, self.table.take(pa.array(self._starts)))
@@ -169,7 +185,9 @@ class HourRows:
         bounds = np.searchsorted(starts, self._bounds).tolist()
         blocks = self.unit.layout.encode_blocks(combined, bounds)
         numbers = minute[starts]
-        return [(numbers[a:b], block) for a, b, block in zip(bounds, bounds[1:], blocks, strict=False)]
+        return [
+            (numbers[a:b], block) for a, b, block in zip(bounds, bounds[1:], blocks, strict=False)
+        ]
 
 
 def entity_tags_of(unit: StorageUnit, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
@@ -186,7 +204,8 @@ def entity_tags_of(unit: StorageUnit, rows: pa.Table | pa.RecordBatch) -> list[b
 
 @dataclass(frozen=True)
 class TotalDay:
-    """Rows (any columns, but an entity's) -> how many totals of the day were written. mapInArrow."""
+    """Rows (any columns, but an entity's) -> how many totals of the day were written.
+    mapInArrow."""
 
     ref: UnitRef
     store: StoreRef
@@ -240,4 +259,12 @@ def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]
     }
 
 
-__all__ = ["HourOutcome", "HourRows", "PublishHours", "StoreRef", "TotalDay", "outcomes_of", "whole"]
+__all__ = [
+    "HourOutcome",
+    "HourRows",
+    "PublishHours",
+    "StoreRef",
+    "TotalDay",
+    "outcomes_of",
+    "whole",
+]

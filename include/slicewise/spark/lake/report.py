@@ -50,7 +50,9 @@ class Report:
             }
         )
 
-    def add_hour(self, unit: StorageUnit, hour: int, why: str, header: Header, outcome: HourOutcome | None) -> None:
+    def add_hour(
+        self, unit: StorageUnit, hour: int, why: str, header: Header, outcome: HourOutcome | None
+    ) -> None:
         entities: Mapping[str, int] = outcome.entities if outcome is not None else {}
         named = {"view": unit.view, "unit": unit.storage_fingerprint, "hour": hour_text(hour)}
         self.left_over += entities.get("left_over", 0)
@@ -61,13 +63,27 @@ class Report:
 
     def add_day(self, unit: StorageUnit, day: int, totals: int) -> None:
         self.days.append(
-            {"view": unit.view, "unit": unit.storage_fingerprint, "day": hour_text(day * 24)[:10], "totals": totals}
+            {
+                "view": unit.view,
+                "unit": unit.storage_fingerprint,
+                "day": hour_text(day * 24)[:10],
+                "totals": totals,
+            }
         )
 
-    def add_total_until(self, unit: StorageUnit, total_until: int, archive_version: int, outcome: Mapping[str, int]) -> None:
-        named = {"view": unit.view, "unit": unit.storage_fingerprint, "before": hour_text(total_until), "seq": archive_version}
+    def add_total_until(
+        self, unit: StorageUnit, total_until: int, archive_version: int, outcome: Mapping[str, int]
+    ) -> None:
+        named = {
+            "view": unit.view,
+            "unit": unit.storage_fingerprint,
+            "before": hour_text(total_until),
+            "seq": archive_version,
+        }
         self.left_over += outcome.get("left_over", 0)
-        self.totals_until.append(named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")})
+        self.totals_until.append(
+            named | {count: outcome.get(count, 0) for count in ("brought", "stale", "left_over")}
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The report; `outcome` is clean where there was nothing to do."""
@@ -89,7 +105,11 @@ class Report:
     def rows(self, now_us: int) -> list[dict[str, Any]]:
         """Rows of `ops.runs`: one per archive, hour and slice; a clean run has one of its own."""
         begin: dict[str, Any] = {"run_id": self.run_id, "job": self.job, "time": now_us}
-        rows = [begin | {"job": "archive", "outcome": "done"} | archived for archived in self.archived if archived["events"]]
+        rows = [
+            begin | {"job": "archive", "outcome": "done"} | archived
+            for archived in self.archived
+            if archived["events"]
+        ]
         for hour in self.hours:
             figures = {"outcome": hour["why"], "entities": hour.get("swapped")}
             rows.append(begin | hour | figures | {"hour": parse_hour(hour["hour"])})
@@ -115,5 +135,8 @@ def parse_hour(text: str) -> int:
         return int(datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC).timestamp()) // 3600
     except ValueError as error:
         raise BadRequest(
-            f"{text!r} is no hour", where="--hour", expected="2026-11-21T08, in UTC", next_step="write the hour so"
+            f"{text!r} is no hour",
+            where="--hour",
+            expected="2026-11-21T08, in UTC",
+            next_step="write the hour so",
         ) from error

@@ -1,7 +1,9 @@
-"""Totals of a lifetime are made of the committed table alone, and a total-until hour is marked after all of them.
+"""Totals of a lifetime are made of the committed table alone; their end is announced after all of
+them.
 
-What is read of the table is read after the archive version was announced; the entry is refused where another run announced later:
-docs/adr/0042.
+
+What is read of the table is read after the archive version was announced; the entry is refused
+where another run announced later: docs/adr/0042.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ from slicewise.stores.online.operations.publish_total import AnnounceTotal, Mark
 from slicewise.stores.online.rules.decisions import START_VERSION
 
 
-def move_total_until(context: Context, table: UnitTable, report: Report, raw: int | None = None) -> bool:
-    """Moves the total-until hour of a unit that has one, where that is due; whether it stays due. One that has none yet is the
-    backfill's. raw: an hour that was recomputed from its events; where totals hold it, all are written anew."""
+def move_total_until(
+    context: Context, table: UnitTable, report: Report, raw: int | None = None
+) -> bool:
+    """Moves the total-until hour of a unit that has one, where that is due; whether it stays due.
+    One that has none yet is the backfill's. raw: an hour that was recomputed from its events; where
+    totals hold it, all are written anew."""
     reached, archive = context.reached(table.unit), table.archive
     if reached is None or not archive.archive_version:
         return False
-    return not _moved(context, table, report, reached, archive.archive_version, archive.offset_vector, raw)
+    return not _moved(
+        context, table, report, reached, archive.archive_version, archive.offset_vector, raw
+    )
 
 
 def filling_of(context: Context, unit: StorageUnit) -> Filling:
@@ -41,19 +48,27 @@ def filling_of(context: Context, unit: StorageUnit) -> Filling:
 def first_totals(context: Context, table: UnitTable, report: Report, filling: Filling) -> bool:
     """The totals that a unit begins with; whether they stand.
 
-    Of hours that hold what lies below the start offsets alone they are that. Where any is compacted further, as one that
-    another run took meanwhile, all are brought to the newest archive, and the stream must reach that first.
+    Of hours that hold what lies below the start offsets alone they are that. Where any is compacted
+    further, as one that another run took meanwhile, all are brought to the newest archive, and the
+    stream must reach that first.
     """
     total_until = context.total_until_due(table.unit)
     older = {hour: header for hour, header in table.headers().items() if hour < total_until}
-    if all(filling.of(hour, header.archive_version, header.offset_vector) is Fill.START for hour, header in older.items()):
+    if all(
+        filling.of(hour, header.archive_version, header.offset_vector) is Fill.START
+        for hour, header in older.items()
+    ):
         return _moved(context, table, report, None, START_VERSION, filling.start)
     hours, archive = context.hours(table.unit, older), table.archive
-    behind = [h for h, compacted in hours.compacted.items() if hours.newest.get(h, 0) > compacted.holds]
+    behind = [
+        h for h, compacted in hours.compacted.items() if hours.newest.get(h, 0) > compacted.holds
+    ]
     if behind:
         log = load(context.catalog, table.unit.source)
         events = records_by_hour(log, archive.snapshot_id) if log is not None else {}
-        jobs = [HourJob(h, archive.archive_version, archive.offset_vector, older[h]) for h in behind]
+        jobs = [
+            HourJob(h, archive.archive_version, archive.offset_vector, older[h]) for h in behind
+        ]
         table.write(jobs, sum(events.get(h, 0) for h in behind))
     return _moved(context, table, report, None, archive.archive_version, archive.offset_vector)
 
@@ -75,7 +90,12 @@ def _moved(
         if move is None:
             return reached is not None and context.total_until_due(unit) <= reached.hour
         if not store.run(ReadMetadata()).committed.dominates(offset_vector):
-            warning("total_until_waits", unit=unit.storage_fingerprint, view=unit.view, archive_version=archive_version)
+            warning(
+                "total_until_waits",
+                unit=unit.storage_fingerprint,
+                view=unit.view,
+                archive_version=archive_version,
+            )
             return False
         store.run(AnnounceTotal(unit, move.total_until, archive_version, offset_vector))
         announced = store.run(CountArchiveVersions(unit.source))
@@ -84,12 +104,27 @@ def _moved(
         move = Move(move.total_until, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
         days = days_of(move, reached)
-        done = table.publish_totals(hours, PublishTotals(table.ref, table.store, move, archive_version, offset_vector, days))
+        done = table.publish_totals(
+            hours, PublishTotals(table.ref, table.store, move, archive_version, offset_vector, days)
+        )
         report.add_total_until(unit, move.total_until, archive_version, done)
         if not done["left_over"]:
-            start, whole = offset_vector if archive_version == START_VERSION else None, move.since is None
-            is_marked = store.run(MarkTotal(unit, move.total_until, archive_version, announced, whole=whole, start=start))
-            event("total_until", unit=unit.storage_fingerprint, view=unit.view, hour=move.total_until, marked=is_marked)
+            start, whole = (
+                offset_vector if archive_version == START_VERSION else None,
+                move.since is None,
+            )
+            is_marked = store.run(
+                MarkTotal(
+                    unit, move.total_until, archive_version, announced, whole=whole, start=start
+                )
+            )
+            event(
+                "total_until",
+                unit=unit.storage_fingerprint,
+                view=unit.view,
+                hour=move.total_until,
+                marked=is_marked,
+            )
             return is_marked
         if move.since is None:
             return False
@@ -97,8 +132,15 @@ def _moved(
     return False
 
 
-def _move(context: Context, table: UnitTable, reached: Reached | None, archive_version: int, raw: int | None) -> Move | None:
+def _move(
+    context: Context,
+    table: UnitTable,
+    reached: Reached | None,
+    archive_version: int,
+    raw: int | None,
+) -> Move | None:
     due = context.total_until_due(table.unit)
-    if archive_version == START_VERSION:  # what the start offsets leaves out is the micro-batch lane's, whatever is archived
+    # what the start offsets leaves out is the micro-batch lane's, whatever is archived
+    if archive_version == START_VERSION:
         return Move(due, None)
     return next_move(context.hours(table.unit, table.headers()), reached, due, archive_version, raw)

@@ -1,4 +1,5 @@
-"""A task applies the rows of its Kafka partitions, in offset order, to the store it was planned for.
+"""A task applies the rows of its Kafka partitions, in offset order, to the store it was planned
+for.
 
 The store's server run, store id, deployment version and units are those of the query; a connection
 that finds another server run fails the task, and with it the batch. Nothing here retries.
@@ -73,7 +74,8 @@ class MicroBatchTask:
     topic_id: str
     placed: tuple[Placed, ...]
     realtime: bool = False
-    """Tells whether the real-time lane writes, or wrote: then what it wrote of the batch's rows is removed with their micro-batch."""
+    """Tells whether the real-time lane writes, or wrote: then what it wrote of the batch's rows is
+    removed with their micro-batch."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Outcomes, one JSON text per run and Kafka partition."""
@@ -81,7 +83,8 @@ class MicroBatchTask:
             yield self._run(table)
 
     def _run(self, table: pa.Table) -> pa.RecordBatch:
-        # after its rows were read, before any is written: no row of a topic made anew counts as one of the old
+        # after its rows were read, before any is written: no row of a topic made anew counts as one
+        # of the old
         log_of(self.kafka_bootstrap).check_topic(self.topic, self.topic_id)
         store = connection(self.redis_url, self.server_run, self.store_id)
         deployment = deployment_of(self.manifest)
@@ -97,15 +100,22 @@ class MicroBatchTask:
         texts = [json.dumps(asdict(outcome)) for outcome in outcomes]
         return pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=OUTCOME)
 
-    def _apply(self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int) -> PartitionOutcome:
+    def _apply(
+        self, store: OnlineStore, deployment: Deployment, table: pa.Table, partition: int
+    ) -> PartitionOutcome:
         rows = SourceRows.of(table, self.topic_id, partition)
         units = {}
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
             ahead_us = deployment.source(unit.source).most_ahead_us
-            outcome, refused, most = _applied(store, unit, placed, rows, realtime=self.realtime, max_ahead_us=ahead_us)
-            units[placed.unit] = asdict(outcome) | {"left_out": _with_refused(_counts(codes), refused), "most": most}
+            outcome, refused, most = _applied(
+                store, unit, placed, rows, realtime=self.realtime, max_ahead_us=ahead_us
+            )
+            units[placed.unit] = asdict(outcome) | {
+                "left_out": _with_refused(_counts(codes), refused),
+                "most": most,
+            }
         visible = SystemClock().now_us()
         kafka_time = rows.table["kafka_time"].to_numpy()
         step = max(1, len(kafka_time) // _SAMPLE)
@@ -115,8 +125,9 @@ class MicroBatchTask:
 
 
 def runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """A task's rows, as they come, in consecutive tables of RUN_BYTES or little more: a micro-batch of a part, and then of the
-    rest, leaves the bytes that a micro-batch of all does, and a batch is bounded in events, not in bytes."""
+    """A task's rows, as they come, in consecutive tables of RUN_BYTES or little more: a micro-batch
+    of a part, and then of the rest, leaves the bytes that a micro-batch of all does, and a batch is
+    bounded in events, not in bytes."""
     frames: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -139,7 +150,8 @@ class PartitionOutcome:
     bad: Mapping[str, int]
     """Reason -> records."""
     units: Mapping[str, Mapping[str, Any]]
-    """Unit -> FoldOutcome, the rows left out of the unit by code (`rows.REASONS`), and the most rows of an entity."""
+    """Unit -> FoldOutcome, the rows left out of the unit by code (`rows.REASONS`), and the most
+    rows of an entity."""
     freshness_ms: Sequence[float] = field(default_factory=list)
     """Kafka timestamp to visible, of some rows."""
 
@@ -161,9 +173,16 @@ class SourceRows:
 
 
 def _applied(
-    store: OnlineStore, unit: StorageUnit, placed: Placed, source: SourceRows, *, realtime: bool, max_ahead_us: int
+    store: OnlineStore,
+    unit: StorageUnit,
+    placed: Placed,
+    source: SourceRows,
+    *,
+    realtime: bool,
+    max_ahead_us: int,
 ) -> tuple[MicroBatchOutcome, int, int]:
-    """The unit's rows, in the store; how many its row functions refused; and the most of one entity."""
+    """The unit's rows, in the store; how many its row functions refused; and the most of one
+    entity."""
     kept = pc.sum(pc.equal(source.table[placed.keep], 0)).as_py() or 0
     if isinstance(unit, ListUnit):
         events = list_batch_of(unit, placed, source)
@@ -175,7 +194,11 @@ def _applied(
     batch = batch_of(unit, placed, source, realtime=realtime, max_ahead_us=max_ahead_us)
     if batch is None:
         return MicroBatchOutcome(), kept, 0
-    return store.run(ApplyBatch(batch)), kept - len(batch.offset), int(np.bincount(batch.entity).max())
+    return (
+        store.run(ApplyBatch(batch)),
+        kept - len(batch.offset),
+        int(np.bincount(batch.entity).max()),
+    )
 
 
 def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:
@@ -183,11 +206,16 @@ def _with_refused(left_out: dict[str, int], refused: int) -> dict[str, int]:
     return {**left_out, code: left_out.get(code, 0) + refused} if refused else left_out
 
 
-def with_functions(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> tuple[pa.Table, Mapping[str, str]]:
-    """The rows for which the unit's row functions have values, beside these; where all that aggregates read stands."""
+def with_functions(
+    unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]
+) -> tuple[pa.Table, Mapping[str, str]]:
+    """The rows for which the unit's row functions have values, beside these; where all that
+    aggregates read stands."""
     if not unit.functions:
         return table, inputs
-    given = {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.given_types}
+    given = {
+        name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.given_types
+    }
     columns, there = computed(unit.functions, given)
     for name, values in columns.items():
         table = table.append_column(f"f_{name}", values)
@@ -200,7 +228,8 @@ def with_functions(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]
 
 @dataclass(frozen=True)
 class Taken:
-    """The rows that a unit takes of a source's, each with the number of its entity, and each entity's tag."""
+    """The rows that a unit takes of a source's, each with the number of its entity, and each
+    entity's tag."""
 
     rows: Rows
     entity: NDArray[np.int64]
@@ -215,7 +244,9 @@ def taken(unit: StorageUnit, placed: Placed, source: SourceRows) -> Taken | None
     if not table.num_rows:
         return None
     values, entity = entities_of(table, placed.entity)
-    tags = keys.entity_tags(unit.entity, values, source.partition if unit.per_partition else None, count=1)
+    tags = keys.entity_tags(
+        unit.entity, values, source.partition if unit.per_partition else None, count=1
+    )
     return Taken(rows_of(unit, table, inputs, source.topic_id), entity, tags, table)
 
 
@@ -236,7 +267,12 @@ def list_batch_of(unit: StorageUnit, placed: Placed, source: SourceRows) -> List
 
 
 def batch_of(
-    unit: StorageUnit, placed: Placed, source: SourceRows, *, realtime: bool = False, max_ahead_us: int = 0
+    unit: StorageUnit,
+    placed: Placed,
+    source: SourceRows,
+    *,
+    realtime: bool = False,
+    max_ahead_us: int = 0,
 ) -> MicroBatch | None:
     """The unit's rows as the store applies them; None without any.
 
@@ -247,7 +283,9 @@ def batch_of(
         return None
     rows = some.rows
 
-    def accumulate(chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int) -> list[Columns]:
+    def accumulate(
+        chosen: NDArray[np.int64], groups: NDArray[np.int64], n_groups: int
+    ) -> list[Columns]:
         # also when all are chosen: their order is that of the groups, not that of the batch
         taken = rows.take(chosen)
         return [part.accumulate_columns(taken, groups, n_groups) for part in unit.layout.partials]
@@ -266,11 +304,13 @@ def batch_of(
 
 
 def _ids(unit: StorageUnit, placed: Placed, table: pa.Table, max_ahead_us: int) -> Ids | None:
-    """The ids of rows that the unit takes; None where its source does not say how an event that comes again is known."""
+    """The ids of rows that the unit takes; None where its source does not say how an event that
+    comes again is known."""
     if unit.dedupe is None or placed.event_id is None:
         return None
     numbers, present = hashed(table[placed.event_id])
-    # an event within the look-back time of one is at most so much later, and may lie ahead of Kafka's time by as much
+    # an event within the look-back time of one is at most so much later, and may lie ahead of
+    # Kafka's time by as much
     reach_us = unit.dedupe.within_us + max_ahead_us + unit.slice_us + unit.retention_us
     kafka_us = table["kafka_time"].to_numpy()
     return Ids(unit.dedupe, numbers, present, kafka_us, 0 if unit.lifetime else reach_us)
@@ -289,12 +329,19 @@ def rows_of(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str], topic
     )
 
 
-def input_arrays(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> dict[str, pa.Array]:
-    """Columns that the unit's aggregates read, in their declared types (instants arrive as longs)."""
-    return {name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types}
+def input_arrays(
+    unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]
+) -> dict[str, pa.Array]:
+    """Columns that the unit's aggregates read, in their declared types (instants arrive as
+    longs)."""
+    return {
+        name: _array(table[inputs[name]]).cast(arrow_type(kind)) for name, kind in unit.input_types
+    }
 
 
-def entities_of(table: pa.Table, columns: Sequence[str]) -> tuple[list[list[object]], NDArray[np.int64]]:
+def entities_of(
+    table: pa.Table, columns: Sequence[str]
+) -> tuple[list[list[object]], NDArray[np.int64]]:
     """Per column the values of each entity, and per row its entity. Nothing per row in Python."""
     n = table.num_rows
     if not columns:
@@ -309,7 +356,8 @@ def entities_of(table: pa.Table, columns: Sequence[str]) -> tuple[list[list[obje
         combined = dense * len(column.dictionary) + code
     _, first, entity = np.unique(combined, return_index=True, return_inverse=True)
     values = [
-        column.dictionary.take(pa.array(code[first])).to_pylist() for column, code in zip(encoded, codes, strict=True)
+        column.dictionary.take(pa.array(code[first])).to_pylist()
+        for column, code in zip(encoded, codes, strict=True)
     ]
     return values, entity.astype(np.int64)
 
@@ -336,9 +384,9 @@ def log_of(bootstrap: str) -> KafkaLog:
     return KafkaLog(bootstrap)
 
 
-# Connections live as long as their worker process. One that failed, or that found another server run of
-# the store than its batch's, is dropped: a task that is tried again opens its own, and the check of
-# the server run stands before its first write.
+# Connections live as long as their worker process. One that failed, or that found another server
+# run of the store than its batch's, is dropped: a task that is tried again opens its own, and the
+# check of the server run stands before its first write.
 _CONNECTIONS: dict[str, OnlineStore] = {}
 
 

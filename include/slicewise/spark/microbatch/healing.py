@@ -1,8 +1,10 @@
-"""The stream's driver knows what its store lost, says so there, and brings back what only copies still hold.
+"""The stream's driver knows what its store lost, says so there, and brings back what only copies
+still hold.
 
-Committed offsets that fell back are marked until they have come again. A store that lost its deployment gets it again; where all is
-gone, or the log no longer reaches back to the committed offsets, the committed offsets go on where the archive ends, and all that lies
-before that is the backfill's: docs/adr/0059, docs/adr/0060.
+Committed offsets that fell back are marked until they have come again. A store that lost its
+deployment gets it again; where all is gone, or the log no longer reaches back to the committed
+offsets, the committed offsets go on where the archive ends, and all that lies before that is the
+backfill's: docs/adr/0059, docs/adr/0060.
 """
 
 from __future__ import annotations
@@ -24,19 +26,28 @@ from slicewise.stores.online.operations.committed import MarkLostOffsets
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest, Renewal
 from slicewise.stores.online.port import OnlineStore
-from slicewise.stores.recovery.beginning import Archived, archived_by, beginnings, of_topic, with_probes_ready
+from slicewise.stores.recovery.beginning import (
+    Archived,
+    archived_by,
+    beginnings,
+    of_topic,
+    with_probes_ready,
+)
 
 
 class Healing(Protocol):
     """Questions of a driver about its store."""
 
     def look(self, store: OnlineStore) -> StoreMetadata:
-        """The metadata, after what it lacks was told and brought back. NotReady where nothing is known of the store."""
+        """The metadata, after what it lacks was told and brought back. NotReady where nothing is
+        known of the store."""
         ...
 
-    def bridged(self, store: OnlineStore, deployment: Deployment, metadata: StoreMetadata) -> StoreMetadata:
-        """The metadata, after the committed offsets were moved that the log no longer reaches back to, where the archive does; the
-        same object where none were."""
+    def bridged(
+        self, store: OnlineStore, deployment: Deployment, metadata: StoreMetadata
+    ) -> StoreMetadata:
+        """The metadata, after the committed offsets were moved that the log no longer reaches back
+        to, where the archive does; the same object where none were."""
         ...
 
     def lost_of(self, topic_id: str, metadata: StoreMetadata) -> int:
@@ -50,7 +61,12 @@ class Onlooker:
     def look(self, store: OnlineStore) -> StoreMetadata:
         return store.run(ReadMetadata())
 
-    def bridged(self, store: OnlineStore, deployment: Deployment, metadata: StoreMetadata) -> StoreMetadata:  # noqa: ARG002
+    def bridged(
+        self,
+        store: OnlineStore,  # noqa: ARG002
+        deployment: Deployment,  # noqa: ARG002
+        metadata: StoreMetadata,
+    ) -> StoreMetadata:
         return metadata
 
     def lost_of(self, topic_id: str, metadata: StoreMetadata) -> int:  # noqa: ARG002
@@ -67,8 +83,8 @@ class Healer:
     entered: Callable[[], MetadataBackup | None] = field(init=False)
     """Last entry of the hourly archive, for a driver that has lost its own copy."""
     lost: OffsetVector = field(default_factory=OffsetVector)
-    """Earlier committed offsets of partitions where they stand before that. It is marked on the store too
-    (`StoreMetadata.lost_offsets`), where readers see it."""
+    """Earlier committed offsets of partitions where they stand before that. It is marked on the
+    store too (`StoreMetadata.lost_offsets`), where readers see it."""
     _backup: MetadataBackup | None = None
     _manifest: str | None = None
     _looked_up: bool = False
@@ -87,7 +103,11 @@ class Healer:
         except NotReady:
             if backup is None or not backup.units:
                 raise
-            warning("store_emptied", store_id=backup.store_id, deployment_version=backup.deployment_version)
+            warning(
+                "store_emptied",
+                store_id=backup.store_id,
+                deployment_version=backup.deployment_version,
+            )
             metadata = store.run(Initialise())
         if metadata.behind:
             metadata = self._finished(store, metadata)
@@ -98,7 +118,9 @@ class Healer:
         self._keep(store, metadata)
         return metadata
 
-    def bridged(self, store: OnlineStore, deployment: Deployment, metadata: StoreMetadata) -> StoreMetadata:
+    def bridged(
+        self, store: OnlineStore, deployment: Deployment, metadata: StoreMetadata
+    ) -> StoreMetadata:
         anew: set[str] = set()
         resume_at = OffsetVector()
         with KafkaLog(self.settings.kafka_bootstrap) as log:
@@ -110,21 +132,33 @@ class Healer:
                 archived = of_topic(self.archived(source.name), topic_id)
                 if archived.dominates(first):
                     resume_at = resume_at.join(archived)
-                    anew |= {unit.storage_fingerprint for unit in deployment.units if unit.source == source.name}
+                    anew |= {
+                        unit.storage_fingerprint
+                        for unit in deployment.units
+                        if unit.source == source.name
+                    }
         if not anew:
             return metadata
         warning("committed_moved", units=len(anew), topic_partitions=len(resume_at.offsets))
         renewal = Renewal(frozenset(anew), resume_at)
-        return store.run(Deploy(deployment, metadata.deployment_version, dict(metadata.topics), renewal=renewal))
+        return store.run(
+            Deploy(deployment, metadata.deployment_version, dict(metadata.topics), renewal=renewal)
+        )
 
     def lost_of(self, topic_id: str, metadata: StoreMetadata) -> int:
-        return sum(max(0, o - metadata.committed.get(at)) for at, o in self.lost.offsets.items() if at[0] == topic_id)
+        return sum(
+            max(0, o - metadata.committed.get(at))
+            for at, o in self.lost.offsets.items()
+            if at[0] == topic_id
+        )
 
     def _read_backup(self) -> MetadataBackup | None:
         if self._backup is None and not self._looked_up:
             self._looked_up = True
             self._backup = self.file.read() or self.entered()
-            self._manifest = None if self._backup is None else self.file.manifest(self._backup.units)
+            self._manifest = (
+                None if self._backup is None else self.file.manifest(self._backup.units)
+            )
         return self._backup
 
     def _entered(self) -> MetadataBackup | None:
@@ -133,25 +167,39 @@ class Healer:
             from slicewise.stores.lake.committed import high_water
 
             return high_water(open_catalog(self.settings))
-        except Exception as error:  # noqa: BLE001 - whatever the catalog raises: the stream does not need it
+        except Exception as error:  # noqa: BLE001
             warning("committed_not_read", kind=type(error).__name__, error=str(error))
             return None
 
-    def _mark_lost(self, store: OnlineStore, metadata: StoreMetadata, backup: MetadataBackup) -> StoreMetadata:
+    def _mark_lost(
+        self, store: OnlineStore, metadata: StoreMetadata, backup: MetadataBackup
+    ) -> StoreMetadata:
         lost = backup.lost(metadata)
         if lost or metadata.lost_offsets:
-            metadata = store.run(MarkLostOffsets(lost.join(self._recovered(store, metadata, backup))))
+            metadata = store.run(
+                MarkLostOffsets(lost.join(self._recovered(store, metadata, backup)))
+            )
         if bool(lost) != bool(self.lost):
-            events = sum(offset - metadata.committed.get(topic_partition) for topic_partition, offset in lost.offsets.items())
+            events = sum(
+                offset - metadata.committed.get(topic_partition)
+                for topic_partition, offset in lost.offsets.items()
+            )
             warning("store_lost", events=events) if lost else event("store_recovered")
         self.lost = lost
         return metadata
 
-    def _recovered(self, store: OnlineStore, metadata: StoreMetadata, backup: MetadataBackup) -> OffsetVector:
-        """Finds how far a real-time lane may have come in topics of which the store lost what was applied. The part of the real-time lane's that it lost
-        was in answers too, and lies below the log's end of now. Asked once in a server run: later the log ends elsewhere."""
+    def _recovered(
+        self, store: OnlineStore, metadata: StoreMetadata, backup: MetadataBackup
+    ) -> OffsetVector:
+        """Finds how far a real-time lane may have come in topics of which the store lost what was
+        applied. The part of the real-time lane's that it lost was in answers too, and lies below
+        the log's end of now. Asked once in a server run: later the log ends elsewhere."""
         lost, run = backup.lost(metadata), (store.server_run, metadata.store_id)
-        if not lost or not (metadata.realtime_starts or self.settings.realtime == "on") or self._tail_marked == run:
+        if (
+            not lost
+            or not (metadata.realtime_starts or self.settings.realtime == "on")
+            or self._tail_marked == run
+        ):
             return OffsetVector()
         named = {topic_id: name for name, topic_id in {**backup.topics, **metadata.topics}.items()}
         vector = OffsetVector()
@@ -168,7 +216,9 @@ class Healer:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             return log.latest(topic)
 
-    def _deployed(self, store: OnlineStore, metadata: StoreMetadata, backup: MetadataBackup) -> StoreMetadata:
+    def _deployed(
+        self, store: OnlineStore, metadata: StoreMetadata, backup: MetadataBackup
+    ) -> StoreMetadata:
         if self._manifest is None:
             warning("deployment_unknown", units=backup.units)
             return metadata
@@ -179,12 +229,14 @@ class Healer:
             metadata = store.run(Deploy(deployment, metadata.deployment_version, topics, first))
         except DeploymentSuperseded:
             return store.run(ReadMetadata())  # a person was quicker
-        warning("deployed_again", deployment_version=metadata.deployment_version, units=metadata.units)
+        warning(
+            "deployed_again", deployment_version=metadata.deployment_version, units=metadata.units
+        )
         return with_probes_ready(store, deployment, metadata)
 
     def _finished(self, store: OnlineStore, metadata: StoreMetadata) -> StoreMetadata:
-        """A node of several was emptied or lost its newest deployment, or who deployed stopped between two nodes: it
-        gets what the others have."""
+        """A node of several was emptied or lost its newest deployment, or who deployed stopped
+        between two nodes: it gets what the others have."""
         manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
         if manifest is None:
             return metadata
@@ -195,7 +247,11 @@ class Healer:
             found = store.run(Deploy(deployment, metadata.deployment_version, topics, first))
         except DeploymentSuperseded:
             return store.run(ReadMetadata())  # somebody was quicker
-        warning("nodes_deployed_again", nodes=[number + 1 for number in metadata.behind], deployment_version=found.deployment_version)
+        warning(
+            "nodes_deployed_again",
+            nodes=[number + 1 for number in metadata.behind],
+            deployment_version=found.deployment_version,
+        )
         return with_probes_ready(store, deployment, found)
 
     def _keep(self, store: OnlineStore, metadata: StoreMetadata) -> None:

@@ -46,15 +46,25 @@ class Metrics:
 
         self.records = Total(f"{prefix}_records", "Kafka records applied", **labels())
         self.bad = Total(f"{prefix}_bad_records", "Bad records", **labels("reason"))
-        self.left_out = Total(f"{prefix}_rows_left_out", "Rows left out of a storage unit", **labels("unit", "reason"))
+        self.left_out = Total(
+            f"{prefix}_rows_left_out", "Rows left out of a storage unit", **labels("unit", "reason")
+        )
         self.batches = Summary(f"{prefix}_batch_seconds", "Batches", **labels())
         self.lag = Gauge(f"{prefix}_lag_events", "Not yet applied", **labels("partition"))
-        self.freshness = Gauge(f"{prefix}_freshness_ms", "Kafka time to visible", **labels("quantile"))
-        self.lost = Gauge(f"{prefix}_lost_events", "Applied, lost by the store, and to be applied again", **labels())
+        self.freshness = Gauge(
+            f"{prefix}_freshness_ms", "Kafka time to visible", **labels("quantile")
+        )
+        self.lost = Gauge(
+            f"{prefix}_lost_events",
+            "Applied, lost by the store, and to be applied again",
+            **labels(),
+        )
         self.restarts = Total(f"{prefix}_restarts", "Queries started again", **labels())
         self.heartbeat = Gauge(f"{prefix}_heartbeat_seconds", "Last status", **labels())
         self.progress = Gauge(
-            f"{prefix}_progress_seconds", "Last time that a batch was applied or no event waited", **labels()
+            f"{prefix}_progress_seconds",
+            "Last time that a batch was applied or no event waited",
+            **labels(),
         )
 
     def serve(self, address: str = "127.0.0.1:0", part: str = "stream") -> int:
@@ -91,10 +101,13 @@ class SourceStatus:
     realtime: str | None = None
     """Setting of the stream: whether it knows of the real-time lane."""
     progress_us: int | None = None
-    """Time at which a batch was last applied or no event was waiting; at first, when it first spoke."""
+    """Time at which a batch was last applied or no event was waiting; at first, when it first
+    spoke."""
     _recent: deque[BatchFigures] = field(default_factory=deque)
 
-    def applied(self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]) -> int:
+    def applied(
+        self, outcomes: Sequence[Mapping[str, Any]], seconds: float, reasons: Mapping[int, str]
+    ) -> int:
         """Takes in the outcomes of a batch; how many records it had."""
         records: int = sum(outcome["records"] for outcome in outcomes)
         fresh = [value for outcome in outcomes for value in outcome["freshness_ms"]]
@@ -151,7 +164,9 @@ class SourceStatus:
         self.metrics.heartbeat.labels(self.source).set(now / 1e6)
         self.metrics.progress.labels(self.source).set(self.progress_us / 1e6)
         for name, value in (("0.5", p50), ("0.99", p99)):
-            self.metrics.freshness.labels(self.source, name).set(float("nan") if value is None else value)
+            self.metrics.freshness.labels(self.source, name).set(
+                float("nan") if value is None else value
+            )
         return {
             "source": self.source,
             "state": self.state,
@@ -181,8 +196,11 @@ def quantile(ascending: Sequence[float], q: float) -> float | None:
     return ascending[min(len(ascending) - 1, int(q * len(ascending)))]
 
 
-def write_heartbeat(file: Path, statuses: Mapping[str, Mapping[str, Any]], port: int, realtime: str) -> None:
-    """Replaces the heartbeat in one step: a reader sees a whole one, whenever it looks. realtime: the setting."""
+def write_heartbeat(
+    file: Path, statuses: Mapping[str, Mapping[str, Any]], port: int, realtime: str
+) -> None:
+    """Replaces the heartbeat in one step: a reader sees a whole one, whenever it looks. realtime:
+    the setting."""
     part = file.with_suffix(".part")
     part.write_text(json.dumps({"metrics_port": port, "tail": realtime, "sources": statuses}))
     os.replace(part, file)  # noqa: PTH105

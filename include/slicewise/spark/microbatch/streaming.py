@@ -1,8 +1,10 @@
-"""The committed offsets are the only position: every start begins there, with a checkpoint that nobody kept.
+"""The committed offsets are the only position: every start begins there, with a checkpoint that
+nobody kept.
 
-A query is bound to one deployment (deployment version, units), one server run and one topic id; when one
-of them changes, the query ends and another is planned from the metadata. A batch is parsed and
-selected in the JVM, applied by a task per Kafka partition, and only then does the committed offsets advance.
+A query is bound to one deployment (deployment version, units), one server run and one topic id;
+when one of them changes, the query ends and another is planned from the metadata. A batch is parsed
+and selected in the JVM, applied by a task per Kafka partition, and only then does the committed
+offsets advance.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
 _PROBES_WAIT = 10
-"""The micro-batch lane of the platform's own probes waits so many times longer beside the real-time lane: it is nobody's but its cost."""
+"""The micro-batch lane of the platform's own probes waits so many times longer beside the real-time
+lane: it is nobody's but its cost."""
 ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
 
 
@@ -61,21 +64,32 @@ class StreamPlan:
     builds: Mapping[str, int]
     """Unit -> its build (`StoreMetadata.builds`)."""
     realtime: bool = False
-    """Tells whether micro-batches remove what the real-time lane wrote: where one is on, or has left its entry."""
+    """Tells whether micro-batches remove what the real-time lane wrote: where one is on, or has
+    left its entry."""
 
     @property
     def units(self) -> tuple[str, ...]:
         """The units, without repeats: views may share an event list."""
-        own = (unit.storage_fingerprint for unit in self.deployment.units if unit.source == self.source.name)
+        own = (
+            unit.storage_fingerprint
+            for unit in self.deployment.units
+            if unit.source == self.source.name
+        )
         return tuple(dict.fromkeys(own))
 
 
 def plan_stream(
-    deployment: Deployment, source: Source, metadata: StoreMetadata, log: KafkaLog, *, realtime: bool = False
+    deployment: Deployment,
+    source: Source,
+    metadata: StoreMetadata,
+    log: KafkaLog,
+    *,
+    realtime: bool = False,
 ) -> StreamPlan:
-    """Plans where the source's query begins: at the committed offsets, or, where a unit has yet to learn the ids of the events before
-    it, so much earlier (docs/adr/0064). DataLoss when the log has lost what the committed offsets lack, or stands for another
-    topic than the one that was deployed."""
+    """Plans where the source's query begins: at the committed offsets, or, where a unit has yet to
+    learn the ids of the events before it, so much earlier (docs/adr/0064). DataLoss when the log
+    has lost what the committed offsets lack, or stands for another topic than the one that was
+    deployed."""
     known = metadata.topics.get(source.topic)
     topic_id = log.topic_id(source.topic)
     if known is not None and known != topic_id:
@@ -85,21 +99,38 @@ def plan_stream(
     for partition in range(log.partitions(source.topic)):
         topic_partition: TopicPartition = (topic_id, partition)
         start[partition] = metadata.committed.get(topic_partition)
-        _check_log(topic_partition, start[partition], earliest.get(topic_partition), latest.get(topic_partition))
+        _check_log(
+            topic_partition,
+            start[partition],
+            earliest.get(topic_partition),
+            latest.get(topic_partition),
+        )
     names = [unit.storage_fingerprint for unit in deployment.units if unit.source == source.name]
     if source.dedupe is not None:
         begun = metadata.starts_of(names)
-        committed = OffsetVector({(topic_id, partition): offset for partition, offset in start.items()})
-        behind = {topic_partition[1]: offset for topic_partition, offset in unremembered(committed, begun).items()}
-        earlier = offsets_before(log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US)
+        committed = OffsetVector(
+            {(topic_id, partition): offset for partition, offset in start.items()}
+        )
+        behind = {
+            topic_partition[1]: offset
+            for topic_partition, offset in unremembered(committed, begun).items()
+        }
+        earlier = offsets_before(
+            log, source.topic, behind, source.dedupe.look_back_us + STEP_BACK_US
+        )
         start |= earlier
         for partition, offset in earlier.items():
             if offset and offset == earliest.get((topic_id, partition)):
-                # what was there before may have had the id of an event that comes again; the check would find it
-                warning("ids_before_the_log", source=source.name, partition=partition, log_begins=offset)
+                # what was there before may have had the id of an event that comes again; the check
+                # would find it
+                warning(
+                    "ids_before_the_log", source=source.name, partition=partition, log_begins=offset
+                )
     builds = {name: metadata.builds.get(name, 0) for name in names}
     has_realtime = realtime or source.name in metadata.realtime_starts
-    return StreamPlan(source, deployment, metadata.deployment_version, topic_id, start, builds, has_realtime)
+    return StreamPlan(
+        source, deployment, metadata.deployment_version, topic_id, start, builds, has_realtime
+    )
 
 
 def _check_log(topic_partition: TopicPartition, committed: int, earliest: int, latest: int) -> None:
@@ -143,7 +174,11 @@ class SourceQuery:
         self._draining = threading.Event()
         self.paced = False
         """Tells whether the real-time lane lives, so that nobody waits for the micro-batch lane."""
-        longest_s = settings.realtime_microbatch_interval_ms / 1000 * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
+        longest_s = (
+            settings.realtime_microbatch_interval_ms
+            / 1000
+            * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
+        )
         self._pace = Pace(longest_s, settings.realtime_fields, settings.max_events_per_batch)
         self._begun = time.monotonic()
         self._waits = True
@@ -183,7 +218,9 @@ class SourceQuery:
                 self.failure = error
                 raise
         took_s = time.monotonic() - self._begun
-        wait_s = microbatch_wait_s(hottest(results), sum(each["records"] for each in results), took_s, over_s, self._pace)
+        wait_s = microbatch_wait_s(
+            hottest(results), sum(each["records"] for each in results), took_s, over_s, self._pace
+        )
         self._waits = wait_s > 0
         if self.paced:
             self._draining.wait(wait_s)
@@ -217,8 +254,9 @@ class SourceQuery:
         return bool(self.query.isActive)
 
     def in_time(self, lag: int) -> bool:
-        """Tells whether nobody waits for it: the real-time lane lives and brings all, and nothing is left to apply, or the last batch
-        left something of the interval and the next is not overdue. lag: events that it has to apply."""
+        """Tells whether nobody waits for it: the real-time lane lives and brings all, and nothing
+        is left to apply, or the last batch left something of the interval and the next is not
+        overdue. lag: events that it has to apply."""
         due = self._waits and time.monotonic() - self._begun < 2 * self._pace.longest_s
         return self.paced and self._all_realtime and (not lag or due)
 
@@ -232,7 +270,8 @@ class SourceQuery:
         return self.failure or self.query.exception()
 
     def drain(self) -> None:
-        """Ends it between two batches: one that runs is finished and its committed offsets advanced."""
+        """Ends it between two batches: one that runs is finished and its committed offsets
+        advanced."""
         self._draining.set()  # a batch that has not begun yet does nothing
         with self._between:
             pass  # the batch that runs is finished
@@ -243,7 +282,8 @@ class SourceQuery:
 
 
 def hottest(outcomes: Sequence[Mapping[str, Any]]) -> int:
-    """At least how many rows of a batch were of one entity: over all of its partitions, as if it were in each."""
+    """At least how many rows of a batch were of one entity: over all of its partitions, as if it
+    were in each."""
     rows = Counter[str]()
     for outcome in outcomes:
         rows.update({unit: figures["most"] for unit, figures in outcome["units"].items()})
@@ -253,7 +293,8 @@ def hottest(outcomes: Sequence[Mapping[str, Any]]) -> int:
 def frame_of(
     records: DataFrame, plan: StreamPlan, units: Sequence[StorageUnit]
 ) -> tuple[DataFrame, tuple[Placed, ...]]:
-    """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those stand."""
+    """Kafka's records, parsed, with the columns of the units beside `ALWAYS`; and where those
+    stand."""
     read = {column for unit in units for column in unit.reads}
     frame, columns = with_units(parsed(records, plan.source, read, topic_id=plan.topic_id), units)
     needed = dict.fromkeys((*ALWAYS, *(name for column in columns for name in column.needed())))
@@ -264,7 +305,11 @@ def frame_of(
 def kafka_stream(session: SparkSession, settings: Settings, plan: StreamPlan) -> DataFrame:
     """The source's records from where the plan begins, committed ones only."""
     bounded = {"maxOffsetsPerTrigger": str(settings.max_events_per_batch)}
-    return session.readStream.format("kafka").options(**stream_options(settings, plan), **bounded).load()
+    return (
+        session.readStream.format("kafka")
+        .options(**stream_options(settings, plan), **bounded)
+        .load()
+    )
 
 
 def stream_options(settings: Settings, plan: StreamPlan) -> dict[str, str]:

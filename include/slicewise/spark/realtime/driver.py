@@ -1,4 +1,5 @@
-"""The real-time lane's driver is a stream's driver whose queries bring events one by one; each partition holds a slot."""
+"""The real-time lane's driver is a stream's driver whose queries bring events one by one; each
+partition holds a slot."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class RealtimeDriver(Driver):
         return frozenset()
 
     def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:  # noqa: ARG002
-        units = {source.name: realtime_units(deployment, source.name) for source in deployment.sources}
+        units = {
+            source.name: realtime_units(deployment, source.name) for source in deployment.sources
+        }
         plans = []
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             for source in deployment.sources:
@@ -93,10 +96,21 @@ class RealtimeDriver(Driver):
         while (available := task_slots(self._session)) < needed:
             if time.monotonic() > deadline:
                 raise ServerError(
-                    f"{available} slots for {needed} partitions: real-time mode holds one for each, for ever",
-                    where=", ".join((self._session.sparkContext.master, *(f"{n}: {p}" for n, p in partitions.items()))),
+                    (
+                        f"{available} slots for {needed} partitions: real-time mode holds one for "
+                        "each, for ever"
+                    ),
+                    where=", ".join(
+                        (
+                            self._session.sparkContext.master,
+                            *(f"{n}: {p}" for n, p in partitions.items()),
+                        )
+                    ),
                     expected=f"at least {needed} cores of executors",
-                    next_step="give the real-time lane's driver more cores, or turn the real-time lane off: SLICEWISE_REALTIME=off",
+                    next_step=(
+                        "give the real-time lane's driver more cores, or turn the real-time lane "
+                        "off: SLICEWISE_REALTIME=off"
+                    ),
                 )
             self.stop.wait(1.0)
         self._relieves = available >= 2 * needed
@@ -104,8 +118,9 @@ class RealtimeDriver(Driver):
             event("batches_pause", slots=available, expected=2 * needed)
 
     def _interrupt(self, error: SlicewiseError) -> None:
-        """A store that is away is the writers' affair: they connect again to the same server run, and end with any other. A
-        topic that is gone is not: what is read under its name next may be another's."""
+        """A store that is away is the writers' affair: they connect again to the same server run,
+        and end with any other. A topic that is gone is not: what is read under its name next may be
+        another's."""
         if type(error) is not StoreUnavailable:
             super()._interrupt(error)
 

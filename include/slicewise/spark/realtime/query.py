@@ -1,9 +1,11 @@
-"""The real-time lane begins at the committed offsets, once the micro-batch lane is near the log's end, and after its start entry.
+"""The real-time lane begins at the committed offsets, near the log's end, after its start entry in
+the metadata.
 
-One query per source, in Spark's real-time mode: the frame of the micro-batch lane goes row by row to a writer in the JVM, which
-needs no batch to make an event visible (docs/adr/0050). Before a query's batch ends another begins beside it, so that
-nothing waits for the next batch to be planned (docs/adr/0056). What goes wrong ends both; another is planned from the
-metadata.
+
+One query per source, in Spark's real-time mode: the frame of the micro-batch lane goes row by row
+to a writer in the JVM, which needs no batch to make an event visible (docs/adr/0050). Before a
+query's batch ends another begins beside it, so that nothing waits for the next batch to be planned
+(docs/adr/0056). What goes wrong ends both; another is planned from the metadata.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ from slicewise.stores.online.redis import open_store
 class RealtimeQuery:
     """The real-time lane of one source, from the wait for the micro-batch lane to its end.
 
-    relieves: whether there are slots for two queries at a time, so that batches change without a pause.
+    relieves: whether there are slots for two queries at a time, so that batches change without a
+    pause.
     """
 
     def __init__(
@@ -65,11 +68,14 @@ class RealtimeQuery:
         self._committed = OffsetVector({})
 
     def look(self, store: OnlineStore, metadata: StoreMetadata) -> None:
-        """Once a tick: begins when it may, and hears what its writers say. DataLoss where the topic is another."""
+        """Once a tick: begins when it may, and hears what its writers say. DataLoss where the topic
+        is another."""
         source = self.plan.source
         self._log.check_topic(source.topic, self.plan.topic_id)
         self._latest, self._committed = self._log.latest(source.topic), metadata.committed
-        if not self._outgrown and any(partition not in self.plan.start for _, partition in self._latest):
+        if not self._outgrown and any(
+            partition not in self.plan.start for _, partition in self._latest
+        ):
             event("partitions_added", source=source.name)
             self._outgrown = True  # another query begins with all of them
         if self._runs:
@@ -79,33 +85,59 @@ class RealtimeQuery:
         status_text = store.run(ReadStatus(f"stream:{source.name}"))
         microbatch = StreamStatus.parse(source.name, status_text) if status_text else None
         limit = self._settings.realtime_start_lag
-        self.status.waiting = waits_for(self._latest, metadata.committed, microbatch, limit, self.status.clock.now_us())
+        self.status.waiting = waits_for(
+            self._latest, metadata.committed, microbatch, limit, self.status.clock.now_us()
+        )
         if self.status.waiting is None:
             self._begin(metadata)
 
     def _begin(self, metadata: StoreMetadata) -> None:
-        """The start entry stands before the first row does; and the writers' server run is the entry's."""
+        """The start entry stands before the first row does; and the writers' server run is the
+        entry's."""
         start = {p: metadata.committed.get((self.plan.topic_id, p)) for p in self.plan.start}
-        offset_vector = OffsetVector({(self.plan.topic_id, p): offset for p, offset in start.items()})
+        offset_vector = OffsetVector(
+            {(self.plan.topic_id, p): offset for p, offset in start.items()}
+        )
         own = open_store(self._settings.redis_url)
         try:
-            metadata = own.run(BeginRealtime(self.plan.source.name, offset_vector, self.plan.deployment_version, self.plan.deployment.digest))
+            metadata = own.run(
+                BeginRealtime(
+                    self.plan.source.name,
+                    offset_vector,
+                    self.plan.deployment_version,
+                    self.plan.deployment.digest,
+                )
+            )
             self._bound_to = metadata, own.server_run
         finally:
             own.close()
         self._runs = [self._run(start)]
-        event("realtime_begun", source=self.plan.source.name, start=start, behind=behind(self._latest, offset_vector))
+        event(
+            "realtime_begun",
+            source=self.plan.source.name,
+            start=start,
+            behind=behind(self._latest, offset_vector),
+        )
 
     def _run(self, start: Mapping[int, int], after: RealtimeRun | None = None) -> RealtimeRun:
-        """A query from there on, bound to the server run of the entry. after: the one that it takes over from."""
+        """A query from there on, bound to the server run of the entry. after: the one that it takes
+        over from."""
         assert self._bound_to is not None
         settings, plan = self._settings, replace(self.plan, start=start)
-        records = self._session.readStream.format("kafka").options(**stream_options(settings, plan)).load()
+        records = (
+            self._session.readStream.format("kafka")
+            .options(**stream_options(settings, plan))
+            .load()
+        )
         frame, placed = frame_of(records, plan, self._units)
         jvm: Any = self._session._jvm
         spec = spec_of(settings, plan, *self._bound_to, placed, after.name if after else None)
-        name, checkpoint = json.loads(spec)["run"], settings.state_dir / "tail" / "checkpoints" / uuid4().hex
-        batch_s = settings.realtime_batch_s * (2 if self._relieves else 1)  # one that is relieved must not end before
+        name, checkpoint = (
+            json.loads(spec)["run"],
+            settings.state_dir / "tail" / "checkpoints" / uuid4().hex,
+        )
+        # one that is relieved must not end before
+        batch_s = settings.realtime_batch_s * (2 if self._relieves else 1)
         begun_us = self.status.clock.now_us()
         query = (
             frame._jdf.writeStream()
@@ -119,8 +151,8 @@ class RealtimeQuery:
         return RealtimeRun(self._session, name, start, begun_us, query, checkpoint)
 
     def _relieve(self) -> None:
-        """Before a batch ends the next query begins where the one that runs has acknowledged all; that one ends once
-        the next has caught up with it."""
+        """Before a batch ends the next query begins where the one that runs has acknowledged all;
+        that one ends once the next has caught up with it."""
         *_, last = self._runs
         age_s = (self.status.clock.now_us() - last.begun_us) / 1e6
         applied = {p: self._committed.get((self.plan.topic_id, p)) for p in last.start}
@@ -135,7 +167,9 @@ class RealtimeQuery:
         if last.ends is not None and relieved(last.ends, last.at, applied):
             self._runs[0].stop()
             self._runs = [last]
-            event("realtime_relieved", source=self.plan.source.name, start=dict(last.start), s=age_s)
+            event(
+                "realtime_relieved", source=self.plan.source.name, start=dict(last.start), s=age_s
+            )
 
     def _read_writers(self, store: OnlineStore) -> None:
         received = []
@@ -157,7 +191,15 @@ class RealtimeQuery:
     def lag(self) -> dict[int, int]:
         """Events in the log that are neither acknowledged nor applied yet, per partition."""
         return {
-            p: max(0, end - max(self._committed.get((topic, p)), *(run.reached.get(p, 0) for run in self._runs), 0))
+            p: max(
+                0,
+                end
+                - max(
+                    self._committed.get((topic, p)),
+                    *(run.reached.get(p, 0) for run in self._runs),
+                    0,
+                ),
+            )
             for (topic, p), end in self._latest.offsets.items()
         }
 
@@ -166,7 +208,8 @@ class RealtimeQuery:
         return next((why for run in self._runs if (why := run.error()) is not None), None)
 
     def drain(self) -> None:
-        """Ends it at once: what was not acknowledged is the micro-batch lane's, and the next real-time lane's."""
+        """Ends it at once: what was not acknowledged is the micro-batch lane's, and the next
+        real-time lane's."""
         for run in self._runs:
             run.stop()
         del self._log

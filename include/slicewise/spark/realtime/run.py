@@ -1,4 +1,5 @@
-"""One Spark query of the real-time real-time lane lasts from its start until none of its tasks writes any more.
+"""One Spark query of the real-time lane lasts from its start until none of its tasks writes any
+more.
 
 Its tasks hold their slots until then, so that whoever stops it may begin another in their place.
 """
@@ -56,8 +57,8 @@ class RealtimeRun:
         return RuntimeError(str(cause.toString()))
 
     def stop(self) -> None:
-        """Ends it at once. Spark reports each task that it interrupts as an error, with its stack: nobody on call
-        shall have to tell that from a failure, which `error` tells of anyhow."""
+        """Ends it at once. Spark reports each task that it interrupts as an error, with its stack:
+        nobody on call shall have to tell that from a failure, which `error` tells of anyhow."""
         context = self.session.sparkContext
         context.setLogLevel("OFF")
         try:
@@ -75,4 +76,6 @@ class RealtimeRun:
 def _tasks(session: SparkSession) -> int:
     """Tasks that run, of all queries."""
     jvm: Any = session.sparkContext._jsc
-    return sum(int(executor.numRunningTasks()) for executor in jvm.sc().statusTracker().getExecutorInfos())
+    return sum(
+        int(executor.numRunningTasks()) for executor in jvm.sc().statusTracker().getExecutorInfos()
+    )

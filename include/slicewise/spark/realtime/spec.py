@@ -1,6 +1,8 @@
-"""The JVM's real-time writer is told all that it may not guess: one server run, names in keys, where columns stand.
+"""The JVM's real-time writer is told all that it may not guess: one server run, names in keys,
+where columns stand.
 
-`jvm/…/RealtimeWriter.java` makes itself of this JSON. It holds the store's address with its password: no text for logs.
+`jvm/…/RealtimeWriter.java` makes itself of this JSON. It holds the store's address with its
+password: no text for logs.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ PATIENCE_MS = 60_000
 
 
 def status_part(source: str, partition: int) -> str:
-    """Under which name the real-time lane of a partition says what it does (`PutStatus`); as JSON."""
+    """Under which name the real-time lane of a partition says what it does (`PutStatus`); as
+    JSON."""
     return f"tail:{source}:{partition}"
 
 
@@ -44,7 +47,8 @@ def spec_of(
 ) -> str:
     """The text of which `RealtimeWriter.of` makes the writer of a plan's query.
 
-    placed: the units that the real-time lane writes for; after: the run that it takes over from, of the same server run."""
+    placed: the units that the real-time lane writes for; after: the run that it takes over from, of
+    the same server run."""
     source = plan.source.name
     return json.dumps(
         {
@@ -77,7 +81,11 @@ def spec_of(
 def _unit(plan: StreamPlan, metadata: StoreMetadata, placed: Placed) -> dict[str, Any]:
     unit = plan.deployment.unit(placed.unit)
     build = decisions.build_of(metadata, placed.unit)
-    start = {str(p): offset for (topic, p), offset in build.start.offsets.items() if topic == plan.topic_id}
+    start = {
+        str(p): offset
+        for (topic, p), offset in build.start.offsets.items()
+        if topic == plan.topic_id
+    }
     return {
         "name": build.name,
         "keep": placed.keep,
@@ -89,7 +97,10 @@ def _unit(plan: StreamPlan, metadata: StoreMetadata, placed: Placed) -> dict[str
             {"name": name, "type": kind, "column": column}
             for (name, kind), column in zip(unit.entity, placed.entity, strict=True)
         ],
-        "inputs": [{"name": name, "type": kind, "column": placed.inputs[name]} for name, kind in unit.input_types],
+        "inputs": [
+            {"name": name, "type": kind, "column": placed.inputs[name]}
+            for name, kind in unit.input_types
+        ],
         "list": _kept(unit),
     }
 
@@ -98,4 +109,9 @@ def _kept(unit: StorageUnit) -> dict[str, int] | None:
     if not isinstance(unit, ListUnit):
         return None
     kept = unit.event_list
-    return {"range_us": kept.range_us, "rows": kept.rows, "late_us": kept.late_us, "most": kept.most}
+    return {
+        "range_us": kept.range_us,
+        "rows": kept.rows,
+        "late_us": kept.late_us,
+        "most": kept.most,
+    }

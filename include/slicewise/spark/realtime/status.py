@@ -1,8 +1,10 @@
-"""The real-time lane's status is what its writers acknowledged: they say it in the store, the driver sums it.
+"""The real-time lane's status is what its writers acknowledged: they say it in the store, the
+driver sums it.
 
-A writer speaks for one partition, once a second, in figures that only grow while it lives; of another start of the
-query it is another writer (`run`), whose figures begin anew. So may those of one run, where a batch ended before it was
-relieved, and the next one's writer found another run in its place.
+A writer speaks for one partition, once a second, in figures that only grow while it lives; of
+another start of the query it is another writer (`run`), whose figures begin anew. So may those of
+one run, where a batch ended before it was relieved, and the next one's writer found another run in
+its place.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ class RealtimeMetrics(Metrics):
     def __init__(self) -> None:
         super().__init__(PREFIX)
         self.outcomes = Total(
-            f"{PREFIX}_outcomes", "Rows by what became of them", ["source", "outcome"], registry=self.registry
+            f"{PREFIX}_outcomes",
+            "Rows by what became of them",
+            ["source", "outcome"],
+            registry=self.registry,
         )
 
 
@@ -43,7 +48,8 @@ class WriterStatus:
     """Last offset up to which all was acknowledged; -1: none yet."""
     counts: Mapping[str, int]
     histogram: Mapping[float, int]
-    """Upper bound in milliseconds -> writes so far that took at most that from Kafka's timestamp to acknowledged."""
+    """Upper bound in milliseconds -> writes so far that took at most that from Kafka's timestamp to
+    acknowledged."""
 
     def continues(self, before: WriterStatus) -> bool:
         """Tells whether these figures contain those."""
@@ -57,8 +63,13 @@ class WriterStatus:
         raw = json.loads(text)
         counts = {name: int(raw.get(name, 0)) for name in COUNTED}
         bounds = [*raw["ms"]["bounds"], math.inf]
-        histogram = {float(bound): int(count) for bound, count in zip(bounds, raw["ms"]["counts"], strict=True)}
-        return WriterStatus(str(raw["run"]), int(raw["partition"]), int(raw["acked"]), counts, histogram)
+        histogram = {
+            float(bound): int(count)
+            for bound, count in zip(bounds, raw["ms"]["counts"], strict=True)
+        }
+        return WriterStatus(
+            str(raw["run"]), int(raw["partition"]), int(raw["acked"]), counts, histogram
+        )
 
 
 @dataclass
@@ -80,7 +91,8 @@ class RealtimeStatus(SourceStatus):
                 before = None
             self._last[status.partition] = status
             for name, count in status.counts.items():
-                more = max(0, count - (before.counts[name] if before else 0))  # reconnects: those of each batch
+                # reconnects: those of each batch
+                more = max(0, count - (before.counts[name] if before else 0))
                 self.totals[name] += more
                 self._outcome(name, more)
                 rows += more if name == "rows" else 0
@@ -113,7 +125,9 @@ class RealtimeStatus(SourceStatus):
         bounds = sorted(whole)
         p50, p99 = (quantile_of([(b, whole[b]) for b in bounds], q) for q in (0.5, 0.99))
         for name, value in (("0.5", p50), ("0.99", p99)):
-            self.metrics.freshness.labels(self.source, name).set(float("nan") if value is None else value)
+            self.metrics.freshness.labels(self.source, name).set(
+                float("nan") if value is None else value
+            )
         span_s = max(1.0, (now - self._fresh[0][0]) / 1e6) if self._fresh else 1.0
         return figures | {
             "freshness_p50_ms": p50,
@@ -125,10 +139,13 @@ class RealtimeStatus(SourceStatus):
 
 
 def quantile_of(histogram: Sequence[tuple[float, int]], q: float) -> float | None:
-    """The least upper bound that holds a part q of a cumulative histogram, ascending (at most the last finite one);
-    None of an empty one."""
+    """The least upper bound that holds a part q of a cumulative histogram, ascending (at most the
+    last finite one); None of an empty one."""
     total = histogram[-1][1] if histogram else 0
     if total <= 0:
         return None
     finite = [bound for bound, _ in histogram if math.isfinite(bound)]
-    return next((bound for bound, count in histogram if count >= q * total and math.isfinite(bound)), finite[-1])
+    return next(
+        (bound for bound, count in histogram if count >= q * total and math.isfinite(bound)),
+        finite[-1],
+    )

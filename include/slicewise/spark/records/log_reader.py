@@ -1,7 +1,9 @@
-"""The log is followed by a small JVM of our own: each record is parsed once, by the parser of every stream.
+"""The log is followed by a small JVM of our own: each record is parsed once, by the parser of every
+stream.
 
-It is a child process without Spark (jvm/…/LogReader.java, docs/adr/0043): it polls, parses and writes columns ahead
-of who reads them, as far as a pipe and a short queue allow. What it says is in offset order within each partition.
+It is a child process without Spark (jvm/…/LogReader.java, docs/adr/0043): it polls, parses and
+writes columns ahead of who reads them, as far as a pipe and a short queue allow. What it says is in
+offset order within each partition.
 """
 
 from __future__ import annotations
@@ -57,10 +59,16 @@ class Frame:
 
 
 class LogReader:
-    """Follows a topic from `start`. only: the source's columns that are given. Raises SettingsError."""
+    """Follows a topic from `start`. only: the source's columns that are given. Raises
+    SettingsError."""
 
     def __init__(
-        self, settings: Settings, source: Source, topic_id: str, only: Collection[str], start: Mapping[int, int]
+        self,
+        settings: Settings,
+        source: Source,
+        topic_id: str,
+        only: Collection[str],
+        start: Mapping[int, int],
     ) -> None:
         self._bootstrap, self._topic = settings.kafka_bootstrap, source.topic
         self._kinds = {name: kind for name, kind in source.columns if name in only}
@@ -84,7 +92,9 @@ class LogReader:
             stdin.flush()
         except BrokenPipeError:
             pass  # it ended: whoever takes hears why
-        self._thread = threading.Thread(target=self._follow, args=(stdout,), name=f"log-{source.topic}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._follow, args=(stdout,), name=f"log-{source.topic}", daemon=True
+        )
         self._thread.start()
 
     def _follow(self, out: IO[bytes]) -> None:
@@ -100,15 +110,19 @@ class LogReader:
             self._broken = error  # `take` raises it
 
     def take(self, most: int, timeout_s: float) -> list[Frame]:
-        """Takes what is there, up to about `most` records; waits for a first frame, and gives none after `timeout_s`.
+        """Takes what is there, up to about `most` records; waits for a first frame, and gives none
+        after `timeout_s`.
 
-        Raises DataLoss where the log no longer holds what comes next, SlicewiseError where the reader ended.
+        Raises DataLoss where the log no longer holds what comes next, SlicewiseError where the
+        reader ended.
         """
         frames: list[Frame] = []
         rows, size, deadline = 0, 0, time.monotonic() + timeout_s
         while rows < most and size < _AT_ONCE_BYTES:
             try:
-                frame = self._frames.get(timeout=max(0.0, deadline - time.monotonic()) if not frames else 0.0)
+                frame = self._frames.get(
+                    timeout=max(0.0, deadline - time.monotonic()) if not frames else 0.0
+                )
             except queue.Empty:
                 break
             frames.append(frame)
@@ -127,9 +141,15 @@ class LogReader:
                 expected="a retention longer than the longest stop",
                 next_step="docs/runbook.md, 'The log no longer holds what the stream needs'",
             )
-        why = f"with exit code {code}" if self._broken is None else f"in the middle of a frame: {self._broken}"
+        why = (
+            f"with exit code {code}"
+            if self._broken is None
+            else f"in the middle of a frame: {self._broken}"
+        )
         return StoreUnavailable(
-            f"the reader of the log ended {why}", where=where, next_step="the driver's log has its last words"
+            f"the reader of the log ended {why}",
+            where=where,
+            next_step="the driver's log has its last words",
         )
 
     def close(self) -> None:
@@ -195,7 +215,16 @@ def _frame(out: IO[bytes], kinds: Mapping[str, str]) -> Frame | None:
     good = np.frombuffer(next(given), np.bool_)
     event_time = _array("long", given, rows)
     columns = {name: _array(kind, given, rows) for name, kind in kinds.items()}
-    return Frame(int(head["partition"]), int(head["end"]), offset, kafka_time, good, event_time, columns, whole.size)
+    return Frame(
+        int(head["partition"]),
+        int(head["end"]),
+        offset,
+        kafka_time,
+        good,
+        event_time,
+        columns,
+        whole.size,
+    )
 
 
 def _exactly(out: IO[bytes], size: int) -> bytes:
@@ -208,7 +237,11 @@ def _exactly(out: IO[bytes], size: int) -> bytes:
 def _array(kind: str, given: Any, rows: int) -> pa.Array:
     """The next column of these buffers; instants as longs."""
     there = next(given)
-    valid = pa.py_buffer(np.packbits(np.frombuffer(there, np.uint8), bitorder="little")) if there.size else None
+    valid = (
+        pa.py_buffer(np.packbits(np.frombuffer(there, np.uint8), bitorder="little"))
+        if there.size
+        else None
+    )
     element = element_type(kind)
     if element is not None:
         ends = next(given)

@@ -1,14 +1,16 @@
-"""A Kafka record is good or bad by one function, of its bytes, its timestamp and its offset's schema.
+"""A Kafka record is good or bad by one function, of its bytes, its timestamp and its offset's
+schema.
 
-Stream, archive and check all parse here, in the JVM (`java/`, docs/adr/0021); downstream of the archive
-everything reads typed columns. A value never becomes null or another value silently: what is not what
-the schema says makes the record bad, with a reason, and the record is kept.
+Stream, archive and check all parse here, in the JVM (`java/`, docs/adr/0021); downstream of the
+archive everything reads typed columns. A value never becomes null or another value silently: what
+is not what the schema says makes the record bad, with a reason, and the record is kept.
 
 Reasons, the first that holds: `too_large`, `not_json` (also a null or empty value, invalid UTF-8,
-NUL, an array, duplicate keys, anything after the object), `not_avro`, `not_protobuf` (another head than
-Confluent's, or bytes that are not what their schema says), `bad_text` (a lone surrogate, or in a binary
-format invalid UTF-8: distinct texts would become one), `missing_required:<column>`, `wrong_type:<column>`,
-`out_of_range:<column>`, `bad_time:<column>`, `bad_date:<column>`, `too_late`, `too_far_ahead`.
+NUL, an array, duplicate keys, anything after the object), `not_avro`, `not_protobuf` (another head
+than Confluent's, or bytes that are not what their schema says), `bad_text` (a lone surrogate, or in
+a binary format invalid UTF-8: distinct texts would become one), `missing_required:<column>`,
+`wrong_type:<column>`, `out_of_range:<column>`, `bad_time:<column>`, `bad_date:<column>`,
+`too_late`, `too_far_ahead`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaPackage
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.errors import SettingsError
 from slicewise.features.plan.fingerprint import fingerprint
@@ -41,16 +43,18 @@ def parsed(
     topic_id: str = "",
     removed: Sequence[tuple[str, str]] = (),
 ) -> DataFrame:
-    """Kafka `records` (value, partition, offset, timestamp) of a topic as typed columns, one row per record.
+    """Kafka `records` (value, partition, offset, timestamp) of a topic as typed columns, one row
+    per record.
 
-    topic_id: says which offsets are the topic's, where the source had other schemas before (docs/adr/0057). removed:
-    what these had that the source's own lacks, as `removed_columns` gives it, where that is wanted too.
+    topic_id: says which offsets are the topic's, where the source had other schemas before
+    (docs/adr/0057). removed: what these had that the source's own lacks, as `removed_columns` gives
+    it, where that is wanted too.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
-    (null: good), raw (the value's bytes, of bad records only), then the source's columns, or those of
-    them that are in `only`, each prefixed `c_`, null where the record is bad, or where the schema that
-    it is judged by lacks the column. Columns of type timestamp_us are longs. All columns are judged,
-    whichever are given.
+    (null: good), raw (the value's bytes, of bad records only), then the source's columns, or those
+    of them that are in `only`, each prefixed `c_`, null where the record is bad, or where the
+    schema that it is judged by lacks the column. Columns of type timestamp_us are longs. All
+    columns are judged, whichever are given.
     """
     columns = [(name, kind) for name, kind in source.columns if only is None or name in only]
     columns += removed
@@ -61,7 +65,9 @@ def parsed(
         "offset",
         F.unix_micros("timestamp").alias("kafka_time"),
         "value",
-        F.call_udf(read, "value", F.unix_micros("timestamp"), F.col("partition").cast("int"), "offset").alias("record"),
+        F.call_udf(
+            read, "value", F.unix_micros("timestamp"), F.col("partition").cast("int"), "offset"
+        ).alias("record"),
     )
     return rows.select(
         "partition",
@@ -74,16 +80,21 @@ def parsed(
     )
 
 
-def _registered(session: SparkSession, source: Source, columns: Sequence[tuple[str, str]], topic_id: str) -> str:
-    """Name of the session's function (value, kafka time, partition, offset) -> struct of event time, reason and
-    columns."""
+def _registered(
+    session: SparkSession, source: Source, columns: Sequence[tuple[str, str]], topic_id: str
+) -> str:
+    """Name of the session's function (value, kafka time, partition, offset) -> struct of event
+    time, reason and columns."""
     jvm: Any = session._jvm
     package = jvm.io.slicewise.records
     if isinstance(package.Versions, JavaPackage):  # so py4j names what it does not know
         raise SettingsError(
             "the JVM lacks the record reader",
             where=str(session.conf.get("spark.driver.extraClassPath", "")),
-            expected="slicewise-spark.jar, which `make setup` builds from include/slicewise/jvm/src/main/java",
+            expected=(
+                "slicewise-spark.jar, which `make setup` builds from "
+                "include/slicewise/jvm/src/main/java"
+            ),
             next_step="make setup",
         )
     versions = versions_of(source, [name for name, _ in columns], topic_id)
@@ -98,10 +109,14 @@ def _registered(session: SparkSession, source: Source, columns: Sequence[tuple[s
 
 
 def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[dict[str, Any]]:
-    """Values of which the JVM's `Versions.of` makes the reader of a topic. names: of the columns that are given."""
+    """Values of which the JVM's `Versions.of` makes the reader of a topic. names: of the columns
+    that are given."""
     versions = judged_by(source, topic_id)
     return [
-        {"reader": _reader_of(version, names), "until": {str(partition): offset for partition, offset in ends.items()}}
+        {
+            "reader": _reader_of(version, names),
+            "until": {str(partition): offset for partition, offset in ends.items()},
+        }
         for version, ends in versions
     ]
 
@@ -113,7 +128,9 @@ def _reader_of(source: Source, names: Collection[str]) -> dict[str, Any]:
     return {
         "format": source.format,
         "registry": source.registry,
-        "fields": [_field(n, wire.get(n, kind), source, kept=n in names) for n, kind in source.columns],
+        "fields": [
+            _field(n, wire.get(n, kind), source, kept=n in names) for n, kind in source.columns
+        ],
         "paths": [list(paths.get(name, (name,))) for name, _ in source.columns],
         "required": list(dict.fromkeys((*source.required, *(() if time is None else (time,))))),
         "timestamp": time,
@@ -133,7 +150,11 @@ def _field(name: str, kind: str, source: Source, *, kept: bool) -> dict[str, Any
     precision, scale = decimal_parts(kind) or (0, 0)
     return {
         "name": name,
-        "kind": "time" if kind == TIMESTAMP else "decimal" if precision else _SPARK_TYPES.get(kind, kind),
+        "kind": "time"
+        if kind == TIMESTAMP
+        else "decimal"
+        if precision
+        else _SPARK_TYPES.get(kind, kind),
         "kept": kept,
         "allow_nan": name in source.allow_nan,
         "time_form": source.time_form,

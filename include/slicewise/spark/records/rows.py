@@ -27,7 +27,8 @@ class UnitColumns:
     inputs: Mapping[str, str]
     """Name that an aggregate reads -> column of the frame."""
     event_id: str | None = None
-    """Column of the event's id, where the source says by which an event that comes again is known."""
+    """Column of the event's id, where the source says by which an event that comes again is
+    known."""
 
     def needed(self) -> tuple[str, ...]:
         ids = () if self.event_id is None else (self.event_id,)
@@ -37,8 +38,8 @@ class UnitColumns:
 def with_units(
     frame: DataFrame, units: Sequence[StorageUnit], good: str = "reason IS NULL"
 ) -> tuple[DataFrame, tuple[UnitColumns, ...]]:
-    """Adds each unit's columns to `frame`, beside its own. `frame` is of `parse.parsed`, or of the archive with its
-    columns named `c_…`. good: which rows are good records."""
+    """Adds each unit's columns to `frame`, beside its own. `frame` is of `parse.parsed`, or of the
+    archive with its columns named `c_…`. good: which rows are good records."""
     computed: dict[str, str] = {}  # text of an expression -> column: equal ones are computed once
     plans: list[tuple[StorageUnit, dict[str, str]]] = []
     for unit in units:

@@ -1,4 +1,5 @@
-"""A JVM maps the classes that an earlier job loaded, where they are whole and fit; no job fails because of them.
+"""A JVM maps the classes that an earlier job loaded, where they are whole and fit; no job fails
+because of them.
 
 Half of what a short job costs is the loading of 27,000 classes. Java's class data sharing
 (JEP 350, a dynamic archive) keeps them in a file beside the jars, which the first job to end well
@@ -35,7 +36,8 @@ _PROBE_S = 60.0
 
 _GIVEN = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _BARS = ("-Xshare", "-javaagent", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
-"""Options about archives: who gives every JVM one of these has decided, or rules them out: an agent changes classes."""
+"""Options about archives: who gives every JVM one of these has decided, or rules them out: an agent
+changes classes."""
 
 
 def sharing(settings: Settings) -> str:
@@ -46,8 +48,8 @@ def sharing(settings: Settings) -> str:
 
 @contextmanager
 def leaving(settings: Settings) -> Iterator[str]:
-    """Within it a JVM may run with the option that is given, one at most: it maps the archive where one
-    stands, and else leaves one at its end, which is kept if nothing was raised.
+    """Within it a JVM may run with the option that is given, one at most: it maps the archive where
+    one stands, and else leaves one at its end, which is kept if nothing was raised.
 
     If a job fails without leaving one, none of these jars is tried again: that may have been why.
     """
@@ -85,7 +87,8 @@ def forget(settings: Settings) -> None:
 
 @contextmanager
 def _harmless() -> Iterator[None]:
-    """Passes over what the file system refuses here: it costs a later job some seconds, and this one nothing."""
+    """Passes over what the file system refuses here: it costs a later job some seconds, and this
+    one nothing."""
     try:
         yield
     except OSError as error:
@@ -113,8 +116,8 @@ def _keep(part: Path, stem: Path) -> None:
 
 
 def _outlived(file: Path, stem: Path) -> bool:
-    """Tells if nobody needs a file: an archive while none of these jars stands whole, the note of another digest, the
-    part of a process that ended."""
+    """Tells if nobody needs a file: an archive while none of these jars stands whole, the note of
+    another digest, the part of a process that ended."""
     if file.suffix == ".part":
         pid = file.stem.rpartition(".")[2]
         return pid.isdecimal() and not _runs(int(pid))
@@ -168,7 +171,8 @@ def _part(stem: Path) -> Path:
 
 
 def _can_be_left(stem: Path) -> bool:
-    """Tells if a JVM that does nothing else can leave an archive here; that one cannot is remembered."""
+    """Tells if a JVM that does nothing else can leave an archive here; that one cannot is
+    remembered."""
     java, part, why = _java(), _part(stem), ""
     with _harmless():
         if java is None or _note(stem).exists() or not os.access(stem.parent, os.W_OK):
@@ -177,7 +181,9 @@ def _can_be_left(stem: Path) -> bool:
             return False
         try:
             command = [java, *shlex.split(_leave(part)), "-version"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_PROBE_S, check=False
+            )
             if done.returncode == 0 and part.exists():
                 return True
             why = f"exit code {done.returncode}: {(done.stdout + done.stderr)[-300:].strip()}"

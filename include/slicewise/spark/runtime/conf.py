@@ -11,20 +11,25 @@ from urllib.parse import unquote, urlsplit
 from slicewise.settings import Settings
 from slicewise.spark.runtime.classes import sharing
 
-_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_CHECKPOINTS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 # A serial collector needs no threads of its own on a machine that also carries the servers.
 _JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
 # A job that lives for seconds spends more on its second compiler than that ever gives back: without
-# it a start and a first parse take 14 s of processor time instead of 20. With one compiler Java keeps
-# 48 MB for code in place of 240, and a check that compared four views filled them: it compiled no
-# more, and then died. The room is address space alone until it is used.
+# it a start and a first parse take 14 s of processor time instead of 20. With one compiler Java
+# keeps 48 MB for code in place of 240, and a check that compared four views filled them: it
+# compiled no more, and then died. The room is address space alone until it is used.
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
-# Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it does not need.
+# Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it
+# does not need.
 _SMALL = "-Xms64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"
 
 
-def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = None) -> dict[str, str]:
+def job_conf(
+    settings: Settings, *, memory: str = "1g", classes: str | None = None
+) -> dict[str, str]:
     """Configuration of a bounded job (archive, compaction, backfill, check, maintenance).
 
     classes: the JVM's option about the archive of classes; without one given, that which maps it.
@@ -33,11 +38,12 @@ def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = No
     catalog = f"spark.sql.catalog.{name}"
     scratch = settings.state_dir / "spark"
     classes = sharing(settings) if classes is None else classes
+    java = f"{_JAVA.format(scratch=scratch)} {_SHORT} {classes}"
     conf = {
         "spark.driver.extraClassPath": f"{settings.spark_jars}/*",
         "spark.executor.extraClassPath": f"{settings.spark_jars}/*",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=scratch)} {_SHORT} {classes}".rstrip(),
+        "spark.driver.extraJavaOptions": java.rstrip(),
         "spark.local.dir": str(scratch / "tmp"),
         "spark.sql.warehouse.dir": str(scratch / "unused"),
         "spark.pyspark.python": str(settings.spark_python),
@@ -53,9 +59,12 @@ def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = No
         # it plans each stage again, to choose a number of partitions that is small already
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        # what bounds a batch of long texts: a value may have a megabyte, and direct memory is as large as the heap
+        # what bounds a batch of long texts: a value may have a megabyte, and direct memory is as
+        # large as the heap
         "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
-        "spark.sql.extensions": ("org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"),
+        "spark.sql.extensions": (
+            "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        ),
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
         f"{catalog}.uri": settings.catalog_jdbc_uri,
@@ -68,7 +77,8 @@ def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = No
         # executors on other machines must reach the driver: elsewhere Spark takes the host's name
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if settings.warehouse.startswith("s3:"):
-        # address and credentials are the SDK's own variables (AWS_ENDPOINT_URL_S3, AWS_ACCESS_KEY_ID, ...)
+        # address and credentials are the SDK's own variables (AWS_ENDPOINT_URL_S3,
+        # AWS_ACCESS_KEY_ID, ...)
         conf[f"{catalog}.io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
         conf[f"{catalog}.s3.path-style-access"] = "true"
     secret = urlsplit(settings.catalog_uri)
@@ -82,14 +92,15 @@ def job_conf(settings: Settings, *, memory: str = "1g", classes: str | None = No
 def stream_conf(settings: Settings) -> dict[str, str]:
     """Configuration of the stream: the same, with an empty trigger made cheap (docs/adr)."""
     return job_conf(settings) | {
-        # also a stream that lives for weeks: it plans several times a second, and compiling all that a second
-        # time took more processor time than its work (docs/adr/0025)
+        # also a stream that lives for weeks: it plans several times a second, and compiling all
+        # that a second time took more processor time than its work (docs/adr/0025)
         "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT}",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "2",
-        # rows of the real-time lane hold dates of the calendar that Spark counts by; the old class lacks days of 1582
+        # rows of the real-time lane hold dates of the calendar that Spark counts by; the old class
+        # lacks days of 1582
         "spark.sql.datetime.java8API.enabled": "true",
         "spark.sql.streaming.numRecentProgressUpdates": "4",
         "spark.locality.wait": "0",
@@ -98,11 +109,16 @@ def stream_conf(settings: Settings) -> dict[str, str]:
 
 
 def realtime_conf(settings: Settings) -> dict[str, str]:
-    """Configuration of the real-time lane: a stream that plans once a batch of many seconds, and holds few rows at a time."""
-    java = f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT} {_SMALL} {sharing(settings)}"
+    """Configuration of the real-time lane: a stream that plans once a batch of many seconds, and
+    holds few rows at a time."""
+    java = (
+        f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT} {_SMALL} "
+        f"{sharing(settings)}"
+    )
     return stream_conf(settings) | {
         "spark.driver.memory": "512m",
         "spark.driver.extraJavaOptions": java.rstrip(),
-        # as local[n,1] says: what a writer may do twice it does itself, and all else is planned anew from the metadata
+        # as local[n,1] says: what a writer may do twice it does itself, and all else is planned
+        # anew from the metadata
         "spark.task.maxFailures": "1",
     }

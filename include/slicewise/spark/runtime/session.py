@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise.settings import Settings
-from slicewise.spark.runtime.conf import job_conf, stream_conf, realtime_conf
+from slicewise.spark.runtime.conf import job_conf, realtime_conf, stream_conf
 
 
 def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
@@ -18,15 +18,21 @@ def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
 
 
 def realtime_session(settings: Settings, slots: int) -> SparkSession:
-    """The session of the real-time lane's driver, a slot for each partition; a failed task is the query's failure: what a writer
-    may do twice it does itself, and all else is planned anew from the metadata."""
+    """The session of the real-time lane's driver, a slot for each partition; a failed task is the
+    query's failure: what a writer may do twice it does itself, and all else is planned anew from
+    the metadata."""
     return _session(settings, "slicewise-realtime", f"local[{slots},1]", realtime_conf(settings))
 
 
 def task_slots(session: SparkSession) -> int:
-    """Tasks that can run at once now. Spark's `defaultParallelism` says two of a cluster with fewer."""
+    """Tasks that can run at once now. Spark's `defaultParallelism` says two of a cluster with
+    fewer."""
     context: Any = session.sparkContext._jsc
-    return int(context.sc().maxNumConcurrentTasks(context.sc().resourceProfileManager().defaultResourceProfile()))
+    return int(
+        context.sc().maxNumConcurrentTasks(
+            context.sc().resourceProfileManager().defaultResourceProfile()
+        )
+    )
 
 
 def job_session(settings: Settings, name: str, cores: int = 2) -> SparkSession:

@@ -1,8 +1,9 @@
 """A process gives way by its session: Linux weighs sessions, and `nice` says nothing between them.
 
-A process that the platform starts leads a session of its own (`local.process.spawn`), and Linux gives each session an
-equal part of the processor (sched(7), "The autogroup feature"). A session's part can be made smaller and equal again
-without any right. Where there are no autogroups, or the session is shared, nothing changes (docs/adr/0067).
+A process that the platform starts leads a session of its own (`local.process.spawn`), and Linux
+gives each session an equal part of the processor (sched(7), "The autogroup feature"). A session's
+part can be made smaller and equal again without any right. Where there are no autogroups, or the
+session is shared, nothing changes (docs/adr/0067).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ class Share:
     """The part of the processor that this session gets where it is short."""
 
     def __init__(self, file: Path = AUTOGROUP, *, own: bool | None = None) -> None:
-        """own: whether the session is this process's alone, so that nobody else's part is changed; None: asked."""
+        """own: whether the session is this process's alone, so that nobody else's part is changed;
+        None: asked."""
         self._file = file
         self._own = os.getsid(0) == os.getpid() if own is None else own
         self._given = False

@@ -1,8 +1,9 @@
-"""The archive's own rows say what it holds: offset vectors are read from the table, never kept aside.
+"""The archive's own rows say what it holds: offset vectors are read from the table, never kept
+aside.
 
-`log.<source>` grows by whole archives: archive version n brings good rows, bad rows and the offset vector that holds
-after it in one commit. Hours are partitions, so that which archive brought an hour's newest event
-is known from the table's metadata alone.
+`log.<source>` grows by whole archives: archive version n brings good rows, bad rows and the offset
+vector that holds after it in one commit. Hours are partitions, so that which archive brought an
+hour's newest event is known from the table's metadata alone.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from slicewise.features.plan.schema_change import history_text, is_later
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.lake.schemas import BAD, OFFSET_VECTOR, GOOD, LOG
+from slicewise.stores.lake.schemas import BAD, GOOD, LOG, OFFSET_VECTOR
 from slicewise.windows.durations import HOUR_US
 
 _SCHEMAS = "slicewise.schemas"
 """Property of a log table."""
 UNTIL = "slicewise.archived-until-us"
-"""Property of a snapshot that brought an archive's last part: what the log had by then, of the clock of its job, is
-archived. Snapshots of maintenance have none."""
+"""Property of a snapshot that brought an archive's last part: what the log had by then, of the
+clock of its job, is archived. Snapshots of maintenance have none."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ class ArchiveState:
 
     def contained(self, offset_vector: OffsetVector) -> int:
         """The newest archive all of whose events `offset_vector` contains; 0 if there is none."""
-        return max((n for n, each in self.offset_vectors.items() if offset_vector.dominates(each)), default=0)
+        return max(
+            (n for n, each in self.offset_vectors.items() if offset_vector.dominates(each)),
+            default=0,
+        )
 
 
 def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
@@ -65,7 +69,8 @@ def load(catalog: SqlCatalog, source: str) -> IcebergTable | None:
 def archive_state(table: IcebergTable) -> ArchiveState:
     """Offset vectors of all archives, as of the table's newest snapshot.
 
-    Raises DataLoss where one archive has two offset vectors: nothing says then which events it holds.
+    Raises DataLoss where one archive has two offset vectors: nothing says then which events it
+    holds.
     """
     snapshot = table.current_snapshot()
     if snapshot is None:
@@ -76,35 +81,50 @@ def archive_state(table: IcebergTable) -> ArchiveState:
         snapshot_id=snapshot.snapshot_id,
     ).to_arrow()
     offsets: dict[int, dict[TopicPartition, int]] = {}
-    for archive_version, topic, partition, offset in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+    for archive_version, topic, partition, offset in zip(
+        *(c.to_pylist() for c in rows.columns), strict=True
+    ):
         known = offsets.setdefault(archive_version, {}).setdefault((topic, partition), offset)
         if known != offset:
             raise DataLoss(
                 f"archive {archive_version} has two offset vectors: {known} and {offset}",
                 where=f"{'.'.join(table.name())}, topic {topic} partition {partition}",
                 expected="one commit per archive",
-                next_step="roll the table back to the snapshot before the second commit, or ask its owner",
+                next_step=(
+                    "roll the table back to the snapshot before the second commit, or ask its owner"
+                ),
             )
-    return ArchiveState(snapshot.snapshot_id, {n: OffsetVector(offset) for n, offset in offsets.items()})
+    return ArchiveState(
+        snapshot.snapshot_id, {n: OffsetVector(offset) for n, offset in offsets.items()}
+    )
 
 
 def archived_until_us(table: IcebergTable) -> int:
-    """The instant by which the newest snapshot holds all that the log had; 0 where it does not say."""
+    """The instant by which the newest snapshot holds all that the log had; 0 where it does not
+    say."""
     snapshot = table.current_snapshot()
-    until = None if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties.get(UNTIL)
+    until = (
+        None
+        if snapshot is None or snapshot.summary is None
+        else snapshot.summary.additional_properties.get(UNTIL)
+    )
     return int(until) if until else 0
 
 
 def remember_schemas(table: IcebergTable, source: Source) -> None:
-    """Keeps with the archive by which schemas, from which offsets on, its rows are judged, before they are.
+    """Keeps with the archive by which schemas, from which offsets on, its rows are judged, before
+    they are.
 
-    Raises DataLoss where it holds rows that were judged by a history that the source does not go on with: a store that
-    lost a deployment would judge the same records otherwise (docs/adr/0057).
+    Raises DataLoss where it holds rows that were judged by a history that the source does not go on
+    with: a store that lost a deployment would judge the same records otherwise (docs/adr/0057).
     """
     known = table.properties.get(_SCHEMAS, "[]")
     if not is_later(source, known):
         raise DataLoss(
-            f"the archive of source {source.name!r} was judged by a schema that the deployment does not know",
+            (
+                f"the archive of source {source.name!r} was judged by a schema that the "
+                "deployment does not know"
+            ),
             where=f"{'.'.join(table.name())}: {known}",
             expected=f"the beginning of {history_text(source)}",
             next_step="docs/runbook.md, 'A source's schema changes'",
@@ -131,7 +151,9 @@ def records_by_hour(table: IcebergTable, snapshot_id: int | None = None) -> dict
     return counts
 
 
-def bound_by_hour(table: IcebergTable, column: str, snapshot_id: int | None = None) -> dict[int, int]:
+def bound_by_hour(
+    table: IcebergTable, column: str, snapshot_id: int | None = None
+) -> dict[int, int]:
     """Hour -> largest value of a long column, of a table that is partitioned by hour."""
     if table.current_snapshot() is None:
         return {}
@@ -186,9 +208,15 @@ def scan_events(
 
 
 def scan_below(
-    table: IcebergTable, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int
+    table: IcebergTable,
+    source: Source,
+    columns: Sequence[str],
+    offset_vector: OffsetVector,
+    kafka_us: int,
+    archive_version: int,
 ) -> pa.Table:
-    """Scans the good events that the offset vector contains, of Kafka times at or after kafka_us, as `scan_events`."""
+    """Scans the good events that the offset vector contains, of Kafka times at or after kafka_us,
+    as `scan_events`."""
     topic_partitions = (
         f"(topic_id = '{topic}' and partition = {partition} and offset < {offset})"
         for (topic, partition), offset in offset_vector.offsets.items()
@@ -203,9 +231,14 @@ def scan_below(
 
 
 def _scanned(
-    table: IcebergTable, source: Source, conditions: Sequence[str], chosen: Sequence[str], snapshot_id: int | None
+    table: IcebergTable,
+    source: Source,
+    conditions: Sequence[str],
+    chosen: Sequence[str],
+    snapshot_id: int | None,
 ) -> pa.Table:
-    """Scans the columns. One that was added since the last archive is null, a decimal widened since is as wide as declared."""
+    """Scans the columns. One that was added since the last archive is null, a decimal widened since
+    is as wide as declared."""
     fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
     wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
     scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
@@ -213,10 +246,14 @@ def _scanned(
     scanned = scan.select(*(name for name in wanted if name in there)).to_arrow()
     for name in wanted:
         if name not in there:
-            scanned = scanned.append_column(name, pa.nulls(scanned.num_rows, arrow_type(kinds[name])))
+            scanned = scanned.append_column(
+                name, pa.nulls(scanned.num_rows, arrow_type(kinds[name]))
+            )
         elif decimal_parts(kinds.get(name, "")) and scanned[name].type != arrow_type(kinds[name]):
             scanned = scanned.set_column(
-                scanned.schema.get_field_index(name), name, scanned[name].cast(arrow_type(kinds[name]))
+                scanned.schema.get_field_index(name),
+                name,
+                scanned[name].cast(arrow_type(kinds[name])),
             )
     for name in ("event_time", "kafka_time"):
         index = scanned.schema.get_field_index(name)

@@ -26,7 +26,9 @@ Catalog = SqlCatalog
 def open_catalog(settings: Settings) -> SqlCatalog:
     """The platform's catalog; its namespaces exist afterwards."""
     settings.state_dir.mkdir(parents=True, exist_ok=True)
-    catalog = SqlCatalog(settings.catalog_name, uri=settings.catalog_uri, warehouse=settings.warehouse)
+    catalog = SqlCatalog(
+        settings.catalog_name, uri=settings.catalog_uri, warehouse=settings.warehouse
+    )
     missing = {(namespace,) for namespace in NAMESPACES} - set(catalog.list_namespaces())
     for namespace in sorted(missing):
         try:
@@ -37,7 +39,8 @@ def open_catalog(settings: Settings) -> SqlCatalog:
 
 
 def ensure(catalog: SqlCatalog, table: Table) -> IcebergTable:
-    """The table, made if it is not there, with columns that it lacks, and decimals as wide as wanted.
+    """The table, made if it is not there, with columns that it lacks, and decimals as wide as
+    wanted.
 
     Raises DefinitionError where a column stands with another type.
     """
@@ -60,16 +63,28 @@ def tables(catalog: SqlCatalog, namespaces: Iterable[str] = NAMESPACES) -> list[
     """Identifiers of all tables of these namespaces, sorted."""
     known = set(catalog.list_namespaces())
     return sorted(
-        identifier for namespace in namespaces if (namespace,) in known for identifier in catalog.list_tables(namespace)
+        identifier
+        for namespace in namespaces
+        if (namespace,) in known
+        for identifier in catalog.list_tables(namespace)
     )
 
 
 def _with_columns(table: IcebergTable, wanted: Table) -> IcebergTable:
     present = {field.name: field.field_type for field in table.schema().fields}
     added = [column for column in wanted.columns if column.name not in present]
-    wider = [column for column in wanted.columns if column.name in present and _is_wider(column.type, present[column.name])]
+    wider = [
+        column
+        for column in wanted.columns
+        if column.name in present and _is_wider(column.type, present[column.name])
+    ]
     for column in wanted.columns:
-        if column.name in present and column not in wider and str(present[column.name]) != str(column.type) and not _list(column):
+        if (
+            column.name in present
+            and column not in wider
+            and str(present[column.name]) != str(column.type)
+            and not _list(column)
+        ):
             raise DefinitionError(
                 f"column {column.name!r} is {present[column.name]} in the table",
                 where=".".join(wanted.identifier),
@@ -86,7 +101,8 @@ def _with_columns(table: IcebergTable, wanted: Table) -> IcebergTable:
 
 
 def _is_wider(wanted: IcebergType, present: IcebergType) -> bool:
-    """Tells whether a column may be promoted so: the same digits behind the point, and more before it."""
+    """Tells whether a column may be promoted so: the same digits behind the point, and more before
+    it."""
     if not isinstance(wanted, DecimalType) or not isinstance(present, DecimalType):
         return False
     return wanted.scale == present.scale and wanted.precision > present.precision

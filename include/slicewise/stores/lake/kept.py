@@ -1,4 +1,5 @@
-"""A snapshot that a data set's manifest names stays readable for as long as the manifest stands in `ops.datasets`.
+"""A snapshot that a data set's manifest names stays readable for as long as the manifest stands in
+`ops.datasets`.
 
 It is held by a tag of its own: expiry leaves what a tag names alone, whoever runs it.
 """
@@ -42,9 +43,12 @@ def named_snapshots(catalog: SqlCatalog) -> dict[str, frozenset[int]]:
 def hold(table: IcebergTable, wanted: Collection[int]) -> int:
     """Tags the wanted snapshots that are still there, and drops tags of those not wanted any more.
 
-    Gives how many are held. Raises CommitConflict when another commit came first: then nothing may be expired.
+    Gives how many are held. Raises CommitConflict when another commit came first: then nothing may
+    be expired.
     """
-    tagged = {name: ref.snapshot_id for name, ref in table.refs().items() if name.startswith(_PREFIX)}
+    tagged = {
+        name: ref.snapshot_id for name, ref in table.refs().items() if name.startswith(_PREFIX)
+    }
     here = {snapshot.snapshot_id for snapshot in table.snapshots()} & set(wanted)
     added = sorted(here - set(tagged.values()))
     dropped = sorted(name for name, snapshot in tagged.items() if snapshot not in here)
@@ -57,6 +61,8 @@ def hold(table: IcebergTable, wanted: Collection[int]) -> int:
                     change.remove_tag(name)
         except CommitFailedException as error:
             raise CommitConflict(
-                "another commit came first", where=".".join(table.name()), next_step="read the table again"
+                "another commit came first",
+                where=".".join(table.name()),
+                next_step="read the table again",
             ) from error
     return len(here)

@@ -74,7 +74,8 @@ def records(catalog: SqlCatalog, table: Table) -> list[dict[str, Any]]:
 
 
 def archived_until_us(catalog: SqlCatalog, source: str, archive_version: int) -> int | None:
-    """The time at which this archive of a source was taken (microseconds UTC); None if there is none."""
+    """The time at which this archive of a source was taken (microseconds UTC); None if there is
+    none."""
     table = load(catalog, source)
     if table is None or table.current_snapshot() is None:
         return None
@@ -82,5 +83,7 @@ def archived_until_us(catalog: SqlCatalog, source: str, archive_version: int) ->
         row_filter=f"kind = '{OFFSET_VECTOR}' and archive_seq = {archive_version:d}",
         selected_fields=("archive_time",),
     ).to_arrow()
-    times = [value for value in found["archive_time"].cast(pa.int64()).to_pylist() if value is not None]
+    times = [
+        value for value in found["archive_time"].cast(pa.int64()).to_pylist() if value is not None
+    ]
     return min(times, default=None)

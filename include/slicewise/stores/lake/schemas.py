@@ -113,8 +113,8 @@ def iceberg_type(kind: str) -> IcebergType:
 
 
 def log_table(source: Source) -> Table:
-    """All records of a source: good ones typed, bad ones as they came, and the offset vectors of both. Columns of earlier
-    schemas of the source are the last."""
+    """All records of a source: good ones typed, bad ones as they came, and the offset vectors of
+    both. Columns of earlier schemas of the source are the last."""
     return Table(
         LOG,
         source.name,
@@ -128,9 +128,17 @@ def log_table(source: Source) -> Table:
             Column("archive_time", TimestamptzType(), True),
             Column("event_time", TimestamptzType(), False, "of good rows"),
             Column("hour", IntegerType(), False, "of event_time, since 1970; null unless good"),
-            Column("reason", StringType(), False, "why a bad row is bad; of a hole: what is lost, accepted by whom"),
+            Column(
+                "reason",
+                StringType(),
+                False,
+                "why a bad row is bad; of a hole: what is lost, accepted by whom",
+            ),
             Column("raw", BinaryType(), False, "the Kafka value of a bad row"),
-            *(Column(name, iceberg_type(kind)) for name, kind in (*source.columns, *removed_columns(source))),
+            *(
+                Column(name, iceberg_type(kind))
+                for name, kind in (*source.columns, *removed_columns(source))
+            ),
         ),
         ("hour",),
     )
@@ -150,7 +158,9 @@ def unit_entity(unit: StorageUnit) -> tuple[tuple[str, str], ...]:
 def slices_table(unit: StorageUnit) -> Table:
     """Partials of a unit: a row per (entity, slice), and per hour a header row without a slice,
     which holds the hour's archive version (0: the unit's start offsets) and offset vector."""
-    entity = (Column(n, IntegerType() if t == "int" else iceberg_type(t)) for n, t in unit_entity(unit))
+    entity = (
+        Column(n, IntegerType() if t == "int" else iceberg_type(t)) for n, t in unit_entity(unit)
+    )
     partials = (Column(f.name, _from_arrow(f.type)) for f in unit.layout.arrow_fields())
     return Table(
         SLICES,
@@ -166,9 +176,12 @@ def slices_table(unit: StorageUnit) -> Table:
             Column("cover", BinaryType(), False, "header: packed cover"),
         ),
         ("hour",),
-        # whole, so that an hour's header is read from metadata; of columns beyond the hundredth Iceberg keeps no bounds
-        # that are not asked for by name
-        {**_PROPERTIES, **{f"write.metadata.metrics.column.{name}": "full" for name in ("seq", "cover")}},
+        # whole, so that an hour's header is read from metadata; of columns beyond the hundredth
+        # Iceberg keeps no bounds that are not asked for by name
+        {
+            **_PROPERTIES,
+            **{f"write.metadata.metrics.column.{name}": "full" for name in ("seq", "cover")},
+        },
     )
 
 
@@ -203,19 +216,26 @@ RUNS = Table(
         *_longs("slice seq events entities late bytes left_over took_ms"),
     ),
 )
-# Written by the hourly compaction: a row per source whenever its committed offsets are others than in the row before.
+# Written by the hourly compaction: a row per source whenever its committed offsets are others than
+# in the row before.
 COMMITTED = Table(
     OPS,
     "ledger",
     (
         Column("source", StringType(), True),
-        Column("time", TimestamptzType(), True, "by the store's clock: all of the cover was applied by then"),
+        Column(
+            "time",
+            TimestamptzType(),
+            True,
+            "by the store's clock: all of the cover was applied by then",
+        ),
         Column("cover", BinaryType(), True, "packed, all places of the source"),
         Column("epoch", LongType()),
         Column("generation", LongType()),
     ),
 )
-# Has no writer yet: requests are not logged. It stands here so that its columns are settled before one comes.
+# Has no writer yet: requests are not logged. It stands here so that its columns are settled before
+# one comes.
 REQUESTS = Table(
     OPS,
     "requests",

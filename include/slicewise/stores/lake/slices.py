@@ -1,4 +1,5 @@
-"""A compacted hour says itself what it contains: its header row holds the archive version and the offset vector."""
+"""A compacted hour says itself what it contains: its header row holds the archive version and the
+offset vector."""
 
 from __future__ import annotations
 
@@ -65,19 +66,30 @@ def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) ->
     ).to_arrow()
     return {
         hour: Header(archive_version, OffsetVector.unpack(offset_vector))
-        for hour, archive_version, offset_vector in zip(*(c.to_pylist() for c in rows.columns), strict=True)
+        for hour, archive_version, offset_vector in zip(
+            *(c.to_pylist() for c in rows.columns), strict=True
+        )
     }
 
 
-def scan_slices(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> pa.Table:
+def scan_slices(
+    table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None
+) -> pa.Table:
     """Rows of these hours, without headers: hour, slice, entity columns, partials, events, late."""
-    scanned = table.scan(row_filter=f"slice is not null and {_of(hours)}", snapshot_id=snapshot_id).to_arrow()
+    scanned = table.scan(
+        row_filter=f"slice is not null and {_of(hours)}", snapshot_id=snapshot_id
+    ).to_arrow()
     return scanned.drop_columns(["seq", "cover"])
 
 
-def bounds(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None) -> tuple[int, int]:
+def bounds(
+    table: IcebergTable, hours: Sequence[int], snapshot_id: int | None = None
+) -> tuple[int, int]:
     """(rows, bytes) of the files of these hours, headers included: no rows are read for it."""
-    files = [task.file for task in table.scan(row_filter=_of(hours), snapshot_id=snapshot_id).plan_files()]
+    files = [
+        task.file
+        for task in table.scan(row_filter=_of(hours), snapshot_id=snapshot_id).plan_files()
+    ]
     return sum(file.record_count for file in files), sum(file.file_size_in_bytes for file in files)
 
 

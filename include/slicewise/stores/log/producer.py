@@ -28,7 +28,8 @@ class Record:
 
 
 class TransactionalWriter:
-    """Appends batches to one topic, each whole or not at all; only the newest writer of a topic writes."""
+    """Appends batches to one topic, each whole or not at all; only the newest writer of a topic
+    writes."""
 
     def __init__(self, bootstrap: str, topic: str, name: str) -> None:
         """name: the transactional id. Raises StoreUnavailable where the broker does not answer."""
@@ -65,7 +66,9 @@ class TransactionalWriter:
             raise self._failed("append", error) from error
 
     def _failed(self, what: str, error: Exception) -> ServerError | StoreUnavailable:
-        code = error.args[0].code() if error.args and isinstance(error.args[0], KafkaError) else None
+        code = (
+            error.args[0].code() if error.args and isinstance(error.args[0], KafkaError) else None
+        )
         if code in _FENCED:
             return ServerError(
                 f"another producer of topic {self.topic!r} took over",
@@ -176,11 +179,14 @@ def _newest_from(consumer: Consumer, topic: str, partition: int, start: int) -> 
             if error.code() == KafkaError._PARTITION_EOF:
                 return newest
             raise KafkaException(error)
-        newest = Record(partition, message.key(), message.value() or b"", int(message.timestamp()[1]))
+        newest = Record(
+            partition, message.key(), message.value() or b"", int(message.timestamp()[1])
+        )
 
 
 class PromptWriter:
-    """Appends single records at once; one that the broker did not take in time is dropped, and nobody is told."""
+    """Appends single records at once; one that the broker did not take in time is dropped, and
+    nobody is told."""
 
     def __init__(self, bootstrap: str, topic: str, patience_s: float) -> None:
         self.topic = topic

@@ -1,6 +1,8 @@
-"""Progress is said after what it claims stands, and in Kafka itself: no loss of another store moves it.
+"""Progress is said after what it claims stands, and in Kafka itself: no loss of another store moves
+it.
 
-It is a consumer group's offsets on the topic that is read, so that Kafka's own tools show how far an emission is.
+It is a consumer group's offsets on the topic that is read, so that Kafka's own tools show how far
+an emission is.
 """
 
 from __future__ import annotations
@@ -56,12 +58,18 @@ class Publisher:
     def append(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Hands records over; `flush` says whether they stand."""
         for first in range(0, len(keys), _AT_ONCE):
-            pairs = zip(keys[first : first + _AT_ONCE], values[first : first + _AT_ONCE], strict=True)
+            pairs = zip(
+                keys[first : first + _AT_ONCE], values[first : first + _AT_ONCE], strict=True
+            )
             left: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in pairs]
             while left:
                 self._producer.produce_batch(self.topic, left)  # marks what it did not take
                 failed = [record for record in left if record.get("_error") is not None]
-                self._refused += [record["_error"] for record in failed if record["_error"].code() != KafkaError._QUEUE_FULL]
+                self._refused += [
+                    record["_error"]
+                    for record in failed
+                    if record["_error"].code() != KafkaError._QUEUE_FULL
+                ]
                 if self._refused:
                     self.flush()
                 left = [{"key": record["key"], "value": record["value"]} for record in failed]
@@ -75,7 +83,10 @@ class Publisher:
             raise StoreUnavailable(
                 f"{left + len(self._refused)} records were not written to {self.topic!r}: {why}",
                 where=f"Kafka at {self.bootstrap}",
-                next_step="see that the broker runs (slicewise status); the emission starts again by itself",
+                next_step=(
+                    "see that the broker runs (slicewise status); the emission starts again by "
+                    "itself"
+                ),
             )
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
@@ -112,18 +123,31 @@ class ProgressLog:
         """The progress that was saved last of this very topic; None where nothing was."""
         requested = [TopicPartition(self.topic, p) for p in range(partitions)]
         found: list[TopicPartition] = self._answered("read", lambda: self._committed(requested))
-        stored = [json.loads(partition.metadata) for partition in found if partition.offset >= 0 and partition.metadata]
+        stored = [
+            json.loads(partition.metadata)
+            for partition in found
+            if partition.offset >= 0 and partition.metadata
+        ]
         own = [each for each in stored if each.get("topic") == topic_id]
         if not own:
             return None
         newest = max(own, key=lambda progress: int(progress["instant"]))
-        offsets = {(topic_id, partition.partition): partition.offset for partition in found if partition.offset >= 0}
+        offsets = {
+            (topic_id, partition.partition): partition.offset
+            for partition in found
+            if partition.offset >= 0
+        }
         return Kept(int(newest["since"]), int(newest["instant"]), OffsetVector(offsets))
 
     def save(self, kept: Kept, topic_id: str, partitions: int) -> None:
         """Returns when the broker has it."""
-        metadata = json.dumps({"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us})
-        offsets = [TopicPartition(self.topic, p, kept.offset_vector.get((topic_id, p)), metadata) for p in range(partitions)]
+        metadata = json.dumps(
+            {"topic": topic_id, "since": kept.since_us, "instant": kept.instant_us}
+        )
+        offsets = [
+            TopicPartition(self.topic, p, kept.offset_vector.get((topic_id, p)), metadata)
+            for p in range(partitions)
+        ]
         self._answered("save", lambda: self._commit(offsets))
 
     def _commit(self, offsets: list[TopicPartition]) -> None:
@@ -132,13 +156,18 @@ class ProgressLog:
                 raise KafkaException(partition.error)
 
     def offsets_at(self, time_us: int, partitions: int) -> dict[int, int | None]:
-        """Per partition the first offset whose Kafka time is not earlier; None where there is none."""
-        requested = [TopicPartition(self.topic, p, max(0, time_us // 1000)) for p in range(partitions)]
+        """Per partition the first offset whose Kafka time is not earlier; None where there is
+        none."""
+        requested = [
+            TopicPartition(self.topic, p, max(0, time_us // 1000)) for p in range(partitions)
+        ]
         try:
             offsets = self._consumer.offsets_for_times(requested, timeout=TIMEOUT_S)
         except KafkaException as error:
             raise self._failed("find", error) from error
-        return {offset.partition: offset.offset if offset.offset >= 0 else None for offset in offsets}
+        return {
+            offset.partition: offset.offset if offset.offset >= 0 else None for offset in offsets
+        }
 
     def close(self) -> None:
         self._consumer.close()

@@ -1,4 +1,5 @@
-"""Beginnings of topics' logs, and the offsets that lie so far back, by the Kafka timestamps of their records."""
+"""Beginnings of topics' logs, and the offsets that lie so far back, by the Kafka timestamps of
+their records."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ TIMEOUT_S = 15.0
 
 
 def first_time_us(log: KafkaLog, topic: str) -> int | None:
-    """The smallest Kafka timestamp among the first records of the partitions; None for an empty topic.
+    """The smallest Kafka timestamp among the first records of the partitions; None for an empty
+    topic.
 
     Raises StoreUnavailable where the broker does not answer.
     """
@@ -22,14 +24,18 @@ def first_time_us(log: KafkaLog, topic: str) -> int | None:
 
 
 def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
-    """Partition -> Kafka timestamp of the first record that it still holds; partitions without any are left out, also
-    those that hold nothing but markers and records of aborted transactions.
+    """Partition -> Kafka timestamp of the first record that it still holds; partitions without any
+    are left out, also those that hold nothing but markers and records of aborted transactions.
 
     Raises StoreUnavailable where the broker does not answer.
     """
     earliest, latest = log.earliest(topic), log.latest(topic)
     # an offset vector names no partition at 0, so the end says which partitions may hold anything
-    filled = [topic_partition[1] for topic_partition, end in latest.offsets.items() if end > earliest.get(topic_partition)]
+    filled = [
+        topic_partition[1]
+        for topic_partition, end in latest.offsets.items()
+        if end > earliest.get(topic_partition)
+    ]
     times: dict[int, int] = {}
     with _consumer(log, topic) as consumer:
         for partition in filled:
@@ -39,16 +45,22 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
     return times
 
 
-def offsets_before(log: KafkaLog, topic: str, ends: Mapping[int, int], back_us: int) -> dict[int, int]:
-    """Partition -> first offset from which to read the records that lie below an end. Of these every one is seen that by
-    Kafka's time lies at most `back_us` before the last of them. ends: partition -> offset.
+def offsets_before(
+    log: KafkaLog, topic: str, ends: Mapping[int, int], back_us: int
+) -> dict[int, int]:
+    """Partition -> first offset from which to read the records that lie below an end. Of these
+    every one is seen that by Kafka's time lies at most `back_us` before the last of them. ends:
+    partition -> offset.
 
-    Where the log begins later than that, or holds nothing below the end any more, it is where the log begins. Raises
-    StoreUnavailable.
+    Where the log begins later than that, or holds nothing below the end any more, it is where the
+    log begins. Raises StoreUnavailable.
     """
     if not ends:
         return {}
-    earliest = {topic_partition[1]: offset for topic_partition, offset in log.earliest(topic).offsets.items()}
+    earliest = {
+        topic_partition[1]: offset
+        for topic_partition, offset in log.earliest(topic).offsets.items()
+    }
     offsets: dict[int, int] = {}
     with _consumer(log, topic) as consumer:
         for partition, end in ends.items():
@@ -63,8 +75,11 @@ def offsets_before(log: KafkaLog, topic: str, ends: Mapping[int, int], back_us: 
     return offsets
 
 
-def _time_before(consumer: Consumer, log: KafkaLog, topic: str, partition: int, end: int, first: int) -> int | None:
-    """Kafka timestamp of a record near the last one below `end`; None where the log holds none below it."""
+def _time_before(
+    consumer: Consumer, log: KafkaLog, topic: str, partition: int, end: int, first: int
+) -> int | None:
+    """Kafka timestamp of a record near the last one below `end`; None where the log holds none
+    below it."""
     back = 1
     while end > first:
         at = max(first, end - back)
@@ -75,7 +90,9 @@ def _time_before(consumer: Consumer, log: KafkaLog, topic: str, partition: int, 
     return None
 
 
-def _time_at(consumer: Consumer, log: KafkaLog, topic: str, partition: int, offset: int) -> int | None:
+def _time_at(
+    consumer: Consumer, log: KafkaLog, topic: str, partition: int, offset: int
+) -> int | None:
     """The Kafka time of the first record from there on; None without one."""
     consumer.assign([TopicPartition(topic, partition, offset)])
     message = consumer.poll(TIMEOUT_S)
@@ -87,21 +104,26 @@ def _time_at(consumer: Consumer, log: KafkaLog, topic: str, partition: int, offs
         raise StoreUnavailable(
             f"cannot read topic {topic!r} from offset {offset}: {why}",
             where=log.bootstrap,
-            next_step="see that the broker answers and still has the offset: slicewise status; then run it again",
+            next_step=(
+                "see that the broker answers and still has the offset: slicewise status; then run "
+                "it again"
+            ),
         )
     return int(message.timestamp()[1]) * 1000
 
 
 @contextmanager
 def _consumer(log: KafkaLog, topic: str) -> Iterator[Consumer]:
-    """A consumer of no group that anyone keeps. Raises StoreUnavailable for what Kafka answers meanwhile."""
+    """A consumer of no group that anyone keeps. Raises StoreUnavailable for what Kafka answers
+    meanwhile."""
     consumer = Consumer(
         {
             "bootstrap.servers": log.bootstrap,
             "group.id": "slicewise-first-records",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
-            # retention may drop the beginning between any two of these requests: then it is where the log begins now
+            # retention may drop the beginning between any two of these requests: then it is where
+            # the log begins now
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
         }

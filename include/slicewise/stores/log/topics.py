@@ -8,7 +8,13 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from slicewise.errors import DataLoss, StoreUnavailable, TopicGone
@@ -51,7 +57,8 @@ class KafkaLog:
         return None
 
     def topic_id(self, topic: str) -> str:
-        """32 hex digits. StoreUnavailable when the broker does not answer, TopicGone when it lacks the topic."""
+        """32 hex digits. StoreUnavailable when the broker does not answer, TopicGone when it lacks
+        the topic."""
         return self._described(topic)[0]
 
     def partitions(self, topic: str) -> int:

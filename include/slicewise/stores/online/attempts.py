@@ -1,7 +1,7 @@
 """A read still stands when it is changed: who finds that it does not reads and decides again.
 
-A batch is brought in run by run. Micro-batches of partials and lists of events differ in their runs and in one
-attempt of a run, not in this.
+A batch is brought in run by run. Micro-batches of partials and lists of events differ in their runs
+and in one attempt of a run, not in this.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Missed(Generic[S]):
-    """Another writer was quicker: what is to be decided again, with what came of the rest so far."""
+    """Another writer was quicker: what is to be decided again, with what came of the rest so
+    far."""
 
     again: S
 
 
 def change_while(
-    decide: Callable[[S], Generator[Sequence[Command], list[Any], Missed[S] | R]], begin: S, where: str
+    decide: Callable[[S], Generator[Sequence[Command], list[Any], Missed[S] | R]],
+    begin: S,
+    where: str,
 ) -> Steps[R]:
-    """Reads, decides and changes while other writers come between; what `decide` returns once nobody did.
+    """Reads, decides and changes while other writers come between; what `decide` returns once
+    nobody did.
 
     where: named when this never ends, as StoreUnavailable.
     """
@@ -49,9 +53,10 @@ def change_while(
 # ------------------------------------------------------------------ batches
 @dataclass(frozen=True)
 class MicroBatchOutcome:
-    """rows: all; applied, already_applied (at or below an entity's last), compacted (below their hour's
-    offset vector), expired, duplicates (the id came before): parts of them. entities: written. misses: reads that no longer
-    stood. cut: events that an event list's capacity left out."""
+    """rows: all; applied, already_applied (at or below an entity's last), compacted (below their
+    hour's offset vector), expired, duplicates (the id came before): parts of them. entities:
+    written. misses: reads that no longer stood. cut: events that an event list's capacity left
+    out."""
 
     rows: int = 0
     applied: int = 0
@@ -69,7 +74,9 @@ def added(a: MicroBatchOutcome, b: MicroBatchOutcome) -> MicroBatchOutcome:
     return MicroBatchOutcome(*(x + y for x, y in zip(astuple(a), astuple(b), strict=True)))
 
 
-Attempt = Callable[[Int64], Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]]
+Attempt = Callable[
+    [Int64], Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]
+]
 """Attempt at rows: one read and one write of all their entities; the entities to take again."""
 _Left = tuple[Int64, MicroBatchOutcome]
 """Rows of a run that are still to be brought in, and the outcome so far."""
@@ -81,12 +88,18 @@ def require_order(offsets: Int64) -> None:
         raise StoreUnavailable(
             "the rows of a batch are not in offset order, or beyond what the store can compare",
             expected=f"ascending offsets from 0 to {decisions.MAX_OFFSET}",
-            next_step="see that nobody else writes to the topic's offsets; then start the stream again: slicewise up",
+            next_step=(
+                "see that nobody else writes to the topic's offsets; then start the stream again: "
+                "slicewise up"
+            ),
         )
 
 
-def applied_in_runs(runs: Iterable[Int64], entity: Int64, attempt: Attempt, where: str) -> Steps[MicroBatchOutcome]:
-    """All runs, of each again the rows of the entities that missed. entity: of each row of the batch."""
+def applied_in_runs(
+    runs: Iterable[Int64], entity: Int64, attempt: Attempt, where: str
+) -> Steps[MicroBatchOutcome]:
+    """All runs, of each again the rows of the entities that missed. entity: of each row of the
+    batch."""
     total = MicroBatchOutcome()
     for rows in runs:
         total = yield from change_while(partial(_attempted, entity, attempt), (rows, total), where)

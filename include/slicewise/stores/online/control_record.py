@@ -1,4 +1,5 @@
-"""The control record of a store node claims no more than the node holds, and falls back with its data."""
+"""The control record of a store node claims no more than the node holds, and falls back with its
+data."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class TotalUntil(NamedTuple):
     hour: int
     """Hours since the epoch; a day's first."""
     archive_version: int
-    """Archive version whose events of the hours before it are in the totals; 0: what lies below the start offsets."""
+    """Archive version whose events of the hours before it are in the totals; 0: what lies below the
+    start offsets."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ class StoreMetadata:
     topics: Mapping[str, str]
     """Topic name -> topic id."""
     builds: Mapping[str, int]
-    """Unit -> deployment version with which its present build began; 0 (or not there) before any unit was left out."""
+    """Unit -> deployment version with which its present build began; 0 (or not there) before any
+    unit was left out."""
     retired: int
     """Newest deployment version that left a unit out; 0: none has."""
     keeps: Mapping[str, EventList] = field(default_factory=dict)
@@ -70,13 +73,15 @@ class StoreMetadata:
     realtime_starts: Mapping[str, RealtimeStart] = field(default_factory=dict)
     """Source -> the real-time lane that writes its events beyond what is applied."""
     lost_offsets: OffsetVector = field(default_factory=OffsetVector)
-    """Where the committed offsets had come by copies kept elsewhere, of the partitions where they stand before that: they were lost."""
+    """Committed offsets as copies kept elsewhere have them, of the partitions that stand before
+    that: they were lost."""
     node: str = ""
     """Number of this node, of a store of several, and how many they are: "2/3"."""
     set_id: int = 0
     """Set of nodes that it belongs to."""
     behind: tuple[int, ...] = ()
-    """Numbers of the nodes that do not have the newest deployment yet, in what several claim together."""
+    """Numbers of the nodes that do not have the newest deployment yet, in what several claim
+    together."""
     nodes: tuple[StoreMetadata, ...] = field(default=(), compare=False)
     """Claims of each of them."""
 
@@ -92,7 +97,8 @@ class StoreMetadata:
 
     @property
     def set_or_store_id(self) -> int:
-        """In which deployment versions only grow, but for losses: the store id of one node, the set of several."""
+        """In which deployment versions only grow, but for losses: the store id of one node, the set
+        of several."""
         return self.set_id or self.store_id
 
     def name(self, unit: str) -> str:

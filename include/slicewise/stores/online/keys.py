@@ -1,7 +1,7 @@
 """Every key of an entity has one tag, and one value has exactly one text.
 
-docs/format.md, section "Keys, fields, metadata", gives the grammar with golden vectors. The names themselves stand in
-`codec/store_fields`.
+docs/format.md, section "Keys, fields, metadata", gives the grammar with golden vectors. The names
+themselves stand in `codec/store_fields`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _encoded(text: str) -> str:
 
 def value_text(value: object) -> str:
     """The text of an entity value in a key: integers and booleans as JSON writes them, timestamps
-    as microseconds, dates as yyyy-mm-dd, decimals with all digits of their scale, text percent-encoded as UTF-8."""
+    as microseconds, dates as yyyy-mm-dd, decimals with all digits of their scale, text
+    percent-encoded as UTF-8."""
     if isinstance(value, str):
         return _encoded(value)
     if isinstance(value, bool):
@@ -95,7 +96,8 @@ def entity_tags(
         head = heads[0]
         return [f"{head}{value_text(value)}{suffix}".encode() for value in values[0]]
     return [
-        (",".join(map(str.__add__, heads, map(value_text, row))) + suffix).encode() for row in zip(*values, strict=True)
+        (",".join(map(str.__add__, heads, map(value_text, row))) + suffix).encode()
+        for row in zip(*values, strict=True)
     ]
 
 
@@ -107,7 +109,8 @@ def whole_entity(tag: bytes) -> bytes:
 def unit_name(fingerprint: str, build: int) -> str:
     """The unit in its keys, in one of its builds. A unit that comes back begins another build, so
     that what is left of the first, and what is still being written for it, lies where nobody
-    reads. build: the deployment version that it began with; 0 for one before any unit was left out."""
+    reads. build: the deployment version that it began with; 0 for one before any unit was left
+    out."""
     return f"{fingerprint}.{build}" if build else fingerprint
 
 
@@ -136,7 +139,8 @@ def members_key(store_id: int, tag: bytes, unit: str) -> bytes:
 
 
 def ids_key(store_id: int, tag: bytes, unit: str) -> bytes:
-    """The hash of the ids that are remembered of an entity's events, a field per partition (`ids_field`)."""
+    """The hash of the ids that are remembered of an entity's events, a field per partition
+    (`ids_field`)."""
     return k.IDS_KEY.form % (store_id, tag, unit.encode())
 
 
@@ -150,7 +154,8 @@ def applied_field(topic_partition: TopicPartition) -> bytes:
 
 def running_fields(numbers: Iterable[int], topic_partition: TopicPartition) -> list[bytes]:
     """Fields of one partition, one per slice number."""
-    form = b"%s%%d:%s" % (f.RUNNING.prefix, topic_partition_text(topic_partition))  # a topic id has no percent sign
+    # a topic id has no percent sign
+    form = b"%s%%d:%s" % (f.RUNNING.prefix, topic_partition_text(topic_partition))
     return [form % number for number in numbers]
 
 
@@ -187,12 +192,17 @@ def published_key(store_id: int, unit: str) -> bytes:
 
 
 TOTALS = f.TOTAL_VERSION.prefix
-"""Beside the published hours: `t:<seq>`, an archive version that totals may name, and the total-until hour that it was first named for."""
+"""Beside the published hours: `t:<seq>`, an archive version that totals may name, and the
+total-until hour that it was first named for."""
 
 
 def published_hours(fields: Iterable[tuple[bytes, bytes]]) -> dict[int, int]:
     """Hour -> archive version, of the fields of a `published_key`."""
-    return {int(hour): int(archive_version) for hour, archive_version in fields if not hour.startswith(TOTALS)}
+    return {
+        int(hour): int(archive_version)
+        for hour, archive_version in fields
+        if not hour.startswith(TOTALS)
+    }
 
 
 def offset_vectors_key(store_id: int, source: str) -> bytes:

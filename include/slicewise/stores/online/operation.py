@@ -1,8 +1,9 @@
 """A store operation is a value that knows its steps on one node, and what it is over several.
 
-`steps` runs on one node. `over` runs on all nodes of a store; four combinators give it by default: everywhere and
-merge, by tag, one after another, the owner of a name. What a connection is bound to is a frozen context; an operation
-that binds it to more says what the context is afterwards (docs/adr/0081).
+`steps` runs on one node. `over` runs on all nodes of a store; four combinators give it by default:
+everywhere and merge, by tag, one after another, the owner of a name. What a connection is bound to
+is a frozen context; an operation that binds it to more says what the context is afterwards
+(docs/adr/0081).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 from slicewise.errors import DeploymentSuperseded, NotReady
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.control_record import ServerRun, StoreMetadata, Build
+from slicewise.stores.online.control_record import Build, ServerRun, StoreMetadata
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.routing import ShardedSteps, node_of, on_node, together
 from slicewise.stores.online.rules import decisions
@@ -41,7 +42,8 @@ class Cache:
 class NodeContext:
     """Context that a connection to one node is bound to.
 
-    A connection that outlives its store id writes under keys that nobody reads, and is refused by the metadata.
+    A connection that outlives its store id writes under keys that nobody reads, and is refused by
+    the metadata.
     """
 
     server_run: ServerRun
@@ -57,7 +59,9 @@ class NodeContext:
     def store_id(self) -> int:
         """The identity of the contents. NotReady where the node has none yet."""
         if self.bound_to is None:
-            raise NotReady("the store has no metadata yet", progress=0.0, next_step="initialise it and deploy")
+            raise NotReady(
+                "the store has no metadata yet", progress=0.0, next_step="initialise it and deploy"
+            )
         return self.bound_to
 
     def metadata(self) -> Steps[StoreMetadata]:
@@ -72,14 +76,19 @@ class NodeContext:
             return build
         if self.builds:  # one operation would go to the build of its begin, the next to another
             raise DeploymentSuperseded(
-                f"unit {name} was not deployed when this job was planned", next_step="read the deployment again"
+                f"unit {name} was not deployed when this job was planned",
+                next_step="read the deployment again",
             )
         return decisions.build_of((yield from self.metadata()), name)
 
-    def archive_versions(self, source: str, versions: Iterable[int]) -> Steps[Mapping[int, OffsetVector]]:
+    def archive_versions(
+        self, source: str, versions: Iterable[int]
+    ) -> Steps[Mapping[int, OffsetVector]]:
         """Offsets of these archive versions, of those that are still registered."""
         known = self.cache.archive_versions.setdefault(source, {})
-        unknown = sorted({version for version in versions if version != decisions.START_VERSION} - known.keys())
+        unknown = sorted(
+            {version for version in versions if version != decisions.START_VERSION} - known.keys()
+        )
         if unknown:
             key = keys.offset_vectors_key(self.store_id, source)
             (values,) = yield [Fields(key, [b"%d" % version for version in unknown])]
@@ -98,7 +107,9 @@ class NodesContext:
     contexts: tuple[NodeContext, ...]
     builds: Mapping[str, int] = field(default_factory=dict)
     """Unit -> the newest build of all nodes, where this connection holds it."""
-    announced: dict[tuple[str, int], tuple[int, ...]] = field(default_factory=dict, compare=False, repr=False)
+    announced: dict[tuple[str, int], tuple[int, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     """A cache: (source, announcements in all) -> per node, as they were counted last."""
 
     @property
@@ -117,27 +128,39 @@ class NodesContext:
 
     def everywhere(self, operation: Operation[R]) -> ShardedSteps[dict[int, R]]:
         """An operation on every node, side by side."""
-        return (yield from together({n: operation.steps(node) for n, node in enumerate(self.contexts)}))
+        return (
+            yield from together({n: operation.steps(node) for n, node in enumerate(self.contexts)})
+        )
 
     def metadata_of_each(self) -> ShardedSteps[list[StoreMetadata]]:
         """Control records in the order of the nodes."""
         if not self.is_bound:
-            raise NotReady("a node of the store has no metadata yet", progress=0.0, next_step="initialise it and deploy")
+            raise NotReady(
+                "a node of the store has no metadata yet",
+                progress=0.0,
+                next_step="initialise it and deploy",
+            )
         records = yield from together({n: node.metadata() for n, node in enumerate(self.contexts)})
         return list(records.values())
 
     def builds_of(self, unit: StoredUnit) -> ShardedSteps[dict[int, Build]]:
         """Node -> its build of the unit."""
-        return (yield from together({n: node.build_of(unit) for n, node in enumerate(self.contexts)}))
+        return (
+            yield from together({n: node.build_of(unit) for n, node in enumerate(self.contexts)})
+        )
 
     def built_for(self, unit: StoredUnit, start: OffsetVector) -> ShardedSteps[list[int]]:
-        """The nodes whose unit begins at `start`, and all of them only if none does: they refuse it."""
+        """The nodes whose unit begins at `start`, and all of them only if none does: they refuse
+        it."""
         builds = yield from self.builds_of(unit)
         return [n for n, build in builds.items() if build.start == start] or list(builds)
 
-    def reached_by(self, unit: StoredUnit, version: int, offsets: OffsetVector) -> ShardedSteps[list[int]]:
-        """The nodes that an hour of this archive version is for: those that the backfill was made for, or whose start
-        it contains. One whose unit begins beyond has the hour from another version."""
+    def reached_by(
+        self, unit: StoredUnit, version: int, offsets: OffsetVector
+    ) -> ShardedSteps[list[int]]:
+        """The nodes that an hour of this archive version is for: those that the backfill was made
+        for, or whose start it contains. One whose unit begins beyond has the hour from another
+        version."""
         if version == decisions.START_VERSION:
             return (yield from self.built_for(unit, offsets))
         builds = yield from self.builds_of(unit)
@@ -180,7 +203,8 @@ class Route(Generic[R]):
 
 
 class Routed(Operation[R]):
-    """An operation whose parts are known before anything is read: readers route it by themselves."""
+    """An operation whose parts are known before anything is read: readers route it by
+    themselves."""
 
     @abstractmethod
     def route(self, count: int) -> Route[R]:
@@ -188,7 +212,9 @@ class Routed(Operation[R]):
 
     def over(self, nodes: NodesContext) -> ShardedSteps[R]:
         route = self.route(nodes.count)
-        replies = yield from together({n: part.steps(nodes.contexts[n]) for n, part in route.parts.items()})
+        replies = yield from together(
+            {n: part.steps(nodes.contexts[n]) for n, part in route.parts.items()}
+        )
         return route.join(replies)
 
 
@@ -257,7 +283,9 @@ class ByTag(Operation[R]):
     def over(self, nodes: NodesContext) -> ShardedSteps[R]:
         split, chosen = self.split(nodes.count), (yield from self.chosen(nodes))
         chosen_parts = {n: part for n, part in split.parts.items() if n in chosen}
-        replies = yield from together({n: part.steps(nodes.contexts[n]) for n, part in chosen_parts.items()})
+        replies = yield from together(
+            {n: part.steps(nodes.contexts[n]) for n, part in chosen_parts.items()}
+        )
         return self.join(replies, split)
 
 

@@ -1,6 +1,7 @@
 """Port of the online store for the rest of slicewise; adapters keep one contract suite.
 
-An operation is a value in the file of its rule, under `operations`: `store.run(PublishHour(unit, hour, …))`.
+An operation is a value in the file of its rule, under `operations`:
+`store.run(PublishHour(unit, hour, …))`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ R = TypeVar("R")
 class OnlineStore(Protocol):
     """One connection to a store, of one node or of several.
 
-    It is bound to the server run that it found when it was opened, and to the store id of its metadata; it never
-    reconnects: after StoreUnavailable or ServerRunChanged open another, and start again from the metadata.
+    It is bound to the server run that it found when it was opened, and to the store id of its
+    metadata; it never reconnects: after StoreUnavailable or ServerRunChanged open another, and
+    start again from the metadata.
     """
 
     @property

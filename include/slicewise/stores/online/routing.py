@@ -1,7 +1,7 @@
 """An entity's keys are all on one node; its tag alone names it, while the number of nodes stays.
 
-Slots are Redis Cluster's, of tags, dealt to the nodes in equal ranges. A question to several nodes is sent to all of
-them before anybody's reply is waited for (docs/adr/0068).
+Slots are Redis Cluster's, of tags, dealt to the nodes in equal ranges. A question to several nodes
+is sent to all of them before anybody's reply is waited for (docs/adr/0068).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ SLOTS = 16_384
 
 
 def slot(tag: bytes) -> int:
-    """The slot of keys that have this tag in braces, as Redis Cluster computes it: CRC16 (XMODEM) modulo 16,384."""
+    """The slot of keys that have this tag in braces, as Redis Cluster computes it: CRC16 (XMODEM)
+    modulo 16,384."""
     return crc_hqx(tag, 0) % SLOTS
 
 
@@ -30,7 +31,8 @@ def node_of(tag: bytes, count: int) -> int:
 
 
 def node_name(number: int, count: int) -> str:
-    """The name of a node as in `StoreMetadata.node`: "2/3" of number 1; "" of the only node of a store."""
+    """The name of a node as in `StoreMetadata.node`: "2/3" of number 1; "" of the only node of a
+    store."""
     return f"{number + 1}/{count}" if count > 1 else ""
 
 
@@ -48,25 +50,31 @@ class Node(Protocol):
     def server_run(self) -> ServerRun: ...
     def run(self, commands: Sequence[Command]) -> list[Any]: ...
     def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:
-        """Sends; what is returned waits for the replies, and is to be called before anything else is asked."""
+        """Sends; what is returned waits for the replies, and is to be called before anything else
+        is asked."""
         ...
 
     def close(self) -> None: ...
 
 
 class Nodes:
-    """A connection to every node of a store. What fails on one fails; what needs a broken one fails from then on."""
+    """A connection to every node of a store. What fails on one fails; what needs a broken one fails
+    from then on."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         if not 1 < len(nodes) <= MOST_NODES:
             raise SettingsError(
-                f"a store of {len(nodes)} nodes", expected=f"2 to {MOST_NODES}", next_step="correct SLICEWISE_REDIS_URL"
+                f"a store of {len(nodes)} nodes",
+                expected=f"2 to {MOST_NODES}",
+                next_step="correct SLICEWISE_REDIS_URL",
             )
         self.nodes = tuple(nodes)
         server_runs = [node.server_run for node in nodes]
         if len(set(server_runs)) < len(server_runs):
             raise SettingsError(
-                "the same node is named twice", where="SLICEWISE_REDIS_URL", next_step="leave it out once"
+                "the same node is named twice",
+                where="SLICEWISE_REDIS_URL",
+                next_step="leave it out once",
             )
 
     @property
@@ -91,7 +99,8 @@ class Nodes:
                 try:
                     replies[number] = iter(wait())
                 except SlicewiseError as error:
-                    failed.append(error)  # but the others' replies are waited for: else they answer what is asked next
+                    # but the others' replies are waited for: else they answer what is asked next
+                    failed.append(error)
         except BaseException:
             self.close()
             raise
@@ -105,8 +114,12 @@ class Nodes:
 
 
 def sharded_server_run(server_runs: Sequence[ServerRun]) -> ServerRun:
-    """One name for the server runs of several nodes: another as soon as one of them begins another server run."""
-    return ServerRun("+".join(server_run.run_id for server_run in server_runs), "+".join(server_run.replication_id for server_run in server_runs))
+    """One name for the server runs of several nodes: another as soon as one of them begins another
+    server run."""
+    return ServerRun(
+        "+".join(server_run.run_id for server_run in server_runs),
+        "+".join(server_run.replication_id for server_run in server_runs),
+    )
 
 
 # ------------------------------------------------------------------ operations of several nodes
@@ -124,7 +137,8 @@ def _value(by_number: Mapping[int, T], node: int) -> T:
 
 
 def together(many: Mapping[int, Steps[T]]) -> ShardedSteps[dict[int, T]]:
-    """Operations of several nodes side by side: what they ask next is asked at once. The first that fails ends all."""
+    """Operations of several nodes side by side: what they ask next is asked at once. The first that
+    fails ends all."""
     done: dict[int, T] = {}
     running: dict[int, Sequence[Command]] = {}
     replies: dict[int, list[Any] | None] = dict.fromkeys(many)
@@ -137,7 +151,13 @@ def together(many: Mapping[int, Steps[T]]) -> ShardedSteps[dict[int, T]]:
                 done[node] = ended.value
         if not running:
             return {node: done[node] for node in many}
-        found = iter((yield [On(node, command) for node, commands in running.items() for command in commands]))
+        found = iter(
+            (
+                yield [
+                    On(node, command) for node, commands in running.items() for command in commands
+                ]
+            )
+        )
         replies = {node: [next(found) for _ in commands] for node, commands in running.items()}
         running = {}
 

@@ -51,7 +51,8 @@ class PutText(NamedTuple):
 
 
 class PutLeaderboard(NamedTuple):
-    """-> 1, or 0 where the leaderboard that stands has this order or a later one, and nothing was written."""
+    """-> 1, or 0 where the leaderboard that stands has this order or a later one, and nothing was
+    written."""
 
     key: bytes
     order: bytes
@@ -62,8 +63,8 @@ class PutLeaderboard(NamedTuple):
 
 
 class Members(NamedTuple):
-    """-> members of a sorted set with scores from first to last, ascending; newest: the last so many of them,
-    latest first (0: all)."""
+    """-> members of a sorted set with scores from first to last, ascending; newest: the last so
+    many of them, latest first (0: all)."""
 
     key: bytes
     first: int
@@ -95,7 +96,9 @@ class Tagged(NamedTuple):
                 continue
             unit, days = shape
             commands.append(Whole(keys.hot_key(store_id, tag, unit)))
-            commands += [Fields(keys.day_key(store_id, tag, unit, day), names) for day, names in days]
+            commands += [
+                Fields(keys.day_key(store_id, tag, unit, day), names) for day, names in days
+            ]
         return commands
 
 
@@ -118,7 +121,8 @@ class KeyChange(NamedTuple):
     with its latest. Expiry 0: always written, for ever."""
     deletes: Sequence[bytes] = ()
     passed: Passed | None = None
-    """The pending events of this partition up to this offset go, whatever became of the sets; their count follows."""
+    """The pending events of this partition up to this offset go, whatever became of the sets; their
+    count follows."""
 
 
 class Change(NamedTuple):
@@ -129,9 +133,9 @@ class Change(NamedTuple):
 
 
 class ListChange(NamedTuple):
-    """Change of an event list's fields, events, trimming, low-water mark and expiries: all or nothing. -> MISSED where a
-    check does not hold, EXPIRED where no list stands and all of it is too old, and nothing was written; else how many
-    events the list's capacity cut."""
+    """Change of an event list's fields, events, trimming, low-water mark and expiries: all or
+    nothing. -> MISSED where a check does not hold, EXPIRED where no list stands and all of it is
+    too old, and nothing was written; else how many events the list's capacity cut."""
 
     key: bytes
     """The hash."""
@@ -148,7 +152,8 @@ class ListChange(NamedTuple):
 
 
 class PendingChange(NamedTuple):
-    """-> [written or standing, already applied, expired, skipped] of the events of one entity and partition."""
+    """-> [written or standing, already applied, expired, skipped] of the events of one entity and
+    partition."""
 
     key: bytes
     applied_field: bytes
@@ -164,7 +169,8 @@ class PendingChange(NamedTuple):
 
 
 class PendingListChange(NamedTuple):
-    """-> [written, already applied, trimmed or too old, cut] of the events of one entity and partition."""
+    """-> [written, already applied, trimmed or too old, cut] of the events of one entity and
+    partition."""
 
     key: bytes
     """The hash."""
@@ -179,7 +185,9 @@ class PendingListChange(NamedTuple):
 
 Written = Change | ListChange | PendingChange | PendingListChange
 """Commands that change what an entity has."""
-Command = Time | Fields | Whole | Members | Text | PutText | PutLeaderboard | Together | Tagged | Written
+Command = (
+    Time | Fields | Whole | Members | Text | PutText | PutLeaderboard | Together | Tagged | Written
+)
 Steps = Generator[Sequence[Command], list[Any], T]
 
 TIME = Time()

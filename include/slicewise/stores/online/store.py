@@ -15,7 +15,8 @@ R = TypeVar("R")
 
 
 class Connected(Protocol):
-    """A connection to a store node, or to all of its nodes. It answers commands in order, and never reconnects."""
+    """A connection to a store node, or to all of its nodes. It answers commands in order, and never
+    reconnects."""
 
     @property
     def server_run(self) -> ServerRun: ...
@@ -75,5 +76,7 @@ class Store:
 def context_of(nodes: Nodes) -> NodesContext:
     """The context that a connection to these nodes is bound to when it opens."""
     count = len(nodes.nodes)
-    contexts = tuple(NodeContext(node.server_run, node_name(n, count)) for n, node in enumerate(nodes.nodes))
+    contexts = tuple(
+        NodeContext(node.server_run, node_name(n, count)) for n, node in enumerate(nodes.nodes)
+    )
     return NodesContext(nodes.server_run, contexts)

@@ -1,4 +1,5 @@
-"""A store needs to know of a storage unit and of a deployment what these protocols name, and no more."""
+"""A store needs to know of a storage unit and of a deployment what these protocols name, and no
+more."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class StoredUnit(Protocol):
 
 
 def kept_by(unit: StoredUnit) -> EventList:
-    """What an event list keeps. TypeError for a unit of slices, which keeps no events."""
+    """Bounds of an event list: the events that it keeps. TypeError for a unit of slices, which
+    keeps none."""
     match unit.event_list:
         case EventList() as kept:
             return kept

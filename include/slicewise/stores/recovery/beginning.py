@@ -1,4 +1,5 @@
-"""Beginnings of topics for a store that knows nothing of them: what the archive holds is left to the backfill."""
+"""Beginnings of topics for a store that knows nothing of them: what the archive holds is left to
+the backfill."""
 
 from __future__ import annotations
 
@@ -31,8 +32,11 @@ def archived_by(settings: Settings) -> Archived:
     return archived
 
 
-def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None) -> tuple[dict[str, str], OffsetVector]:
-    """(topic -> id, first offsets that new committed offsets do not contain). archived: None where nothing can be."""
+def beginnings(
+    deployment: Deployment, log: KafkaLog, archived: Archived | None
+) -> tuple[dict[str, str], OffsetVector]:
+    """(topic -> id, first offsets that new committed offsets do not contain). archived: None where
+    nothing can be."""
     topics: dict[str, str] = {}
     first = OffsetVector()
     for source in deployment.sources:
@@ -49,13 +53,27 @@ def beginnings(deployment: Deployment, log: KafkaLog, archived: Archived | None)
 
 def of_topic(offset_vector: OffsetVector, topic_id: str) -> OffsetVector:
     """The partitions of one topic."""
-    return OffsetVector({topic_partition: offset for topic_partition, offset in offset_vector.offsets.items() if topic_partition[0] == topic_id})
+    return OffsetVector(
+        {
+            topic_partition: offset
+            for topic_partition, offset in offset_vector.offsets.items()
+            if topic_partition[0] == topic_id
+        }
+    )
 
 
-def with_probes_ready(store: OnlineStore, deployment: Deployment, metadata: StoreMetadata) -> StoreMetadata:
+def with_probes_ready(
+    store: OnlineStore, deployment: Deployment, metadata: StoreMetadata
+) -> StoreMetadata:
     """Probes that come back have no history to build: none of theirs is ever asked for again."""
     late = [unit for unit in deployment.units if unit.project == own.PROJECT]
     late = [unit for unit in late if unit.storage_fingerprint not in metadata.ready]
     for unit in late:
-        store.run(MarkReady(unit, metadata.starts[unit.storage_fingerprint], {unit.view: [unit.storage_fingerprint]}))
+        store.run(
+            MarkReady(
+                unit,
+                metadata.starts[unit.storage_fingerprint],
+                {unit.view: [unit.storage_fingerprint]},
+            )
+        )
     return store.run(ReadMetadata()) if late else metadata

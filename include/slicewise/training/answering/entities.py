@@ -1,4 +1,5 @@
-"""An entity has one number, whichever table names it, and equal values of its columns are one entity."""
+"""An entity has one number, whichever table names it, and equal values of its columns are one
+entity."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Entities:
         return self.values.num_rows if self.columns else 1
 
     def numbers(self, table: pa.Table) -> Ints:
-        """Per row of the table the entity's number; UNKNOWN where it is none of these or has a null."""
+        """Per row of the table the entity's number; UNKNOWN where it is none of these or has a
+        null."""
         return _numbers(self, table)
 
 
@@ -49,7 +51,9 @@ def _numbers(entities: Entities, table: pa.Table) -> Ints:
         return np.zeros(table.num_rows, np.int64)
     n = len(entities)
     both = [
-        pa.chunked_array([*entities.values[name].chunks, *table[name].chunks], type=entities.values[name].type)
+        pa.chunked_array(
+            [*entities.values[name].chunks, *table[name].chunks], type=entities.values[name].type
+        )
         for name in entities.columns
     ]
     codes = _codes(both)
@@ -58,7 +62,9 @@ def _numbers(entities: Entities, table: pa.Table) -> Ints:
     known = np.argsort(codes[:n], kind="stable")
     place = np.searchsorted(codes[:n], codes[n:], sorter=known)
     nearest = known[np.minimum(place, n - 1)]
-    return np.where((codes[n:] >= 0) & (codes[nearest] == codes[n:]), nearest, UNKNOWN).astype(np.int64)
+    return np.where((codes[n:] >= 0) & (codes[nearest] == codes[n:]), nearest, UNKNOWN).astype(
+        np.int64
+    )
 
 
 def _codes(columns: Sequence[pa.ChunkedArray]) -> Ints:

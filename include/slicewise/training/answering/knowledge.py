@@ -1,4 +1,5 @@
-"""An event (hour H, partition p, offset o) is known to a row exactly if `o < max(base[p], compacted_beyond[H][p])`.
+"""An event (hour H, partition p, offset o) is known to a row exactly if
+`o < max(base[p], compacted_beyond[H][p])`.
 
 Base and offset vector are those of the row's token."""
 
@@ -22,8 +23,9 @@ Flags = npt.NDArray[np.bool_]
 class TokenOffsets:
     """Knowledge of each of q rows, over a fixed list of partitions.
 
-    base: int64 [q, partitions], first offset not contained. The `compacted_beyond` arrays list, sorted by (row,
-    hour, partition), the offset vectors of hours whose compaction ran ahead of the base.
+    base: int64 [q, partitions], first offset not contained. The `compacted_beyond` arrays list,
+    sorted by (row, hour, partition), the offset vectors of hours whose compaction ran ahead of the
+    base.
     """
 
     topic_partitions: tuple[TopicPartition, ...]
@@ -35,7 +37,8 @@ class TokenOffsets:
 
     @staticmethod
     def of(tokens: Sequence[Token], topic_partitions: Sequence[TopicPartition]) -> TokenOffsets:
-        """The offset vectors of the tokens' rows; partitions that hold no event at hand are left out."""
+        """The offset vectors of the tokens' rows; partitions that hold no event at hand are left
+        out."""
         number = {topic_partition: i for i, topic_partition in enumerate(topic_partitions)}
         base = np.zeros((len(tokens), len(topic_partitions)), np.int64)
         compacted_beyond: list[tuple[int, int, int, int]] = []
@@ -43,10 +46,14 @@ class TokenOffsets:
             _put(base[row], token.base, number)
             for hour, offset_vector in token.compacted_beyond.items():
                 compacted_beyond += [
-                    (row, hour, number[topic_partition], offset) for topic_partition, offset in offset_vector.offsets.items() if topic_partition in number
+                    (row, hour, number[topic_partition], offset)
+                    for topic_partition, offset in offset_vector.offsets.items()
+                    if topic_partition in number
                 ]
         table = np.array(sorted(compacted_beyond), np.int64).reshape(-1, 4)
-        return TokenOffsets(tuple(topic_partitions), base, table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+        return TokenOffsets(
+            tuple(topic_partitions), base, table[:, 0], table[:, 1], table[:, 2], table[:, 3]
+        )
 
     def take(self, rows: Ints) -> TokenOffsets:
         """The offset vectors of these rows, renumbered in the order given; no row twice."""
@@ -91,7 +98,9 @@ def _by_row(kept: Ints, row: Ints) -> tuple[Ints, Ints]:
     return kept[order].astype(np.int64), row[order]
 
 
-def _put(row: npt.NDArray[np.int64], offset_vector: OffsetVector, number: dict[TopicPartition, int]) -> None:
+def _put(
+    row: npt.NDArray[np.int64], offset_vector: OffsetVector, number: dict[TopicPartition, int]
+) -> None:
     for topic_partition, offset in offset_vector.offsets.items():
         if topic_partition in number:
             row[number[topic_partition]] = offset

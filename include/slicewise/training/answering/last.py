@@ -1,4 +1,5 @@
-"""The last rows of a question are those of the total order that it knows: what it does not know is no row of it."""
+"""The last rows of a question are those of the total order that it knows: what it does not know is
+no row of it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,10 @@ def _positions(
     while True:
         position, owner = expand(begin, beyond)
         known = question.offset_vectors.contain(
-            owner + part.start, rows.time[position], events.topic_partition[position], rows.offset[position]
+            owner + part.start,
+            rows.time[position],
+            events.topic_partition[position],
+            rows.offset[position],
         )
         count = np.bincount(owner[known], minlength=len(first))
         lacking = (count < most) & (begin > first)

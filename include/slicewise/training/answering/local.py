@@ -1,4 +1,5 @@
-"""One process answers any number of (entity, bounds, offset vector) questions with the bits that the online store answers.
+"""One process answers any number of (entity, bounds, offset vector) questions with the bits that
+the online store answers.
 
 Whole columns throughout: partials of (entity, slice) are accumulated once and combined per
 window; what a bound or an offset vector cuts comes from the events themselves.
@@ -36,12 +37,16 @@ def answer(
     transit: see SliceTree.build.
     """
     timed = [feature for feature in features if not feature.window.most_rows]
-    partials = dict(zip((f.column for f in timed), _partials(events, timed, question, transit), strict=True))
+    partials = dict(
+        zip((f.column for f in timed), _partials(events, timed, question, transit), strict=True)
+    )
     for feature in features:
         if feature.window.most_rows:
             partials[feature.column] = last_rows(events, feature, question)
     return {
-        f.column: f.aggregate.finish_columns_at(partials[f.column], functools.partial(_ends, question, f))
+        f.column: f.aggregate.finish_columns_at(
+            partials[f.column], functools.partial(_ends, question, f)
+        )
         for f in features
     }
 
@@ -77,14 +82,19 @@ def _tree(unit: StorageUnit, source: SortedRows, transit: Transit | None) -> Sli
 
 
 def _tree_slice(unit: StorageUnit) -> int:
-    """The slice of a unit; of an event list, which has none, one that cuts its windows into some parts: bounds cut slices anywhere."""
+    """The slice of a unit; of an event list, which has none, one that cuts its windows into some
+    parts: bounds cut slices anywhere."""
     if not isinstance(unit, ListUnit):
         return unit.slice_us
-    shortest = min((f.window.length_us for f in unit.features if not f.window.most_rows), default=SLICES[-1])
+    shortest = min(
+        (f.window.length_us for f in unit.features if not f.window.most_rows), default=SLICES[-1]
+    )
     return max((slice_us for slice_us in SLICES if slice_us * 10 <= shortest), default=SLICES[0])
 
 
-def _combined(tree: SliceTree, features: Sequence[PlannedFeature], question: Question) -> list[Columns]:
+def _combined(
+    tree: SliceTree, features: Sequence[PlannedFeature], question: Question
+) -> list[Columns]:
     """The partial of every feature's window, each distinct interval combined once."""
     out: dict[str, Columns] = {}
     for same in _by_bounds(features, question):
@@ -95,7 +105,9 @@ def _combined(tree: SliceTree, features: Sequence[PlannedFeature], question: Que
     return [out[feature.column] for feature in features]
 
 
-def _by_bounds(features: Sequence[PlannedFeature], question: Question) -> list[list[PlannedFeature]]:
+def _by_bounds(
+    features: Sequence[PlannedFeature], question: Question
+) -> list[list[PlannedFeature]]:
     """Features whose bounds are the same in every row, together."""
     groups: list[tuple[Bounds, list[PlannedFeature]]] = []
     for feature in features:
@@ -110,7 +122,7 @@ def _by_bounds(features: Sequence[PlannedFeature], question: Question) -> list[l
 
 
 def _alike(offset_vectors: TokenOffsets) -> Iterator[Ints]:
-    """Rows in runs of similar offset vectors, so that within a run most events are known to all or to none."""
+    """Rows in runs of similar offset vectors: most events are known to all of a run, or to none."""
     order = np.argsort(offset_vectors.base.sum(axis=1), kind="stable").astype(np.int64)
     for first in range(0, len(order), ROWS_OF_TOKENS_AT_ONCE):
         yield order[first : first + ROWS_OF_TOKENS_AT_ONCE]
@@ -136,7 +148,9 @@ def _known_to(
     out = []
     for feature, partial in zip(features, partials, strict=True):
         start, end = question.bounds[feature.column]
-        more = _accumulated(source, topic_partition, question.entity, start, end, offset_vectors, feature)
+        more = _accumulated(
+            source, topic_partition, question.entity, start, end, offset_vectors, feature
+        )
         every = np.arange(partial.n, dtype=np.int64)
         out.append(
             feature.aggregate.combine_columns(
@@ -160,9 +174,16 @@ def _accumulated(
     for part in batches(beyond - first, ITEMS_AT_ONCE):
         position, owner = expand(first[part], beyond[part])
         rows = source.rows
-        known = offset_vectors.contain(owner + part.start, rows.time[position], topic_partition[position], rows.offset[position])
+        known = offset_vectors.contain(
+            owner + part.start,
+            rows.time[position],
+            topic_partition[position],
+            rows.offset[position],
+        )
         parts.append(
-            feature.aggregate.accumulate_columns(rows.take(position[known]), owner[known], part.stop - part.start)
+            feature.aggregate.accumulate_columns(
+                rows.take(position[known]), owner[known], part.stop - part.start
+            )
         )
     return Columns.concat(parts)
 

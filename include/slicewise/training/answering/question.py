@@ -20,8 +20,8 @@ Bounds = tuple[Ints, Ints]
 class UnitEvents:
     """The events of one unit after its row logic, sorted by (entity, total order).
 
-    topic_partition: per event the position of its (topic id, partition) in `topic_partitions`. refused: events that
-    row logic left out of this view, counted by reason.
+    topic_partition: per event the position of its (topic id, partition) in `topic_partitions`.
+    refused: events that row logic left out of this view, counted by reason.
     """
 
     unit: StorageUnit
@@ -34,10 +34,11 @@ class UnitEvents:
 
 @dataclass(frozen=True)
 class Question:
-    """Question about features: per row the entity's number (negative: unknown), and bounds per feature column.
+    """Question about features: per row the entity's number (negative: unknown), and bounds per
+    feature column.
 
-    offset_vectors: each row's knowledge; None where all events at hand are known. mode: by which the bounds were made; those
-    of exact windows are the same in every mode.
+    offset_vectors: each row's knowledge; None where all events at hand are known. mode: by which
+    the bounds were made; those of exact windows are the same in every mode.
     """
 
     entity: Ints

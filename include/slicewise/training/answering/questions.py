@@ -1,6 +1,7 @@
 """A row of a spine asks in the column that has the name of the asked feature's column.
 
-It holds a value, or a list of values: the answer has its shape. docs/adr/0033-a-question-is-a-column.md.
+It holds a value, or a list of values: the answer has its shape.
+docs/adr/0033-a-question-is-a-column.md.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from slicewise.errors import BadRequest
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 
 
-def question_types(requested: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]]) -> dict[str, str]:
-    """Declared type of every column that the features of these units are asked by. Raises BadRequest."""
+def question_types(
+    requested: Iterable[tuple[StorageUnit, Iterable[PlannedFeature]]],
+) -> dict[str, str]:
+    """Declared type of every column that the features of these units are asked by. Raises
+    BadRequest."""
     types: dict[str, str] = {}
     for unit, features in requested:
         for feature in features:
@@ -26,7 +30,10 @@ def question_types(requested: Iterable[tuple[StorageUnit, Iterable[PlannedFeatur
             column, kind = aggregate.question, dict(unit.input_types)[aggregate.question]
             if types.setdefault(column, kind) != kind:
                 raise BadRequest(
-                    f"the column {column!r} is {types[column]} to one feature and {kind} to another",
+                    (
+                        f"the column {column!r} is {types[column]} to one feature and {kind} to "
+                        "another"
+                    ),
                     where="features",
                     expected="features that agree on what they are asked",
                     next_step="ask for them in two data sets",
@@ -46,7 +53,10 @@ def refuse_questions(types: Mapping[str, str]) -> None:
     """Raises BadRequest where features are asked, and there are no rows that could ask."""
     if types:
         raise BadRequest(
-            f"features that are asked by {', '.join(map(repr, types))} have no answer without a question",
+            (
+                f"features that are asked by {', '.join(map(repr, types))} have no answer without "
+                "a question"
+            ),
             where="features",
             expected="features that answer of themselves",
             next_step="build a training set: its spine holds the questions",

@@ -31,18 +31,29 @@ Span = tuple[int, int]
 """Span of event times: [start, end), microseconds UTC."""
 
 
-def events_of(archive: Archive, source: Source, unit: StorageUnit, start_us: int, end_us: int, archive_version: int) -> pa.Table:
-    """The events with times in [start, end) for `row_logic` of the unit; where they count once by their id, with those
-    before by which they are known."""
+def events_of(
+    archive: Archive,
+    source: Source,
+    unit: StorageUnit,
+    start_us: int,
+    end_us: int,
+    archive_version: int,
+) -> pa.Table:
+    """The events with times in [start, end) for `row_logic` of the unit; where they count once by
+    their id, with those before by which they are known."""
     if unit.dedupe is None:
         return archive.events(source, unit.reads, start_us, end_us, archive_version)
     requested = archive.events(source, (), start_us, end_us, archive_version)
     if not requested.num_rows:
         return archive.events(source, unit.reads, start_us, end_us, archive_version)
     ends = requested.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
-    offset_vector = OffsetVector({(end["topic_id"], end["partition"]): end["offset_max"] + 1 for end in ends})
+    offset_vector = OffsetVector(
+        {(end["topic_id"], end["partition"]): end["offset_max"] + 1 for end in ends}
+    )
     oldest = int(pc.min(requested[KAFKA_TIME]).as_py())
-    return archive.below(source, unit.reads, offset_vector, oldest - unit.dedupe.look_back_us, archive_version)
+    return archive.below(
+        source, unit.reads, offset_vector, oldest - unit.dedupe.look_back_us, archive_version
+    )
 
 
 def unit_events(
@@ -50,8 +61,9 @@ def unit_events(
 ) -> UnitEvents:
     """The unit's view of typed events.
 
-    events: the source's columns in their declared types, and event_time, kafka_time (int64 microseconds),
-    topic_id (32 hex digits), partition, offset. entities: those to keep; None keeps all. span: as for `row_logic`.
+    events: the source's columns in their declared types, and event_time, kafka_time (int64
+    microseconds), topic_id (32 hex digits), partition, offset. entities: those to keep; None keeps
+    all. span: as for `row_logic`.
     """
     kept, refused = row_logic(unit, events, span)
     known = entities or entities_of(kept, [name for name, _ in unit.entity])
@@ -60,12 +72,17 @@ def unit_events(
     kept, number = kept.take(pa.array(wanted)), number[wanted]
     topic, topic_hi, topic_lo = _topics(kept["topic_id"])
     time, partition, offset = (
-        np.asarray(kept[name].to_numpy(), np.int64) for name in ("event_time", "partition", "offset")
+        np.asarray(kept[name].to_numpy(), np.int64)
+        for name in ("event_time", "partition", "offset")
     )
     order = np.lexsort((offset, partition, topic_lo, topic_hi, time, number)).astype(np.int64)
-    topic_partition, topic_partitions = _topic_partitions(topic[order], partition[order], kept["topic_id"])
+    topic_partition, topic_partitions = _topic_partitions(
+        topic[order], partition[order], kept["topic_id"]
+    )
     columns = {
-        name: _flat(kept[name].take(pa.array(order))) for name in kept.column_names if name not in IDENTITY_COLUMNS
+        name: _flat(kept[name].take(pa.array(order)))
+        for name in kept.column_names
+        if name not in IDENTITY_COLUMNS
     }
     rows = Rows(
         time[order],
@@ -75,14 +92,19 @@ def unit_events(
         offset[order],
         columns,
     )
-    return UnitEvents(unit, known, SortedRows(number[order], rows), topic_partition, topic_partitions, refused)
+    return UnitEvents(
+        unit, known, SortedRows(number[order], rows), topic_partition, topic_partitions, refused
+    )
 
 
-def row_logic(unit: StorageUnit, events: pa.Table, span: Span | None = None) -> tuple[pa.Table, Mapping[str, int]]:
-    """The events that the view takes, with entity columns and what its aggregates read, and their identities.
+def row_logic(
+    unit: StorageUnit, events: pa.Table, span: Span | None = None
+) -> tuple[pa.Table, Mapping[str, int]]:
+    """The events that the view takes, with entity columns and what its aggregates read, and their
+    identities.
 
-    Also how many it refused, by reason. span: of events that count once by their id the times of those that are asked
-    for; the others are there to know them by.
+    Also how many it refused, by reason. span: of events that count once by their id the times of
+    those that are asked for; the others are there to know them by.
     """
     rule = unit.dedupe
     if rule is None:
@@ -96,15 +118,26 @@ def row_logic(unit: StorageUnit, events: pa.Table, span: Span | None = None) -> 
     rows, refused = row_columns.row_logic(unit, events.filter(pa.array(inside)), carried)
     n_requested = rows.num_rows
     if not inside.all():  # what is refused of them is no answer's
-        rows = pa.concat_tables([rows, row_columns.row_logic(unit, events.filter(pa.array(~inside)), carried)[0]])
+        rows = pa.concat_tables(
+            [rows, row_columns.row_logic(unit, events.filter(pa.array(~inside)), carried)[0]]
+        )
     numbers = entities_of(rows, [name for name, _ in unit.entity]).numbers(rows)
-    topic, partition = _topics(rows["topic_id"])[0], np.asarray(rows["partition"].to_numpy(), np.int64)
-    group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-    offset, kafka_us = (np.asarray(rows[name].to_numpy(), np.int64) for name in ("offset", KAFKA_TIME))
+    topic, partition = (
+        _topics(rows["topic_id"])[0],
+        np.asarray(rows["partition"].to_numpy(), np.int64),
+    )
+    group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[
+        1
+    ].reshape(-1)
+    offset, kafka_us = (
+        np.asarray(rows[name].to_numpy(), np.int64) for name in ("offset", KAFKA_TIME)
+    )
     again = duplicates_among(group.astype(np.int64), offset, rows[rule.column], kafka_us, rule)
     requested = np.arange(rows.num_rows) < n_requested
     counted = {**refused, DUPLICATE: int((requested & again).sum())}
-    kept = rows.filter(pa.array(requested & ~again)).drop_columns(list(carried[len(IDENTITY_COLUMNS) :]))
+    kept = rows.filter(pa.array(requested & ~again)).drop_columns(
+        list(carried[len(IDENTITY_COLUMNS) :])
+    )
     return kept, {reason: count for reason, count in counted.items() if count}
 
 
@@ -118,11 +151,15 @@ def _topics(column: pa.ChunkedArray) -> tuple[Ints, np.ndarray, np.ndarray]:
     encoded = _flat(column.dictionary_encode())
     index = np.asarray(encoded.indices.to_numpy(), np.int64)
     values = encoded.dictionary.to_pylist()
-    halves = np.array([(int(v[:16], 16), int(v[16:], 16)) for v in values], np.uint64).reshape(-1, 2)
+    halves = np.array([(int(v[:16], 16), int(v[16:], 16)) for v in values], np.uint64).reshape(
+        -1, 2
+    )
     return index, halves[index, 0], halves[index, 1]
 
 
-def _topic_partitions(topic: Ints, partition: Ints, names: pa.ChunkedArray) -> tuple[Ints, tuple[TopicPartition, ...]]:
+def _topic_partitions(
+    topic: Ints, partition: Ints, names: pa.ChunkedArray
+) -> tuple[Ints, tuple[TopicPartition, ...]]:
     """Per row the number of its partition, and the partitions."""
     values = _flat(names.dictionary_encode()).dictionary.to_pylist()
     pairs, index = np.unique(np.stack([topic, partition], axis=1), axis=0, return_inverse=True)

@@ -1,4 +1,5 @@
-"""A row's session is found among the events themselves, by the rule that online reads walk partials by."""
+"""A row's session is found among the events themselves, by the rule that online reads walk partials
+by."""
 
 from __future__ import annotations
 
@@ -13,12 +14,15 @@ from slicewise.windows.sessions import session_heads
 
 
 def settled(
-    events: UnitEvents, features: Sequence[PlannedFeature], entity: Ints, bounds: Mapping[str, Bounds]
+    events: UnitEvents,
+    features: Sequence[PlannedFeature],
+    entity: Ints,
+    bounds: Mapping[str, Bounds],
 ) -> dict[str, Bounds]:
     """The bounds with those of each session's feature replaced by what the session came to.
 
-    entity: per row its number. A session starts at the slice of its first event; where none is open, the
-    bounds are empty at their end. Bounds that a token recorded are settled already.
+    entity: per row its number. A session starts at the slice of its first event; where none is
+    open, the bounds are empty at their end. Bounds that a token recorded are settled already.
     """
     settled_bounds = dict(bounds)
     heads: dict[int, Ints] = {}

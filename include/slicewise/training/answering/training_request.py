@@ -1,4 +1,5 @@
-"""A training set's question is found answerable, or refused, before an archive, the log or Spark is touched."""
+"""A training set's question is found answerable, or refused, before an archive, the log or Spark is
+touched."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from dataclasses import dataclass
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.token import Token
-from slicewise.training.answering.unit_requests import KNOWLEDGE, UnitRequest, entity_types, named, questions_of, resolve
+from slicewise.training.answering.unit_requests import (
+    KNOWLEDGE,
+    UnitRequest,
+    entity_types,
+    named,
+    questions_of,
+    resolve,
+)
 from slicewise.training.tables.spine import Given, Spine, given_spine, read_spine, tokens_in
 
 
@@ -25,7 +33,8 @@ class TrainingRequest:
 
 
 def looked_through(spine: object, features: object, knowledge: str) -> Given:
-    """The spine, with all refused that is wrong under any deployment. Nothing is opened but the spine's own file.
+    """The spine, with all refused that is wrong under any deployment. Nothing is opened but the
+    spine's own file.
 
     Raises BadRequest.
     """
@@ -49,14 +58,23 @@ def looked_through(spine: object, features: object, knowledge: str) -> Given:
     return given
 
 
-def training_request(deployment: Deployment, spine: object, features: object, knowledge: str) -> TrainingRequest:
-    """The question, with its entity typed as the deployment declares. Raises BadRequest, UnknownName."""
+def training_request(
+    deployment: Deployment, spine: object, features: object, knowledge: str
+) -> TrainingRequest:
+    """The question, with its entity typed as the deployment declares. Raises BadRequest,
+    UnknownName."""
     if not isinstance(spine, Spine | Given):
         spine = looked_through(spine, features, knowledge)
     refs, requested = resolve(deployment, features)
-    rows = spine if isinstance(spine, Spine) else read_spine(spine, entity_types(requested), questions_of(requested))
+    rows = (
+        spine
+        if isinstance(spine, Spine)
+        else read_spine(spine, entity_types(requested), questions_of(requested))
+    )
     _refuse_taken(rows, refs)
-    return TrainingRequest(deployment, refs, requested, rows, rows.tokens() if knowledge == "token" else None)
+    return TrainingRequest(
+        deployment, refs, requested, rows, rows.tokens() if knowledge == "token" else None
+    )
 
 
 def _no_rows() -> BadRequest:

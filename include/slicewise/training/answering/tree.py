@@ -1,9 +1,11 @@
-"""Any interval of an entity is combined from few partials, each equal to what its slices combine to.
+"""Any interval of an entity is combined from few partials, each equal to what its slices combine
+to.
 
-Level 0 holds the partials of (entity, slice); level i those of aligned runs of 16^i slices. Only runs with events are
-kept. An interval is cut greedily from the finest level up, as in a segment tree of fan-out 16, so that a window of
-10,080 slices costs at most some 90 partials instead of 10,080. By the algebra (a result depends on the multiset of
-events alone) the bits are those of any other way to combine.
+Level 0 holds the partials of (entity, slice); level i those of aligned runs of 16^i slices. Only
+runs with events are kept. An interval is cut greedily from the finest level up, as in a segment
+tree of fan-out 16, so that a window of 10,080 slices costs at most some 90 partials instead of
+10,080. By the algebra (a result depends on the multiset of events alone) the bits are those of any
+other way to combine.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ from slicewise.codec import Layout
 from slicewise.training.ranges import Ints, batches, expand, group_starts
 
 FAN_OUT = 16
-ITEMS_AT_ONCE = 400_000  # partials combined in one call: bounds the memory of a request, not its result
+# partials combined in one call: bounds the memory of a request, not its result
+ITEMS_AT_ONCE = 400_000
 ROWS_AT_ONCE = 1_000_000  # events accumulated in one call, likewise
 
-# Takes the partials of level 0, and how many there are, through what stands between writer and reader.
+# Takes the partials of level 0, and how many there are, through what stands between writer and
+# reader.
 Transit = Callable[[list[Columns], int], list[Columns]]
 
 
@@ -43,7 +47,8 @@ class SortedRows:
 
     @cached_property
     def _keys(self) -> Ints:
-        # Times are replaced by their ranks, so that (entity, time) fits into one integer whatever the span of time.
+        # Times are replaced by their ranks, so that (entity, time) fits into one integer whatever
+        # the span of time.
         return self.entity * (len(self._times) + 1) + np.searchsorted(self._times, self.rows.time)
 
     def first_at(self, entity: Ints, time_us: Ints) -> Ints:
@@ -52,7 +57,8 @@ class SortedRows:
         return np.searchsorted(self._keys, entity * (len(self._times) + 1) + rank).astype(np.int64)
 
     def between(self, entity: Ints, start_us: Ints, end_us: Ints) -> tuple[Ints, Ints]:
-        """Per query the range of positions of the entity's events in `[start_us, end_us)`; entity < 0 has none."""
+        """Per query the range of positions of the entity's events in `[start_us, end_us)`; entity <
+        0 has none."""
         known = (entity >= 0) & (start_us < end_us)
         number = np.where(known, entity, 0)
         first, beyond = self.first_at(number, start_us), self.first_at(number, end_us)
@@ -77,12 +83,15 @@ class _Level:
         return _Level(entity * span + (run - first), first, span, tuple(columns))
 
     def between(self, entity: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-        """Per query the range of positions of the entity's runs in `[low, high)`; entity < 0 has none."""
+        """Per query the range of positions of the entity's runs in `[low, high)`; entity < 0 has
+        none."""
         known = (entity >= 0) & (low < high)
         start = np.where(known, entity, 0) * self.span
         first = np.searchsorted(self.keys, start + np.clip(low - self.first_run, 0, self.span))
         beyond = np.searchsorted(self.keys, start + np.clip(high - self.first_run, 0, self.span))
-        return np.where(known, first, 0).astype(np.int64), np.where(known, beyond, 0).astype(np.int64)
+        return np.where(known, first, 0).astype(np.int64), np.where(known, beyond, 0).astype(
+            np.int64
+        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +106,8 @@ EVENTS = -1
 
 @dataclass(frozen=True)
 class SliceTree:
-    """Partials of (entity, run of slices) of one unit at every level, and the events for what cuts a slice."""
+    """Partials of (entity, run of slices) of one unit at every level, and the events for what cuts
+    a slice."""
 
     layout: Layout
     slice_us: int
@@ -105,8 +115,11 @@ class SliceTree:
     levels: tuple[_Level, ...]
 
     @staticmethod
-    def build(layout: Layout, slice_us: int, source: SortedRows, transit: Transit | None = None) -> SliceTree:
-        """Accumulate the events once per (entity, slice), and combine the coarser levels from these."""
+    def build(
+        layout: Layout, slice_us: int, source: SortedRows, transit: Transit | None = None
+    ) -> SliceTree:
+        """Accumulate the events once per (entity, slice), and combine the coarser levels from
+        these."""
         numbers = source.rows.time // slice_us
         groups, firsts = group_starts(source.entity, numbers)
         columns = _accumulate(layout, source.rows, groups, firsts)
@@ -124,11 +137,14 @@ class SliceTree:
             levels.append(_Level.of(entity, run, columns))
         return SliceTree(layout, slice_us, source, tuple(levels))
 
-    def combine(self, entity: Ints, start_us: Ints, end_us: Ints, wanted: Sequence[int]) -> list[Columns]:
-        """One partial per query `[start_us, end_us)` of an entity, for each wanted position of the layout.
+    def combine(
+        self, entity: Ints, start_us: Ints, end_us: Ints, wanted: Sequence[int]
+    ) -> list[Columns]:
+        """One partial per query `[start_us, end_us)` of an entity, for each wanted position of the
+        layout.
 
-        A negative entity number has no events: its partials are empty. Bounds may cut slices: what they cut is
-        accumulated from the events themselves.
+        A negative entity number has no events: its partials are empty. Bounds may cut slices: what
+        they cut is accumulated from the events themselves.
         """
         spans = self._spans(entity, start_us, end_us)
         counts = np.zeros(len(entity), np.int64)
@@ -152,8 +168,12 @@ class SliceTree:
         for depth, level in enumerate(self.levels[:-1]):
             up_low, up_high = -(-low // FAN_OUT), high // FAN_OUT
             whole = up_low < up_high  # some run of the next level lies inside
-            spans.append(_Span(depth, *level.between(entity, low, np.where(whole, up_low * FAN_OUT, high))))
-            spans.append(_Span(depth, *level.between(entity, np.where(whole, up_high * FAN_OUT, high), high)))
+            spans.append(
+                _Span(depth, *level.between(entity, low, np.where(whole, up_low * FAN_OUT, high)))
+            )
+            spans.append(
+                _Span(depth, *level.between(entity, np.where(whole, up_high * FAN_OUT, high), high))
+            )
             low, high = np.where(whole, up_low, 0), np.where(whole, up_high, 0)
         spans.append(_Span(len(self.levels) - 1, *self.levels[-1].between(entity, low, high)))
         return spans
@@ -162,14 +182,18 @@ class SliceTree:
         n = part.stop - part.start
         every = np.arange(n, dtype=np.int64)
         cut = [(span.level, *expand(span.first[part], span.beyond[part])) for span in spans]
-        stored = [(level, taken, owner) for level, taken, owner in cut if level != EVENTS and len(taken)]
+        stored = [
+            (level, taken, owner) for level, taken, owner in cut if level != EVENTS and len(taken)
+        ]
         raw = np.concatenate([taken for level, taken, _ in cut if level == EVENTS])
         raw_owner = np.concatenate([owner for level, _, owner in cut if level == EVENTS])
         rows = self.source.rows.take(raw)
         out = []
         for position in wanted:
             aggregate = self.layout.partials[position]
-            pieces = [self.levels[level].columns[position].take(taken) for level, taken, _ in stored]
+            pieces = [
+                self.levels[level].columns[position].take(taken) for level, taken, _ in stored
+            ]
             owners = [owner for _, _, owner in stored]
             pieces.append(aggregate.accumulate_columns(rows, raw_owner, n))
             owners.append(every)
@@ -178,7 +202,8 @@ class SliceTree:
 
 
 def _accumulate(layout: Layout, rows: Rows, groups: Ints, firsts: Ints) -> list[Columns]:
-    """The partials of consecutive groups of rows, a bounded number of rows at once; a group is never cut."""
+    """The partials of consecutive groups of rows, a bounded number of rows at once; a group is
+    never cut."""
     n_groups = len(firsts)
     sizes = np.diff(np.append(firsts, len(groups)))
     parts: list[list[Columns]] = [[] for _ in layout.partials]

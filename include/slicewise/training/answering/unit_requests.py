@@ -1,4 +1,5 @@
-"""Features of many units are answered for one spine by one rule: bounds by mode, or those that a token recorded."""
+"""Features of many units are answered for one spine by one rule: bounds by mode, or those that a
+token recorded."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ KNOWLEDGE = ("event_time", "token")
 
 @dataclass(frozen=True)
 class UnitRequest:
-    """The features of one unit that a request names, with the refs under which they are answered."""
+    """The features of one unit that a request names, with the refs under which they are
+    answered."""
 
     unit: StorageUnit
     features: tuple[PlannedFeature, ...]
@@ -41,7 +43,9 @@ class UnitRequest:
         return f"{self.unit.view}:{feature.column}"
 
 
-def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], tuple[UnitRequest, ...]]:
+def resolve(
+    deployment: Deployment, features: object
+) -> tuple[tuple[str, ...], tuple[UnitRequest, ...]]:
     """Refs in the order asked, and what each unit is asked for.
 
     features: a feature set (object or name), or a list of refs "view:column". Raises UnknownName
@@ -58,13 +62,17 @@ def resolve(deployment: Deployment, features: object) -> tuple[tuple[str, ...], 
 
 
 def named(features: object) -> tuple[str, ...] | str:
-    """The refs that are asked for, or the name of a feature set, which a deployment knows. Raises BadRequest."""
+    """The refs that are asked for, or the name of a feature set, which a deployment knows. Raises
+    BadRequest."""
     if isinstance(features, str) and ":" not in features and features:
         return features
     refs = _refs(features)
     if not refs:
         raise BadRequest(
-            "no features", where="features", expected='refs such as "view:column"', next_step="name at least one"
+            "no features",
+            where="features",
+            expected='refs such as "view:column"',
+            next_step="name at least one",
         )
     for ref in refs:
         if ":" not in ref:
@@ -107,7 +115,10 @@ def entity_types(requested: Sequence[UnitRequest]) -> dict[str, str]:
         for name, kind in each.unit.entity:
             if types.setdefault(name, kind) != kind:
                 raise BadRequest(
-                    f"the entity column {name!r} is {types[name]} in one view and {kind} in another",
+                    (
+                        f"the entity column {name!r} is {types[name]} in one view and {kind} in "
+                        "another"
+                    ),
                     where="features",
                     expected="views that agree on their entity",
                     next_step="ask for them in two data sets",
@@ -121,7 +132,10 @@ def questions_of(requested: Sequence[UnitRequest]) -> dict[str, str]:
 
 
 def reach(
-    deployment: Deployment, archive: Archive, requested: Sequence[UnitRequest], latest_us: int | None
+    deployment: Deployment,
+    archive: Archive,
+    requested: Sequence[UnitRequest],
+    latest_us: int | None,
 ) -> dict[str, Archived]:
     """The reach of each source's read, for instants up to `latest_us` (None: none are asked for).
 
@@ -147,8 +161,8 @@ def answer_spine(
 ) -> dict[str, Finished]:
     """Finished values by ref, one per row of the spine.
 
-    archived: how far each source is read. mode: of bounds that no token recorded. Raises BadRequest where the
-    spine asks for more.
+    archived: how far each source is read. mode: of bounds that no token recorded. Raises BadRequest
+    where the spine asks for more.
     """
     tokens = spine.tokens() if knowledge == "token" else None
     finished: dict[str, Finished] = {}
@@ -179,9 +193,13 @@ def answer_spine(
 
 
 def incomplete(
-    requested: Sequence[UnitRequest], archived: Mapping[str, Archived], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+    requested: Sequence[UnitRequest],
+    archived: Mapping[str, Archived],
+    at_us: Ints,
+    tokens: Sequence[Sequence[Token]] | None,
 ) -> dict[str, int]:
-    """Ref -> rows whose window may lack events that are lost for good; refs without any are left out."""
+    """Ref -> rows whose window may lack events that are lost for good; refs without any are left
+    out."""
     gaps: dict[str, int] = {}
     for each in requested:
         accepted_gaps = archived[each.unit.source].accepted_gaps
@@ -189,7 +207,10 @@ def incomplete(
             continue
         if tokens is None:
             slice_us = each.unit.slice_us
-            bounds = {f.column: f.window.bounds_columns("event_time", at_us, slice_us) for f in each.features}
+            bounds = {
+                f.column: f.window.bounds_columns("event_time", at_us, slice_us)
+                for f in each.features
+            }
         else:
             bounds = _recorded(each, tokens_of(each.unit, tokens))
         for feature in each.features:
@@ -226,7 +247,8 @@ def read_unit(
 def _by_mode(request: UnitRequest, spine: Spine, mode: Mode) -> dict[str, Bounds]:
     unit = request.unit
     return {
-        feature.column: feature.window.bounds_columns(mode, spine.at_us, unit.slice_us) for feature in request.features
+        feature.column: feature.window.bounds_columns(mode, spine.at_us, unit.slice_us)
+        for feature in request.features
     }
 
 
@@ -242,7 +264,10 @@ def _of_unit(unit: StorageUnit, row: int, tokens: Sequence[Token]) -> Token:
     if of_unit:
         return of_unit[0]
     raise BadRequest(
-        f"no token of row {row} is of view {unit.view!r} as it is deployed (unit {unit.storage_fingerprint})",
+        (
+            f"no token of row {row} is of view {unit.view!r} as it is deployed (unit "
+            f"{unit.storage_fingerprint})"
+        ),
         where="token",
         expected="the token of an answer that read this view",
         next_step="ask for the features that the answer had, or with the deployment of its time",

@@ -1,7 +1,8 @@
-"""The archive's job in a process of its own: bounded, told while it runs, and free to be stopped at any moment.
+"""The archive's job in a process of its own: bounded, told while it runs, and free to be stopped at
+any moment.
 
-It is the job that compaction begins with, under the same rules: what is archived is not archived again, and of two at
-once the later commits nothing of the other's (spark/lake/archive.py).
+It is the job that compaction begins with, under the same rules: what is archived is not archived
+again, and of two at once the later commits nothing of the other's (spark/lake/archive.py).
 """
 
 from __future__ import annotations
@@ -19,19 +20,24 @@ from slicewise.settings import Settings
 from slicewise.training.archiving.pending import Log, Pending, plan_text
 
 PATIENCE_S = 1800.0
-"""An archive that takes longer is stopped: what it committed stays, and the next goes on from there."""
+"""An archive that takes longer is stopped: what it committed stays, and the next goes on from
+there."""
 _NOTIFY_EVERY_S = 5.0
 """At first; later less often, the longer it takes."""
 _LOOKED_EVERY_S = 0.2
 
 
 def archive_first(
-    settings: Settings, some: Sequence[Pending], log: Log, notify: Callable[[str], None], patience_s: float = PATIENCE_S
+    settings: Settings,
+    some: Sequence[Pending],
+    log: Log,
+    notify: Callable[[str], None],
+    patience_s: float = PATIENCE_S,
 ) -> None:
     """Archives these sources by the job, and returns when it is done.
 
-    notify: is given the plan before anything starts, and a line of progress every few seconds. Raises SettingsError where
-    there is no Spark, ServerError where the job fails or takes too long.
+    notify: is given the plan before anything starts, and a line of progress every few seconds.
+    Raises SettingsError where there is no Spark, ServerError where the job fails or takes too long.
     """
     job = settings.home / "spark_jobs" / "archive.py"
     for program in (settings.spark_python, job):
@@ -40,7 +46,10 @@ def archive_first(
                 f"there is no Spark to archive with: {program} does not exist",
                 where="SLICEWISE_SPARK_PYTHON, SLICEWISE_HOME",
                 expected="the Spark environment of slicewise",
-                next_step="make setup installs it; or let Airflow archive (DAG compact_slices), then ask again",
+                next_step=(
+                    "make setup installs it; or let Airflow archive (DAG compact_slices), then "
+                    "ask again"
+                ),
             )
     for line in plan_text(some):
         notify(line)
@@ -52,7 +61,11 @@ def archive_first(
     with file.open("ab") as output:
         begin = output.tell()
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=os.environ | settings.to_env()
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=os.environ | settings.to_env(),
         )
     try:
         _wait(process, some, log, notify, begun, patience_s, file)

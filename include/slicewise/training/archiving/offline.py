@@ -25,7 +25,8 @@ _LOG_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class IcebergArchive:
-    """The archive's port over `log.<source>`. bootstrap: the Kafka brokers that it was taken from."""
+    """The archive's port over `log.<source>`. bootstrap: the Kafka brokers that it was taken
+    from."""
 
     catalog: Any
     bootstrap: str
@@ -49,7 +50,13 @@ class IcebergArchive:
         until = archived_until_us(self.catalog, source, state.archive_version)
         assert until is not None, "an archive version comes from its offset vector rows"
         assert table is not None
-        return Archived(state.archive_version, state.offset_vector, until, state.snapshot_id, accepted(table, state.archive_version))
+        return Archived(
+            state.archive_version,
+            state.offset_vector,
+            until,
+            state.snapshot_id,
+            accepted(table, state.archive_version),
+        )
 
     def confirmed(self, source: Source, archived: Archived) -> Archived:
         """See Archive. Where the log does not answer, nothing is confirmed."""
@@ -61,10 +68,15 @@ class IcebergArchive:
         except StoreUnavailable as error:
             log.warning("archive_not_confirmed", source=source.name, error=error.what)
             return archived
-        return replace(archived, until_us=now) if archived.offset_vector.dominates(latest) else archived
+        return (
+            replace(archived, until_us=now)
+            if archived.offset_vector.dominates(latest)
+            else archived
+        )
 
     def pending(self, source: Source) -> int:
-        """Offsets that the log holds and the archive does not. Raises StoreUnavailable, TopicGone."""
+        """Offsets that the log holds and the archive does not. Raises StoreUnavailable,
+        TopicGone."""
         from slicewise.stores.lake.archive import archive_state, load
         from slicewise.stores.log.topics import KafkaLog
 
@@ -72,20 +84,46 @@ class IcebergArchive:
         archived = archive_state(table).offset_vector if table is not None else OffsetVector()
         log = KafkaLog(self.bootstrap, timeout_s=_LOG_TIMEOUT_S)
         first, end = log.earliest(source.topic), log.latest(source.topic)
-        return sum(max(0, offset - max(first.get(topic_partition), archived.get(topic_partition))) for topic_partition, offset in end.offsets.items())
+        return sum(
+            max(0, offset - max(first.get(topic_partition), archived.get(topic_partition)))
+            for topic_partition, offset in end.offsets.items()
+        )
 
-    def events(self, source: Source, columns: Sequence[str], start_us: int, end_us: int, archive_version: int) -> pa.Table:
+    def events(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        start_us: int,
+        end_us: int,
+        archive_version: int,
+    ) -> pa.Table:
         """See Archive."""
         from slicewise.stores.lake.archive import scan_events
 
         table = self._table(source)
-        return scan_events(table, source, columns=columns, start_us=start_us, end_us=end_us, archive_version=archive_version)
+        return scan_events(
+            table,
+            source,
+            columns=columns,
+            start_us=start_us,
+            end_us=end_us,
+            archive_version=archive_version,
+        )
 
-    def below(self, source: Source, columns: Sequence[str], offset_vector: OffsetVector, kafka_us: int, archive_version: int) -> pa.Table:
+    def below(
+        self,
+        source: Source,
+        columns: Sequence[str],
+        offset_vector: OffsetVector,
+        kafka_us: int,
+        archive_version: int,
+    ) -> pa.Table:
         """See Archive."""
         from slicewise.stores.lake.archive import scan_below
 
-        return scan_below(self._table(source), source, columns, offset_vector, kafka_us, archive_version)
+        return scan_below(
+            self._table(source), source, columns, offset_vector, kafka_us, archive_version
+        )
 
     def _table(self, source: Source) -> Any:
         from slicewise.stores.lake.archive import load
@@ -110,7 +148,9 @@ class Offline:
     clock: Clock
 
     @staticmethod
-    def open(settings: Settings, deployment: Deployment | None = None, clock: Clock | None = None) -> Offline:
+    def open(
+        settings: Settings, deployment: Deployment | None = None, clock: Clock | None = None
+    ) -> Offline:
         """By these settings; `deployment` in place of the one that the store runs.
 
         Raises StoreUnavailable, and NotReady where nothing is deployed.

@@ -1,4 +1,5 @@
-"""A question's needs are archived before it is answered, or it is refused: never answered from less."""
+"""A question's needs are archived before it is answered, or it is refused: never answered from
+less."""
 
 from __future__ import annotations
 
@@ -21,13 +22,15 @@ class Log(Protocol):
     """The log beside its archive."""
 
     def pending(self, source: Source) -> int:
-        """Offsets that the log holds and the archive does not. Raises StoreUnavailable, TopicGone."""
+        """Offsets that the log holds and the archive does not. Raises StoreUnavailable,
+        TopicGone."""
         ...
 
 
 @dataclass(frozen=True)
 class Need:
-    """Need that archives must meet: every event before `latest_us`, and all that `offset_vectors` contain, per source."""
+    """Need that archives must meet: every event before `latest_us`, and all that `offset_vectors`
+    contain, per source."""
 
     latest_us: int | None
     latest_row: int = 0
@@ -43,7 +46,9 @@ class Pending:
     why: str
 
 
-def need_of(requested: Sequence[UnitRequest], at_us: Ints, tokens: Sequence[Sequence[Token]] | None) -> Need:
+def need_of(
+    requested: Sequence[UnitRequest], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
+) -> Need:
     """The need of these rows. tokens: of each row, where knowledge is that of tokens."""
     if tokens is None:
         if not len(at_us):
@@ -54,7 +59,9 @@ def need_of(requested: Sequence[UnitRequest], at_us: Ints, tokens: Sequence[Sequ
     for each in requested:
         for token in tokens_of(each.unit, tokens):
             for offset_vector in (token.base, *token.compacted_beyond.values()):
-                offset_vectors[each.unit.source] = offset_vectors.get(each.unit.source, OffsetVector()).join(offset_vector)
+                offset_vectors[each.unit.source] = offset_vectors.get(
+                    each.unit.source, OffsetVector()
+                ).join(offset_vector)
     return Need(None, 0, offset_vectors)
 
 
@@ -63,18 +70,27 @@ def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
     if reached is None:
         return "nothing of it is archived yet"
     if need.latest_us is not None and need.latest_us > reached.until_us:
-        return f"it is archived until {text_of(reached.until_us)}, and `at` goes to {text_of(need.latest_us)}"
+        return (
+            f"it is archived until {text_of(reached.until_us)}, and `at` goes to "
+            f"{text_of(need.latest_us)}"
+        )
     if not reached.offset_vector.dominates(need.offset_vectors.get(name, OffsetVector())):
         return "tokens contain events that are not archived yet"
     return None
 
 
 def pending(
-    deployment: Deployment, archive: Archive, log: Log, requested: Sequence[UnitRequest], need: Need, now_us: int
+    deployment: Deployment,
+    archive: Archive,
+    log: Log,
+    requested: Sequence[UnitRequest],
+    need: Need,
+    now_us: int,
 ) -> list[Pending]:
     """The sources that must be archived first, with what is left to do of each.
 
-    Raises BadRequest for instants that lie in the future, and NothingArchived where there is nothing to archive.
+    Raises BadRequest for instants that lie in the future, and NothingArchived where there is
+    nothing to archive.
     """
     needed = []
     for name in sorted({each.unit.source for each in requested}):
@@ -88,9 +104,13 @@ def pending(
                 f"`at` of {text_of(need.latest_us)} lies in the future",
                 where=f"column 'at', row {need.latest_row}",
                 expected=f"instants up to now, {text_of(now_us)}",
-                next_step="leave the row out; what is predicted now is asked of the serving API, or with sw.Client",
+                next_step=(
+                    "leave the row out; what is predicted now is asked of the serving API, or "
+                    "with sw.Client"
+                ),
             )
-        if offsets := _offsets(log, source, reached):  # else another run was faster, or a token is of no log of ours
+        # else another run was faster, or a token is of no log of ours
+        if offsets := _offsets(log, source, reached):
             needed.append(Pending(source, offsets, why))
     return needed
 
@@ -105,7 +125,11 @@ def _reached(archive: Archive, source: Source, latest_us: int | None) -> Archive
 
 
 def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
-    what = f"nothing of {source.name!r} is archived" if reached is None else f"the archive of {source.name!r} lags"
+    what = (
+        f"nothing of {source.name!r} is archived"
+        if reached is None
+        else f"the archive of {source.name!r} lags"
+    )
     # an archive that stands is not nothing: then it is the broker's answer that is missing
     kind = NothingArchived if reached is None else StoreUnavailable
     try:
@@ -136,4 +160,7 @@ def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
 
 def plan_text(some: Sequence[Pending]) -> list[str]:
     """Lines on what is about to be done, and why, one per source."""
-    return [f"archiving {needed.source.name} first: {needed.why}; {needed.offsets:,} offsets to go" for needed in some]
+    return [
+        f"archiving {needed.source.name} first: {needed.why}; {needed.offsets:,} offsets to go"
+        for needed in some
+    ]

@@ -1,4 +1,5 @@
-"""A table as CSV: what has no text of its own is JSON, and every double comes back as the same double."""
+"""A table as CSV: what has no text of its own is JSON, and every double comes back as the same
+double."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 def csv_bytes(table: pa.Table) -> bytes:
     """CSV with a line of names: equal tables, equal bytes.
 
-    A null is an empty field and an empty text is "". Instants are RFC 3339 in UTC, lists and structs the JSON that the
-    serving API answers. Doubles have the fewest digits that give the same double again.
+    A null is an empty field and an empty text is "". Instants are RFC 3339 in UTC, lists and
+    structs the JSON that the serving API answers. Doubles have the fewest digits that give the same
+    double again.
     """
     columns = [_flat(column.combine_chunks()) for column in table.columns]
     sink = io.BytesIO()

@@ -24,8 +24,14 @@ _FAULTS: Sequence[tuple[str, Callable[[re.Match[str]], str]]] = (
         r"Expected (\d+) columns, got (\d+): (.*)",
         lambda m: f"the line of names has {m[1]} columns, and a line has {m[2]}: {_cut(m[3])}",
     ),
-    (r"CSV column #(\d+).*invalid UTF8", lambda m: f"column {int(m[1]) + 1} holds a text that is not UTF-8"),
-    (r"CSV column #(\d+).*invalid value '(.*)'", lambda m: f"column {int(m[1]) + 1} holds {_cut(repr(m[2]))}"),
+    (
+        r"CSV column #(\d+).*invalid UTF8",
+        lambda m: f"column {int(m[1]) + 1} holds a text that is not UTF-8",
+    ),
+    (
+        r"CSV column #(\d+).*invalid value '(.*)'",
+        lambda m: f"column {int(m[1]) + 1} holds {_cut(repr(m[2]))}",
+    ),
     (
         r"Column\(/(.+)\) changed from (\w+) to (\w+) in row (\d+)",
         lambda m: f"column {m[1]!r} is a {m[2]}, and in row {m[4]} a {m[3]}",
@@ -45,7 +51,9 @@ def of_file(error: Exception) -> str:
         return "it is a folder"
     text = str(error).partition("\n")[0]
     found = ((re.search(pattern, text), message) for pattern, message in _FAULTS)
-    return next((message(match) for match, message in found if match), "its content is not of that kind")
+    return next(
+        (message(match) for match, message in found if match), "its content is not of that kind"
+    )
 
 
 def of_values(values: Sequence[Any]) -> tuple[str, int | None]:
@@ -59,7 +67,13 @@ def of_values(values: Sequence[Any]) -> tuple[str, int | None]:
         except CANNOT_CONVERT:
             return f"{shown(value)} is no value of a column", row
         if before is not None and _family(before[1]) != _family(value):
-            return f"values of several types: {shown(value)}, and in row {before[0]} {shown(before[1])}", row
+            return (
+                (
+                    f"values of several types: {shown(value)}, and in row {before[0]} "
+                    f"{shown(before[1])}"
+                ),
+                row,
+            )
         before = before or (row, value)
     return "values of several types", None
 
@@ -69,7 +83,11 @@ def of_cast(column: pa.Array, target: pa.DataType) -> tuple[str, int | None]:
     first, beyond = 0, len(column)
     while beyond - first > 1:  # the first half that cannot be cast has the first value that cannot
         half = (first + beyond) // 2
-        first, beyond = (first, half) if not _casts(column.slice(first, half - first), target) else (half, beyond)
+        first, beyond = (
+            (first, half)
+            if not _casts(column.slice(first, half - first), target)
+            else (half, beyond)
+        )
     if not len(column) or _casts(column.slice(first, 1), target):
         return "a value does not fit", None
     return f"a value does not fit: {shown(column[first].as_py())}", first

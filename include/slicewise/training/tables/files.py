@@ -1,4 +1,5 @@
-"""A local file's columns are read as the source declares them; without a source, as the file says."""
+"""A local file's columns are read as the source declares them; without a source, as the file
+says."""
 
 from __future__ import annotations
 
@@ -16,7 +17,15 @@ from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.declare.definitions import KafkaSource
 from slicewise.features.naming import Location, check_name, refuse_reserved
 from slicewise.features.schema.paths import column_paths
-from slicewise.features.schema.types import DATE, KAFKA_TIME, STRING, TIMESTAMP, arrow_type, column_type, time_form
+from slicewise.features.schema.types import (
+    DATE,
+    KAFKA_TIME,
+    STRING,
+    TIMESTAMP,
+    arrow_type,
+    column_type,
+    time_form,
+)
 from slicewise.training.tables import faults
 
 PLACES = ("partition", "offset", "kafka_time")
@@ -41,7 +50,8 @@ class _Guess:
 
 
 def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
-    """Events of a Parquet, CSV or JSON-lines file, told by its name; columns that the source lacks are left out.
+    """Events of a Parquet, CSV or JSON-lines file, told by its name; columns that the source lacks
+    are left out.
 
     Times without a zone are UTC, which a note says. Raises BadRequest.
     """
@@ -66,7 +76,9 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
         raise BadRequest(
             f"the file cannot be read: {faults.of_file(error)}",
             where=str(path),
-            expected=f"{path.suffix} with the columns of the source" if source else f"a file of {path.suffix}",
+            expected=f"{path.suffix} with the columns of the source"
+            if source
+            else f"a file of {path.suffix}",
             next_step="correct the file, or save it again",
         ) from error
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
@@ -88,18 +100,23 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
                 expected=f"the columns of source {source.name!r}",
                 next_step=f"it has {', '.join(table.column_names)}",
             )
-        table = table.select([name for name in table.column_names if name in (*source.schema, *PLACES)])
+        table = table.select(
+            [name for name in table.column_names if name in (*source.schema, *PLACES)]
+        )
     return _in_utc(table)
 
 
 def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaSource, FileEvents]:
-    """A source by a file's own columns, and its events; `timestamp` is the column that the query orders by.
+    """A source by a file's own columns, and its events; `timestamp` is the column that the query
+    orders by.
 
     Raises DefinitionError and BadRequest.
     """
     guess = _Guess()
     events = read_events(path, None)
-    table, codes = _with_codes(path, events.table) if path.suffix.lower() == ".csv" else (events.table, [])
+    table, codes = (
+        _with_codes(path, events.table) if path.suffix.lower() == ".csv" else (events.table, [])
+    )
     unnamed: set[str] = set()
     for column in table.schema:
         kind = _kind(column.type, is_time=column.name == timestamp)
@@ -116,15 +133,26 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
         else:
             guess.schema[column.name] = kind
     if timestamp not in guess.schema or column_type(guess.schema[timestamp or ""]) != TIMESTAMP:
-        reason = f"the query's time is {timestamp!r}" if timestamp else "the query names no event time"
-        known = [column.name for column in table.schema if pa.types.is_timestamp(column.type) and column.name not in unnamed]
+        reason = (
+            f"the query's time is {timestamp!r}" if timestamp else "the query names no event time"
+        )
+        known = [
+            column.name
+            for column in table.schema
+            if pa.types.is_timestamp(column.type) and column.name not in unnamed
+        ]
         raise DefinitionError(
-            f"source {name!r} is declared nowhere, and {reason}, which is no column of instants in the file",
+            (
+                f"source {name!r} is declared nowhere, and {reason}, which is no column of "
+                "instants in the file"
+            ),
             where=str(path),
             expected="one of " + (", ".join(known) or "none in this file"),
             next_step="declare it: CREATE SOURCE …, which says how the time is written",
         )
-    source = KafkaSource(name, schema=guess.schema, timestamp=timestamp or "", location=Location(str(path), 1))
+    source = KafkaSource(
+        name, schema=guess.schema, timestamp=timestamp or "", location=Location(str(path), 1)
+    )
     notes = [f"columns left out: {', '.join(guess.left_out)}"] if guess.left_out else []
     if codes:
         notes.append(f"read as text, as no number keeps their digits: {', '.join(codes)}")
@@ -132,17 +160,25 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
 
 
 def _with_codes(path: Path, table: pa.Table) -> tuple[pa.Table, list[str]]:
-    """With columns as text whose digits a number would lose: zeros that they begin with, and what is beyond a double.
-    The names of these."""
-    forms = {column.name: _LOST_BY_INT for column in table.schema if pa.types.is_integer(column.type)}
-    forms |= {column.name: _LOST_BY_DOUBLE for column in table.schema if pa.types.is_floating(column.type)}
+    """With columns as text whose digits a number would lose: zeros that they begin with, and what
+    is beyond a double. The names of these."""
+    forms = {
+        column.name: _LOST_BY_INT for column in table.schema if pa.types.is_integer(column.type)
+    }
+    forms |= {
+        column.name: _LOST_BY_DOUBLE for column in table.schema if pa.types.is_floating(column.type)
+    }
     if not forms:
         return table, []
     options = pyarrow.csv.ConvertOptions(
-        include_columns=list(forms), column_types=dict.fromkeys(forms, pa.string()), strings_can_be_null=True
+        include_columns=list(forms),
+        column_types=dict.fromkeys(forms, pa.string()),
+        strings_can_be_null=True,
     )
     texts = pyarrow.csv.read_csv(path, convert_options=options)
-    codes = [n for n, form in forms.items() if pc.any(pc.match_substring_regex(texts[n], form)).as_py()]
+    codes = [
+        n for n, form in forms.items() if pc.any(pc.match_substring_regex(texts[n], form)).as_py()
+    ]
     for name in codes:
         table = table.set_column(table.column_names.index(name), name, texts[name])
     return table, codes
@@ -197,7 +233,9 @@ def _types(source: KafkaSource, *, nested: bool = False) -> dict[str, pa.DataTyp
 
 def _csv(path: Path, source: KafkaSource | None) -> pa.Table:
     options = pyarrow.csv.ConvertOptions(
-        column_types=_types(source) if source else None, strings_can_be_null=True, quoted_strings_can_be_null=False
+        column_types=_types(source) if source else None,
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
     return pyarrow.csv.read_csv(path, convert_options=options)
 
@@ -206,12 +244,18 @@ def _json(path: Path, source: KafkaSource | None) -> pa.Table:
     options = None
     if source is not None:
         schema = pa.schema(list(_types(source, nested=True).items()))
-        options = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+        options = pyarrow.json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="infer"
+        )
     return pyarrow.json.read_json(path, parse_options=options)
 
 
 def _in_utc(table: pa.Table) -> FileEvents:
-    naive = [column.name for column in table.schema if pa.types.is_timestamp(column.type) and column.type.tz is None]
+    naive = [
+        column.name
+        for column in table.schema
+        if pa.types.is_timestamp(column.type) and column.type.tz is None
+    ]
     for name in naive:
         column = table[name]
         whole = column.cast(pa.timestamp(column.type.unit, tz="UTC"))

@@ -1,8 +1,9 @@
-"""Events of a caller become the typed rows that the archive would hold; it leaves bad ones out alike.
+"""Events of a caller become the typed rows that the archive would hold; it leaves bad ones out
+alike.
 
 A record is refused (counted by reason) where the platform refuses it: a required column is null,
-the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite, a number is
-outside of its declared width, an instant is none of the years 1970 to 9999. A value
+the time is too late or too far ahead of the Kafka timestamp, a double is NaN or infinite, a number
+is outside of its declared width, an instant is none of the years 1970 to 9999. A value
 of another type than the schema's is the caller's mistake and an error.
 """
 
@@ -33,7 +34,8 @@ _OFFSETS = {"partition": pa.int32(), "offset": pa.int64()}
 
 
 def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, int]]:
-    """Typed events in log order with `event_time`, `kafka_time`, `topic_id`, `partition`, `offset`; and refusals.
+    """Typed events in log order with `event_time`, `kafka_time`, `topic_id`, `partition`, `offset`;
+    and refusals.
 
     given: an Arrow table, a pandas frame or a list of dicts with the source's columns (a missing
     one is null) and, optionally, partition (0), offset (the row's number) and kafka_time (the
@@ -125,7 +127,8 @@ def _values(table: pa.Table, name: str, kind: str) -> pa.Array:
     if pa.types.is_null(column.type):
         return pa.nulls(table.num_rows, target)
     if is_list(column.type):
-        column = column.take(pa.array(np.arange(len(column))))  # offsets from 0, nothing under a null
+        # offsets from 0, nothing under a null
+        column = column.take(pa.array(np.arange(len(column))))
     if kind == DATE or element == DATE:
         column = days(column, where)
     if not _fits(column.type, target):
@@ -165,16 +168,21 @@ def _fits(given: pa.DataType, target: pa.DataType) -> bool:
         return _fits(given.value_type, target)
     if is_list(given) or is_list(target):
         both = is_list(given) and is_list(target)
-        return both and (pa.types.is_null(given.value_type) or _fits(given.value_type, target.value_type))
+        return both and (
+            pa.types.is_null(given.value_type) or _fits(given.value_type, target.value_type)
+        )
     if any(same(given) or same(target) for same in _SAME):
         return any(same(given) and same(target) for same in _SAME)
     if pa.types.is_integer(target):
         return bool(pa.types.is_integer(given))
-    return bool(pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given))
+    return bool(
+        pa.types.is_integer(given) or pa.types.is_floating(given) or pa.types.is_decimal(given)
+    )
 
 
 def _written(column: pa.Array, where: str, kind: str) -> pa.Array:
-    """Doubles as the decimals that JSON writes for them: a cast would round away what a record is refused for."""
+    """Doubles as the decimals that JSON writes for them: a cast would round away what a record is
+    refused for."""
     target = arrow_type(kind)
     values = [None if value is None else Decimal(repr(value)) for value in column.to_pylist()]
     try:
@@ -199,8 +207,13 @@ def _instants(source: Source, column: pa.Array, where: str) -> tuple[pa.Array, F
 
 
 def _kafka_time(table: pa.Table, event_time: Ints | None) -> Ints:
-    """The time of each record: the event's, where none is given; there is no event's where that is the record's."""
-    given = table["kafka_time"] if "kafka_time" in table.column_names else pa.nulls(table.num_rows, pa.int64())
+    """The time of each record: the event's, where none is given; there is no event's where that is
+    the record's."""
+    given = (
+        table["kafka_time"]
+        if "kafka_time" in table.column_names
+        else pa.nulls(table.num_rows, pa.int64())
+    )
     if event_time is None and given.null_count:
         raise BadRequest(
             "events have no kafka_time, which is the source's event time",
@@ -209,12 +222,17 @@ def _kafka_time(table: pa.Table, event_time: Ints | None) -> Ints:
             next_step="add the column: aware datetimes, RFC 3339 text or microseconds",
         )
     if event_time is None or not given.null_count:
-        return instants_us(pa.chunked_array([given] if isinstance(given, pa.Array) else given), "events, kafka_time")
+        return instants_us(
+            pa.chunked_array([given] if isinstance(given, pa.Array) else given),
+            "events, kafka_time",
+        )
     if given.null_count == table.num_rows:
         return event_time
     return np.array(
         [
-            event_time[row] if value is None else instant_us(value, f"events, kafka_time, row {row}")
+            event_time[row]
+            if value is None
+            else instant_us(value, f"events, kafka_time, row {row}")
             for row, value in enumerate(table["kafka_time"].to_pylist())
         ],
         np.int64,

@@ -26,18 +26,29 @@ def instant_us(value: object, where: str) -> int:
     Raises BadRequest for null, naive and all else; parts of a microsecond are refused too.
     """
     if isinstance(value, bool) or value is None:
-        raise BadRequest(f"{value!r} is no instant", where=where, expected=_EXPECTED, next_step=_NEXT)
+        raise BadRequest(
+            f"{value!r} is no instant", where=where, expected=_EXPECTED, next_step=_NEXT
+        )
     if isinstance(value, int | np.integer):
         return int(value)
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value)
         except ValueError as error:
-            raise BadRequest(f"{value!r} is no instant", where=where, expected=_EXPECTED, next_step=_NEXT) from error
+            raise BadRequest(
+                f"{value!r} is no instant", where=where, expected=_EXPECTED, next_step=_NEXT
+            ) from error
     if not isinstance(value, datetime):
-        raise BadRequest(f"{value!r} is no instant", where=where, expected=_EXPECTED, next_step=_NEXT)
+        raise BadRequest(
+            f"{value!r} is no instant", where=where, expected=_EXPECTED, next_step=_NEXT
+        )
     if value.tzinfo is None:
-        raise BadRequest(f"{value.isoformat()} has no time zone", where=where, expected=_EXPECTED, next_step=_NEXT)
+        raise BadRequest(
+            f"{value.isoformat()} has no time zone",
+            where=where,
+            expected=_EXPECTED,
+            next_step=_NEXT,
+        )
     if getattr(value, "nanosecond", 0):
         raise BadRequest(
             f"{value} has parts of a microsecond",
@@ -49,7 +60,8 @@ def instant_us(value: object, where: str) -> int:
 
 
 def is_time(us: Ints, ticks: int = 1) -> NDArray[np.bool_]:
-    """Marks the counts (of `ticks` microseconds each) that are times that an event or a question may have."""
+    """Marks the counts (of `ticks` microseconds each) that are times that an event or a question
+    may have."""
     return (us >= 0) & (us < END_OF_TIME_US // ticks)
 
 
@@ -68,7 +80,8 @@ def times_us(column: pa.ChunkedArray, where: str) -> Ints:
 
 
 def instants_us(column: pa.ChunkedArray, where: str) -> Ints:
-    """Int64 microseconds UTC of a column of aware timestamps, RFC 3339 text or integers; no nulls."""
+    """Int64 microseconds UTC of a column of aware timestamps, RFC 3339 text or integers; no
+    nulls."""
     kind = column.type
     if column.null_count:
         row = next(i for i, value in enumerate(column) if not value.is_valid)
@@ -101,11 +114,15 @@ def instants_us(column: pa.ChunkedArray, where: str) -> Ints:
         return np.asarray(column.cast(pa.int64()).to_numpy(), np.int64)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _parsed(column.to_pylist(), where)
-    raise BadRequest(f"the column is of type {named(kind)}", where=where, expected=_EXPECTED, next_step=_NEXT)
+    raise BadRequest(
+        f"the column is of type {named(kind)}", where=where, expected=_EXPECTED, next_step=_NEXT
+    )
 
 
 def _parsed(values: Sequence[object], where: str) -> Ints:
-    return np.array([instant_us(value, f"{where}, row {row}") for row, value in enumerate(values)], np.int64)
+    return np.array(
+        [instant_us(value, f"{where}, row {row}") for row, value in enumerate(values)], np.int64
+    )
 
 
 def as_timestamps(values: Ints) -> pa.Array:

@@ -1,4 +1,5 @@
-"""Tables are rows, frames or files of three kinds; CSV has no types, and none are guessed for an entity."""
+"""Tables are rows, frames or files of three kinds; CSV has no types, and none are guessed for an
+entity."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def read_table(path: Path, where: str) -> pa.Table:
 
 
 def csv_texts(path: Path, where: str) -> pa.Table:
-    """A CSV file's columns as texts. An empty field is null, and "" in quotes is the empty text. Raises BadRequest."""
+    """A CSV file's columns as texts. An empty field is null, and "" in quotes is the empty text.
+    Raises BadRequest."""
     parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
     try:
         names = pyarrow.csv.open_csv(path, parse_options=parse).schema.names
@@ -60,7 +62,9 @@ def as_table(given: object, where: str) -> pa.Table:
                 f"{given} is CSV, which has no types",
                 where=where,
                 expected="a file that ends in .parquet, .feather or .arrow, or the rows themselves",
-                next_step="read it with the types of the source's schema, and give the table or the frame",
+                next_step=(
+                    "read it with the types of the source's schema, and give the table or the frame"
+                ),
             )
         return read_table(Path(given), where)
     if hasattr(given, "to_arrow"):  # polars
@@ -99,12 +103,18 @@ def _listed(rows: Sequence[Any], where: str) -> pa.Table:
     columns: dict[str, pa.Array] = {}
     if rows and not names:
         raise BadRequest(
-            f"{len(rows)} rows without a column", where=where, expected="dicts of columns", next_step="leave them out"
+            f"{len(rows)} rows without a column",
+            where=where,
+            expected="dicts of columns",
+            next_step="leave them out",
         )
     for name in names:
         if not isinstance(name, str):
             raise BadRequest(
-                f"a column named {name!r}", where=where, expected="names as text", next_step="rename the column"
+                f"a column named {name!r}",
+                where=where,
+                expected="names as text",
+                next_step="rename the column",
             )
         try:
             values = [row.get(name) for row in rows]
@@ -120,7 +130,10 @@ def _of_frame(frame: Any, where: str) -> pa.Table:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise BadRequest(
-            f"two columns are named {twice!r}", where=where, expected="each name once", next_step="rename one"
+            f"two columns are named {twice!r}",
+            where=where,
+            expected="each name once",
+            next_step="rename one",
         )
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)

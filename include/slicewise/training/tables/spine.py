@@ -1,4 +1,5 @@
-"""A spine is entities and instants without nulls or guesses: every row asks one question, also if rows repeat."""
+"""A spine is entities and instants without nulls or guesses: every row asks one question, also if
+rows repeat."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ SPINE = "spine"
 
 @dataclass(frozen=True)
 class Spine:
-    """Rows to be answered for: entity columns of their declared types, `at`, and what else was given.
+    """Rows to be answered for: entity columns of their declared types, `at`, and what else was
+    given.
 
     table: all columns as given, entity columns cast and `at` as timestamps in UTC. at_us: int64.
     """
@@ -73,13 +75,16 @@ def tokens_in(table: pa.Table) -> list[tuple[Token, ...]]:
             out.append(decode_all(text))
         except BadRequest as error:
             where = f"spine, column {TOKEN!r}, row {row}"
-            raise BadRequest(error.what, where=where, expected=error.expected, next_step=error.next_step) from error
+            raise BadRequest(
+                error.what, where=where, expected=error.expected, next_step=error.next_step
+            ) from error
     return out
 
 
 @dataclass(frozen=True)
 class Given:
-    """A spine as it was given: a table whose `at` holds instants; nobody has looked at its entity yet.
+    """A spine as it was given: a table whose `at` holds instants; nobody has looked at its entity
+    yet.
 
     is_text: its columns are texts of a file that has no types.
     """
@@ -90,10 +95,11 @@ class Given:
 
 
 def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -> Given:
-    """Reads what can be seen of a spine without knowing what is asked of it. others: columns that it needs, if known.
+    """Reads what can be seen of a spine without knowing what is asked of it. others: columns that
+    it needs, if known.
 
-    given: as of read_spine. Raises BadRequest for what is no table, for a name that stands twice, without `at`, and for
-    an `at` that is null, no instant or without zone.
+    given: as of read_spine. Raises BadRequest for what is no table, for a name that stands twice,
+    without `at`, and for an `at` that is null, no instant or without zone.
     """
     is_text = isinstance(given, str | Path) and is_csv(Path(given))
     table = csv_texts(Path(str(given)), where) if is_text else as_table(given, where)
@@ -101,7 +107,10 @@ def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadRequest(
-            f"two columns are named {twice[0]!r}", where=where, expected="each name once", next_step="rename one"
+            f"two columns are named {twice[0]!r}",
+            where=where,
+            expected="each name once",
+            next_step="rename one",
         )
     if AT not in names:
         missing = [name for name in (*others, AT) if name not in names]
@@ -111,22 +120,33 @@ def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -
             expected=f"the columns {', '.join(dict.fromkeys((*others, AT)))}"
             if others
             else "the entity's columns, and at",
-            next_step=f"add {'it' if len(missing) == 1 else 'them'}; it has {', '.join(names) or 'no columns'}",
+            next_step=(
+                f"add {'it' if len(missing) == 1 else 'them'}; it has "
+                f"{', '.join(names) or 'no columns'}"
+            ),
         )
     column = f"{where}, column {AT!r}"
-    return Given(table, times_us(instants_of_texts(table[AT]) if is_text else table[AT], column), is_text)
+    return Given(
+        table, times_us(instants_of_texts(table[AT]) if is_text else table[AT], column), is_text
+    )
 
 
 def read_spine(
-    given: object, entity: Mapping[str, str], questions: Mapping[str, str] = MappingProxyType({}), where: str = SPINE
+    given: object,
+    entity: Mapping[str, str],
+    questions: Mapping[str, str] = MappingProxyType({}),
+    where: str = SPINE,
 ) -> Spine:
-    """Reads the spine: an Arrow table, a pandas frame, a list of dicts, or a file's path (Parquet, Feather or CSV).
+    """Reads the spine: an Arrow table, a pandas frame, a list of dicts, or a file's path (Parquet,
+    Feather or CSV).
 
-    entity: declared type of each entity column. questions: of each column that features are asked by,
-    which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a
+    entity: declared type of each entity column. questions: of each column that features are asked
+    by, which may hold nulls, and lists. Raises BadRequest for a missing column, a null, a
     value that is not of its column's type, and an instant without zone.
     """
-    table_given = given if isinstance(given, Given) else given_spine(given, (*entity, *questions), where)
+    table_given = (
+        given if isinstance(given, Given) else given_spine(given, (*entity, *questions), where)
+    )
     table = table_given.table
     missing = [name for name in (*entity, *questions) if name not in table.column_names]
     if missing:
@@ -134,7 +154,10 @@ def read_spine(
             f"the {where if where == SPINE else f'table of {where}'} lacks {', '.join(missing)}",
             where=where,
             expected=f"the columns {', '.join(dict.fromkeys((*entity, *questions, AT)))}",
-            next_step=f"add {'it' if len(missing) == 1 else 'them'}; it has {', '.join(table.column_names) or 'none'}",
+            next_step=(
+                f"add {'it' if len(missing) == 1 else 'them'}; it has "
+                f"{', '.join(table.column_names) or 'none'}"
+            ),
         )
     if table_given.is_text:
         table = typed_texts(table, {**questions, **entity}, (AT, TOKEN))
@@ -180,7 +203,9 @@ def _question_values(column: pa.ChunkedArray, name: str, kind: str, where: str) 
         at = np.cumsum(column.is_valid().to_numpy()) - 1
         return known.take(pa.array(at, mask=np.asarray(column.is_null())))
     lists = column.combine_chunks()
-    values = _question_values(pa.chunked_array([lists.flatten()]), name, kind, where).combine_chunks()
+    values = _question_values(
+        pa.chunked_array([lists.flatten()]), name, kind, where
+    ).combine_chunks()
     ends = np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy())).astype(np.int32)
     bounds = pa.array(ends, mask=np.append(np.asarray(lists.is_null()), False))
     return pa.chunked_array([pa.ListArray.from_arrays(bounds, values)])

@@ -1,4 +1,5 @@
-"""Texts of a file without types become values of declared types, all of a column or none; labels keep their digits."""
+"""Texts of a file without types become values of declared types, all of a column or none; labels
+keep their digits."""
 
 from __future__ import annotations
 
@@ -9,7 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.errors import BadRequest
-from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, arrow_type
+from slicewise.features.schema.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    arrow_type,
+)
 
 _WHOLE = r"\A-?[0-9]+\z"
 _NUMBER = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
@@ -19,23 +28,31 @@ _PLAIN_WHOLE = r"\A(0|-?[1-9][0-9]{0,17})\z"
 _PLAIN_NUMBER = r"\A-?(0|[1-9][0-9]{0,14})(\.[0-9]+)?([eE][+-]?[0-9]+)?\z"
 
 
-def typed_texts(table: pa.Table, declared: Mapping[str, str], untouched: Collection[str]) -> pa.Table:
-    """The table with declared columns as values of their types, and labels as numbers where all of theirs are.
+def typed_texts(
+    table: pa.Table, declared: Mapping[str, str], untouched: Collection[str]
+) -> pa.Table:
+    """The table with declared columns as values of their types, and labels as numbers where all of
+    theirs are.
 
-    declared: type of each column that a definition types. untouched: columns that stay texts. Raises BadRequest with
-    the first row whose text is no value of its column's type.
+    declared: type of each column that a definition types. untouched: columns that stay texts.
+    Raises BadRequest with the first row whose text is no value of its column's type.
     """
     for at, name in enumerate(table.column_names):
         if name in untouched:
             continue
         column = table[name].combine_chunks()
-        typed = declared_values(column, name, declared[name]) if name in declared else label_values(column)
+        typed = (
+            declared_values(column, name, declared[name])
+            if name in declared
+            else label_values(column)
+        )
         table = table.set_column(at, name, pa.chunked_array([typed]))
     return table
 
 
 def declared_values(column: pa.Array, name: str, kind: str) -> pa.Array:
-    """Texts as a declared type has them; dates stay texts, as instants do unless they are whole numbers."""
+    """Texts as a declared type has them; dates stay texts, as instants do unless they are whole
+    numbers."""
     if kind in (STRING, DATE):
         return column
     if kind == TIMESTAMP:
@@ -49,7 +66,8 @@ def declared_values(column: pa.Array, name: str, kind: str) -> pa.Array:
             typed = None
         if typed is not None and _finite(typed):
             return typed
-        bad = np.array([row for row in range(len(column)) if not _holds(column[row], kind)])  # beyond its type
+        # beyond its type
+        bad = np.array([row for row in range(len(column)) if not _holds(column[row], kind)])
     row = int(bad[0])
     raise BadRequest(
         f"{column[row].as_py()!r} is no {kind}",
@@ -60,7 +78,8 @@ def declared_values(column: pa.Array, name: str, kind: str) -> pa.Array:
 
 
 def label_values(column: pa.Array) -> pa.Array:
-    """Numbers or booleans where every text is one that loses nothing; else the texts as they are."""
+    """Numbers or booleans where every text is one that loses nothing; else the texts as they
+    are."""
     if column.null_count == len(column):
         return column
     for form, kind in ((_PLAIN_WHOLE, LONG), (_PLAIN_NUMBER, DOUBLE), (_BOOLEAN, BOOLEAN)):
@@ -93,4 +112,6 @@ def _holds(text: pa.Scalar, kind: str) -> bool:
 
 def _finite(typed: pa.Array) -> bool:
     """Tells whether no number was too large for its type: texts never say infinity."""
-    return not pa.types.is_floating(typed.type) or bool(pc.all(pc.fill_null(pc.is_finite(typed), True)).as_py())
+    return not pa.types.is_floating(typed.type) or bool(
+        pc.all(pc.fill_null(pc.is_finite(typed), True)).as_py()
+    )

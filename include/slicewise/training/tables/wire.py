@@ -1,6 +1,8 @@
-"""A given value becomes what a record of its type holds, or is outside of it, by the reader's rules.
+"""A given value becomes what a record of its type holds, or is outside of it, by the reader's
+rules.
 
-Floats are rounded to the nearest float, whole numbers have the range of their width, dates are days.
+Floats are rounded to the nearest float, whole numbers have the range of their width, dates are
+days.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ def days(column: pa.Array, where: str) -> pa.Array:
         formed = pc.match_substring_regex(column, r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\z")
         if pc.all(formed).as_py() is False:
             raise BadRequest(
-                "a text is no date", where=where, expected="yyyy-mm-dd, as 2024-02-29", next_step="write the date so"
+                "a text is no date",
+                where=where,
+                expected="yyyy-mm-dd, as 2024-02-29",
+                next_step="write the date so",
             )
         column = _cast_days(column, where)
     if pa.types.is_date64(column.type):
@@ -66,7 +71,8 @@ def _cast_days(column: pa.Array, where: str) -> pa.Array:
 
 
 def within(column: pa.Array, wire: str, *, allow_nan: bool) -> tuple[pa.Array, Flags]:
-    """The column with its values as a record of the wire type holds them, and which rows it cannot hold.
+    """The column with its values as a record of the wire type holds them, and which rows it cannot
+    hold.
 
     wire: the declared type, or array<…>: a list is outside where an element is.
     """
@@ -74,7 +80,9 @@ def within(column: pa.Array, wire: str, *, allow_nan: bool) -> tuple[pa.Array, F
     if element is not None:
         values, outside = within(column.values, element, allow_nan=allow_nan)
         rows = np.zeros(len(column), np.bool_)
-        rows[np.searchsorted(column.offsets.to_numpy(), np.flatnonzero(outside), "right") - 1] = True
+        rows[np.searchsorted(column.offsets.to_numpy(), np.flatnonzero(outside), "right") - 1] = (
+            True
+        )
         return pa.ListArray.from_arrays(column.offsets, values, mask=column.is_null()), rows
     outside = np.zeros(len(column), np.bool_)
     if wire in RANGES:

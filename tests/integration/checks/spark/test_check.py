@@ -1,4 +1,5 @@
-"""The check's recomputation in Spark agrees with brute force, and every kind of difference is found and named.
+"""The check's recomputation in Spark agrees with brute force, and every kind of difference is found
+and named.
 
 Online is played by brute force over the same events with random tokens, so that Spark SQL and the
 oracle, which share nothing, are compared over every aggregate; then single answers are falsified.
@@ -41,7 +42,16 @@ from slicewise.stores.lake.records import append, records
 from slicewise.stores.lake.schemas import CHECKS
 from tests.support.oracles.answers import HOUR, MINUTE, OracleEvent, contained, inside, session
 from tests.support.stores.archived import archive
-from tests.unit.training.world import AGGREGATES, PLAYS, START, TOPIC, expected, oracle_events, random_events, view
+from tests.unit.training.world import (
+    AGGREGATES,
+    PLAYS,
+    START,
+    TOPIC,
+    expected,
+    oracle_events,
+    random_events,
+    view,
+)
 
 pytestmark = [
     pytest.mark.timeout(1200),  # of two busy cores: some minutes of SQL
@@ -71,7 +81,8 @@ def sketches(window: str) -> sw.FeatureView:
 
 SKETCH = sketches("3h")
 WIDE = sketches("4h")
-"""Features whose window holds every one of SKETCH that ends where it does, also one with a slice begun at either end."""
+"""Features whose window holds every one of SKETCH that ends where it does, also one with a slice
+begun at either end."""
 EVER = ("n", "mean_minutes", "best", "first_song", "songs_by_stars", "doubled")
 """Aggregates over lifetimes, of which the check makes nothing but longer windows."""
 _ALL = view(["user"], ["lifetime", sw.lifetime(offset="90m")], name="ever")
@@ -95,10 +106,13 @@ class OracleReader:
     falsify(ref, entity, mode) may give another value; None keeps the right one.
     """
 
-    def __init__(self, deployment: Deployment, events: Sequence[Mapping[str, Any]], seed: int) -> None:
+    def __init__(
+        self, deployment: Deployment, events: Sequence[Mapping[str, Any]], seed: int
+    ) -> None:
         self.deployment, self.raw = deployment, oracle_events(events)
         self.all = [
-            OracleEvent(e["played_at"], TOPIC, e["partition"], e["offset"], {**e, "minutes": None}) for e in events
+            OracleEvent(e["played_at"], TOPIC, e["partition"], e["offset"], {**e, "minutes": None})
+            for e in events
         ]
         self.rng = np.random.default_rng(seed)
         self.falsify: dict[tuple[str, str], Callable[[list[OracleEvent], int, int], Any]] = {}
@@ -106,7 +120,9 @@ class OracleReader:
         self.whole_searches = False  # all that a session was looked for in, instead of the session
         self.requests: list[tuple[tuple[str, ...], int | None]] = []
 
-    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted]:
         self.requests.append((tuple(refs), at_us))
         return [self._one(refs, entity, at_us) for entity in entities]
 
@@ -130,22 +146,41 @@ class OracleReader:
             intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))
             song = entity.get("song")
-            aged = t - feature.window.offset_us if feature.window.by_events else end  # the instant that is asked for
-            value = wrong(own, start, end) if wrong else self._value(unit.view, feature.feature, chosen, aged, song)
+            # the instant that is asked for
+            aged = t - feature.window.offset_us if feature.window.by_events else end
+            value = (
+                wrong(own, start, end)
+                if wrong
+                else self._value(unit.view, feature.feature, chosen, aged, song)
+            )
             values[ref] = _as_served(value)
         offset_vectors = {hour: OffsetVector(offsets) for hour, offsets in compacted_beyond.items()}
         text = tokens.encode(
-            unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(base), offset_vectors, mode, intervals
+            unit.storage_fingerprint,
+            unit.definition_fingerprint,
+            OffsetVector(base),
+            offset_vectors,
+            mode,
+            intervals,
         )
         return Predicted(values, (tokens.decode(text),), text)
 
     def _offset_vectors(self) -> tuple[dict[Any, int], dict[int, dict[Any, int]]]:
-        ends = {(TOPIC, p): max(e.offset for e in self.all if e.partition == p) + 1 for p in range(3)}
-        base = {topic_partition: int(self.rng.integers(end // 2, end + 1)) for topic_partition, end in ends.items()}
+        ends = {
+            (TOPIC, p): max(e.offset for e in self.all if e.partition == p) + 1 for p in range(3)
+        }
+        base = {
+            topic_partition: int(self.rng.integers(end // 2, end + 1))
+            for topic_partition, end in ends.items()
+        }
         hours = START // HOUR + self.rng.choice(6, 2, replace=False)
-        return base, {int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours}
+        return base, {
+            int(h): {p: int(self.rng.integers(end + 1)) for p, end in ends.items()} for h in hours
+        }
 
-    def _value(self, name: str, feature: str, events: list[OracleEvent], end: int, song: Any) -> Any:
+    def _value(
+        self, name: str, feature: str, events: list[OracleEvent], end: int, song: Any
+    ) -> Any:
         if name != "sketch":
             return expected(feature, events, end)
         whole = [
@@ -159,7 +194,10 @@ class OracleReader:
 
 def _as_served(value: Any) -> Any:
     if isinstance(value, list):
-        return [{"by": item[0], "payload": item[1]} if isinstance(item, tuple) else item for item in value]
+        return [
+            {"by": item[0], "payload": item[1]} if isinstance(item, tuple) else item
+            for item in value
+        ]
     return value
 
 
@@ -182,14 +220,27 @@ def spark(settings: Settings) -> Iterator[SparkSession]:
     session.stop()
 
 
-def _run(spark: SparkSession, settings: Settings, reader: Any, sample: int = 20, **more: Any) -> CheckRun:
-    ends = {(TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)}
+def _run(
+    spark: SparkSession, settings: Settings, reader: Any, sample: int = 20, **more: Any
+) -> CheckRun:
+    ends = {
+        (TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)
+    }
     given: dict[str, Any] = {
         "archived": lambda source: OffsetVector(ends),  # noqa: ARG005
         "table": lambda source: f"{settings.catalog_name}.log.`{source}`",
         **more,
     }
-    return CheckRun(spark, DEPLOYMENT, reader, given["archived"], given["table"], ManualClock(NOW), "run-1", sample)
+    return CheckRun(
+        spark,
+        DEPLOYMENT,
+        reader,
+        given["archived"],
+        given["table"],
+        ManualClock(NOW),
+        "run-1",
+        sample,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +252,11 @@ def test_spark_and_brute_force_agree_on_every_value(agreed: Outcome) -> None:
     assert [row for row in agreed.compared if row.verdict is not Verdict.EQUAL] == []
     per_entity = len(AGGREGATES) * len(WINDOWS)
     exactly = 4 * len(AGGREGATES) * len(EXACT)
-    # two modes; four users, one global, four users with sketches, twelve pairs, four users with sessions
-    expected_rows = 4 * per_entity + per_entity + 4 * len(SKETCHES) + exactly + (12 + 4) * len(AGGREGATES)
+    # two modes; four users, one global, four users with sketches, twelve pairs, four users with
+    # sessions
+    expected_rows = (
+        4 * per_entity + per_entity + 4 * len(SKETCHES) + exactly + (12 + 4) * len(AGGREGATES)
+    )
     assert len(agreed.compared) == 2 * (expected_rows + 4 * 2 * len(EVER))
     sessions = [row for row in agreed.compared if row.feature == "n_session_5m"]
     assert any(row.start_us < row.end_us for row in sessions)
@@ -223,7 +277,9 @@ def test_the_report_reads_without_a_network_and_escapes(agreed: Outcome) -> None
 
 def test_the_same_run_takes_the_same_sample(spark: SparkSession, settings: Settings) -> None:
     def entities(run: str) -> list[list[Mapping[str, Any]]]:
-        made = replace(_run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1), sample=5), run=run)
+        made = replace(
+            _run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1), sample=5), run=run
+        )
         return [list(made._entities(unit)) for unit in DEPLOYMENT.units]
 
     first = entities("a")
@@ -238,14 +294,20 @@ def test_an_empty_sample_is_red(spark: SparkSession, settings: Settings) -> None
     gate = judge(outcome)
     assert not outcome.compared
     assert not gate.green
-    assert "something was compared" in {expectation.about for expectation in gate.expectations if not expectation.met}
+    assert "something was compared" in {
+        expectation.about for expectation in gate.expectations if not expectation.met
+    }
 
 
 def test_a_view_that_was_not_compared_is_red(agreed: Outcome) -> None:
-    partly = replace(agreed, compared=tuple(row for row in agreed.compared if row.view != "devices"))
+    partly = replace(
+        agreed, compared=tuple(row for row in agreed.compared if row.view != "devices")
+    )
     gate = judge(partly)
     assert not gate.green
-    assert [expectation.observed for expectation in gate.expectations if not expectation.met] == ["missing: devices"]
+    assert [expectation.observed for expectation in gate.expectations if not expectation.met] == [
+        "missing: devices"
+    ]
 
 
 @dataclass
@@ -255,7 +317,9 @@ class Damaged:
     reader: OracleReader
     users: Mapping[str, SlicewiseError]
 
-    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted]:
         for entity in entities:
             if refs[0].startswith("users:") and entity["user"] in self.users:
                 raise self.users[entity["user"]]
@@ -265,15 +329,24 @@ class Damaged:
 def test_an_entity_that_has_no_answer_is_named_and_all_others_are_checked(
     spark: SparkSession, settings: Settings, agreed: Outcome
 ) -> None:
-    first, second = sorted({json.loads(row.entity)["user"] for row in agreed.compared if row.view == "users"})[:2]
-    users = {first: UnknownArchive("nothing says what archive version 7 stands for"), second: CodecError("3 bytes")}
+    first, second = sorted(
+        {json.loads(row.entity)["user"] for row in agreed.compared if row.view == "users"}
+    )[:2]
+    users = {
+        first: UnknownArchive("nothing says what archive version 7 stands for"),
+        second: CodecError("3 bytes"),
+    }
     outcome = _run(spark, settings, Damaged(OracleReader(DEPLOYMENT, EVENTS, 1), users)).execute()
     wrong_rows = {(json.loads(row.entity)["user"], row.mode): row for row in outcome.wrong()}
     assert len(wrong_rows) == len(outcome.wrong())
     assert {key: row.cause for key, row in wrong_rows.items()} == {
-        (user, mode): cause for user, cause in ((first, Cause.STALE), (second, Cause.LOGIC)) for mode in MODES
+        (user, mode): cause
+        for user, cause in ((first, Cause.STALE), (second, Cause.LOGIC))
+        for mode in MODES
     }
-    assert {(row.view, row.feature, row.verdict) for row in wrong_rows.values()} == {("users", NO_ANSWER, Verdict.MISSING)}
+    assert {(row.view, row.feature, row.verdict) for row in wrong_rows.values()} == {
+        ("users", NO_ANSWER, Verdict.MISSING)
+    }
     assert "archive version 7" in shown(wrong_rows[first, "live"].online)
     named = {row.entity for row in wrong_rows.values()}
     others = [row for row in agreed.compared if row.view != "users" or row.entity not in named]
@@ -293,14 +366,23 @@ def test_an_error_of_what_is_stored_is_known_by_its_name() -> None:
     assert error_of("Defect") is StoreUnavailable
 
 
-def test_an_answer_beyond_the_archive_cannot_be_checked(spark: SparkSession, settings: Settings) -> None:
+def test_an_answer_beyond_the_archive_cannot_be_checked(
+    spark: SparkSession, settings: Settings
+) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 1)
     with pytest.raises(DataLoss, match="not in the archive"):
-        _run(spark, settings, reader, archived=lambda source: OffsetVector({(TOPIC, 0): 1})).execute()  # noqa: ARG005
+        _run(
+            spark,
+            settings,
+            reader,
+            archived=lambda source: OffsetVector({(TOPIC, 0): 1}),  # noqa: ARG005
+        ).execute()
 
 
 def _expected(name: str, without: Callable[[OracleEvent], bool] = lambda _: False) -> Any:
-    return lambda own, start, end: expected(name, [e for e in inside(own, start, end) if not without(e)], end)
+    return lambda own, start, end: expected(
+        name, [e for e in inside(own, start, end) if not without(e)], end
+    )
 
 
 def _late(event: OracleEvent) -> bool:
@@ -312,7 +394,9 @@ def _tied_song(own: list[OracleEvent], start: int, end: int) -> Any:
     best = max(e.columns["stars"] for e in ranked)
     first = expected("best_song", inside(own, start, end), end)
     return next(
-        e.columns["song"] for e in ranked if e.columns["stars"] == best and e.columns["song"] not in (first, None)
+        e.columns["song"]
+        for e in ranked
+        if e.columns["stars"] == best and e.columns["song"] not in (first, None)
     )
 
 
@@ -320,12 +404,20 @@ def _moved(own: list[OracleEvent], start: int, end: int) -> Any:
     """The value with one of the bounds a slice further, where that changes it."""
     right = expected("mean_stars", inside(own, start, end), end)
     moved = [(start - MINUTE, end), (start + MINUTE, end), (start, end - MINUTE)]
-    return next(v for v in (expected("mean_stars", inside(own, *span), span[1]) for span in moved) if v != right)
+    return next(
+        v
+        for v in (expected("mean_stars", inside(own, *span), span[1]) for span in moved)
+        if v != right
+    )
 
 
-def test_differences_are_found_and_their_causes_named(spark: SparkSession, settings: Settings) -> None:
+def test_differences_are_found_and_their_causes_named(
+    spark: SparkSession, settings: Settings
+) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 2)
-    whole = {(TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)}
+    whole = {
+        (TOPIC, p): max(e["offset"] for e in EVENTS if e["partition"] == p) + 1 for p in range(3)
+    }
     reader._offset_vectors = lambda: (whole, {})  # type: ignore[method-assign]
     cut = (START // HOUR + 4) * HOUR
     reader.falsify = {
@@ -368,14 +460,19 @@ def test_differences_are_found_and_their_causes_named(spark: SparkSession, setti
     assert "41.5" in rendered(outcome, gate)
 
 
-def test_an_answer_under_another_offset_vector_than_its_token_says_is_lag(spark: SparkSession, settings: Settings) -> None:
+def test_an_answer_under_another_offset_vector_than_its_token_says_is_lag(
+    spark: SparkSession, settings: Settings
+) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 3)
-    reader.falsify = {("everyone:n_3h", "live"): _expected("n")}  # everything, whatever the token says
+    # everything, whatever the token says
+    reader.falsify = {("everyone:n_3h", "live"): _expected("n")}
     outcome = _run(spark, settings, reader).execute(["everyone"])
     assert [(row.feature, row.cause) for row in outcome.wrong()] == [("n_3h", Cause.LAG)]
 
 
-def test_a_value_where_there_are_no_events_is_extra(spark: SparkSession, settings: Settings) -> None:
+def test_a_value_where_there_are_no_events_is_extra(
+    spark: SparkSession, settings: Settings
+) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 4)
     reader._offset_vectors = lambda: ({(TOPIC, 0): 1}, {})  # type: ignore[method-assign]
     reader.falsify = {("users:n_10m", "live"): lambda *_: 3}
@@ -383,12 +480,16 @@ def test_a_value_where_there_are_no_events_is_extra(spark: SparkSession, setting
     assert {row.verdict for row in outcome.wrong()} == {Verdict.EXTRA}
 
 
-def test_bounds_that_the_window_cannot_have_are_a_difference(spark: SparkSession, settings: Settings) -> None:
+def test_bounds_that_the_window_cannot_have_are_a_difference(
+    spark: SparkSession, settings: Settings
+) -> None:
     reader = OracleReader(DEPLOYMENT, EVENTS, 5)
     reader.move_bounds = -2 * MINUTE  # by one slice a live read's instant may account for
     outcome = _run(spark, settings, reader).execute(["everyone"])
     assert {row.cause for row in outcome.wrong()} >= {Cause.BOUNDARY}
-    assert len([row for row in outcome.wrong() if row.cause is Cause.BOUNDARY]) == len(outcome.compared)
+    assert len([row for row in outcome.wrong() if row.cause is Cause.BOUNDARY]) == len(
+        outcome.compared
+    )
 
 
 def test_a_session_that_is_not_where_its_events_have_it_is_a_difference(
@@ -411,7 +512,11 @@ def test_nothing_of_the_recomputation_comes_from_the_algebra() -> None:
 
     home = Path(package.__file__).parent
     read = [path for path in home.rglob("*.py") if path != home / "compare" / "engine.py"]
-    assert {home / "recompute" / "in_python.py", home / "recompute" / "run.py", home / "judges" / "own.py"} <= {*read}
+    assert {
+        home / "recompute" / "in_python.py",
+        home / "recompute" / "run.py",
+        home / "judges" / "own.py",
+    } <= {*read}
     for path in read:
         names = set()
         for node in ast.walk(ast.parse(path.read_text())):
@@ -420,6 +525,8 @@ def test_nothing_of_the_recomputation_comes_from_the_algebra() -> None:
             elif isinstance(node, ast.Import):
                 names |= {name.name for name in node.names}
         algebra = {
-            name for name in names if name.startswith(("slicewise.aggregates", "slicewise.reading", "slicewise.codec"))
+            name
+            for name in names
+            if name.startswith(("slicewise.aggregates", "slicewise.reading", "slicewise.codec"))
         }
         assert not algebra, (path.name, algebra)

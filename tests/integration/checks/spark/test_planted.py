@@ -1,9 +1,11 @@
-"""The check checks itself: what is wrong in a real store is found, under its own cause, and nothing else is.
+"""The check checks itself: what is wrong in a real store is found, under its own cause, and nothing
+else is.
 
-So it is at once, and when more has come to what was harmed: to the slices, to the hours that are compacted, to the real-time lane.
+So it is at once, and when more has come to what was harmed: to the slices, to the hours that are
+compacted, to the real-time lane.
 
-A store of real bytes, a serving process, an archive in Iceberg, the check as its job runs it; then one kind of damage
-for each user (tests/support/stores/planted.py).
+A store of real bytes, a serving process, an archive in Iceberg, the check as its job runs it; then
+one kind of damage for each user (tests/support/stores/planted.py).
 """
 
 from __future__ import annotations
@@ -52,11 +54,24 @@ pytestmark = [
 SEED = 61
 SOURCE = sw.KafkaSource(
     "plays",
-    schema={"user": "string", "seconds": "double", "items": "long", "late": "boolean", "played_at": "timestamp_us"},
+    schema={
+        "user": "string",
+        "seconds": "double",
+        "items": "long",
+        "late": "boolean",
+        "played_at": "timestamp_us",
+    },
     timestamp="played_at",
     max_lateness="2d",
 )
-WINDOWS: list[sw.Window | str] = ["10m", "1h", "6h", "1d", sw.tumbling("1h"), sw.session("20m", max_length="6h")]
+WINDOWS: list[sw.Window | str] = [
+    "10m",
+    "1h",
+    "6h",
+    "1d",
+    sw.tumbling("1h"),
+    sw.session("20m", max_length="6h"),
+]
 VIEW = sw.FeatureView(
     "users",
     source=SOURCE,
@@ -69,28 +84,39 @@ VIEW = sw.FeatureView(
         sw.Feature("typical", sw.mean("seconds"), WINDOWS),
         sw.Feature("items", sw.sum("items"), WINDOWS),
         sw.Feature("spread", sw.variance("items"), WINDOWS),
-        sw.Feature("lengths", sw.quantiles("seconds", q=[0.1, 0.9], threshold=6, error=0.02), ["6h"]),
+        sw.Feature(
+            "lengths", sw.quantiles("seconds", q=[0.1, 0.9], threshold=6, error=0.02), ["6h"]
+        ),
     ],
 )
 SOUND = ("sound_a", "sound_b")
 AT_EDGE = ("shifted", "shifted_last")
 """Users whose slice at the start of a past window is moved."""
 PAST_US = range(10 * MINUTE_US, 15 * MINUTE_US)
-"""Ages of the past instant: the slice that is harmed for most users is in the middle of its windows."""
+"""Ages of the past instant: the slice that is harmed for most users is in the middle of its
+windows."""
 DECISIVE = ("total", "typical")
-"""Sums of random doubles: no two changes of a question give the same. A count may be given by one even where nothing
-explains what its entity has."""
+"""Sums of random doubles: no two changes of a question give the same. A count may be given by one
+even where nothing explains what its entity has."""
 
 
 @contextmanager
 def serving(settings: Settings, redis_url: str, folder: Path) -> Iterator[str]:
     """The serving process of the platform's environment; its address."""
     url = f"http://{ports.HOST}:{ports.choose(owner=folder)}"
-    env = {**os.environ, "SLICEWISE_STATE": str(folder), "SLICEWISE_REDIS_URL": redis_url, "SLICEWISE_SERVING_URL": url}
+    env = {
+        **os.environ,
+        "SLICEWISE_STATE": str(folder),
+        "SLICEWISE_REDIS_URL": redis_url,
+        "SLICEWISE_SERVING_URL": url,
+    }
     log = folder / "serving.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [str(settings.platform_python), "-m", "slicewise.serving"], env=env, stdout=out, stderr=out
+            [str(settings.platform_python), "-m", "slicewise.serving"],
+            env=env,
+            stdout=out,
+            stderr=out,
         )
     try:
         deadline = time.monotonic() + 60
@@ -128,14 +154,17 @@ class World:
         client = stack.enter_context(redis.Redis.from_url(server.operator_url))
         self.planter = Planter(client, self.served.store, self.unit, self.served.log, self.now_us)
         names = (f"planted-{n}" for n in itertools.count())
-        self.name = next(name for name in names if self.now_us - self._run(name)._past(self.unit) in PAST_US)
+        self.name = next(
+            name for name in names if self.now_us - self._run(name)._past(self.unit) in PAST_US
+        )
         self.edge_us = (self._run(self.name)._past(self.unit) - HOUR_US) // MINUTE_US * MINUTE_US
         self.plants = plants(self.edge_us, self.twice, self.late, SOUND[0])
         self.users = (*self.plants, *SOUND)
         self._fill()
 
     def _fill(self) -> None:
-        """Hours before the last three are compacted, one of them twice; both times the archive went ahead."""
+        """Hours before the last three are compacted, one of them twice; both times the archive went
+        ahead."""
         first, second = self._events()
         self.served.apply(first)
         early = OffsetVector({(TOPIC, p): sum(e.partition == p for e in first) for p in (0, 1)})
@@ -143,7 +172,9 @@ class World:
             self.served.compact(hour, early)
         self.planter.before = {user: self._day(user) for user in self.users}
         self.served.apply(second)
-        whole = OffsetVector({(TOPIC, p): sum(e.partition == p for e in self.served.log) for p in (0, 1)})
+        whole = OffsetVector(
+            {(TOPIC, p): sum(e.partition == p for e in self.served.log) for p in (0, 1)}
+        )
         for hour in (self.twice, self.late):
             self.served.compact(hour, whole)
         catalog, source = open_catalog(self.settings), self.source
@@ -156,7 +187,8 @@ class World:
         return self.planter.fields(self.planter.day(user, self.twice))
 
     def _events(self) -> tuple[list[Event], list[Event]]:
-        """Events that the first archive has, and the second: later ones, of the hour that is compacted twice too."""
+        """Events that the first archive has, and the second: later ones, of the hour that is
+        compacted twice too."""
         print(f"seed {SEED}")
         chance = self.chance
         made: tuple[list[Event], list[Event]] = ([], [])
@@ -165,45 +197,65 @@ class World:
             partition = self.users.index(user) % 2
             made[some].append(self._event(partition, user, time_us, seconds, late))
 
-        for some, spans in ((0, range(self.hour - 8, self.hour + 1)), (1, (self.twice, self.hour - 1, self.hour))):
+        for some, spans in (
+            (0, range(self.hour - 8, self.hour + 1)),
+            (1, (self.twice, self.hour - 1, self.hour)),
+        ):
             for user in self.users:
                 for hour in spans:
                     for at in self._instants(user, hour, 12, some):
                         if at < self.now_us - MINUTE_US and not self._is_beside(user, at):
                             add(some, user, at, chance.uniform(1, 300))
                 if some == 0:
-                    add(0, user, self.now_us - RECENT_US, 1e6 if user == "one_ulp" else chance.uniform(1, 300))
+                    add(
+                        0,
+                        user,
+                        self.now_us - RECENT_US,
+                        1e6 if user == "one_ulp" else chance.uniform(1, 300),
+                    )
                 if some == 0 and user in AT_EDGE:
                     add(0, user, self.edge_us + 1, chance.uniform(1, 300))
         for n in range(3):
-            add(1, "without_late", self.late * HOUR_US + n * 7 * MINUTE_US, chance.uniform(1, 300), late=True)
+            add(
+                1,
+                "without_late",
+                self.late * HOUR_US + n * 7 * MINUTE_US,
+                chance.uniform(1, 300),
+                late=True,
+            )
         return made
 
     def _instants(self, user: str, hour: int, n: int, some: int) -> list[int]:
-        """Instants of an hour: whatever the minute, the same of it. Those of "of_another" are the other user's, so
-        that no session tells one from the other."""
+        """Instants of an hour: whatever the minute, the same of it. Those of "of_another" are the
+        other user's, so that no session tells one from the other."""
         user = SOUND[0] if user == "of_another" else user
         chance = random.Random(f"{SEED} {user} {hour - self.hour} {some}")
         return [hour * HOUR_US + chance.randrange(HOUR_US) for _ in range(n)]
 
     def _is_beside(self, user: str, at_us: int) -> bool:
-        """Tells whether a user has nothing there but what is moved: around it, or up to the end of its hour.
+        """Tells whether a user has nothing there but what is moved: around it, or up to the end of
+        its hour.
 
-        There a window that is cut short at the hour lacks the same as one that begins a slice too late, as by chance
-        it does for others at some minutes of the hour."""
+        There a window that is cut short at the hour lacks the same as one that begins a slice too
+        late, as by chance it does for others at some minutes of the hour."""
         hour_end_us = (self.edge_us // HOUR_US + 1) * HOUR_US
         until_us = hour_end_us if user == "shifted_last" else self.edge_us + 2 * MINUTE_US
-        return user in AT_EDGE and self.edge_us - 2 * MINUTE_US < at_us < max(until_us, self.edge_us + 2 * MINUTE_US)
+        return user in AT_EDGE and self.edge_us - 2 * MINUTE_US < at_us < max(
+            until_us, self.edge_us + 2 * MINUTE_US
+        )
 
     def _event(self, partition: int, user: str, time_us: int, seconds: float, late: bool) -> Event:
-        items = self.chance.choice([self.chance.randint(1, 9), self.chance.randint(1, 9), -(2**40), None])
+        items = self.chance.choice(
+            [self.chance.randint(1, 9), self.chance.randint(1, 9), -(2**40), None]
+        )
         self.ends[partition] += 1
         columns = {"user": user, "seconds": seconds, "items": items, "late": late}
         return Event(partition, self.ends[partition] - 1, time_us, columns)
 
     def grow(self) -> None:
-        """Adds to every slice that was planted, and late events to the hours that are compacted too. They are of both
-        partitions, small and large; the newest of them the real-time lane has, and an archive goes on."""
+        """Adds to every slice that was planted, and late events to the hours that are compacted
+        too. They are of both partitions, small and large; the newest of them the real-time lane
+        has, and an archive goes on."""
         before = [_row(record) for record in self.served.log]
         slices = (self.now_us - RECENT_US, self.now_us - RECENT_US + MINUTE_US, self.edge_us + 1)
         hours = (self.twice, self.late, self.hour - 3)
@@ -211,20 +263,30 @@ class World:
         for user in self.users:
             for partition in (0, 1):
                 for at in slices:
-                    more.append(self._event(partition, user, at, self.chance.uniform(1, 300), late=False))
+                    more.append(
+                        self._event(partition, user, at, self.chance.uniform(1, 300), late=False)
+                    )
                 for hour in hours:
                     (at,) = self._instants(user, hour, 1, 2 + partition)
-                    more.append(self._event(partition, user, at, 10.0 ** self.chance.randint(-200, 2), late=True))
+                    more.append(
+                        self._event(
+                            partition, user, at, 10.0 ** self.chance.randint(-200, 2), late=True
+                        )
+                    )
         self.served.apply(more)
         self.served.begin_realtime()
         newest = [
-            self._event(n % 2, user, self.now_us - RECENT_US, self.chance.uniform(1, 300), late=False)
+            self._event(
+                n % 2, user, self.now_us - RECENT_US, self.chance.uniform(1, 300), late=False
+            )
             for n, user in enumerate(self.users * 2)
         ]
         self.served.write_pending(newest)
         self.served.log.extend(newest)
         rows = [_row(event) for event in (*more, *newest)]
-        self.offset_vector = archive(open_catalog(self.settings), self.source, TOPIC, 3, rows, before, self.now_us)
+        self.offset_vector = archive(
+            open_catalog(self.settings), self.source, TOPIC, 3, rows, before, self.now_us
+        )
 
     def _run(self, name: str) -> CheckRun:
         return CheckRun(
@@ -260,7 +322,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield World(stack, tmp_path_factory.mktemp("planted"))
 
 
-def test_nothing_is_found_where_nothing_is_wrong_and_every_plant_is_found_by_its_cause(world: World) -> None:
+def test_nothing_is_found_where_nothing_is_wrong_and_every_plant_is_found_by_its_cause(
+    world: World,
+) -> None:
     sound = world.check()
     assert sound.wrong() == ()
     assert judge(sound).green
@@ -287,9 +351,20 @@ def check_causes(world: World, when: str) -> None:
         wrong.setdefault(user, []).append((f"{row.feature} {row.mode}", row.cause))
     for user, some in sorted(wrong.items()):
         print(f"{when}: {user}: {len(some)} values, {dict(Counter(cause for _, cause in some))}")
-        print("   ", [told_cause for told_cause in some if told_cause[1] is not world.plants[user][1]])
+        print(
+            "   ",
+            [
+                reported_cause
+                for reported_cause in some
+                if reported_cause[1] is not world.plants[user][1]
+            ],
+        )
     assert set(wrong) == set(world.plants)
     for user, (_, cause) in world.plants.items():
-        decisive = {told_cause for feature, told_cause in wrong[user] if cause is not Cause.LOGIC or feature.startswith(DECISIVE)}
+        decisive = {
+            reported_cause
+            for feature, reported_cause in wrong[user]
+            if cause is not Cause.LOGIC or feature.startswith(DECISIVE)
+        }
         named = decisive - {Cause.UNCLASSIFIED}
         assert named == {cause}, (when, user, wrong[user])

@@ -1,4 +1,5 @@
-"""Windows that are known to lack events are not judged, and this is said; nothing left is not green."""
+"""Windows that are known to lack events are not judged, and this is said; nothing left is not
+green."""
 
 from __future__ import annotations
 
@@ -27,8 +28,12 @@ from slicewise.offsets.vector import OffsetVector
 # great_expectations imports what Python 3.11 deprecates
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 NOW = 1_700_000_000_000_000
-_source = sw.KafkaSource("plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h")
-_view = sw.FeatureView("all", source=_source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10m", "1h"])])
+_source = sw.KafkaSource(
+    "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
+)
+_view = sw.FeatureView(
+    "all", source=_source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10m", "1h"])]
+)
 DEPLOYMENT = plan(Project.of("p", [_view]))
 SHORT, LONG = "all:n_10m", "all:n_1h"
 
@@ -39,16 +44,22 @@ class Reader:
     def __init__(self, incomplete: set[str]) -> None:
         self.incomplete = frozenset(incomplete)
 
-    def read(self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None) -> list[Predicted]:
+    def read(
+        self, refs: Sequence[str], entities: Sequence[Mapping[str, Any]], at_us: int | None
+    ) -> list[Predicted]:
         unit = DEPLOYMENT.units[0]
         bounds = {"n_10m": (NOW - 600_000_000, NOW), "n_1h": (NOW - 3_600_000_000, NOW)}
         mode = "live" if at_us is None else "at"
-        text = tokens.encode(unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(), {}, mode, bounds)
+        text = tokens.encode(
+            unit.storage_fingerprint, unit.definition_fingerprint, OffsetVector(), {}, mode, bounds
+        )
         values = dict.fromkeys(refs, 0)
         return [Predicted(values, tokens.decode_all(text), text, self.incomplete) for _ in entities]
 
 
-def checked(monkeypatch: pytest.MonkeyPatch, incomplete: set[str]) -> tuple[run.CheckRun, list[str]]:
+def checked(
+    monkeypatch: pytest.MonkeyPatch, incomplete: set[str]
+) -> tuple[run.CheckRun, list[str]]:
     """The run, and the columns of the values that came to be compared."""
     columns: list[str] = []
 
@@ -60,12 +71,21 @@ def checked(monkeypatch: pytest.MonkeyPatch, incomplete: set[str]) -> tuple[run.
 
     monkeypatch.setattr(run.CheckRun, "_compare", compared)
     made = run.CheckRun(
-        cast("Any", None), DEPLOYMENT, Reader(incomplete), lambda _: OffsetVector(), str, ManualClock(NOW), "r", 10
+        cast("Any", None),
+        DEPLOYMENT,
+        Reader(incomplete),
+        lambda _: OffsetVector(),
+        str,
+        ManualClock(NOW),
+        "r",
+        10,
     )
     return made, columns
 
 
-def test_a_feature_that_lacks_events_is_not_compared_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feature_that_lacks_events_is_not_compared_and_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made, columns = checked(monkeypatch, {LONG})
     outcome = made.execute()
     assert columns == ["n_10m", "n_10m"], "live and at"
@@ -73,7 +93,9 @@ def test_a_feature_that_lacks_events_is_not_compared_and_is_named(monkeypatch: p
     assert [note for note in outcome.notes if LONG in note and "lost" in note and SHORT not in note]
 
 
-def test_where_nothing_is_left_to_compare_the_check_is_not_green(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_left_to_compare_the_check_is_not_green(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made, columns = checked(monkeypatch, {SHORT, LONG})
     outcome = made.execute()
     assert (columns, outcome.expected_views) == ([], ())
@@ -84,7 +106,12 @@ TWO = plan(
     Project.of(
         "p",
         [
-            sw.FeatureView(name, source=_source, entity=[], features=[sw.Feature("n", sw.count(), windows=["10m"])])
+            sw.FeatureView(
+                name,
+                source=_source,
+                entity=[],
+                features=[sw.Feature("n", sw.count(), windows=["10m"])],
+            )
             for name in ("first", "second")
         ],
     )
@@ -100,7 +127,9 @@ def _row(verdict: Verdict) -> Compared:
 def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
     monkeypatch: pytest.MonkeyPatch, verdict: Verdict, agrees: bool
 ) -> None:
-    def compared(_: run.CheckRun, unit: StorageUnit, _reads: object) -> tuple[list[Compared], list[PlainSum]]:
+    def compared(
+        _: run.CheckRun, unit: StorageUnit, _reads: object
+    ) -> tuple[list[Compared], list[PlainSum]]:
         if unit.view == "second":
             raise MemoryError("no heap is left")
         return [_row(verdict)], [PlainSum("first", "n_10m", "{}", agrees)]
@@ -121,16 +150,22 @@ def test_what_was_found_to_differ_stands_where_another_view_cannot_be_compared(
     assert judged(summary(outcome, gate), "").result == "red"
 
 
-def test_a_difference_stands_where_the_search_for_its_cause_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_stands_where_the_search_for_its_cause_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def searched(*_: object) -> list[Cause]:
         raise MemoryError("no heap is left")
 
     unit, reader = DEPLOYMENT.units[0], Reader(set())
     [answer] = reader.read([SHORT, LONG], [{}], None)
-    read = compare.Read(OnlineAnswer(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text)
+    read = compare.Read(
+        OnlineAnswer(0, {}, answer.tokens[0]), answer.values, "live", None, answer.text
+    )
     values = [*compare._values(unit, [read])]
     monkeypatch.setattr(compare, "causes_of", searched)
-    rows = compare._with_causes(cast("Any", None), values, [_row(Verdict.MISMATCH), _row(Verdict.EQUAL)], {})
+    rows = compare._with_causes(
+        cast("Any", None), values, [_row(Verdict.MISMATCH), _row(Verdict.EQUAL)], {}
+    )
     assert [(row.verdict, row.cause) for row in rows] == [
         (Verdict.MISMATCH, Cause.UNCLASSIFIED),
         (Verdict.EQUAL, Cause.NONE),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from slicewise.checks.compare.causes import _Change, _Candidate, _votes
+from slicewise.checks.compare.causes import _Candidate, _Change, _votes
 from slicewise.checks.model import Cause
 from slicewise.checks.recompute.questions import TOKEN, Part, WindowOf
 from slicewise.windows.durations import HOUR_US, MINUTE_US
@@ -19,8 +19,8 @@ SLICE = Part(EDGE_US, EDGE_US + MINUTE_US)
 
 
 def winner(explained: Sequence[tuple[_Change, int]], *, edge: bool = True) -> Cause:
-    """The cause of the first difference. explained: the changes in the order they were tried, and how many
-    differences, from the first, each of them explains."""
+    """The cause of the first difference. explained: the changes in the order they were tried, and
+    how many differences, from the first, each of them explains."""
     window = WindowOf(0, 0, TOKEN, EDGE_US, EDGE_US + HOUR_US)
     candidates = {
         i: [_Candidate(i, change, window, edge) for change, n in explained if i < n]
@@ -40,7 +40,9 @@ def test_a_bound_moved_by_a_slice_is_told_from_a_window_cut_at_an_hour_by_what_l
 
 
 @pytest.mark.parametrize("in_turn", [1, -1])
-def test_what_is_gone_was_moved_where_it_is_at_the_edge_of_every_window_that_lacks_it(in_turn: int) -> None:
+def test_what_is_gone_was_moved_where_it_is_at_the_edge_of_every_window_that_lacks_it(
+    in_turn: int,
+) -> None:
     gone = [(_Change(Cause.DROPPED, SLICE), 5), (_Change(Cause.BOUNDARY, SLICE), 5)][::in_turn]
     assert winner(gone) is Cause.BOUNDARY
     assert winner(gone, edge=False) is Cause.DROPPED

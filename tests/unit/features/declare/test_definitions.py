@@ -41,7 +41,9 @@ def view(**changes: Unpack[ViewFields]) -> sw.FeatureView:
 
 
 def feature(
-    name: str = "f", aggregate: Aggregate | None = None, windows: Sequence[sw.Window | str] = ("1h",)
+    name: str = "f",
+    aggregate: Aggregate | None = None,
+    windows: Sequence[sw.Window | str] = ("1h",),
 ) -> sw.Feature:
     return sw.Feature(name, aggregate or sw.count(), windows=list(windows))
 
@@ -88,9 +90,19 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "view 'listening'",
         "rename",
     ),
-    "window twice": (lambda: feature(windows=["1h", "1h"]), "window '1h' stands twice", "feature 'f'", "rename"),
+    "window twice": (
+        lambda: feature(windows=["1h", "1h"]),
+        "window '1h' stands twice",
+        "feature 'f'",
+        "rename",
+    ),
     "two features with one column": (
-        lambda: view(features=[feature("f", windows=[sw.tumbling("1h")]), feature("f_tumbling", windows=["1h"])]),
+        lambda: view(
+            features=[
+                feature("f", windows=[sw.tumbling("1h")]),
+                feature("f_tumbling", windows=["1h"]),
+            ]
+        ),
         "feature column 'f_tumbling_1h' stands twice",
         "view 'listening'",
         "rename",
@@ -131,9 +143,24 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "max_lateness of source",
         "",
     ),
-    "hop beyond the window": (lambda: sw.hopping("10m", every="1h"), "events would be in no window", None, "shorten"),
-    "no windows": (lambda: sw.Feature("f", sw.count(), windows=[]), "windows are []", "feature 'f'", ""),
-    "windows as one text": (lambda: sw.Feature("f", sw.count(), windows="1h"), "windows are '1h'", "feature 'f'", ""),
+    "hop beyond the window": (
+        lambda: sw.hopping("10m", every="1h"),
+        "events would be in no window",
+        None,
+        "shorten",
+    ),
+    "no windows": (
+        lambda: sw.Feature("f", sw.count(), windows=[]),
+        "windows are []",
+        "feature 'f'",
+        "",
+    ),
+    "windows as one text": (
+        lambda: sw.Feature("f", sw.count(), windows="1h"),
+        "windows are '1h'",
+        "feature 'f'",
+        "",
+    ),
     "a number as a column": (
         lambda: sw.sum(5),  # type: ignore[arg-type]  # the mistake
         "column is 5",
@@ -222,9 +249,16 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "view 'listening'",
         "",
     ),
-    "a topic without a name": (lambda: source(topic=""), "'' is no topic name", "source 'plays'", "leave it out"),
+    "a topic without a name": (
+        lambda: source(topic=""),
+        "'' is no topic name",
+        "source 'plays'",
+        "leave it out",
+    ),
     "a default that a whole number cannot hold": (
-        lambda: planned(view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"plays_10m": 1.5})),
+        lambda: planned(
+            view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"plays_10m": 1.5})
+        ),
         "the default 1.5",
         "feature set 's'",
         "",
@@ -286,8 +320,18 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "view 'listening'",
         "string or long",
     ),
-    "an entity column twice": (lambda: view(entity=["user_id", "user_id"]), "stands twice", "view 'listening'", ""),
-    "an entity as text": (lambda: view(entity="user_id"), "entity is 'user_id'", "view 'listening'", ""),
+    "an entity column twice": (
+        lambda: view(entity=["user_id", "user_id"]),
+        "stands twice",
+        "view 'listening'",
+        "",
+    ),
+    "an entity as text": (
+        lambda: view(entity="user_id"),
+        "entity is 'user_id'",
+        "view 'listening'",
+        "",
+    ),
     "no feature": (lambda: view(features=[]), "no features", "view 'listening'", ""),
     "unknown type": (
         lambda: source(schema={**SCHEMA, "x": "float128"}),
@@ -307,7 +351,12 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "source 'plays'",
         "schema",
     ),
-    "a timestamp that is missing": (lambda: source(timestamp="nope"), "no column of the schema", "source 'plays'", ""),
+    "a timestamp that is missing": (
+        lambda: source(timestamp="nope"),
+        "no column of the schema",
+        "source 'plays'",
+        "",
+    ),
     "columns that differ in case": (
         lambda: source(schema={**SCHEMA, "USER_ID": "string"}),
         "differ in case only",
@@ -332,10 +381,22 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "source",
         "rename",
     ),
-    "required names nothing": (lambda: source(required=["x"]), "required names 'x'", "source 'plays'", ""),
-    "allow_nan of text": (lambda: source(allow_nan=["song_id"]), "allow_nan names 'song_id'", "source 'plays'", ""),
+    "required names nothing": (
+        lambda: source(required=["x"]),
+        "required names 'x'",
+        "source 'plays'",
+        "",
+    ),
+    "allow_nan of text": (
+        lambda: source(allow_nan=["song_id"]),
+        "allow_nan names 'song_id'",
+        "source 'plays'",
+        "",
+    ),
     "NaN into an aggregate": (
-        lambda: planned(view(source=source(allow_nan=["seconds"]), features=[feature("f", sw.sum("seconds"))])),
+        lambda: planned(
+            view(source=source(allow_nan=["seconds"]), features=[feature("f", sw.sum("seconds"))])
+        ),
         "which allows NaN",
         "feature 'f'",
         "CASE WHEN",
@@ -359,16 +420,25 @@ WRONG: dict[str, tuple[Callable[[], object], str, str | None, str]] = {
         "feature set 's'",
         "did you mean plays_10m",
     ),
-    "a set without a view's name": (lambda: sw.FeatureSet("s", ["plays_10m"]), "'plays_10m' is no feature", "'s'", ""),
+    "a set without a view's name": (
+        lambda: sw.FeatureSet("s", ["plays_10m"]),
+        "'plays_10m' is no feature",
+        "'s'",
+        "",
+    ),
     "an empty set": (lambda: sw.FeatureSet("s", []), "empty", "feature set 's'", ""),
     "a default of another type": (
-        lambda: planned(view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"plays_10m": "none"})),
+        lambda: planned(
+            view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"plays_10m": "none"})
+        ),
         "the default 'none' of 'listening:plays_10m' is no int64",
         "feature set 's'",
         "",
     ),
     "a default of nothing": (
-        lambda: planned(view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"listening:plays": 0})),
+        lambda: planned(
+            view(), sw.FeatureSet("s", ["listening:plays_10m"], defaults={"listening:plays": 0})
+        ),
         "the default 'listening:plays' names no feature",
         "feature set 's'",
         "did you mean listening:plays_10m",
@@ -421,7 +491,9 @@ def test_definitions_cannot_be_changed_afterwards() -> None:
 
 def test_importing_slicewise_loads_nothing_heavy() -> None:
     code = "import slicewise, sys; print(sorted(m for m in sys.modules if '.' not in m))"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     for heavy in ("pyarrow", "numpy", "sqlglot", "duckdb", "msgpack"):
         assert f"'{heavy}'" not in printed
 

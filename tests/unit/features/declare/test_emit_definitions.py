@@ -1,4 +1,5 @@
-"""A view's publications are said in its definition, and bear on nothing that is stored or served."""
+"""A view's publications are said in its definition, and bear on nothing that is stored or
+served."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import published
 from slicewise.features.plan.planner import plan
 
-PLAYS = sw.KafkaSource("plays", schema={"user": "string", "song": "string", "t": "timestamp_us"}, timestamp="t")
+PLAYS = sw.KafkaSource(
+    "plays", schema={"user": "string", "song": "string", "t": "timestamp_us"}, timestamp="t"
+)
 
 
 def view(*features: sw.Feature, **given: Any) -> sw.FeatureView:
@@ -30,14 +33,21 @@ def deployed(declared: sw.FeatureView, *more: object) -> Deployment:
 def test_a_topic_is_enough() -> None:
     deployment = deployed(view(emit="windows"))
     [emitted_view] = emitted_views(deployment, "plays")
-    assert (emitted_view.topic, emitted_view.wait_us, emitted_view.corrections_us) == ("windows", 0, 3_600_000_000)
+    assert (emitted_view.topic, emitted_view.wait_us, emitted_view.corrections_us) == (
+        "windows",
+        0,
+        3_600_000_000,
+    )
     assert emitted_view.columns == {"n_1h", "n_tumbling_10s"}
     assert deployment.publishes
     assert Deployment.from_json(deployment.to_json()) == deployment
 
 
 def test_it_changes_no_fingerprint_and_no_deployment_without() -> None:
-    plain, published = deployed(view()), deployed(view(emit=sw.Emit("windows", wait="2s", corrections="5m")))
+    plain, published = (
+        deployed(view()),
+        deployed(view(emit=sw.Emit("windows", wait="2s", corrections="5m"))),
+    )
     assert not plain.publishes
     assert "emission" not in plain.to_json()
     for ours, theirs in zip(plain.units, published.units, strict=True):
@@ -50,7 +60,12 @@ def test_open_and_shifted_windows_sessions_and_filters_are_left_out() -> None:
         sw.Feature(
             "n",
             sw.count(),
-            [sw.tumbling("10s"), sw.tumbling("10s", open=True), sw.sliding("1h", offset="1d"), sw.rows(5)],
+            [
+                sw.tumbling("10s"),
+                sw.tumbling("10s", open=True),
+                sw.sliding("1h", offset="1d"),
+                sw.rows(5),
+            ],
         ),
         sw.Feature("gap", sw.count(), [sw.session("30m", max_length="2h")]),
         sw.Feature("heard", sw.bloom("song", capacity=100, error=0.01), ["1h"]),
@@ -88,7 +103,10 @@ def test_a_view_without_any_such_window_is_refused() -> None:
 
 
 def test_the_plan_says_what_ends_when_and_what_it_holds() -> None:
-    declared = view(sw.Feature("n", sw.count(), ["1h", sw.tumbling("10s")]), emit=sw.Emit("out", corrections="5m"))
+    declared = view(
+        sw.Feature("n", sw.count(), ["1h", sw.tumbling("10s")]),
+        emit=sw.Emit("out", corrections="5m"),
+    )
     assert published(deployed(declared)) == (
         ("v", "to topic out: tumbling_10s every 10s; up to 310 partials of an entity in memory"),
         ("v", "to topic out: 1h every 5m; up to 13 partials of an entity in memory"),

@@ -18,35 +18,52 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
 
 PLAYS = sw.KafkaSource(
-    "plays", schema={"user_id": "string", "song_id": "string", "played_at": "timestamp_us"}, timestamp="played_at"
+    "plays",
+    schema={"user_id": "string", "song_id": "string", "played_at": "timestamp_us"},
+    timestamp="played_at",
 )
 SONGS = sw.FeatureView(
     "songs",
     source=PLAYS,
     entity=["song_id"],
     features=[
-        sw.Feature("plays", sw.count(), windows=["10s", sw.tumbling("1m"), sw.tumbling("2m", open=True)]),
+        sw.Feature(
+            "plays", sw.count(), windows=["10s", sw.tumbling("1m"), sw.tumbling("2m", open=True)]
+        ),
         sw.Feature("late", sw.count(), windows=[sw.sliding("10s", offset="1d")]),
         sw.Feature("listener", sw.last("user_id"), windows=["10s"]),
     ],
 )
 EVERYWHERE = sw.FeatureView(
-    "everywhere", source=PLAYS, entity=[], features=[sw.Feature("plays", sw.count(), windows=["10s"])]
+    "everywhere",
+    source=PLAYS,
+    entity=[],
+    features=[sw.Feature("plays", sw.count(), windows=["10s"])],
 )
 
 USERS = sw.FeatureView(
-    "users", source=PLAYS, entity=["user_id"], features=[sw.Feature("plays", sw.count(), windows=["10s"])]
+    "users",
+    source=PLAYS,
+    entity=["user_id"],
+    features=[sw.Feature("plays", sw.count(), windows=["10s"])],
 )
 
 
 def planned(**changes: Any) -> Deployment:
-    leaderboard = sw.Leaderboard(**{"name": "top_songs", "view": SONGS, "by": "plays_10s", **changes})
+    leaderboard = sw.Leaderboard(
+        **{"name": "top_songs", "view": SONGS, "by": "plays_10s", **changes}
+    )
     return plan(Project.of("songs", [SONGS, EVERYWHERE, leaderboard]))
 
 
 def test_a_leaderboard_is_planned_with_its_defaults() -> None:
     leaderboard = planned().leaderboard("top_songs")
-    assert (leaderboard.ref, leaderboard.k, leaderboard.every_us, leaderboard.topic) == ("songs:plays_10s", 10, 1_000_000, None)
+    assert (leaderboard.ref, leaderboard.k, leaderboard.every_us, leaderboard.topic) == (
+        "songs:plays_10s",
+        10,
+        1_000_000,
+        None,
+    )
     assert planned(late="correct").leaderboard("top_songs").topic == "top_songs.corrections"
     assert planned(view="songs") == planned()
 
@@ -59,12 +76,17 @@ def test_a_leaderboard_is_planned_with_its_defaults() -> None:
         ({"by": "listener_10s"}, "by='listener_10s' is string"),
         ({"by": "plays_tumbling_2m_open"}, "by='plays_tumbling_2m_open' is over tumbling_2m_open"),
         ({"by": "late_10s_offset_1d"}, "by='late_10s_offset_1d' is over 10s_offset_1d"),
-        ({"by": "plays_tumbling_1m"}, "every='1s', and the window of 'plays_tumbling_1m' ends every 1m"),
+        (
+            {"by": "plays_tumbling_1m"},
+            "every='1s', and the window of 'plays_tumbling_1m' ends every 1m",
+        ),
         ({"every": "500ms"}, "every='500ms', and the window of 'plays_10s' ends every 1s"),
         ({"view": "everywhere"}, "view 'everywhere' has no entity: there is nothing to rank"),
     ],
 )
-def test_what_cannot_be_ranked_is_refused_with_its_place(changes: dict[str, Any], what: str) -> None:
+def test_what_cannot_be_ranked_is_refused_with_its_place(
+    changes: dict[str, Any], what: str
+) -> None:
     with pytest.raises(DefinitionError) as refused:
         planned(**changes)
     assert refused.value.what == what
@@ -113,7 +135,11 @@ def test_the_fingerprint_is_of_what_the_rows_mean() -> None:
         return planned(**changes).leaderboard(str(changes.get("name", "top_songs"))).fingerprint
 
     assert fingerprint() == fingerprint(late="correct", owner="music", name="other")
-    changed = [fingerprint(k=9), fingerprint(every="2s"), fingerprint(by="plays_tumbling_1m", every="1m")]
+    changed = [
+        fingerprint(k=9),
+        fingerprint(every="2s"),
+        fingerprint(by="plays_tumbling_1m", every="1m"),
+    ]
     assert len({fingerprint(), *changed}) == 4
 
 
@@ -133,7 +159,9 @@ def test_what_a_change_of_a_leaderboard_does_is_said_before() -> None:
     assert renamed.reason == "the 10 with the highest songs:plays_10s"
 
 
-def test_the_shipped_songs_project_is_checked_with_its_leaderboard(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_shipped_songs_project_is_checked_with_its_leaderboard(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     project = Path(__file__).parents[4] / "examples" / "songs"
     assert main(["check", str(project)]) == 0
     output = capsys.readouterr().out
@@ -145,9 +173,20 @@ def test_the_shipped_songs_project_is_checked_with_its_leaderboard(capsys: pytes
 
 def test_leaderboards_of_several_projects_stand_side_by_side() -> None:
     own = planned()
-    other = plan(Project.of("others", [USERS, sw.Leaderboard("top_users", view=USERS, by="plays_10s")]))
+    other = plan(
+        Project.of("others", [USERS, sw.Leaderboard("top_users", view=USERS, by="plays_10s")])
+    )
     both = joined(own, other)
     assert [leaderboard.name for leaderboard in both.leaderboards] == ["top_users", "top_songs"]
     assert Deployment.from_json(both.to_json()) == both
-    with pytest.raises(DefinitionError, match="leaderboard 'top_songs' is deployed by project 'songs'"):
-        joined(plan(Project.of("others", [USERS, sw.Leaderboard("top_songs", view=USERS, by="plays_10s")])), own)
+    with pytest.raises(
+        DefinitionError, match="leaderboard 'top_songs' is deployed by project 'songs'"
+    ):
+        joined(
+            plan(
+                Project.of(
+                    "others", [USERS, sw.Leaderboard("top_songs", view=USERS, by="plays_10s")]
+                )
+            ),
+            own,
+        )

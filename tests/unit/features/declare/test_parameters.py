@@ -1,4 +1,5 @@
-"""A wrong kind of parameter is refused with what is given and expected, where the definition is written."""
+"""A wrong kind of parameter is refused with what is given and expected, where the definition is
+written."""
 
 from __future__ import annotations
 
@@ -23,7 +24,15 @@ def source(**changes: object) -> object:
 def view(**changes: object) -> object:
     make: Callable[..., object] = sw.FeatureView
     features = [sw.Feature("plays", sw.count(), windows=["10m"])]
-    return make(**{"name": "listening", "source": SOURCE, "entity": ["user_id"], "features": features, **changes})
+    return make(
+        **{
+            "name": "listening",
+            "source": SOURCE,
+            "entity": ["user_id"],
+            "features": features,
+            **changes,
+        }
+    )
 
 
 def case(**changes: object) -> object:
@@ -68,7 +77,14 @@ OPTIONS: list[tuple[str, Callable[..., object], str, object, str, str]] = [
     ("a view", view, "owner", " ", "owner is ' '", "a text"),
     ("a view", view, "where", True, "where is True", "row logic as text"),
     ("a view", view, "entity", {"user_id"}, "entity is {'user_id'}", "a list of texts"),
-    ("a view", view, "entity", iter(["user_id"]), "entity is an instance of list_iterator", "a list of texts"),
+    (
+        "a view",
+        view,
+        "entity",
+        iter(["user_id"]),
+        "entity is an instance of list_iterator",
+        "a list of texts",
+    ),
     ("a view", view, "columns", {5: "seconds"}, "columns is {5:", "a dict of names"),
     ("a source", source, "owner", ["me"], "owner is ['me']", "a text"),
     ("a source", source, "timestamp", ["at_us"], "timestamp is ['at_us']", "the name of a column"),
@@ -83,10 +99,38 @@ OPTIONS: list[tuple[str, Callable[..., object], str, object, str, str]] = [
         "http://host:port",
     ),
     ("a feature set", partial(sw.FeatureSet, "s", ["v:f_1h"]), "owner", 5, "owner is 5", "a text"),
-    ("a feature set", partial(sw.FeatureSet, "s", ["v:f_1h"]), "defaults", {5: 1}, "defaults is {5: 1}", "a dict"),
-    ("a leaderboard", partial(sw.Leaderboard, "b", "v", "f_1h"), "owner", 5, "owner is 5", "a text"),
-    ("a leaderboard", partial(sw.Leaderboard, "b", "v", "f_1h", late="correct"), "topic", 5, "5 is no topic name", "letters"),
-    ("SQL", partial(sw.sql, ""), "sources", "plays", "sources is 'plays'", "sources=[sw.KafkaSource"),
+    (
+        "a feature set",
+        partial(sw.FeatureSet, "s", ["v:f_1h"]),
+        "defaults",
+        {5: 1},
+        "defaults is {5: 1}",
+        "a dict",
+    ),
+    (
+        "a leaderboard",
+        partial(sw.Leaderboard, "b", "v", "f_1h"),
+        "owner",
+        5,
+        "owner is 5",
+        "a text",
+    ),
+    (
+        "a leaderboard",
+        partial(sw.Leaderboard, "b", "v", "f_1h", late="correct"),
+        "topic",
+        5,
+        "5 is no topic name",
+        "letters",
+    ),
+    (
+        "SQL",
+        partial(sw.sql, ""),
+        "sources",
+        "plays",
+        "sources is 'plays'",
+        "sources=[sw.KafkaSource",
+    ),
     ("SQL", partial(sw.sql, ""), "sources", 5, "sources is 5", "sources=[sw.KafkaSource"),
     ("SQL", partial(sw.sql, ""), "tests", 5, "tests is 5", "tests=[sw.case"),
     ("SQL", sw.sql, "text", 5, "the SQL is 5", "a text"),
@@ -94,22 +138,67 @@ OPTIONS: list[tuple[str, Callable[..., object], str, object, str, str]] = [
 ]
 WINDOWS: list[tuple[str, Callable[[], object], str, str]] = [
     ("tumbling(60)", lambda: sw.tumbling(60), "60 is no duration", "10m"),  # type: ignore[arg-type]  # the mistake
-    ("open='yes'", lambda: sw.tumbling("1h", open="yes"), "is no window", "open=True or open=False"),  # type: ignore[arg-type]
+    (
+        "open='yes'",
+        lambda: sw.tumbling("1h", open="yes"),  # type: ignore[arg-type]
+        "is no window",
+        "open=True or open=False",
+    ),
     ("offset=True", lambda: sw.sliding("1h", offset=True), "True is no duration", "10m"),  # type: ignore[arg-type]
     ("offset=5 of a lifetime", lambda: sw.lifetime(offset=5), "5 is no duration", "10m"),  # type: ignore[arg-type]
-    ("session without length", lambda: sw.session("30m", max_length="1m"), "ends before its gap", "lengthen"),
-    ("closed='BOTH'", lambda: sw.exact_range("1h", closed="BOTH"), "closed is 'BOTH'", "leave it out"),  # type: ignore[arg-type]
+    (
+        "session without length",
+        lambda: sw.session("30m", max_length="1m"),
+        "ends before its gap",
+        "lengthen",
+    ),
+    (
+        "closed='BOTH'",
+        lambda: sw.exact_range("1h", closed="BOTH"),  # type: ignore[arg-type]
+        "closed is 'BOTH'",
+        "leave it out",
+    ),
     ("no length", lambda: sw.Window("sliding", 0), "is no window", "a length"),
-    ("a lifetime of an hour", lambda: sw.Window("lifetime", HOUR_US), "is no window", "a length, unless"),
+    (
+        "a lifetime of an hour",
+        lambda: sw.Window("lifetime", HOUR_US),
+        "is no window",
+        "a length, unless",
+    ),
     ("a million years", lambda: sw.Window("sliding", 10**20), "is no window", "at most 10000d"),
     ("a hop of a lifetime", lambda: sw.Window("lifetime", 0, HOUR_US), "is no window", "a hop, of"),
-    ("tumbling by another hop", lambda: sw.Window("tumbling", HOUR_US, 1), "is no window", "a hop that is the length"),
-    ("a hop beyond", lambda: sw.Window("hopping", HOUR_US, HOUR_US + 1), "is no window", "a hop of at most"),
+    (
+        "tumbling by another hop",
+        lambda: sw.Window("tumbling", HOUR_US, 1),
+        "is no window",
+        "a hop that is the length",
+    ),
+    (
+        "a hop beyond",
+        lambda: sw.Window("hopping", HOUR_US, HOUR_US + 1),
+        "is no window",
+        "a hop of at most",
+    ),
     ("a session without gap", lambda: sw.Window("session", HOUR_US), "is no window", "a gap"),
     ("no rows", lambda: sw.Window("rows", 0), "is no window", "rows, of a rows window"),
-    ("an open lifetime", lambda: sw.Window("lifetime", 0, open=True), "is no window", "open=True of tumbling"),
-    ("closed='left'", lambda: sw.Window("sliding", HOUR_US, closed="left"), "is no window", "closed, of exact"),
-    ("label='an hour'", lambda: sw.Window("sliding", HOUR_US, label="an hour"), "is no window", "a label"),
+    (
+        "an open lifetime",
+        lambda: sw.Window("lifetime", 0, open=True),
+        "is no window",
+        "open=True of tumbling",
+    ),
+    (
+        "closed='left'",
+        lambda: sw.Window("sliding", HOUR_US, closed="left"),
+        "is no window",
+        "closed, of exact",
+    ),
+    (
+        "label='an hour'",
+        lambda: sw.Window("sliding", HOUR_US, label="an hour"),
+        "is no window",
+        "a label",
+    ),
     ("rows('5')", lambda: sw.rows("5"), "a window of '5' rows", "a whole number"),  # type: ignore[arg-type]
 ]
 
@@ -128,6 +217,8 @@ def test_a_parameter_of_a_wrong_kind_is_refused(
 
 
 @pytest.mark.parametrize(("text", "make", "what", "hint"), WINDOWS)
-def test_a_window_of_a_wrong_kind_is_refused(text: str, make: Callable[[], object], what: str, hint: str) -> None:
+def test_a_window_of_a_wrong_kind_is_refused(
+    text: str, make: Callable[[], object], what: str, hint: str
+) -> None:
     print(text)
     refused(make, what, hint)

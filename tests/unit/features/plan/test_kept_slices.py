@@ -1,4 +1,5 @@
-"""No hour that Redis keeps has slices that no read can need: there is nothing to trim (docs/adr/0029)."""
+"""No hour that Redis keeps has slices that no read can need: there is nothing to trim
+(docs/adr/0029)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from slicewise.windows.durations import HOUR_US, MINUTE_US
 
 FLIGHTS = Path(__file__).parents[4] / "examples" / "flights" / "features.py"
 SOURCE = sw.KafkaSource(
-    "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="7d", max_ahead="10m"
+    "plays",
+    schema={"user": "string", "t": "timestamp_us"},
+    timestamp="t",
+    max_lateness="7d",
+    max_ahead="10m",
 )
 NOW = 480_000 * HOUR_US + 17 * MINUTE_US
 
@@ -38,7 +43,9 @@ def needed(unit: StorageUnit) -> tuple[set[int], set[int]]:
         for feature in unit.features:
             read = plan_read(unit, [feature], "at", at)
             if read.start_us >= kept_us:
-                result.update(int(n[2:]) for day in read.days for n in day.names if n.startswith(b"s:"))
+                result.update(
+                    int(n[2:]) for day in read.days for n in day.names if n.startswith(b"s:")
+                )
         at += HOUR_US // 2
     return set(hours), result & set(hours)
 
@@ -66,7 +73,11 @@ def test_a_unit_of_long_windows_alone_has_slices_of_an_hour_each() -> None:
     assert needed(unit)[1] == set(), "they are the hour totals"
 
 
-def test_only_a_declared_finer_slice_under_long_windows_alone_would_leave_something_to_trim() -> None:
+def test_only_a_declared_finer_slice_under_long_windows_alone_would_leave_something_to_trim() -> (
+    None
+):
     (unit,) = units("7d", slice_="5m")
     hours, result = needed(unit)
-    assert min(result) - min(hours) == 7 * 24, "older than lateness, no window of seven days may end"
+    assert min(result) - min(hours) == 7 * 24, (
+        "older than lateness, no window of seven days may end"
+    )

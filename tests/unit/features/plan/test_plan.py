@@ -1,4 +1,5 @@
-"""A plan is a function of the definitions: slices, levels, retention, fingerprints, and what a change costs."""
+"""A plan is a function of the definitions: slices, levels, retention, fingerprints, and what a
+change costs."""
 
 import dataclasses
 import json
@@ -17,7 +18,13 @@ from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.build import definition_payload, storage_payload
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import TEXT_BYTES, changes, explain, reads_per_request, refuse_changed_units
+from slicewise.features.plan.explain import (
+    TEXT_BYTES,
+    changes,
+    explain,
+    reads_per_request,
+    refuse_changed_units,
+)
 from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
@@ -38,7 +45,13 @@ SCHEMA = {
 
 
 def source(**changes: Unpack[SourceFields]) -> sw.KafkaSource:
-    given: SourceFields = {"name": "plays", "schema": SCHEMA, "timestamp": "played_at", "max_lateness": "7d", **changes}
+    given: SourceFields = {
+        "name": "plays",
+        "schema": SCHEMA,
+        "timestamp": "played_at",
+        "max_lateness": "7d",
+        **changes,
+    }
     return sw.KafkaSource(**given)
 
 
@@ -74,7 +87,10 @@ def test_windows_whose_slices_differ_sixtyfold_stay_in_one_unit() -> None:
 def test_windows_whose_slices_differ_more_are_two_units() -> None:
     units = planned(view(plays("5m", "1d"))).units  # own slices 30s and 1h: 120
     assert [storage_unit.slice_us for storage_unit in units] == [30_000_000, HOUR_US]
-    assert [[f.column for f in storage_unit.features] for storage_unit in units] == [["plays_5m"], ["plays_1d"]]
+    assert [[f.column for f in storage_unit.features] for storage_unit in units] == [
+        ["plays_5m"],
+        ["plays_1d"],
+    ]
     assert len({storage_unit.storage_fingerprint for storage_unit in units}) == 2
 
 
@@ -91,24 +107,35 @@ def test_minutes_are_kept_where_a_window_is_read_by_them() -> None:
 def test_retention_is_the_longest_reach_and_the_lateness() -> None:
     late = 7 * DAY_US
     assert unit(plays("10m", "1h")).retention_us == HOUR_US + MINUTE_US + late
-    assert unit(plays("10m", "7d")).retention_us == 7 * DAY_US + HOUR_US + late  # resolution: the hour
+    # resolution: the hour
+    assert unit(plays("10m", "7d")).retention_us == 7 * DAY_US + HOUR_US + late
     assert unit(plays("10m", sw.tumbling("1d"))).retention_us == 2 * DAY_US + late
-    assert unit(plays("10m", sw.sliding("1h", offset="2d"))).retention_us == 2 * DAY_US + HOUR_US + MINUTE_US + late
-    assert unit(plays("10m", sw.tumbling("1d", offset="1h"))).retention_us == 2 * DAY_US + HOUR_US + late
+    assert (
+        unit(plays("10m", sw.sliding("1h", offset="2d"))).retention_us
+        == 2 * DAY_US + HOUR_US + MINUTE_US + late
+    )
+    assert (
+        unit(plays("10m", sw.tumbling("1d", offset="1h"))).retention_us
+        == 2 * DAY_US + HOUR_US + late
+    )
 
 
-def test_a_lifetime_is_stored_as_a_unit_of_its_own_kind_and_read_back_a_day_and_the_lateness() -> None:
+def test_a_lifetime_is_stored_as_a_unit_of_its_own_kind_and_read_back_a_day_and_the_lateness() -> (
+    None
+):
     ever, month = unit(plays("10m", "lifetime")), unit(plays("10m"))
     assert ever.lifetime
     assert not month.lifetime
     assert ever.layout == month.layout
-    assert ever.storage_fingerprint != month.storage_fingerprint  # what the one lets expire, the other needs
+    # what the one lets expire, the other needs
+    assert ever.storage_fingerprint != month.storage_fingerprint
     assert ever.retention_us == 8 * DAY_US
     assert unit(plays(sw.lifetime(offset="3d"))).retention_us == 11 * DAY_US
     assert ever.slice_us == unit(plays("lifetime")).slice_us == MINUTE_US
     (again,) = Deployment.from_json(planned(view(plays("10m", "lifetime"))).to_json()).units
     assert again == ever
-    assert reads_per_request(ever) <= 2 * 9 + 24 + 2  # days with their index, hours of today, slices of this one
+    # days with their index, hours of today, slices of this one
+    assert reads_per_request(ever) <= 2 * 9 + 24 + 2
 
 
 def test_a_decaying_sum_refuses_a_lifetime() -> None:
@@ -116,14 +143,17 @@ def test_a_decaying_sum_refuses_a_lifetime() -> None:
         unit(sw.Feature("lately", sw.decay_count(half_life="1h"), windows=["lifetime"]))
 
 
-def test_a_session_is_kept_for_as_long_as_it_may_last_and_its_view_tells_first_and_last_events() -> None:
+def test_a_session_is_kept_for_as_long_as_it_may_last_and_its_view_tells_first_and_last_events() -> (
+    None
+):
     made = unit(plays("1h", sw.session("30m", max_length="1d")))
     assert (made.slice_us, made.levels) == (MINUTE_US, ())
     assert made.retention_us == DAY_US + MINUTE_US + 7 * DAY_US
     assert [partial.kind for partial in made.layout.partials] == ["count", "span"]
     assert {feature.partial for feature in made.features} == {0}
     (row,) = explain(planned(view(plays("1h", sw.session("30m", max_length="1d")))))
-    assert 2 * 24 <= row.reads_per_request <= 2 * 25  # of each hour that it may touch the slices, and its total
+    # of each hour that it may touch the slices, and its total
+    assert 2 * 24 <= row.reads_per_request <= 2 * 25
     assert row.partials == ("count()", "span()")
 
 
@@ -134,9 +164,17 @@ def test_a_view_without_a_session_keeps_no_spans() -> None:
 @pytest.mark.parametrize(
     ("windows", "slice_", "message"),
     [
-        ([sw.session("5m", max_length="1h")], "10m", "the gap of session_5m is shorter than the slice 10m"),
+        (
+            [sw.session("5m", max_length="1h")],
+            "10m",
+            "the gap of session_5m is shorter than the slice 10m",
+        ),
         ([sw.session("30m", max_length="30d")], None, "43200 slices of 1m; a read looks at each"),
-        (["10s", sw.session("10m", max_length="1d")], None, "86400 slices of 1s; a read looks at each"),
+        (
+            ["10s", sw.session("10m", max_length="1d")],
+            None,
+            "86400 slices of 1s; a read looks at each",
+        ),
         ([sw.session("500ms", max_length="1h")], None, "no slice fits the windows session_500ms"),
     ],
 )
@@ -163,7 +201,10 @@ def test_a_global_view_is_per_partition() -> None:
 
 
 def test_entity_columns_are_sorted_by_name() -> None:
-    assert unit(plays(), entity=["user_id", "country"]).entity == (("country", "string"), ("user_id", "string"))
+    assert unit(plays(), entity=["user_id", "country"]).entity == (
+        ("country", "string"),
+        ("user_id", "string"),
+    )
 
 
 def test_aggregates_that_store_the_same_share_a_partial() -> None:
@@ -174,7 +215,12 @@ def test_aggregates_that_store_the_same_share_a_partial() -> None:
     )
     assert len(storage_unit.layout.partials) == 2
     by_column = {f.column: f.partial for f in storage_unit.features}
-    assert by_column["total_1h"] == by_column["average_1h"] == by_column["average_6h"] != by_column["plays_1h"]
+    assert (
+        by_column["total_1h"]
+        == by_column["average_1h"]
+        == by_column["average_6h"]
+        != by_column["plays_1h"]
+    )
     ids = [partial.partial_id() for partial in storage_unit.layout.partials]
     assert ids == sorted(ids)
 
@@ -193,7 +239,13 @@ def test_a_unit_names_what_it_reads() -> None:
 # ------------------------------------------------------------ deployments
 EVERYTHING = (
     view(
-        plays("10m", "1d", sw.tumbling("1h"), sw.hopping("2h", every="10m"), sw.tumbling("1h", open=True)),
+        plays(
+            "10m",
+            "1d",
+            sw.tumbling("1h"),
+            sw.hopping("2h", every="10m"),
+            sw.tumbling("1h", open=True),
+        ),
         sw.Feature("minutes", sw.sum("minutes"), windows=["1h"]),
         sw.Feature("spent", sw.mean("price"), windows=["1h"]),
         sw.Feature("best", sw.argmax("song_id", by="stars"), windows=["1h"]),
@@ -210,7 +262,12 @@ EVERYTHING = (
         owner="music",
     ),
     view(plays("5m", "1d"), name="everywhere", entity=[]),
-    sw.FeatureSet("churn", ["listening:plays_10m", "everywhere:plays_1d"], defaults={"plays_10m": 0}, owner="growth"),
+    sw.FeatureSet(
+        "churn",
+        ["listening:plays_10m", "everywhere:plays_1d"],
+        defaults={"plays_10m": 0},
+        owner="growth",
+    ),
 )
 
 
@@ -247,7 +304,9 @@ def test_a_deployment_is_found_by_its_names() -> None:
         (lambda d: d.unit("0000"), "one of"),
     ],
 )
-def test_an_unknown_name_is_answered_with_those_that_exist(call: Callable[[Deployment], object], hint: str) -> None:
+def test_an_unknown_name_is_answered_with_those_that_exist(
+    call: Callable[[Deployment], object], hint: str
+) -> None:
     with pytest.raises(UnknownName) as refused:
         call(planned(*EVERYTHING))
     assert hint in f"{refused.value.expected} {refused.value.next_step}"
@@ -303,12 +362,16 @@ def minutes(*windows: sw.Window | str) -> sw.Feature:
 
 SAME_STORAGE: dict[str, Callable[[], StorageUnit]] = {
     "another window of the same slice": lambda: unit(minutes("1h", "2h"), **BASE),
-    "another name of the feature": lambda: unit(sw.Feature("m", sw.sum("minutes"), windows=["1h"]), **BASE),
+    "another name of the feature": lambda: unit(
+        sw.Feature("m", sw.sum("minutes"), windows=["1h"]), **BASE
+    ),
     "another finishing of the same partial": lambda: unit(
         minutes(), sw.Feature("avg", sw.mean("minutes"), windows=["1h"]), **BASE
     ),
     "owner": lambda: unit(minutes(), **BASE, owner="somebody"),
-    "a column that is not read": lambda: unit(minutes(), **BASE, source=source(schema={**SCHEMA, "new": "long"})),
+    "a column that is not read": lambda: unit(
+        minutes(), **BASE, source=source(schema={**SCHEMA, "new": "long"})
+    ),
     "lateness and validity": lambda: unit(
         minutes(), **BASE, source=source(max_lateness="9d", max_ahead="2m", required=["song_id"])
     ),
@@ -316,7 +379,9 @@ SAME_STORAGE: dict[str, Callable[[], StorageUnit]] = {
     "the order of schema columns": lambda: unit(
         minutes(), **BASE, source=source(schema=dict(reversed(SCHEMA.items())))
     ),
-    "a computed column that nothing reads": lambda: unit(minutes(), columns={**BASE["columns"], "x": "stars + 1"}),
+    "a computed column that nothing reads": lambda: unit(
+        minutes(), columns={**BASE["columns"], "x": "stars + 1"}
+    ),
 }
 OTHER_STORAGE: dict[str, Callable[[], StorageUnit]] = {
     "a partial more": lambda: unit(minutes(), plays("1h"), **BASE),
@@ -330,7 +395,9 @@ OTHER_STORAGE: dict[str, Callable[[], StorageUnit]] = {
     "spread": lambda: unit(minutes(), **BASE, spread=True),
     "source": lambda: unit(minutes(), **BASE, source=source(name="others")),
     "view": lambda: unit(minutes(), **BASE, name="others"),
-    "event-time form": lambda: unit(minutes(), **BASE, source=source(schema={**SCHEMA, "played_at": "timestamp_ms"})),
+    "event-time form": lambda: unit(
+        minutes(), **BASE, source=source(schema={**SCHEMA, "played_at": "timestamp_ms"})
+    ),
 }
 
 
@@ -384,16 +451,24 @@ def test_an_offset_is_another_definition_over_what_is_stored_within_what_redis_k
     within = planned(view(plays("10m", "1d", sw.sliding("1h", offset="23h")), slice="1m"))
     assert kinds(within, now) == {("listening", "definition")}
     other = planned(view(plays("10m", "1d", sw.sliding("1h", offset="22h")), slice="1m"))
-    fingerprints = {deployment.units[0].definition_fingerprint for deployment in (now, within, other)}
+    fingerprints = {
+        deployment.units[0].definition_fingerprint for deployment in (now, within, other)
+    }
     assert len(fingerprints) == 3
-    assert len({deployment.units[0].storage_fingerprint for deployment in (now, within, other)}) == 1
+    assert (
+        len({deployment.units[0].storage_fingerprint for deployment in (now, within, other)}) == 1
+    )
     assert Deployment.from_json(within.to_json()) == within
-    (change,) = changes(planned(view(plays("10m", "1d", sw.sliding("1h", offset="1d")), slice="1m")), now)
+    (change,) = changes(
+        planned(view(plays("10m", "1d", sw.sliding("1h", offset="1d")), slice="1m")), now
+    )
     assert (change.kind, "a longer window" in change.reason) == ("refused", True)
 
 
 def test_a_window_read_by_minutes_is_refused_where_hours_keep_none() -> None:
-    now = planned(view(plays("5m"), sw.Feature("day", sw.count(), windows=[sw.tumbling("1d")]), slice="30s"))
+    now = planned(
+        view(plays("5m"), sw.Feature("day", sw.count(), windows=[sw.tumbling("1d")]), slice="30s")
+    )
     sliding = planned(view(plays("5m", "1d"), slice="30s"))
     (change,) = changes(sliding, now)
     assert change.kind == "refused"
@@ -424,8 +499,10 @@ def test_a_changed_unit_under_a_deployed_name_is_refused_with_what_differs() -> 
 def test_explain_says_what_a_unit_costs() -> None:
     (row,) = explain(planned(view(plays("10m", "1d"), minutes(), **BASE)))
     assert (row.slice, row.levels, row.features) == ("1m", (), 3)
-    assert row.bytes_per_row == 8 + 8 + 4 + 4  # a count; an exact sum: n, start of its limbs, their number
-    # one live day at worst: its hours, the index of two days, the edge hours of it and of the shorter windows
+    # a count; an exact sum: n, start of its limbs, their number
+    assert row.bytes_per_row == 8 + 8 + 4 + 4
+    # one live day at worst: its hours, the index of two days, the edge hours of it and of the
+    # shorter windows
     assert 24 <= row.reads_per_request <= 24 + 2 + 3
     assert row.to_json()["change"]["kind"] == "new"
 
@@ -444,7 +521,8 @@ def test_explain_counts_for_each_window_the_fields_that_its_read_fetches() -> No
     )
     (unit,) = planned(view(plays(*windows), slice="1m", **BASE)).units
     (row,) = explain(planned(view(plays(*windows), slice="1m", **BASE)))
-    # other times than those that the plan is made of: of 15 days, by a step that meets every minute of an hour
+    # other times than those that the plan is made of: of 15 days, by a step that meets every minute
+    # of an hour
     times = range(20_001 * DAY_US, 20_016 * DAY_US, 53 * MINUTE_US)
     for feature, counted in zip(unit.features, row.reads, strict=True):
         fetched = []
@@ -452,17 +530,30 @@ def test_explain_counts_for_each_window_the_fields_that_its_read_fetches() -> No
             read = plan_read(unit, [feature], "live", t)
             fetched.append(Counter(name[:1].decode() for day in read.days for name in day.names))
         most = max(map(Counter.total, fetched))
-        counts = (counted.pentads, counted.days, counted.hours, counted.minutes, counted.slices, counted.lists)
-        assert counts in {tuple(f[letter] for letter in "pdhmsc") for f in fetched if f.total() == most}, feature.column
+        counts = (
+            counted.pentads,
+            counted.days,
+            counted.hours,
+            counted.minutes,
+            counted.slices,
+            counted.lists,
+        )
+        assert counts in {
+            tuple(f[letter] for letter in "pdhmsc") for f in fetched if f.total() == most
+        }, feature.column
     together = [plan_read(unit, unit.features, "live", t) for t in times]
-    assert row.reads_per_request == max(sum(len(day.names) for day in read.days) for read in together)
+    assert row.reads_per_request == max(
+        sum(len(day.names) for day in read.days) for read in together
+    )
     month = next(window_read for window_read in row.reads if window_read.window == "30d")
     assert (month.pentads, month.days) == (5, 4)
     assert row.pentads
 
 
 def test_explain_bounds_what_lists_and_sketches_can_hold() -> None:
-    sketch = sw.Feature("songs", sw.distinct_count("song_id", threshold=100, precision=10), windows=["1d"])
+    sketch = sw.Feature(
+        "songs", sw.distinct_count("song_id", threshold=100, precision=10), windows=["1d"]
+    )
     (row,) = explain(planned(view(sketch, **BASE)))
     assert row.bytes_per_row == 8 + 4  # two empty lists
     full = 100 * (4 + TEXT_BYTES) + 2**10
@@ -477,11 +568,19 @@ def test_explain_bounds_what_lists_and_sketches_can_hold() -> None:
     assert rare.bytes_per_entity < 5 * rare.most_bytes_per_row
 
 
-def test_explain_bounds_a_lifetime_by_a_total_of_any_number_of_events_and_the_days_after_it() -> None:
+def test_explain_bounds_a_lifetime_by_a_total_of_any_number_of_events_and_the_days_after_it() -> (
+    None
+):
     def sketch(*windows: str) -> sw.Feature:
-        return sw.Feature("songs", sw.distinct_count("song_id", threshold=100, precision=10), windows=list(windows))
+        return sw.Feature(
+            "songs",
+            sw.distinct_count("song_id", threshold=100, precision=10),
+            windows=list(windows),
+        )
 
-    (week,), (ever,) = (explain(planned(view(sketch(w), **BASE)), events_per_hour=0.001) for w in ("1d", "lifetime"))
+    (week,), (ever,) = (
+        explain(planned(view(sketch(w), **BASE)), events_per_hour=0.001) for w in ("1d", "lifetime")
+    )
     full = 100 * (4 + TEXT_BYTES) + 2**10
     assert ever.most_bytes_per_row == ever.bytes_per_row + full > week.most_bytes_per_row
     assert full < ever.bytes_per_entity - week.bytes_per_entity < full + 200
@@ -540,5 +639,10 @@ GOLDEN_DEFINITION_FINGERPRINT = "eb411645537a3e19"
 
 def test_the_format_document_holds_these_vectors() -> None:
     text = (Path(__file__).parents[4] / "docs" / "format.md").read_text(encoding="utf-8")
-    for golden in (GOLDEN_STORAGE, GOLDEN_STORAGE_FINGERPRINT, GOLDEN_DEFINITION, GOLDEN_DEFINITION_FINGERPRINT):
+    for golden in (
+        GOLDEN_STORAGE,
+        GOLDEN_STORAGE_FINGERPRINT,
+        GOLDEN_DEFINITION,
+        GOLDEN_DEFINITION_FINGERPRINT,
+    ):
         assert golden in text

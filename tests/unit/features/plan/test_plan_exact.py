@@ -1,4 +1,5 @@
-"""Exact windows are one event list per source, entity, row logic and columns, whatever views they stand in."""
+"""Exact windows are one event list per source, entity, row logic and columns, whatever views they
+stand in."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def test_views_that_read_the_same_columns_share_a_list_that_keeps_what_both_need
     assert one.definition_fingerprint != other.definition_fingerprint
     assert one.event_list == other.event_list == EventList(3 * HOUR_US + DAY_US, 50, DAY_US, 20_000)
     alone = listed(deployed(view("a", sw.sum("seconds"), sw.exact_range("3h"), "1h")), "a")
-    assert alone.storage_fingerprint == one.storage_fingerprint, "what is kept is no part of what a member is"
+    assert alone.storage_fingerprint == one.storage_fingerprint, (
+        "what is kept is no part of what a member is"
+    )
     assert alone.definition_fingerprint == one.definition_fingerprint
     assert Deployment.from_json(both.to_json()) == both
 
@@ -71,7 +74,14 @@ def test_other_events_or_columns_are_another_list(other: sw.FeatureView) -> None
 
 def test_the_features_of_a_view_are_answered_from_slices_and_from_its_list() -> None:
     both = deployed(
-        view("a", sw.sum("seconds"), "1h", sw.rows(5), sw.tumbling("1h"), sw.exact_range("3h", closed="left"))
+        view(
+            "a",
+            sw.sum("seconds"),
+            "1h",
+            sw.rows(5),
+            sw.tumbling("1h"),
+            sw.exact_range("3h", closed="left"),
+        )
     )
     sliced, exact = both.view("a")
     assert [f.column for f in sliced.features] == ["f_1h", "f_tumbling_1h"]
@@ -107,10 +117,15 @@ def test_a_plan_says_what_a_list_keeps_and_what_a_longer_window_costs() -> None:
     assert (line.slice, line.change.kind) == ("events", "unchanged")
     assert line.retention == "1d1h of events and at most 10000"
     longer = deployed(
-        view("a", sw.sum("seconds"), sw.exact_range("1h")), view("b", sw.sum("seconds"), sw.exact_range("2h"))
+        view("a", sw.sum("seconds"), sw.exact_range("1h")),
+        view("b", sw.sum("seconds"), sw.exact_range("2h")),
     )
     kinds = {change.view: (change.kind, change.reason) for change in changes(longer, old)}
-    assert kinds["a"] == kinds["b"] == ("new", "its event list keeps more from now on, and is built again for a, b")
+    assert (
+        kinds["a"]
+        == kinds["b"]
+        == ("new", "its event list keeps more from now on, and is built again for a, b")
+    )
     refuse_changed_units(longer, old)
     shorter = {change.view: change.kind for change in changes(old, longer)}
     assert shorter == {"a": "unchanged", "b": "removed"}
@@ -120,7 +135,8 @@ def test_exact_windows_may_come_to_a_deployed_view_but_its_list_may_not_change()
     old = deployed(view("a", sw.sum("seconds"), "1h"))
     beside = deployed(view("a", sw.sum("seconds"), "1h", sw.rows(3)))
     assert {change.unit: change.kind for change in changes(beside, old)} == {
-        unit.storage_fingerprint: "new" if isinstance(unit, ListUnit) else "unchanged" for unit in beside.units
+        unit.storage_fingerprint: "new" if isinstance(unit, ListUnit) else "unchanged"
+        for unit in beside.units
     }
     other = deployed(view("a", sw.last_k("song", k=1), sw.rows(3)))
     refused = deployed(view("a", sw.last_k("song", k=1), sw.rows(3), where="seconds > 3"))

@@ -19,7 +19,16 @@ from slicewise.features.plan.differences import differences
 from slicewise.features.plan.explain import Change, changes, refuse_changed_units
 from slicewise.features.plan.planner import plan_source
 from slicewise.features.plan.unit import Source
-from tests.unit.features.plan.test_plan import BASE, OTHER_STORAGE, SCHEMA, minutes, planned, plays, source, view
+from tests.unit.features.plan.test_plan import (
+    BASE,
+    OTHER_STORAGE,
+    SCHEMA,
+    minutes,
+    planned,
+    plays,
+    source,
+    view,
+)
 
 IN_WORDS: dict[str, tuple[Callable[[], Deployment], Callable[[], Deployment], str]] = {
     "a slice": (
@@ -84,8 +93,13 @@ IN_WORDS: dict[str, tuple[Callable[[], Deployment], Callable[[], Deployment], st
     ),
     "which events count": (
         lambda: planned(view(plays("1h"))),
-        lambda: planned(view(plays("1h"), source=replace(source(), dedupe=sw.dedupe("song_id", within="2h")))),
-        "events count once by song_id, within 2h and 1000 events; until now they count whenever they come",
+        lambda: planned(
+            view(plays("1h"), source=replace(source(), dedupe=sw.dedupe("song_id", within="2h")))
+        ),
+        (
+            "events count once by song_id, within 2h and 1000 events; until now they count "
+            "whenever they come"
+        ),
     ),
 }
 
@@ -94,7 +108,9 @@ IN_WORDS: dict[str, tuple[Callable[[], Deployment], Callable[[], Deployment], st
 def test_a_refused_change_is_told_in_words(name: str) -> None:
     before, after, words = IN_WORDS[name]
     results = [change for change in changes(after(), before()) if change.kind == "refused"]
-    assert [change.reason for change in results if words in change.reason], changes(after(), before())
+    assert [change.reason for change in results if words in change.reason], changes(
+        after(), before()
+    )
     with pytest.raises(DefinitionError) as caught:
         refuse_changed_units(after(), before())
     assert words in caught.value.what
@@ -141,10 +157,16 @@ def test_two_units_of_a_view_are_one_row_and_one_line(
     assert main(["plan", "--offline", "--json"]) == 0
     plan_json = json.loads(capsys.readouterr().out)
     assert [unit["view"] for unit in plan_json["units"]] == ["listening", "listening", "other"]
-    assert [change["view"] for change in plan_json["changes"]] == ["listening", "listening", "other"]
+    assert [change["view"] for change in plan_json["changes"]] == [
+        "listening",
+        "listening",
+        "other",
+    ]
     listed = {row["slice"]: row for row in plan_json["units"]}
     cells = re.split(r"  +", rows[0])
-    assert cells[5:7] == ["2", "1"], "features and partials are those of both; a list of events has no partial"
+    assert cells[5:7] == ["2", "1"], (
+        "features and partials are those of both; a list of events has no partial"
+    )
     assert cells[-2] == str(sum(row["reads_per_request"] for row in plan_json["units"][:2]))
     assert set(listed) == {"1m", "events"}
 
@@ -158,13 +180,22 @@ def test_the_gravest_change_stands_for_a_view_and_every_reason_is_told_once() ->
         Change("c", "unchanged", "nothing to do", "5"),
         Change("c", "unchanged", "nothing to do", "6"),
     ]
-    changes_given = [(view_change.view, view_change.kind, view_change.reason) for view_change in view_changes(given)]
-    assert changes_given == [("a", "refused", "why"), ("b", "definition", "x"), ("c", "unchanged", "nothing to do")]
+    changes_given = [
+        (view_change.view, view_change.kind, view_change.reason)
+        for view_change in view_changes(given)
+    ]
+    assert changes_given == [
+        ("a", "refused", "why"),
+        ("b", "definition", "x"),
+        ("c", "unchanged", "nothing to do"),
+    ]
 
 
 def test_every_refused_view_is_told() -> None:
     now = planned(view(plays("1h")), view(plays("1h"), name="other"))
-    changed = planned(view(plays("1h"), where="liked"), view(plays("1h"), name="other", where="stars > 1"))
+    changed = planned(
+        view(plays("1h"), where="liked"), view(plays("1h"), name="other", where="stars > 1")
+    )
     with pytest.raises(DefinitionError) as caught:
         refuse_changed_units(changed, now)
     assert "'listening' is deployed with other partials: where is `liked`" in caught.value.what

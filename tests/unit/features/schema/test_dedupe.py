@@ -1,4 +1,5 @@
-"""A source's rule of event ids is checked as it is written, and changes stored bytes of its views alone."""
+"""A source's rule of event ids is checked as it is written, and changes stored bytes of its views
+alone."""
 
 from __future__ import annotations
 
@@ -18,7 +19,13 @@ from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.windows.durations import HOUR_US
 
-SCHEMA = {"user": "string", "event_id": "string", "number": "int64", "seconds": "double", "t": "timestamp_us"}
+SCHEMA = {
+    "user": "string",
+    "event_id": "string",
+    "number": "int64",
+    "seconds": "double",
+    "t": "timestamp_us",
+}
 
 
 def source(**given: Any) -> sw.KafkaSource:
@@ -44,7 +51,10 @@ def test_a_column_is_enough() -> None:
 
 
 def test_a_plan_says_what_remembering_costs() -> None:
-    (one,), (none,) = deployed(source(dedupe=sw.dedupe("event_id", most=50))).units, deployed(source()).units
+    (one,), (none,) = (
+        deployed(source(dedupe=sw.dedupe("event_id", most=50))).units,
+        deployed(source()).units,
+    )
     whole, without = entity_bytes(one, None), entity_bytes(none, None)
     assert 50 * 16 < whole - without < 50 * 16 + 100
     assert 3 * 16 < entity_bytes(one, 3) - entity_bytes(none, 3) < 3 * 16 + 100
@@ -109,7 +119,11 @@ def test_a_leaderboard_is_refused() -> None:
     with pytest.raises(DefinitionError, match="count once by their id"):
         plan(Project.of("p", [declared, leaderboard]))
     ranked = view(source(), sw.tumbling("1h"))
-    assert plan(Project.of("p", [ranked, sw.Leaderboard("best", view=ranked, by="n_tumbling_1h", k=3, every="1h")]))
+    assert plan(
+        Project.of(
+            "p", [ranked, sw.Leaderboard("best", view=ranked, by="n_tumbling_1h", k=3, every="1h")]
+        )
+    )
 
 
 def test_its_views_stay_on_the_micro_batch_lane_and_say_why() -> None:
@@ -132,7 +146,9 @@ def test_sql_says_it_too() -> None:
     ours, theirs = plan(Project.of("p", [sql_view])), deployed(in_python)
     assert ours.units[0].storage_fingerprint == theirs.units[0].storage_fingerprint
     assert 'dedupe=sw.dedupe("event_id", within="2h", most=50),' in python_form(sql_view)
-    assert 'dedupe=sw.dedupe("event_id"),' in python_form(view(source(dedupe=sw.dedupe("event_id"))))
+    assert 'dedupe=sw.dedupe("event_id"),' in python_form(
+        view(source(dedupe=sw.dedupe("event_id")))
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""An event is a duplicate by the events before it alone: whoever judges, from wherever, in whatever pieces."""
+"""An event is a duplicate by the events before it alone: whoever judges, from wherever, in whatever
+pieces."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ SEED = 20_261_122
 
 
 def history(rng: random.Random, count: int, groups: int, *, steps_back: bool = True) -> list[Sent]:
-    """Events of some groups in one order: new ids, old ones, none; Kafka times forward, back, far back, far ahead."""
+    """Events of some groups in one order: new ids, old ones, none; Kafka times forward, back, far
+    back, far ahead."""
     sent: list[Sent] = []
     clock = 10**15
     for number in range(count):
@@ -25,7 +27,9 @@ def history(rng: random.Random, count: int, groups: int, *, steps_back: bool = T
         kafka_us = clock
         if steps_back and rng.random() < 0.2:
             kafka_us += rng.choice((-20, -60, -61, -300, 240)) * MINUTE_US
-        event_id = f"e{number}" if rng.random() < 0.5 or not sent else rng.choice(sent[-12:]).event_id
+        event_id = (
+            f"e{number}" if rng.random() < 0.5 or not sent else rng.choice(sent[-12:]).event_id
+        )
         sent.append(Sent(rng.randrange(groups), None if rng.random() < 0.1 else event_id, kafka_us))
     return sent
 
@@ -41,7 +45,9 @@ def test_whole_columns_say_what_the_rule_says_event_by_event() -> None:
     rng = random.Random(SEED)
     result = 0
     for _ in range(300):
-        rule = EventIds("event_id", rng.choice((1, 10, 60, 600)) * MINUTE_US, rng.choice((1, 2, 5, 100)))
+        rule = EventIds(
+            "event_id", rng.choice((1, 10, 60, 600)) * MINUTE_US, rng.choice((1, 2, 5, 100))
+        )
         sent = history(rng, rng.randrange(60), rng.choice((1, 3)))
         want = duplicates(sent, rule.within_us, rule.most)
         assert duplicates_of(sent, rule) == want
@@ -86,8 +92,8 @@ def test_who_remembers_and_goes_on_says_what_one_says_who_saw_all() -> None:
 
 
 def test_events_older_than_the_look_back_decide_nothing() -> None:
-    # An archive is read from the oldest event in question less the look-back, by Kafka's time; also with times that
-    # step back, or lie far ahead.
+    # An archive is read from the oldest event in question less the look-back, by Kafka's time; also
+    # with times that step back, or lie far ahead.
     rng = random.Random(SEED)
     for _ in range(200):
         rule = EventIds("event_id", rng.choice((10, 60, 600)) * MINUTE_US, rng.choice((1, 3, 50)))
@@ -119,6 +125,7 @@ def test_ids_that_are_numbers_are_told_by_their_value(kind: pa.DataType) -> None
 
 
 def test_ids_that_are_texts_are_told_by_their_bytes() -> None:
-    numbers, present = hashed(pa.chunked_array([["\u00e9", "e\u0301"], [None, "\u00e9"]]))  # composed, and not
+    # composed, and not
+    numbers, present = hashed(pa.chunked_array([["\u00e9", "e\u0301"], [None, "\u00e9"]]))
     assert present.tolist() == [True, True, False, True]
     assert numbers[0] == numbers[3] != numbers[1]

@@ -1,4 +1,5 @@
-"""A plan says what a source's new schema changes; what the archive cannot go on with is refused before it stops one."""
+"""A plan says what a source's new schema changes; what the archive cannot go on with is refused
+before it stops one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.explain import changes, refuse_changed_units
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import judged_by, refusals, removed_columns, schema_history
+from slicewise.features.plan.schema_change import (
+    judged_by,
+    refusals,
+    removed_columns,
+    schema_history,
+)
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from tests.support.fields import SourceFields
@@ -28,9 +34,17 @@ SCHEMA = {
 }
 
 
-def deployed(*more: sw.FeatureView, price: str = "price", **changed: Unpack[SourceFields]) -> Deployment:
+def deployed(
+    *more: sw.FeatureView, price: str = "price", **changed: Unpack[SourceFields]
+) -> Deployment:
     """Two views over one source: one reads every column but `note`, the other the key alone."""
-    given: SourceFields = {"name": "plays", "schema": SCHEMA, "timestamp": "at_us", "max_lateness": "1d", **changed}
+    given: SourceFields = {
+        "name": "plays",
+        "schema": SCHEMA,
+        "timestamp": "at_us",
+        "max_lateness": "1d",
+        **changed,
+    }
     source = sw.KafkaSource(**given)
     features = [
         sw.Feature("stars", sw.sum("stars"), windows=["1h"]),
@@ -38,7 +52,9 @@ def deployed(*more: sw.FeatureView, price: str = "price", **changed: Unpack[Sour
     ]
     reading = sw.FeatureView("reading", source=source, entity=["user_id"], features=features)
     paid = [sw.Feature("paid", sw.sum(price), windows=["1h"])]
-    paying = sw.FeatureView("paying" if price == "price" else "paying_v2", source, entity=["user_id"], features=paid)
+    paying = sw.FeatureView(
+        "paying" if price == "price" else "paying_v2", source, entity=["user_id"], features=paid
+    )
     return plan(Project.of("p", [reading, paying, *more]))
 
 
@@ -49,7 +65,9 @@ def changes_of(new: Deployment) -> dict[str, tuple[str, str]]:
 
 def absorbed(new: Deployment, what: str) -> None:
     """No unit is new, and the plan says what is read otherwise."""
-    assert {unit.storage_fingerprint for unit in new.units} == {unit.storage_fingerprint for unit in deployed().units}
+    assert {unit.storage_fingerprint for unit in new.units} == {
+        unit.storage_fingerprint for unit in deployed().units
+    }
     for kind, reason in changes_of(new).values():
         assert (kind, reason.partition("from where the log ends then: ")[2]) == ("definition", what)
     refuse_changed_units(new, deployed())
@@ -84,7 +102,10 @@ def test_a_column_that_is_wider_on_the_wire_alone_is_absorbed() -> None:
         ({"required": ["note"]}, "column 'note' must be there"),
         ({"max_ahead": "3m"}, "max_ahead is 3m, was"),
         ({"paths": {"note": "$.more.note"}}, "column 'note' stands elsewhere in a record"),
-        ({"schema": {**SCHEMA, "at_us": "timestamp_us", "x": "double"}, "allow_nan": ["x"]}, "column 'x' (double) is"),
+        (
+            {"schema": {**SCHEMA, "at_us": "timestamp_us", "x": "double"}, "allow_nan": ["x"]},
+            "column 'x' (double) is",
+        ),
     ],
 )
 def test_what_else_a_record_is_judged_by_is_told(changed: SourceFields, what: str) -> None:
@@ -98,7 +119,10 @@ def test_a_wider_decimal_is_a_new_unit_for_what_reads_it_alone_and_the_plan_says
     result = changes_of(wider)
     assert result["reading"][0] == "definition"
     assert result["paying"][0] == "new"
-    assert "the source's price changed: built again from the archive, 503 until then" in result["paying"][1]
+    assert (
+        "the source's price changed: built again from the archive, 503 until then"
+        in result["paying"][1]
+    )
     refuse_changed_units(wider, deployed())
 
 
@@ -117,7 +141,10 @@ def test_a_column_of_another_type_is_refused_where_its_archive_could_not_go_on(p
     ("changed", "what"),
     [
         ({"topic": "plays_eu"}, "topic of source 'plays' is plays_eu, was plays"),
-        ({"schema": {**SCHEMA, "at_us": "timestamp_ms"}}, "time_form of source 'plays' is ms, was us"),
+        (
+            {"schema": {**SCHEMA, "at_us": "timestamp_ms"}},
+            "time_form of source 'plays' is ms, was us",
+        ),
     ],
 )
 def test_another_topic_or_event_time_is_refused(changed: SourceFields, what: str) -> None:
@@ -126,7 +153,10 @@ def test_another_topic_or_event_time_is_refused(changed: SourceFields, what: str
 
 
 def test_one_that_no_view_reads_is_refused_as_well() -> None:
-    with pytest.raises(DefinitionError, match="'note' of source 'plays' is long, and what is archived of it is string"):
+    with pytest.raises(
+        DefinitionError,
+        match="'note' of source 'plays' is long, and what is archived of it is string",
+    ):
         refuse_changed_units(deployed(schema={**SCHEMA, "note": "long"}), deployed())
 
 
@@ -140,7 +170,10 @@ def test_a_widened_type_under_its_own_name_is_a_new_unit_for_what_reads_it_alone
         "paying_v2": "new",
         "paying": "removed",
     }
-    assert "column 'price_wide' (decimal(12,2)) is added; column 'price' is removed" in result["reading"][1]
+    assert (
+        "column 'price_wide' (decimal(12,2)) is added; column 'price' is removed"
+        in result["reading"][1]
+    )
     refuse_changed_units(new, deployed())
 
 
@@ -158,7 +191,9 @@ def test_a_changed_schema_stands_beside_the_one_before_and_has_no_offsets_at_fir
     assert [version.source.schema_fingerprint for version in source_of(after).earlier] == [
         source_of(deployed()).schema_fingerprint
     ]
-    assert source_of(after).schema_fingerprint == source_of(deployed(schema=ADDED)).schema_fingerprint
+    assert (
+        source_of(after).schema_fingerprint == source_of(deployed(schema=ADDED)).schema_fingerprint
+    )
     assert Deployment.from_json(after.to_json()) == after
     with pytest.raises(DeploymentSuperseded, match="has no recorded offsets yet"):
         judged_by(source_of(after), TOPIC)
@@ -169,12 +204,15 @@ def test_its_offsets_are_kept_by_whatever_is_applied_next() -> None:
     once = joined(deployed(schema=ADDED), deployed()).with_until({"plays": until})
     assert once.opening == ()
     assert Deployment.from_json(once.to_json()) == once
-    assert joined(deployed(schema=ADDED), once).digest == once.digest, "applied again, nothing changes"
+    assert joined(deployed(schema=ADDED), once).digest == once.digest, (
+        "applied again, nothing changes"
+    )
     (before, ends), (now, rest) = judged_by(source_of(once), TOPIC)
     assert (dict(before.columns).keys(), dict(ends), dict(rest)) == (SCHEMA.keys(), {0: 7}, {})
     assert now == source_of(once)
 
-    back = joined(deployed(), once)  # and a third is a version of its own, also where it says what the first did
+    # and a third is a version of its own, also where it says what the first did
+    back = joined(deployed(), once)
     assert [version.until for version in source_of(back).earlier] == [until, None]
     assert [took.changes for took in schema_history(source_of(back))] == [
         ("column 'agent' (string) is added",),
@@ -183,21 +221,31 @@ def test_its_offsets_are_kept_by_whatever_is_applied_next() -> None:
 
 
 def test_a_topic_that_was_made_anew_is_judged_by_the_newest_alone() -> None:
-    once = joined(deployed(schema=ADDED), deployed()).with_until({"plays": OffsetVector({(TOPIC, 0): 7})})
+    once = joined(deployed(schema=ADDED), deployed()).with_until(
+        {"plays": OffsetVector({(TOPIC, 0): 7})}
+    )
     assert [dict(ends) for _, ends in judged_by(source_of(once), OTHER)] == [{}, {}]
 
 
 def test_a_required_column_goes_once_it_is_no_longer_required() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
     required, free, gone = deployed(required=["note"]), deployed(), deployed(schema=rest)
-    assert refusals(source_of(gone), source_of(required)) == ("column 'note' of source 'plays' is removed, and required",)
-    assert refusals(source_of(free), source_of(required)) == refusals(source_of(gone), source_of(free)) == ()
+    assert refusals(source_of(gone), source_of(required)) == (
+        "column 'note' of source 'plays' is removed, and required",
+    )
+    assert (
+        refusals(source_of(free), source_of(required))
+        == refusals(source_of(gone), source_of(free))
+        == ()
+    )
 
 
 def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name not in ("note", "price")}
     recorded = {"plays": OffsetVector({(TOPIC, 0): 7})}
-    wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).with_until(recorded)
+    wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).with_until(
+        recorded
+    )
     assert removed_columns(source_of(wider)) == ()
     gone = joined(deployed(schema=rest, price="stars"), wider).with_until(recorded)
     assert removed_columns(source_of(gone)) == (("price", "decimal(12,2)"), ("note", "string"))
@@ -207,7 +255,9 @@ def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back
 
 def test_a_column_that_comes_back_has_the_type_that_it_was_archived_by() -> None:
     rest = {name: kind for name, kind in SCHEMA.items() if name != "note"}
-    without = joined(deployed(schema=rest), deployed()).with_until({"plays": OffsetVector({(TOPIC, 0): 7})})
+    without = joined(deployed(schema=rest), deployed()).with_until(
+        {"plays": OffsetVector({(TOPIC, 0): 7})}
+    )
     (reason,) = refusals(source_of(deployed(schema={**SCHEMA, "note": "long"})), source_of(without))
     assert reason == "column 'note' of source 'plays' is long, and what is archived of it is string"
     assert refusals(source_of(deployed()), source_of(without)) == ()

@@ -29,7 +29,10 @@ PLAYS = sw.KafkaSource(
     },
     timestamp="ts",
 )
-HOUR = "OVER (PARTITION BY user_id ORDER BY SLICE(ts) RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW)"
+HOUR = (
+    "OVER (PARTITION BY user_id ORDER BY SLICE(ts) RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND "
+    "CURRENT ROW)"
+)
 
 
 def deployed(*views: sw.FeatureView) -> Deployment:
@@ -37,7 +40,9 @@ def deployed(*views: sw.FeatureView) -> Deployment:
 
 
 def fingerprints(view: sw.FeatureView) -> list[tuple[str, str]]:
-    return [(unit.storage_fingerprint, unit.definition_fingerprint) for unit in deployed(view).units]
+    return [
+        (unit.storage_fingerprint, unit.definition_fingerprint) for unit in deployed(view).units
+    ]
 
 
 def view(*features: sw.Feature, **more: object) -> sw.FeatureView:
@@ -58,13 +63,17 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "count distinct": one("count(DISTINCT song)", sw.distinct_count("song")),
     "approx_count_distinct": one("approx_count_distinct(song)", sw.distinct_count("song")),
     "distinct_count": one(
-        "distinct_count(song, threshold => 9, precision => 10)", sw.distinct_count("song", threshold=9, precision=10)
+        "distinct_count(song, threshold => 9, precision => 10)",
+        sw.distinct_count("song", threshold=9, precision=10),
     ),
     "count with a condition": one("count(*) FILTER (WHERE liked)", sw.count(where="liked")),
-    "sum with a condition": one("sum(n) FILTER (WHERE n > 3 AND liked)", sw.sum("n", where="n > 3 AND liked")),
+    "sum with a condition": one(
+        "sum(n) FILTER (WHERE n > 3 AND liked)", sw.sum("n", where="n > 3 AND liked")
+    ),
     "count_if": one("count_if(n > 3)", sw.count(where="n > 3")),
     "count_if with a condition": one(
-        "count_if(n > 3 OR liked) FILTER (WHERE n < 9)", sw.count(where="(n > 3 OR liked) AND (n < 9)")
+        "count_if(n > 3 OR liked) FILTER (WHERE n < 9)",
+        sw.count(where="(n > 3 OR liked) AND (n < 9)"),
     ),
     "stddev_samp": one("stddev_samp(seconds)", sw.stddev("seconds")),
     "stddev": one("stddev(seconds)", sw.stddev("seconds")),
@@ -76,7 +85,8 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "skewness": one("skewness(n)", sw.skewness("n")),
     "a bucketed sum": one("bucketed(sum(n), by => song)", sw.bucketed(sw.sum("n"), by="song")),
     "a bucketed sum with a condition": one(
-        "bucketed(sum(n) FILTER (WHERE liked), by => song)", sw.bucketed(sw.sum("n", where="liked"), by="song")
+        "bucketed(sum(n) FILTER (WHERE liked), by => song)",
+        sw.bucketed(sw.sum("n", where="liked"), by="song"),
     ),
     "a bucketed condition": one(
         "bucketed(count_if(liked), by => song)", sw.bucketed(sw.count(where="liked"), by="song")
@@ -95,7 +105,9 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "max_by": one("max_by(song, seconds)", sw.argmax("song", by="seconds")),
     "arg_min": one("arg_min(song, seconds)", sw.argmin("song", by="seconds")),
     "top_k": one("top_k(song, by => seconds, k => 3)", sw.top_k("song", by="seconds", k=3)),
-    "bottom_k": one("bottom_k(song, k => 3, by => seconds)", sw.bottom_k("song", by="seconds", k=3)),
+    "bottom_k": one(
+        "bottom_k(song, k => 3, by => seconds)", sw.bottom_k("song", by="seconds", k=3)
+    ),
     "last_k": one("last_k(song, k => 3)", sw.last_k("song", k=3)),
     "first_value": one("first_value(song IGNORE NULLS)", sw.first("song")),
     "last_value": one("last_value(song) IGNORE NULLS", sw.last("song")),
@@ -103,7 +115,9 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "every": one("every(liked)", sw.bool_and("liked")),
     "any": one("any(liked)", sw.bool_or("liked")),
     "logical_or": one("logical_or(liked)", sw.bool_or("liked")),
-    "approx_percentile": one("approx_percentile(seconds, ARRAY[0.5, 0.9])", sw.quantiles("seconds", q=[0.5, 0.9])),
+    "approx_percentile": one(
+        "approx_percentile(seconds, ARRAY[0.5, 0.9])", sw.quantiles("seconds", q=[0.5, 0.9])
+    ),
     "exact": (
         """CREATE FEATURE VIEW v AS SELECT user_id,
            avg(seconds) OVER (PARTITION BY user_id ORDER BY ts RANGE BETWEEN INTERVAL '3' HOUR PRECEDING
@@ -149,7 +163,10 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
              sum(n) OVER (PARTITION BY user_id ORDER BY SLICE(ts)
                RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL '1' DAY PRECEDING) AS sum_lifetime_offset_1d
            FROM plays""",
-        view(sw.Feature("n", sw.count(), ["lifetime"]), sw.Feature("sum", sw.sum("n"), [sw.lifetime(offset="1d")])),
+        view(
+            sw.Feature("n", sw.count(), ["lifetime"]),
+            sw.Feature("sum", sw.sum("n"), [sw.lifetime(offset="1d")]),
+        ),
     ),
     "tumbling": (
         """CREATE FEATURE VIEW v AS SELECT user_id, count(*) AS n_tumbling_1h FROM plays
@@ -196,12 +213,16 @@ PAIRS: dict[str, tuple[str, sw.FeatureView]] = {
     "options": (
         """CREATE FEATURE VIEW v WITH (slice = '1m', spread = TRUE, owner = 'music') AS
            SELECT user_id, count(*) AS n_tumbling_1h FROM plays GROUP BY user_id, TUMBLE(ts, INTERVAL '1' HOUR)""",
-        view(sw.Feature("n", sw.count(), [sw.tumbling("1h")]), slice="1m", spread=True, owner="music"),
+        view(
+            sw.Feature("n", sw.count(), [sw.tumbling("1h")]), slice="1m", spread=True, owner="music"
+        ),
     ),
     "a global view": (
         """CREATE FEATURE VIEW v WITH (global = TRUE) AS
            SELECT count(*) OVER (ORDER BY SLICE(ts) RANGE INTERVAL '1' HOUR PRECEDING) AS n_1h FROM plays""",
-        sw.FeatureView("v", source=PLAYS, entity=[], features=[sw.Feature("n", sw.count(), ["1h"])]),
+        sw.FeatureView(
+            "v", source=PLAYS, entity=[], features=[sw.Feature("n", sw.count(), ["1h"])]
+        ),
     ),
 }
 
@@ -223,7 +244,10 @@ def test_the_python_that_is_printed_is_the_same_definition(name: str) -> None:
 
 def test_a_computed_column_without_a_name_is_shared_by_equal_expressions() -> None:
     made = sw.sql(
-        f"CREATE FEATURE VIEW v AS SELECT sum(seconds/60) {HOUR} AS a_1h, avg(seconds / 60.) {HOUR} AS b_1h FROM plays",
+        (
+            f"CREATE FEATURE VIEW v AS SELECT sum(seconds/60) {HOUR} AS a_1h, avg(seconds / 60.) "
+            f"{HOUR} AS b_1h FROM plays"
+        ),
         sources=[PLAYS],
     )
     (unit,) = deployed(made).units
@@ -261,7 +285,10 @@ def test_a_source_in_sql_is_the_one_in_python() -> None:
         owner="music",
     )
     python = sw.FeatureView(
-        "v", source=source, entity=["user_id"], features=[sw.Feature("n", sw.count(), [sw.tumbling("1h")])]
+        "v",
+        source=source,
+        entity=["user_id"],
+        features=[sw.Feature("n", sw.count(), [sw.tumbling("1h")])],
     )
     assert deployed(sw.sql(text)).digest == deployed(python).digest
 
@@ -277,7 +304,13 @@ def test_a_source_in_sql_has_every_type_paths_and_formats() -> None:
     """
     source = sw.KafkaSource(
         "s",
-        schema={"user_id": "string", "born": "date", "tags": "array<string>", "small": "int8", "ratio": "float"},
+        schema={
+            "user_id": "string",
+            "born": "date",
+            "tags": "array<string>",
+            "small": "int8",
+            "ratio": "float",
+        },
         timestamp="kafka",
         required=["user_id"],
         paths={"user_id": "$.user.id"},
@@ -285,7 +318,10 @@ def test_a_source_in_sql_has_every_type_paths_and_formats() -> None:
         registry="http://127.0.0.1:1",
     )
     python = sw.FeatureView(
-        "v", source=source, entity=["user_id"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+        "v",
+        source=source,
+        entity=["user_id"],
+        features=[sw.Feature("n", sw.count(), windows=["1h"])],
     )
     made = sw.sql(text)
     assert deployed(made).digest == deployed(python).digest
@@ -319,19 +355,26 @@ def test_every_type_of_a_column_at_any_place_of_a_record_is_the_one_of_python() 
     """
     source = sw.KafkaSource(
         "s",
-        schema={**{f"c{i}": kind for i, kind in enumerate(TYPES.values())}, "select": "timestamp_rfc3339"},
+        schema={
+            **{f"c{i}": kind for i, kind in enumerate(TYPES.values())},
+            "select": "timestamp_rfc3339",
+        },
         timestamp="select",
         paths={**{f"c{i}": f"$.at.c{i}" for i in range(len(TYPES))}, "select": "$['@meta'].time"},
         required=[*(f"c{i}" for i in range(0, len(TYPES), 3)), "select"],
         allow_nan=["c9"],
     )
-    python = sw.FeatureView("v", source=source, entity=["c0"], features=[sw.Feature("n", sw.count(), windows=["1h"])])
+    python = sw.FeatureView(
+        "v", source=source, entity=["c0"], features=[sw.Feature("n", sw.count(), windows=["1h"])]
+    )
     assert deployed(sw.sql(text)).digest == deployed(python).digest
 
 
 def test_row_logic_in_sql_is_that_of_definitions() -> None:
     """Every vector of row logic's parity, as a computed column of one view."""
-    source = sw.KafkaSource("vectors", schema={**rowlogic_vectors.SCHEMA, "k": "string"}, timestamp="t")
+    source = sw.KafkaSource(
+        "vectors", schema={**rowlogic_vectors.SCHEMA, "k": "string"}, timestamp="t"
+    )
     columns = {f"c{i}": text for i, text in enumerate(rowlogic_vectors.EXPRESSIONS)}
     written = ",\n".join(f"{text} AS {name}" for name, text in columns.items())
     made = sw.sql(
@@ -342,15 +385,26 @@ def test_row_logic_in_sql_is_that_of_definitions() -> None:
     assert len(columns) > 100
     for name, text in columns.items():
         theirs = parse_expression(text, rowlogic_vectors.SCHEMA, where="python")
-        assert parse_expression(str(made.columns[name]), rowlogic_vectors.SCHEMA, where="sql").tree == theirs.tree
+        assert (
+            parse_expression(str(made.columns[name]), rowlogic_vectors.SCHEMA, where="sql").tree
+            == theirs.tree
+        )
 
 
 def test_sql_runs_the_cases_that_it_is_given() -> None:
-    case = sw.case(events=[{"user_id": "a", "n": 3, "ts": 0}], at="1970-01-01T00:30:00Z", expect={"n_1h": 3})
-    made = sw.sql(f"CREATE FEATURE VIEW v AS SELECT sum(n) {HOUR} AS n_1h FROM plays", sources=[PLAYS], tests=[case])
+    case = sw.case(
+        events=[{"user_id": "a", "n": 3, "ts": 0}], at="1970-01-01T00:30:00Z", expect={"n_1h": 3}
+    )
+    made = sw.sql(
+        f"CREATE FEATURE VIEW v AS SELECT sum(n) {HOUR} AS n_1h FROM plays",
+        sources=[PLAYS],
+        tests=[case],
+    )
     assert made.tests == (case,)
     table = sw.evaluate(
-        made, [{"user_id": "a", "n": 3, "ts": 0}], [{"user_id": "a", "at": "1970-01-01T00:30:00+00:00"}]
+        made,
+        [{"user_id": "a", "n": 3, "ts": 0}],
+        [{"user_id": "a", "at": "1970-01-01T00:30:00+00:00"}],
     )
     assert table["n_1h"].to_pylist() == [3]
 
@@ -368,7 +422,9 @@ clicks = sw.KafkaSource("clicks", schema={"user_id": "string", "ts": "timestamp_
 
 
 def test_a_project_may_be_a_file_of_sql(tmp_path: Path) -> None:
-    (tmp_path / "views.sql").write_text(SQL_SOURCE + SQL_VIEW.format("a", "clicks") + SQL_VIEW.format("b", "clicks"))
+    (tmp_path / "views.sql").write_text(
+        SQL_SOURCE + SQL_VIEW.format("a", "clicks") + SQL_VIEW.format("b", "clicks")
+    )
     project = load_project(tmp_path / "views.sql")
     assert [view.name for view in project.views] == ["a", "b"]
     assert [str(view.location) for view in project.views] == [
@@ -392,18 +448,26 @@ def test_a_folder_may_be_sql_alone(tmp_path: Path) -> None:
 
 
 def test_python_reads_a_file_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "views.sql").write_text(SQL_VIEW.format("a", "clicks") + SQL_VIEW.format("b", "clicks"))
-    (tmp_path / "features.py").write_text(PYTHON + 'views = sw.sql_views(Path("views.sql"), sources=[clicks])\n')
+    (tmp_path / "views.sql").write_text(
+        SQL_VIEW.format("a", "clicks") + SQL_VIEW.format("b", "clicks")
+    )
+    (tmp_path / "features.py").write_text(
+        PYTHON + 'views = sw.sql_views(Path("views.sql"), sources=[clicks])\n'
+    )
     assert [view.name for view in load_project(tmp_path / "features.py").views] == ["a", "b"]
 
 
 def test_a_select_alone_is_no_definition(tmp_path: Path) -> None:
-    (tmp_path / "views.sql").write_text(SQL_SOURCE + SQL_VIEW.format("a", "clicks").partition(" AS ")[2])
+    (tmp_path / "views.sql").write_text(
+        SQL_SOURCE + SQL_VIEW.format("a", "clicks").partition(" AS ")[2]
+    )
     with pytest.raises(DefinitionError, match="SELECT without a name"):
         load_project(tmp_path / "views.sql")
 
 
 def test_what_is_wrong_in_a_file_is_said_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "views.sql").write_text(SQL_SOURCE + SQL_VIEW.format("a", "clocks"))
-    with pytest.raises(DefinitionError, match=r"views\.sql, line 2, column \d+\n(.|\n)*did you mean clicks"):
+    with pytest.raises(
+        DefinitionError, match=r"views\.sql, line 2, column \d+\n(.|\n)*did you mean clicks"
+    ):
         load_project(tmp_path / "views.sql")

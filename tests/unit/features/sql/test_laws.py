@@ -31,7 +31,12 @@ SOURCE = sw.KafkaSource(
     timestamp="ts",
 )
 UNITS = {"SECOND": SECOND_US, "MINUTE": MINUTE_US, "HOUR": HOUR_US, "DAY": DAY_US}
-CONDITIONS = ("liked", "stars >= 4 AND liked", "song IN ('a', 'b') OR seconds < 1e3", "NOT (price > 3.5)")
+CONDITIONS = (
+    "liked",
+    "stars >= 4 AND liked",
+    "song IN ('a', 'b') OR seconds < 1e3",
+    "NOT (price > 3.5)",
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,10 @@ class Both:
 
 
 def both() -> st.SearchStrategy[Both]:
-    numbers, texts = st.sampled_from(["seconds", "stars", "price"]), st.sampled_from(["song", "shop", "stars"])
+    numbers, texts = (
+        st.sampled_from(["seconds", "stars", "price"]),
+        st.sampled_from(["song", "shop", "stars"]),
+    )
     anything, k = st.sampled_from(["song", "seconds", "stars", "price"]), st.integers(1, 9)
     where = st.sampled_from(CONDITIONS)
     return st.one_of(
@@ -53,18 +61,30 @@ def both() -> st.SearchStrategy[Both]:
         numbers.map(lambda c: Both(sw.mean(c), f"AVG({c})")),
         anything.map(lambda c: Both(sw.min(c), f"min({c})")),
         anything.map(lambda c: Both(sw.max(c), f"max({c})")),
-        st.tuples(anything, numbers).map(lambda p: Both(sw.argmax(p[0], by=p[1]), f"max_by({p[0]}, {p[1]})")),
-        st.tuples(anything, numbers).map(lambda p: Both(sw.argmin(p[0], by=p[1]), f"argmin({p[0]}, by => {p[1]})")),
-        st.tuples(anything, numbers, k).map(
-            lambda p: Both(sw.top_k(p[0], by=p[1], k=p[2]), f"top_k({p[0]}, k => {p[2]}, by => {p[1]})")
+        st.tuples(anything, numbers).map(
+            lambda p: Both(sw.argmax(p[0], by=p[1]), f"max_by({p[0]}, {p[1]})")
         ),
-        st.tuples(anything, k).map(lambda p: Both(sw.last_k(p[0], k=p[1]), f"last_k({p[0]}, k => {p[1]})")),
+        st.tuples(anything, numbers).map(
+            lambda p: Both(sw.argmin(p[0], by=p[1]), f"argmin({p[0]}, by => {p[1]})")
+        ),
+        st.tuples(anything, numbers, k).map(
+            lambda p: Both(
+                sw.top_k(p[0], by=p[1], k=p[2]), f"top_k({p[0]}, k => {p[2]}, by => {p[1]})"
+            )
+        ),
+        st.tuples(anything, k).map(
+            lambda p: Both(sw.last_k(p[0], k=p[1]), f"last_k({p[0]}, k => {p[1]})")
+        ),
         texts.map(lambda c: Both(sw.distinct_count(c), f"count(DISTINCT {c})")),
         anything.map(lambda c: Both(sw.first(c), f"first_value({c} IGNORE NULLS)")),
         st.just(Both(sw.bool_or("liked"), "logical_or(liked)")),
         where.map(lambda w: Both(sw.count(where=w), f"count(*) FILTER (WHERE {w})")),
-        st.tuples(numbers, where).map(lambda p: Both(sw.sum(p[0], where=p[1]), f"sum({p[0]}) FILTER (WHERE {p[1]})")),
-        st.just(Both(sw.bucketed(sw.sum("seconds"), by="song"), "bucketed(sum(seconds), by => song)")),
+        st.tuples(numbers, where).map(
+            lambda p: Both(sw.sum(p[0], where=p[1]), f"sum({p[0]}) FILTER (WHERE {p[1]})")
+        ),
+        st.just(
+            Both(sw.bucketed(sw.sum("seconds"), by="song"), "bucketed(sum(seconds), by => song)")
+        ),
     )
 
 
@@ -72,7 +92,9 @@ def lengths() -> st.SearchStrategy[tuple[int, str]]:
     """(microseconds, INTERVAL …)."""
     counts = {"SECOND": 600, "MINUTE": 600, "HOUR": 100, "DAY": 40}
     return st.sampled_from(sorted(counts)).flatmap(
-        lambda unit: st.integers(1, counts[unit]).map(lambda n: (n * UNITS[unit], f"INTERVAL '{n}' {unit}"))
+        lambda unit: st.integers(1, counts[unit]).map(
+            lambda n: (n * UNITS[unit], f"INTERVAL '{n}' {unit}")
+        )
     )
 
 
@@ -92,23 +114,33 @@ def views(draw: st.DrawFn) -> tuple[str, sw.FeatureView]:
         options["owner"] = draw(st.sampled_from(["music", "it''s".replace("''", "")]))
     if draw(st.booleans()):
         options["spread"] = True
-    given_ = ", ".join(f"{name} = " + ("TRUE" if value is True else f"'{value}'") for name, value in options.items())
+    given_ = ", ".join(
+        f"{name} = " + ("TRUE" if value is True else f"'{value}'")
+        for name, value in options.items()
+    )
     text = (
         f"CREATE FEATURE VIEW v {f'WITH ({given_}) ' if given_ else ''}AS\n"
         f"SELECT {', '.join([*entity, *items])}\nFROM events\n"
         f"{f'WHERE {where} ' if where else ''}{rest}"
     )
-    python = sw.FeatureView("v", source=SOURCE, entity=entity, where=where, features=features, **options)
+    python = sw.FeatureView(
+        "v", source=SOURCE, entity=entity, where=where, features=features, **options
+    )
     return text, python
 
 
 @st.composite
-def _sliding(draw: st.DrawFn, wanted: list[Both], entity: list[str]) -> tuple[list[str], list[sw.Feature], str]:
+def _sliding(
+    draw: st.DrawFn, wanted: list[Both], entity: list[str]
+) -> tuple[list[str], list[sw.Feature], str]:
     chosen = draw(st.lists(lengths(), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))
     named = draw(st.booleans())
     base = f"PARTITION BY {', '.join(draw(st.permutations(entity)))} ORDER BY SLICE(ts)"
     items = [
-        f"{item.sql} OVER ({f'w {_frame(sql)}' if named else f'{base} {_frame(sql)}'}) AS f{i}_{format_duration(us)}"
+        (
+            f"{item.sql} OVER ({f'w {_frame(sql)}' if named else f'{base} {_frame(sql)}'}) AS "
+            f"f{i}_{format_duration(us)}"
+        )
         for i, item in enumerate(wanted)
         for us, sql in chosen
     ]
@@ -152,7 +184,9 @@ def test_sql_and_python_are_one_definition(pair: tuple[str, sw.FeatureView]) -> 
     made = sw.sql(text, sources=[SOURCE])
     assert fingerprints(made) == fingerprints(python), text
     for own, theirs in zip(
-        sorted(made.features, key=lambda f: f.name), sorted(python.features, key=lambda f: f.name), strict=True
+        sorted(made.features, key=lambda f: f.name),
+        sorted(python.features, key=lambda f: f.name),
+        strict=True,
     ):
         assert {as_window(w) for w in own.windows} == {as_window(w) for w in theirs.windows}
     scope: dict[str, Any] = {"sw": sw}

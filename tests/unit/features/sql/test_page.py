@@ -28,14 +28,18 @@ def render() -> ModuleType:
 
 
 @pytest.mark.parametrize("index", range(len(SHOWN)))
-def test_the_page_is_current(index: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_is_current(
+    index: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     kind, command, text = SHOWN[index]
     assert main(shlex.split(command)[1:]) == (kind == "error")
     captured = capsys.readouterr()
     scrubbed = render().scrubbed(captured.err if kind == "error" else captured.out)
     if "--definition" not in command:  # sizes are the planner's, and no page's business
-        assert scrubbed == text, f"make it anew: python docs/render.py docs/reference/sql.md  ({command})"
+        assert scrubbed == text, (
+            f"make it anew: python docs/render.py docs/reference/sql.md  ({command})"
+        )
 
 
 def test_the_page_has_what_it_should() -> None:
@@ -46,4 +50,7 @@ def test_the_page_has_what_it_should() -> None:
 def test_its_statements_are_accepted() -> None:
     view, source = (text for text in re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL))
     (made,) = sw.sql_views(source + view)
-    assert [column for feature in made.features for column in feature.columns()] == ["basket_3h", "purchases_3h"]
+    assert [column for feature in made.features for column in feature.columns()] == [
+        "basket_3h",
+        "purchases_3h",
+    ]

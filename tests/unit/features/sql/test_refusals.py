@@ -1,4 +1,5 @@
-"""Text that cannot be served as written is refused with its reason, line and column, and a caret."""
+"""Text that cannot be served as written is refused with its reason, line and column, and a
+caret."""
 
 from __future__ import annotations
 
@@ -52,15 +53,18 @@ def test_it_is_refused_at_its_place(name: str) -> None:
     ],
 )
 def test_a_session_says_how_long_it_may_last(lengths: str) -> None:
-    error = refused(SOURCE + f"SELECT count(*) AS n FROM plays GROUP BY user_id, SESSION(ts, {lengths})")
+    error = refused(
+        SOURCE + f"SELECT count(*) AS n FROM plays GROUP BY user_id, SESSION(ts, {lengths})"
+    )
     assert "SESSION is called otherwise" in error.what
     assert "then how long one may last" in str(error.expected)
 
 
 def test_the_place_is_right_behind_other_statements_comments_tabs_and_other_scripts() -> None:
     head = SOURCE + "-- Größe; 'none\n/* » ; \n */\n"
-    text = (
-        head + f"SELECT user_id,\n\tcount(*) {W} AS n_1h, 'ä' || song AS größe,\n\tsumm(n) {W} AS x_1h\nFROM plays;\n"
+    text = head + (
+        f"SELECT user_id,\n\tcount(*) {W} AS n_1h, 'ä' || song AS größe,\n\tsumm(n) {W} AS "
+        "x_1h\nFROM plays;\n"
     )
     error = refused(text)
     line = text[: text.index("summ")].count("\n") + 1
@@ -69,7 +73,12 @@ def test_the_place_is_right_behind_other_statements_comments_tabs_and_other_scri
 
 
 def test_a_long_line_is_cut_around_the_place() -> None:
-    text = SOURCE + "SELECT user_id, " + ", ".join(f"sum(n) {W} AS n{i}_1h" for i in range(20)) + ", summ(n) FROM plays"
+    text = (
+        SOURCE
+        + "SELECT user_id, "
+        + ", ".join(f"sum(n) {W} AS n{i}_1h" for i in range(20))
+        + ", summ(n) FROM plays"
+    )
     shown, carets = str(refused(text).where).splitlines()[-2:]
     assert len(shown) < 130
     assert shown[carets.index("^") :].startswith("summ")
@@ -77,7 +86,9 @@ def test_a_long_line_is_cut_around_the_place() -> None:
 
 def test_what_is_found_when_the_project_is_planned_has_the_views_place_in_the_text() -> None:
     text = SOURCE + f"\nCREATE FEATURE VIEW v AS SELECT user_id, count(*) {W} AS n_1h FROM plays"
-    (view,) = read_definitions(text, "views.sql", Location("views.sql", 1), [], own_lines=True).views
+    (view,) = read_definitions(
+        text, "views.sql", Location("views.sql", 1), [], own_lines=True
+    ).views
     inline = sw.sql(text)
     for given, place in ((view, "(views.sql:5:21)"), (inline, ", in its SQL, line 5, column 21)")):
         with pytest.raises(DefinitionError) as caught:
@@ -110,9 +121,43 @@ def test_one_view_is_one_view() -> None:
 
 
 def test_random_text_is_refused_and_never_breaks() -> None:
-    words = [*"(),;*'\"/-ä\n", "SELECT", "FROM", "plays", "OVER", "PARTITION BY", "ORDER BY", "SLICE(ts)", "RANGE", "w"]
-    words += ["INTERVAL '1' HOUR", "PRECEDING", "CREATE", "SOURCE", "FEATURE", "VIEW", "AS", "WITH", "count(*)", "n_1h"]
-    words += ["GROUP BY", "TUMBLE(ts,", "user_id", "WHERE", "AND", "3", "WINDOW", "FILTER", "=>", "BETWEEN", "DISTINCT"]
+    words = [
+        *"(),;*'\"/-ä\n",
+        "SELECT",
+        "FROM",
+        "plays",
+        "OVER",
+        "PARTITION BY",
+        "ORDER BY",
+        "SLICE(ts)",
+        "RANGE",
+        "w",
+    ]
+    words += [
+        "INTERVAL '1' HOUR",
+        "PRECEDING",
+        "CREATE",
+        "SOURCE",
+        "FEATURE",
+        "VIEW",
+        "AS",
+        "WITH",
+        "count(*)",
+        "n_1h",
+    ]
+    words += [
+        "GROUP BY",
+        "TUMBLE(ts,",
+        "user_id",
+        "WHERE",
+        "AND",
+        "3",
+        "WINDOW",
+        "FILTER",
+        "=>",
+        "BETWEEN",
+        "DISTINCT",
+    ]
     seed = 20261121
     print(f"seed {seed}")
     random_words = random.Random(seed)

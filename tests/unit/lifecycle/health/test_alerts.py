@@ -27,8 +27,15 @@ def test_without_configuration_there_is_the_log_alone() -> None:
 
 
 def test_channels_are_those_that_the_environment_names() -> None:
-    env = {"SLICEWISE_ALERT_SLACK_CONN": "slack", "SLICEWISE_ALERT_WEBHOOK": "https://hook", "OTHER": "x"}
-    assert [(channel.kind, channel.target) for channel in channels(env)] == [("webhook", "https://hook"), ("slack", "slack")]
+    env = {
+        "SLICEWISE_ALERT_SLACK_CONN": "slack",
+        "SLICEWISE_ALERT_WEBHOOK": "https://hook",
+        "OTHER": "x",
+    }
+    assert [(channel.kind, channel.target) for channel in channels(env)] == [
+        ("webhook", "https://hook"),
+        ("slack", "slack"),
+    ]
 
 
 def test_an_alert_tells_the_first_line_of_the_error_only() -> None:
@@ -41,7 +48,9 @@ def test_an_alert_tells_the_first_line_of_the_error_only() -> None:
 
 def test_a_missed_deadline_is_told_of_the_run_and_not_of_a_task() -> None:
     sent = deadline_alert("compact_slices", "r1", "2026-11-21T10:55:00+00:00")
-    assert sent.text().startswith("slicewise deadline_missed: compact_slices (r1): not over by 2026-11-21T10:55")
+    assert sent.text().startswith(
+        "slicewise deadline_missed: compact_slices (r1): not over by 2026-11-21T10:55"
+    )
     assert sent.runbook.endswith("#compaction-fails")
 
 
@@ -69,14 +78,24 @@ def test_every_matter_has_words_an_event_and_a_section_of_its_own() -> None:
 
 
 def test_alerts_of_two_matters_are_two_incidents() -> None:
-    realtime, probes = (matter_alert(part, "ingest_stream", "watch", "r", ["late"]) for part in ("tail", "probes"))
+    realtime, probes = (
+        matter_alert(part, "ingest_stream", "watch", "r", ["late"]) for part in ("tail", "probes")
+    )
     assert realtime.key != probes.key
     assert realtime.subject != probes.subject
 
 
 def test_an_alert_tells_every_reason_by_its_first_line_and_counts_what_is_too_long() -> None:
-    sent = matter_alert("stream", "ingest_stream", "watch", "r", ["plays: it gave up: a\n  where: b", "songs: silent"])
+    sent = matter_alert(
+        "stream",
+        "ingest_stream",
+        "watch",
+        "r",
+        ["plays: it gave up: a\n  where: b", "songs: silent"],
+    )
     assert sent.error == "the stream is not well: plays: it gave up: a; songs: silent"
-    many = matter_alert("stream", "ingest_stream", "watch", "r", [f"source{n}: {'x' * 400}" for n in range(9)])
+    many = matter_alert(
+        "stream", "ingest_stream", "watch", "r", [f"source{n}: {'x' * 400}" for n in range(9)]
+    )
     assert many.error.endswith("and 6 more, in the task's log")
     assert "source2" in many.error

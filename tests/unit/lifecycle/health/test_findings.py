@@ -50,9 +50,18 @@ def test_nothing_is_found_where_all_is_well() -> None:
 
 
 def test_a_view_that_is_not_ready_says_that_it_answers_503_and_what_it_waits_for() -> None:
-    (finding,) = findings_of(building(changed(None, {NEW: "Spark computes hours 1 to 24 of 24"}, NOW - 90_000_000)))
-    assert (finding.part, finding.look, finding.now) == ("view by_route", "docs/runbook.md#a-view-stays-in-building", True)
-    assert finding.text == "answers 503: building, 0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"
+    (finding,) = findings_of(
+        building(changed(None, {NEW: "Spark computes hours 1 to 24 of 24"}, NOW - 90_000_000))
+    )
+    assert (finding.part, finding.look, finding.now) == (
+        "view by_route",
+        "docs/runbook.md#a-view-stays-in-building",
+        True,
+    )
+    assert (
+        finding.text
+        == "answers 503: building, 0 of 24 hours; Spark computes hours 1 to 24 of 24 (for 90 s)"
+    )
 
 
 def test_a_view_that_nobody_builds_says_so_and_a_job_that_fell_silent_too() -> None:
@@ -65,16 +74,23 @@ def test_a_view_that_nobody_builds_says_so_and_a_job_that_fell_silent_too() -> N
     before = changed(None, {NEW: "Spark computes", UNIT: "its turn"}, NOW)
     over = changed(before, {NEW: OVER}, NOW)
     (finding,) = findings_of(building(over))
-    assert "no job is at work" in finding.text, "what was said of a build that is over is not said of the next"
+    assert "no job is at work" in finding.text, (
+        "what was said of a build that is over is not said of the next"
+    )
     assert set(phases_of(over)) == {UNIT}
-    assert phases_of(changed(over, {}, NOW + 24 * HOUR_US)) == {}, "nothing is left of what nobody builds any more"
+    assert phases_of(changed(over, {}, NOW + 24 * HOUR_US)) == {}, (
+        "nothing is left of what nobody builds any more"
+    )
 
 
 def test_a_stream_that_is_not_well_is_found_with_its_reason() -> None:
     old = json.dumps({"state": "running", "heartbeat_us": NOW - 300_000_000, "lag": 0})
     (finding,) = findings_of(having(**{"stream:flights": old}))
     assert finding == Finding(
-        "stream", "flights: no heartbeat for 300 s", "docs/runbook.md#the-stream-is-not-well", now=True
+        "stream",
+        "flights: no heartbeat for 300 s",
+        "docs/runbook.md#the-stream-is-not-well",
+        now=True,
     )
     stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
     (finding,) = findings_of(having(**{"stream:flights": stopped}))
@@ -84,17 +100,27 @@ def test_a_stream_that_is_not_well_is_found_with_its_reason() -> None:
 def test_a_stream_that_is_stopped_on_purpose_hides_nothing_of_the_store() -> None:
     stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
     lost = {**WELL.metadata, "w:aa:0": b"30", "g:aa:0": b"10"}
-    status = replace(having(**{"stream:flights": stopped}), metadata=lost, wanting=("node 2 does not answer",))
+    status = replace(
+        having(**{"stream:flights": stopped}), metadata=lost, wanting=("node 2 does not answer",)
+    )
     result = findings_of(status)
-    assert [(finding.part, finding.now) for finding in result] == [("stream", False), ("store", True), ("store", True)]
+    assert [(finding.part, finding.now) for finding in result] == [
+        ("stream", False),
+        ("store", True),
+        ("store", True),
+    ]
     assert "node 2 does not answer" in result[1].text
-    assert "20 events to go" in result[2].text, "each answer is a 503, and nobody applies them again"
+    assert "20 events to go" in result[2].text, (
+        "each answer is a 503, and nobody applies them again"
+    )
 
 
 def test_a_build_that_failed_is_no_fault_any_more_once_nothing_is_left_to_build() -> None:
     failed = job_record({}, ok=False, at_us=NOW - 60_000_000)
     (finding,) = findings_of(having(**{"job:backfill": failed}))
-    assert not finding.now, "its view was built since, or is gone; no run comes that would report another end"
+    assert not finding.now, (
+        "its view was built since, or is gone; no run comes that would report another end"
+    )
     status = building(changed(None, {NEW: "Spark computes"}, NOW))
     finding = findings_of(replace(status, parts={**status.parts, "job:backfill": failed}))[-1]
     assert (finding.part, finding.now) == ("job backfill", True)
@@ -103,8 +129,16 @@ def test_a_build_that_failed_is_no_fault_any_more_once_nothing_is_left_to_build(
 
 
 def test_thresholds_of_lag_and_freshness_are_found() -> None:
-    slow = {"state": "running", "heartbeat_us": NOW, "lag": 9, "events_per_s": 0, "freshness_p99_ms": 60_000}
-    result = findings(having(**{"stream:flights": json.dumps(slow)}), Limits(lag_events=5, freshness_p99_ms=1_000))
+    slow = {
+        "state": "running",
+        "heartbeat_us": NOW,
+        "lag": 9,
+        "events_per_s": 0,
+        "freshness_p99_ms": 60_000,
+    }
+    result = findings(
+        having(**{"stream:flights": json.dumps(slow)}), Limits(lag_events=5, freshness_p99_ms=1_000)
+    )
     assert [finding.text for finding in result] == [
         "flights: 9 events behind, and none are being applied",
         "flights: freshness p99 60000 ms",
@@ -112,7 +146,9 @@ def test_thresholds_of_lag_and_freshness_are_found() -> None:
 
 
 def test_lost_events_are_found_with_their_own_page() -> None:
-    (finding,) = findings_of(replace(WELL, metadata={**WELL.metadata, "w:aa:0": b"30", "g:aa:0": b"10"}))
+    (finding,) = findings_of(
+        replace(WELL, metadata={**WELL.metadata, "w:aa:0": b"30", "g:aa:0": b"10"})
+    )
     assert "20 events to go" in finding.text
     assert (finding.part, finding.look) == ("store", "docs/runbook.md#the-store-is-not-well")
 
@@ -120,7 +156,9 @@ def test_lost_events_are_found_with_their_own_page() -> None:
 def test_a_job_whose_last_run_failed_is_found() -> None:
     text = job_record({"mismatches": 1}, ok=False, at_us=NOW - 60_000_000)
     (finding,) = findings_of(having(**{"job:check": text}))
-    assert finding == Finding("job check", "its last run failed, 1 min ago", "docs/runbook.md#the-check-is-red")
+    assert finding == Finding(
+        "job check", "its last run failed, 1 min ago", "docs/runbook.md#the-check-is-red"
+    )
 
 
 def test_a_job_is_overdue_once_its_schedule_and_its_time_are_over() -> None:
@@ -133,7 +171,9 @@ def test_a_job_is_overdue_once_its_schedule_and_its_time_are_over() -> None:
         assert finding.text.startswith("overdue: it runs every ")
         assert finding.now
     once = job_record({}, ok=True, at_us=NOW - 100 * HOUR_US)
-    assert findings_of(having(**{"job:backfill": once})) == (), "it runs when there is something to build"
+    assert findings_of(having(**{"job:backfill": once})) == (), (
+        "it runs when there is something to build"
+    )
 
 
 def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> None:
@@ -150,13 +190,18 @@ def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> N
 
 
 def test_alerts_of_the_last_day_are_told_and_older_ones_are_forgotten() -> None:
-    fields = matter_alert("check_red", "check_consistency", "check", "run", ["3 values differ"]).fields()
+    fields = matter_alert(
+        "check_red", "check_consistency", "check", "run", ["3 values differ"]
+    ).fields()
     text = alerted.remembered(None, fields, NOW - 23 * HOUR_US)
     text = alerted.remembered(text, fields, NOW - 2 * HOUR_US)
     (finding,) = findings_of(having(alerts=text))
     assert finding == Finding(
         "alert check_red",
-        "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: the check is red: 3 values differ",
+        (
+            "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: the check is red: 3 values "
+            "differ"
+        ),
         "docs/runbook.md#the-check-is-red",
         now=False,
     )
@@ -180,7 +225,9 @@ def test_a_check_that_could_not_be_made_is_no_red_one() -> None:
 def test_jobs_that_never_reported_are_overdue_once_the_deployment_has_stood_for_long() -> None:
     young = having(deployed=str(NOW - int((EVERY_S["compact"] + ALLOWED_S) * 1e6)))
     assert findings_of(young) == ()
-    old = having(deployed=str(NOW - 8 * HOUR_US), **{"job:check": job_record({}, ok=True, at_us=NOW)})
+    old = having(
+        deployed=str(NOW - 8 * HOUR_US), **{"job:check": job_record({}, ok=True, at_us=NOW)}
+    )
     result = findings_of(old)
     assert [finding.part for finding in result] == ["job compact", "job sweep"]
     assert all("has never reported" in finding.text for finding in result)
@@ -188,10 +235,14 @@ def test_jobs_that_never_reported_are_overdue_once_the_deployment_has_stood_for_
 
 def test_what_starts_beside_right_answers_is_told_and_not_wrong() -> None:
     stream = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0, "tail": "on"})
-    status = having(**{"stream:flights": stream, "deployed": str(NOW - 5_000_000), "ensured:tail": str(NOW)})
+    status = having(
+        **{"stream:flights": stream, "deployed": str(NOW - 5_000_000), "ensured:tail": str(NOW)}
+    )
     (finding,) = findings_of(status)
     assert (finding.part, finding.now) == ("starting", False)
-    (finding,) = findings_of(replace(status, parts={"deployed": str(NOW), "ensured:stream": str(NOW)}))
+    (finding,) = findings_of(
+        replace(status, parts={"deployed": str(NOW), "ensured:stream": str(NOW)})
+    )
     assert (finding.part, finding.now) == ("stream", True)
 
 

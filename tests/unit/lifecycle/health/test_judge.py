@@ -16,8 +16,15 @@ LIMITS = Limits(heartbeat_age_us=30 * SECOND)
 WELL, ILL, STOPPED = Health(()), Health(("silent",)), Health((), stopped=True)
 
 
-def status(source: str = "flights", *, age_s: int = 1, state: str = "running", lag: int = 0) -> StreamStatus:
-    reported = {"state": state, "heartbeat_us": NOW - age_s * SECOND, "lag": {"0": lag, "1": 0}, "events_per_s": 0}
+def status(
+    source: str = "flights", *, age_s: int = 1, state: str = "running", lag: int = 0
+) -> StreamStatus:
+    reported = {
+        "state": state,
+        "heartbeat_us": NOW - age_s * SECOND,
+        "lag": {"0": lag, "1": 0},
+        "events_per_s": 0,
+    }
     return StreamStatus.parse(source, json.dumps(reported))
 
 
@@ -33,19 +40,28 @@ def test_a_heartbeat_at_the_limit_is_well_and_one_beyond_is_not() -> None:
 
 def stalled(for_s: int, lag: int = 5, age_s: int = 1) -> StreamStatus:
     heartbeat = NOW - age_s * SECOND
-    reported = {"state": "running", "heartbeat_us": heartbeat, "lag": {"0": lag}, "progress_us": heartbeat - for_s * SECOND}
+    reported = {
+        "state": "running",
+        "heartbeat_us": heartbeat,
+        "lag": {"0": lag},
+        "progress_us": heartbeat - for_s * SECOND,
+    }
     return StreamStatus.parse("flights", json.dumps(reported))
 
 
 def test_a_batch_that_does_not_end_while_events_wait_is_not_well() -> None:
     assert judge([stalled(120)], ["flights"], NOW, LIMITS).well
     judged = judge([stalled(121)], ["flights"], NOW, LIMITS)
-    assert judged.reasons == ("flights: 5 events behind, and no batch has ended for 121 s: it hangs",)
+    assert judged.reasons == (
+        "flights: 5 events behind, and no batch has ended for 121 s: it hangs",
+    )
 
 
 def test_without_events_that_wait_nothing_hangs() -> None:
     assert judge([stalled(9_999, lag=0)], ["flights"], NOW, LIMITS).well
-    assert judge([status(lag=5)], ["flights"], NOW, LIMITS).well, "a driver that says nothing of its progress"
+    assert judge([status(lag=5)], ["flights"], NOW, LIMITS).well, (
+        "a driver that says nothing of its progress"
+    )
 
 
 def test_a_silent_driver_is_told_by_its_heartbeat_alone() -> None:
@@ -75,7 +91,9 @@ def test_a_stopped_driver_of_a_source_that_is_no_more_deployed_says_nothing() ->
     assert judge([status(), status("gone", state="stopped")], ["flights"], NOW, LIMITS).well
 
 
-@pytest.mark.parametrize(("state", "words"), [("refused", "refuses to go on"), ("failed", "gave up")])
+@pytest.mark.parametrize(
+    ("state", "words"), [("refused", "refuses to go on"), ("failed", "gave up")]
+)
 def test_a_driver_that_ended_by_itself_tells_why(state: str, words: str) -> None:
     reported = {"state": state, "heartbeat_us": NOW, "last_error": "records are gone"}
     judged = judge([StreamStatus.parse("flights", json.dumps(reported))], ["flights"], NOW, LIMITS)
@@ -89,7 +107,9 @@ def test_lag_counts_only_when_nothing_is_applied() -> None:
     assert not judge([status(lag=101)], ["flights"], NOW, limits).well
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"heartbeat_us": "soon"}', '{"state": "odd", "heartbeat_us": 1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"heartbeat_us": "soon"}', '{"state": "odd", "heartbeat_us": 1}']
+)
 def test_a_status_that_cannot_be_read_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(BadRequest, match="heartbeat_us"):
         StreamStatus.parse("flights", text)

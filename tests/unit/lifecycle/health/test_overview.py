@@ -15,7 +15,10 @@ NOW = 1_700_000_000_000_000
 UNIT, NEW = "a" * 16, "b" * 16
 MANIFEST = {
     "sources": [{"name": "flights"}],
-    "units": [{"view": "by_carrier", "storage_fingerprint": UNIT}, {"view": "by_route", "storage_fingerprint": NEW}],
+    "units": [
+        {"view": "by_carrier", "storage_fingerprint": UNIT},
+        {"view": "by_route", "storage_fingerprint": NEW},
+    ],
 }
 
 
@@ -27,19 +30,43 @@ def stored(**parts: str) -> StoreStatus:
 
 def test_views_show_what_is_built_and_compacted() -> None:
     ready, building = overview(stored(), Limits()).views
-    assert (ready.ready, ready.built, ready.hours, ready.newest_hour) == (True, 1.0, 2, "2023-11-14T21Z")
-    assert (building.ready, building.built, building.hours, building.newest_hour) == (False, 0.25, 0, None)
+    assert (ready.ready, ready.built, ready.hours, ready.newest_hour) == (
+        True,
+        1.0,
+        2,
+        "2023-11-14T21Z",
+    )
+    assert (building.ready, building.built, building.hours, building.newest_hour) == (
+        False,
+        0.25,
+        0,
+        None,
+    )
 
 
 def test_a_view_that_is_stored_in_two_units_is_one_line_until_both_are_built() -> None:
     hour, other = NOW // HOUR_US, "c" * 16
-    units = [{"view": "by_carrier", "storage_fingerprint": fingerprint} for fingerprint in (UNIT, NEW)]
+    units = [
+        {"view": "by_carrier", "storage_fingerprint": fingerprint} for fingerprint in (UNIT, NEW)
+    ]
     units.insert(1, {"view": "by_route", "storage_fingerprint": other})
     metadata = {f"y:{UNIT}": b"1", f"y:{other}": b"1", f"b:{NEW}": b"3/12"}
-    status = StoreStatus(NOW, metadata, {**MANIFEST, "units": units}, {}, {UNIT: {hour - 1: 4}, NEW: {hour - 3: 2}})
+    status = StoreStatus(
+        NOW, metadata, {**MANIFEST, "units": units}, {}, {UNIT: {hour - 1: 4}, NEW: {hour - 3: 2}}
+    )
     carrier, route = overview(status, Limits()).views
-    assert (carrier.view, carrier.units, route.view, route.units) == ("by_carrier", (UNIT, NEW), "by_route", (other,))
-    assert (carrier.ready, carrier.built, carrier.hours, carrier.newest_hour) == (False, 0.25, 1, "2023-11-14T21Z")
+    assert (carrier.view, carrier.units, route.view, route.units) == (
+        "by_carrier",
+        (UNIT, NEW),
+        "by_route",
+        (other,),
+    )
+    assert (carrier.ready, carrier.built, carrier.hours, carrier.newest_hour) == (
+        False,
+        0.25,
+        1,
+        "2023-11-14T21Z",
+    )
     assert carrier.waits.startswith("3 of 12 hours; ")
     assert (route.ready, route.waits) == (True, "")
     (finding,) = [item for item in findings(status, Limits()) if item.part.startswith("view ")]
@@ -58,26 +85,43 @@ def test_an_unread_status_is_a_reason_and_not_an_exception() -> None:
 
 
 def test_a_job_leaves_its_plain_figures_and_its_age() -> None:
-    text = job_record({"values": 10, "mismatches": 0, "slices": [1, 2], "n": {}}, ok=True, at_us=NOW - 90_000_000)
+    text = job_record(
+        {"values": 10, "mismatches": 0, "slices": [1, 2], "n": {}}, ok=True, at_us=NOW - 90_000_000
+    )
     (line,) = overview(stored(**{"job:check": text}), Limits()).jobs
-    assert (line.job, line.ok, line.age_s, line.report) == ("check", True, 90.0, {"values": 10, "mismatches": 0})
+    assert (line.job, line.ok, line.age_s, line.report) == (
+        "check",
+        True,
+        90.0,
+        {"values": 10, "mismatches": 0},
+    )
 
 
 def test_an_empty_store_is_shown_as_empty() -> None:
     result = overview(StoreStatus(NOW), Limits())
-    assert (result.views, result.streams, result.jobs, result.deployment_version) == ((), (), (), None)
+    assert (result.views, result.streams, result.jobs, result.deployment_version) == (
+        (),
+        (),
+        (),
+        None,
+    )
     assert not result.health.well
 
 
 def test_the_picture_is_plain_json() -> None:
     status = json.dumps({"state": "running", "heartbeat_us": NOW - 2_000_000, "lag": 0})
-    document = json.loads(json.dumps(overview(stored(**{"stream:flights": status}), Limits()).to_json()))
+    document = json.loads(
+        json.dumps(overview(stored(**{"stream:flights": status}), Limits()).to_json())
+    )
     assert document["health"]["well"]
     assert document["streams"][0]["heartbeat_age_s"] == 2.0
 
 
 def test_what_publishes_beside_the_stream_is_part_of_its_health() -> None:
-    manifest = {**MANIFEST, "units": [{**MANIFEST["units"][0], "source": "flights", "emission": {"topic": "t"}}]}
+    manifest = {
+        **MANIFEST,
+        "units": [{**MANIFEST["units"][0], "source": "flights", "emission": {"topic": "t"}}],
+    }
     well = json.dumps({"state": "running", "heartbeat_us": NOW, "lag": 0})
     stopped = json.dumps({"state": "stopped", "heartbeat_us": NOW, "lag": 0})
 
@@ -85,10 +129,16 @@ def test_what_publishes_beside_the_stream_is_part_of_its_health() -> None:
         return health_of(StoreStatus(NOW, {}, manifest, parts), Limits()).reasons
 
     assert reasons(**{"stream:flights": well, "emit:flights": well}) == ()
-    assert reasons(**{"stream:flights": well}) == ("emission: flights: no driver has written a status",)
-    assert reasons(**{"stream:flights": well, "emit:flights": stopped}) == ("emission: stopped while the stream runs",)
+    assert reasons(**{"stream:flights": well}) == (
+        "emission: flights: no driver has written a status",
+    )
+    assert reasons(**{"stream:flights": well, "emit:flights": stopped}) == (
+        "emission: stopped while the stream runs",
+    )
     assert health_of(StoreStatus(NOW, {}, manifest, {"stream:flights": stopped}), Limits()).stopped
-    [leaderboard] = [{**MANIFEST, "units": [{"view": "v", "source": "flights"}], "leaderboards": [{"view": "v"}]}]
+    [leaderboard] = [
+        {**MANIFEST, "units": [{"view": "v", "source": "flights"}], "leaderboards": [{"view": "v"}]}
+    ]
     assert StoreStatus(NOW, {}, leaderboard).emitted == ("flights",)
 
 

@@ -1,4 +1,5 @@
-"""The real-time lane may begin, counts as alive or as lost, and lets the micro-batch lane wait, each by its rule."""
+"""Rules of the real-time lane: it may begin, is alive or lost, and lets the micro-batch lane
+wait."""
 
 from __future__ import annotations
 
@@ -11,15 +12,15 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import realtime_units, realtime_sources
+from slicewise.features.plan.realtime import realtime_sources, realtime_units
 from slicewise.features.schema.dedupe import Dedupe
 from slicewise.lifecycle.health.judge import Health, Limits, StreamStatus
 from slicewise.lifecycle.health.overview import freshness_of, health_of
 from slicewise.lifecycle.health.realtime import (
     SPARE_SLOTS,
     Pace,
-    microbatch_wait_s,
     lives,
+    microbatch_wait_s,
     relieved,
     slots,
     speaks,
@@ -43,24 +44,34 @@ def status(age_s: float = 0, **more: object) -> StreamStatus:
     return StreamStatus.parse("plays", json.dumps(reported))
 
 
-def test_the_real_time_lane_begins_once_the_micro_batch_lane_is_near_the_end_of_all_partitions_together() -> None:
-    microbatch = status(realtime="on")
+def test_the_real_time_lane_begins_once_the_micro_batch_lane_is_near_the_end_of_all_partitions_together() -> (
+    None
+):
+    microbatch = status(tail="on")
     assert waits_for(offset_vector(60, 50), offset_vector(10, 0), microbatch, 100, NOW) is None
-    assert waits_for(offset_vector(61, 50), offset_vector(10, 0), microbatch, 100, NOW) == "the micro-batch lane is 101 events behind, more than 100"
+    assert (
+        waits_for(offset_vector(61, 50), offset_vector(10, 0), microbatch, 100, NOW)
+        == "the micro-batch lane is 101 events behind, more than 100"
+    )
     # the committed offsets of another topic of that name is none of its own
-    assert waits_for(offset_vector(61, 50), OffsetVector({("cd" * 16, 0): 99}), microbatch, 100, NOW) is not None
+    assert (
+        waits_for(offset_vector(61, 50), OffsetVector({("cd" * 16, 0): 99}), microbatch, 100, NOW)
+        is not None
+    )
 
 
 def test_the_real_time_lane_waits_for_a_micro_batch_that_would_not_remove_what_it_writes() -> None:
     end = offset_vector(1, 1)
-    assert "slicewise stream ensure" in (waits_for(end, end, status(realtime="off"), 100, NOW) or "")
+    assert "slicewise stream ensure" in (waits_for(end, end, status(tail="off"), 100, NOW) or "")
     # one that is gone says nothing any more: the next one will see the real-time lane's entry
-    assert waits_for(end, end, status(61, realtime="off"), 100, NOW) is None
-    assert waits_for(end, end, status(realtime="off", state="stopped"), 100, NOW) is None
+    assert waits_for(end, end, status(61, tail="off"), 100, NOW) is None
+    assert waits_for(end, end, status(tail="off", state="stopped"), 100, NOW) is None
     assert waits_for(end, end, None, 100, NOW) is None
 
 
-def test_the_micro_batch_lane_takes_its_time_only_beside_a_real_time_lane_that_brings_events() -> None:
+def test_the_micro_batch_lane_takes_its_time_only_beside_a_real_time_lane_that_brings_events() -> (
+    None
+):
     assert lives(status(9), NOW)
     assert not lives(status(10), NOW)
     assert not lives(status(waiting="the micro-batch lane is behind"), NOW)
@@ -73,11 +84,14 @@ def test_each_partition_has_a_slot() -> None:
     assert slots({"plays": 30, "orders": 30}) == 2 * 60
 
 
-def test_a_query_is_relieved_once_the_next_has_acknowledged_what_the_log_had_when_it_first_spoke() -> None:
+def test_a_query_is_relieved_once_the_next_has_acknowledged_what_the_log_had_when_it_first_spoke() -> (
+    None
+):
     ends = {0: 10, 1: 20}
     assert relieved(ends, {0: 10, 1: 25}, {0: 3, 1: 3})
     assert not relieved(ends, {0: 9, 1: 25}, {0: 3, 1: 3})
-    # what the micro-batch lane has is visible, whoever brought it: a partition where nothing comes says nothing
+    # what the micro-batch lane has is visible, whoever brought it: a partition where nothing comes
+    # says nothing
     assert relieved(ends, {1: 20}, {0: 10, 1: 0})
     assert not relieved(ends, {1: 20}, {})
 
@@ -99,7 +113,9 @@ def test_a_micro_batch_that_is_behind_does_not_wait() -> None:
 
 
 @given(st.integers(1, 100_000), st.floats(0.01, 10.0))
-def test_an_entitys_pending_events_stays_within_half_of_its_bound_at_the_rate_that_was_seen(most: int, over_s: float) -> None:
+def test_an_entitys_pending_events_stays_within_half_of_its_bound_at_the_rate_that_was_seen(
+    most: int, over_s: float
+) -> None:
     wait_s = microbatch_wait_s(most, most, 0.0, over_s, PACE)
     assert most / over_s * wait_s <= PACE.bound / 2 * 1.000001 or wait_s == 0.0
     assert wait_s <= PACE.longest_s
@@ -112,7 +128,9 @@ def test_a_lost_real_time_lane_alone_is_no_lost_stream_and_is_told() -> None:
     unit = {"view": "v", "source": "plays"}
 
     def judged(realtime: str | None, microbatch: str = stream, **more: object) -> Health:
-        parts = {"stream:plays": microbatch} | ({"tail:plays": realtime} if realtime is not None else {})
+        parts = {"stream:plays": microbatch} | (
+            {"tail:plays": realtime} if realtime is not None else {}
+        )
         manifest = {"sources": [{"name": "plays"}], "units": [unit | more]}
         return health_of(StoreStatus(NOW, {}, manifest, parts), Limits())
 
@@ -121,13 +139,16 @@ def test_a_lost_real_time_lane_alone_is_no_lost_stream_and_is_told() -> None:
     assert lost.aging == ("tail: plays: no heartbeat for 61 s",)
     assert judged(None).aging == ("tail: plays: no driver has written a status",)
     assert judged(stream).aging == ()
-    # one that is off is missed by nobody, nor one of a source that the micro-batch lane alone brings
+    # one that is off is missed by nobody, nor one of a source that the micro-batch lane alone
+    # brings
     assert judged(None, stream.replace('"on"', '"off"')).aging == ()
     assert judged(None, functions=[["f", {}]]).aging == ()
 
 
 @pytest.mark.parametrize("dedupe", [None, sw.dedupe("event")], ids=["plain", "dedupe"])
-def test_the_real_time_lane_is_missed_exactly_where_the_real_time_lane_has_units_to_write(dedupe: Dedupe | None) -> None:
+def test_the_real_time_lane_is_missed_exactly_where_the_real_time_lane_has_units_to_write(
+    dedupe: Dedupe | None,
+) -> None:
     """The store's JSON and the deployment that it came from say the same of the same source."""
     columns = {"song": "string", "t": "timestamp_us", "event": "string"}
     source = sw.KafkaSource("plays", schema=columns, timestamp="t", dedupe=dedupe)
@@ -143,7 +164,9 @@ def test_the_real_time_lane_is_missed_exactly_where_the_real_time_lane_has_units
 def test_freshness_is_that_of_who_is_first() -> None:
     def realtime(p50: float, age_s: int = 0) -> str:
         beat = NOW - age_s * SECOND
-        return json.dumps({"state": "running", "heartbeat_us": beat, "lag": 0, "freshness_p50_ms": p50})
+        return json.dumps(
+            {"state": "running", "heartbeat_us": beat, "lag": 0, "freshness_p50_ms": p50}
+        )
 
     def fresh(**parts: str) -> float | None:
         [result] = freshness_of(StoreStatus(NOW, {}, {"sources": [{"name": "plays"}]}, parts))
@@ -156,7 +179,10 @@ def test_freshness_is_that_of_who_is_first() -> None:
 
 @pytest.mark.parametrize(("looks", "outcome"), [(3, "well"), (4, "aging")])
 def test_a_watch_ends_when_the_real_time_lane_stays_lost(looks: int, outcome: str) -> None:
-    watch, aging = Watch(patience=4, grace_until_us=NOW), Health((), aging=("tail: plays: no heartbeat",))
+    watch, aging = (
+        Watch(patience=4, grace_until_us=NOW),
+        Health((), aging=("tail: plays: no heartbeat",)),
+    )
     watch = watch.after(aging, NOW - 1)  # its driver was started just now
     for _ in range(looks):
         watch = watch.after(aging, NOW)

@@ -1,4 +1,5 @@
-"""A watch tells all that lasted, each by itself, and gives time to what starts: no longer than a start may take."""
+"""A watch tells all that lasted, each by itself, and gives time to what starts: no longer than a
+start may take."""
 
 from __future__ import annotations
 
@@ -28,11 +29,28 @@ def status(at_us: int, **more: object) -> str:
 
 
 def health(now_us: int, manifest: Mapping[str, Any] = LEADERBOARDS, **parts: str) -> Health:
-    """Stream, real-time lane and prober speak unless `parts` has other words for them; an empty text: they never spoke."""
-    probes = {"state": "running", "heartbeat_us": now_us, "shown": 300, "lost": 0, "waiting_ms": 1.0}
-    well = {"stream:plays": status(now_us), "tail:plays": status(now_us), f"stream:{own.SOURCE}": status(now_us, realtime="off")}
-    statuses = {**well, "probes": json.dumps(probes), **{k.replace("_", ":"): text for k, text in parts.items()}}
-    return health_of(StoreStatus(now_us, {}, manifest, {k: v for k, v in statuses.items() if v}), LIMITS)
+    """Stream, real-time lane and prober speak unless `parts` has other words for them; an empty
+    text: they never spoke."""
+    probes = {
+        "state": "running",
+        "heartbeat_us": now_us,
+        "shown": 300,
+        "lost": 0,
+        "waiting_ms": 1.0,
+    }
+    well = {
+        "stream:plays": status(now_us),
+        "tail:plays": status(now_us),
+        f"stream:{own.SOURCE}": status(now_us, tail="off"),
+    }
+    statuses = {
+        **well,
+        "probes": json.dumps(probes),
+        **{k.replace("_", ":"): text for k, text in parts.items()},
+    }
+    return health_of(
+        StoreStatus(now_us, {}, manifest, {k: v for k, v in statuses.items() if v}), LIMITS
+    )
 
 
 def looks(watch: Watch, *healths: Health, now_us: int = NOW) -> Watch:
@@ -43,7 +61,9 @@ def looks(watch: Watch, *healths: Health, now_us: int = NOW) -> Watch:
 
 # ------------------------------------------------------------------ several reasons
 def late(now_us: int = NOW) -> str:
-    return json.dumps({"state": "running", "heartbeat_us": now_us, "shown": 1, "lost": 0, "waiting_ms": 90_000.0})
+    return json.dumps(
+        {"state": "running", "heartbeat_us": now_us, "shown": 1, "lost": 0, "waiting_ms": 90_000.0}
+    )
 
 
 def test_late_probes_are_told_as_late_probes_also_while_the_real_time_lane_is_lost() -> None:
@@ -83,7 +103,10 @@ def test_what_is_not_published_alone_is_not_told_of_the_stream() -> None:
 
 
 def test_parts_that_are_ill_in_turn_lose_the_stream_and_are_told() -> None:
-    stream, emission = health(NOW, stream_plays=""), health(NOW, emit_plays=status(NOW, state="failed"))
+    stream, emission = (
+        health(NOW, stream_plays=""),
+        health(NOW, emit_plays=status(NOW, state="failed")),
+    )
     watch = looks(Watch(2, well_once=True), stream, emission)
     assert watch.outcome == "lost"
     assert list(watch.reported(emission)) == ["emission"]
@@ -91,16 +114,23 @@ def test_parts_that_are_ill_in_turn_lose_the_stream_and_are_told() -> None:
 
 # ------------------------------------------------------------------ what starts
 def after_apply(seconds: float, **parts: str) -> Health:
-    """The first leaderboard was deployed at NOW; so long after it nothing was published by a driver yet."""
+    """The first leaderboard was deployed at NOW; so long after it nothing was published by a driver
+    yet."""
     return health(int(NOW + seconds * SECOND), LEADERBOARDS, **{"deployed": str(NOW)} | parts)
 
 
-def watched(*, ensured: float | None, until: float, spoke: float | None = None) -> list[tuple[float, Watch]]:
+def watched(
+    *, ensured: float | None, until: float, spoke: float | None = None
+) -> list[tuple[float, Watch]]:
     """One look every five seconds, from an hour of a stream that was well."""
     watch, seen = looks(Watch(4), *[health(NOW, PLAIN)] * 3), []
     for step in range(int(until / 5)):
         now = 5.0 * step
-        parts = {} if ensured is None or now < ensured else {"ensured_emit": str(int(NOW + ensured * SECOND))}
+        parts = (
+            {}
+            if ensured is None or now < ensured
+            else {"ensured_emit": str(int(NOW + ensured * SECOND))}
+        )
         if spoke is not None and now >= spoke:
             parts["emit_plays"] = status(int(NOW + now * SECOND))
         watch = watch.after(after_apply(now, **parts), int(NOW + now * SECOND))
@@ -120,7 +150,9 @@ def test_a_driver_that_never_speaks_is_lost_once_it_had_time_to_start() -> None:
     at, watch = watched(ensured=4.0, until=600.0)[-1]
     assert watch.outcome == "lost"
     assert 124 < at < 124 + 5 * 5
-    assert watch.reported(after_apply(at)) == {"emission": ("plays: no driver has written a status",)}
+    assert watch.reported(after_apply(at)) == {
+        "emission": ("plays: no driver has written a status",)
+    }
 
 
 def test_a_driver_that_nobody_starts_ends_the_watch_well_so_that_the_next_run_starts_it() -> None:
@@ -146,7 +178,9 @@ def test_the_words_of_the_driver_before_are_not_those_of_one_that_starts(driver:
 def test_a_driver_that_fails_after_its_start_has_no_grace() -> None:
     failed = status(NOW + SECOND, state="failed", last_error="no room")
     parts = {"emit_plays": failed, "started_emit": str(NOW), "deployed": str(NOW)}
-    assert health(NOW + 2 * SECOND, LEADERBOARDS, **parts).reasons == ("emission: plays: the driver gave up: no room",)
+    assert health(NOW + 2 * SECOND, LEADERBOARDS, **parts).reasons == (
+        "emission: plays: the driver gave up: no room",
+    )
 
 
 def test_a_prober_that_starts_is_not_late() -> None:

@@ -1,7 +1,8 @@
 """Every function of row logic has one value in every engine, bit for bit, on every row.
 
-A handler takes the typer and the parser's node, and gives typed nodes; `function_texts` holds what the
-engines run. Offsets, lengths and units are literals, since engines differ in what odd ones mean.
+A handler takes the typer and the parser's node, and gives typed nodes; `function_texts` holds what
+the engines run. Offsets, lengths and units are literals, since engines differ in what odd ones
+mean.
 """
 
 from __future__ import annotations
@@ -10,21 +11,83 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from slicewise.features.rowlogic.arguments import of_kind_if_null, only_argument, two_arguments, whole_number
+from slicewise.features.rowlogic.arguments import (
+    of_kind_if_null,
+    only_argument,
+    two_arguments,
+    whole_number,
+)
 from slicewise.features.rowlogic.coercion import coerced
 from slicewise.features.rowlogic.expression import Call, Literal, Node
 from slicewise.features.rowlogic.functions import numbers as number_functions
 from slicewise.features.rowlogic.functions import text as text_functions
 from slicewise.features.rowlogic.typer import OPERATORS, Functions, Handler, Typer
-from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, element_type
+from slicewise.features.schema.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    element_type,
+)
 
 MAX_BUCKETS = 1_000_000
-TRUNCATED = {"SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000}
+TRUNCATED = {
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+}
 FUNCTIONS = (
-    *("SUBSTRING", "LEFT", "RIGHT", "TRIM", "LTRIM", "RTRIM", "REPLACE", "SPLIT_PART", "STARTS_WITH", "ENDS_WITH"),
-    *("CONTAINS", "POSITION", "ASCII_LOWER", "ASCII_UPPER", "OCTET_LENGTH", "MOD", "SIGN", "FLOOR", "CEIL", "ROUND"),
-    *("SQRT", "TRY_ADD", "TRY_SUBTRACT", "TRY_MULTIPLY", "TRY_DIVIDE", "YEAR", "QUARTER", "MONTH", "DAY", "DAYOFYEAR"),
-    *("DAYOFWEEK", "WEEKOFYEAR", "HOUR", "MINUTE", "SECOND", "EXTRACT", "DATE", "DATE_TRUNC", "DATE_DIFF", "BUCKET"),
+    *(
+        "SUBSTRING",
+        "LEFT",
+        "RIGHT",
+        "TRIM",
+        "LTRIM",
+        "RTRIM",
+        "REPLACE",
+        "SPLIT_PART",
+        "STARTS_WITH",
+        "ENDS_WITH",
+    ),
+    *(
+        "CONTAINS",
+        "POSITION",
+        "ASCII_LOWER",
+        "ASCII_UPPER",
+        "OCTET_LENGTH",
+        "MOD",
+        "SIGN",
+        "FLOOR",
+        "CEIL",
+        "ROUND",
+    ),
+    *(
+        "SQRT",
+        "TRY_ADD",
+        "TRY_SUBTRACT",
+        "TRY_MULTIPLY",
+        "TRY_DIVIDE",
+        "YEAR",
+        "QUARTER",
+        "MONTH",
+        "DAY",
+        "DAYOFYEAR",
+    ),
+    *(
+        "DAYOFWEEK",
+        "WEEKOFYEAR",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "EXTRACT",
+        "DATE",
+        "DATE_TRUNC",
+        "DATE_DIFF",
+        "BUCKET",
+    ),
     *("ARRAY_CONTAINS", "ARRAY_SIZE"),
 )
 NAMES = (*OPERATORS, *FUNCTIONS)
@@ -38,7 +101,9 @@ def _as_date(typer: Typer, value: Node, node: exp.Expr, what: str) -> Node:
     if value.kind == TIMESTAMP:
         return Call("date", (value,), DATE)
     if value.kind != DATE:
-        raise typer.refused(f"{what} of {value.kind}", node, "a date or an instant, which is taken in UTC")
+        raise typer.refused(
+            f"{what} of {value.kind}", node, "a date or an instant, which is taken in UTC"
+        )
     return value
 
 
@@ -52,7 +117,9 @@ def _time_part(op: str) -> Handler:
     def handler(typer: Typer, node: exp.Expr) -> Node:
         value = typer.typed(node.this)
         if value.kind != TIMESTAMP:
-            raise typer.refused(f"{op.upper()} of {value.kind}", node, "an instant, which is taken in UTC")
+            raise typer.refused(
+                f"{op.upper()} of {value.kind}", node, "an instant, which is taken in UTC"
+            )
         return Call(op, (value,), LONG)
 
     return handler
@@ -85,7 +152,10 @@ def _date_trunc(typer: Typer, node: exp.Expr) -> Node:
 def _date_diff(typer: Typer, node: exp.Expr) -> Node:
     if str(node.args["unit"].name).upper() != "DAY":
         raise typer.refused("DATE_DIFF counts days", node, "DATE_DIFF('day', start, end)")
-    end, start = (_as_date(typer, typer.typed(side), node, "DATE_DIFF") for side in (node.this, node.expression))
+    end, start = (
+        _as_date(typer, typer.typed(side), node, "DATE_DIFF")
+        for side in (node.this, node.expression)
+    )
     return Call("date_diff", (start, end), LONG)
 
 
@@ -96,7 +166,11 @@ def _same(typer: Typer, node: exp.Expr) -> Node:
     sides = typer.common((typer.typed(node.this), typer.typed(node.expression)), node)
     if element_type(sides[0].kind):
         raise typer.refused("arrays are not compared", node, "ARRAY_CONTAINS or ARRAY_SIZE")
-    same = Call("same", sides if sides[0].kind != "null" else tuple(coerced(s, LONG) for s in sides), BOOLEAN)
+    same = Call(
+        "same",
+        sides if sides[0].kind != "null" else tuple(coerced(s, LONG) for s in sides),
+        BOOLEAN,
+    )
     return same if isinstance(node, exp.NullSafeEQ) else Call("not", (same,), BOOLEAN)
 
 
@@ -105,7 +179,11 @@ def _bucket(typer: Typer, node: exp.Expr) -> Node:
     value = of_kind_if_null(typer.typed(given), STRING)
     if value.kind not in (STRING, LONG):
         raise typer.refused(f"BUCKET of {value.kind}", node, "text or a long")
-    return Call("bucket", (coerced(value, STRING), whole_number(typer, count, node, "BUCKET", 1, MAX_BUCKETS)), LONG)
+    return Call(
+        "bucket",
+        (coerced(value, STRING), whole_number(typer, count, node, "BUCKET", 1, MAX_BUCKETS)),
+        LONG,
+    )
 
 
 def _array(typer: Typer, node: exp.Expr, at: exp.Expr, what: str) -> Node:
@@ -125,7 +203,9 @@ def _array_contains(typer: Typer, node: exp.Expr) -> Node:
 
 
 def _array_size(typer: Typer, node: exp.Expr) -> Node:
-    return Call("array_size", (_array(typer, only_argument(typer, node), node, "ARRAY_SIZE"),), LONG)
+    return Call(
+        "array_size", (_array(typer, only_argument(typer, node), node, "ARRAY_SIZE"),), LONG
+    )
 
 
 EXTRACTED: Mapping[str, Handler] = {

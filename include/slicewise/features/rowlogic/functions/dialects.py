@@ -12,7 +12,16 @@ from typing import ClassVar
 
 from slicewise.features.rowlogic.expression import Call, ColumnRef, Literal, Node
 from slicewise.features.rowlogic.functions.texts import TEXTS, rounded
-from slicewise.features.schema.types import BOOLEAN, DATE, DOUBLE, LONG, STRING, TIMESTAMP, decimal_parts, element_type
+from slicewise.features.schema.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    decimal_parts,
+    element_type,
+)
 
 INTEGER_TEXT = "-?[0-9]{1,19}"
 DATE_TEXT = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -42,7 +51,8 @@ def to_duckdb(node: Node, column: Column | None = None) -> str:
 
 
 class _Dialect(ABC):
-    """Text that both engines write alike; each engine fills in literals, types, arithmetic, casts."""
+    """Text that both engines write alike; each engine fills in literals, types, arithmetic,
+    casts."""
 
     spark: ClassVar[bool]
     types: ClassVar[Mapping[str, str]]
@@ -85,7 +95,9 @@ class _Dialect(ABC):
         if op in TEXTS:
             return TEXTS[op][0 if self.spark else 1].format(*args)
         if decimal_parts(kind):
-            return self.decimal(op, kind, [self.widened(kind, *pair) for pair in zip(node.args, args, strict=True)])
+            return self.decimal(
+                op, kind, [self.widened(kind, *pair) for pair in zip(node.args, args, strict=True)]
+            )
         if kind == DOUBLE:
             return self.double(op, args)
         return self.long(op, args)
@@ -125,12 +137,16 @@ class _Dialect(ABC):
         if target == DATE:
             day = self.try_cast(DATE, value)
             year_1 = "DATE '0001-01-01'"
-            return f"CASE WHEN {self.matches(value, DATE_TEXT)} AND {day} >= {year_1} THEN {day} END"
+            return (
+                f"CASE WHEN {self.matches(value, DATE_TEXT)} AND {day} >= {year_1} THEN {day} END"
+            )
         if decimal_parts(target) or (decimal_parts(source) and target == LONG):
             return self.try_cast(target, value)
         if source == STRING:
             pattern = INTEGER_TEXT if target == LONG else NUMBER_TEXT
-            return f"CASE WHEN {self.matches(value, pattern)} THEN {self.try_cast(target, value)} END"
+            return (
+                f"CASE WHEN {self.matches(value, pattern)} THEN {self.try_cast(target, value)} END"
+            )
         return self.cast_to(target, value)
 
     def number(self, value: int, kind: str) -> str:
@@ -164,7 +180,8 @@ class _Dialect(ABC):
 
     # what the engines write differently
     def widened(self, kind: str, argument: Node, text: str) -> str:  # noqa: ARG002
-        """An argument of arithmetic on decimals in a type in which the engine computes up to `kind`."""
+        """An argument of arithmetic on decimals in a type in which the engine computes up to
+        `kind`."""
         return text
 
     @abstractmethod

@@ -1,4 +1,5 @@
-"""Functions of numbers are exact or correctly rounded in every engine; what a type cannot hold is null."""
+"""Functions of numbers are exact or correctly rounded in every engine; what a type cannot hold is
+null."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def sign(typer: Typer, node: exp.Expr) -> Node:
     parts = decimal_parts(value.kind)
     if value.kind not in (LONG, DOUBLE) and not parts:
         raise typer.refused(f"SIGN of {value.kind}", node, "a number")
-    zero: int | float | Decimal = Decimal(0).scaleb(-parts[1]) if parts else 0.0 if value.kind == DOUBLE else 0
+    zero: int | float | Decimal = (
+        Decimal(0).scaleb(-parts[1]) if parts else 0.0 if value.kind == DOUBLE else 0
+    )
     against = Literal(zero, value.kind)
     tests = [
         part
@@ -59,7 +62,9 @@ def rounded(typer: Typer, node: exp.Expr) -> Node:
     value = of_kind_if_null(typer.typed(node.this), LONG)
     given = node.args.get("decimals")
     parts = decimal_parts(value.kind)
-    digits = whole_number(typer, given, node, "ROUND", 0, MAX_DIGITS).value if given is not None else 0
+    digits = (
+        whole_number(typer, given, node, "ROUND", 0, MAX_DIGITS).value if given is not None else 0
+    )
     if value.kind == LONG:
         return value
     if not parts:
@@ -72,7 +77,9 @@ def rounded(typer: Typer, node: exp.Expr) -> Node:
     assert isinstance(digits, int)
     if digits >= parts[1]:
         return value
-    return Call("cast", (value,), f"decimal({min(MAX_DIGITS, parts[0] - parts[1] + digits + 1)},{digits})")
+    return Call(
+        "cast", (value,), f"decimal({min(MAX_DIGITS, parts[0] - parts[1] + digits + 1)},{digits})"
+    )
 
 
 def square_root(typer: Typer, node: exp.Expr) -> Node:

@@ -1,7 +1,9 @@
-"""Texts that each engine runs for a function of row logic: equal values on every row, and no errors.
+"""Texts that each engine runs for a function of row logic: equal values on every row, and no
+errors.
 
-{0}, {1}, {2} are the arguments' texts. Instants are microseconds since 1970, never negative; whatever
-counts in UTC is whole-number arithmetic on them, so that no engine's time zone bears on it.
+{0}, {1}, {2} are the arguments' texts. Instants are microseconds since 1970, never negative;
+whatever counts in UTC is whole-number arithmetic on them, so that no engine's time zone bears on
+it.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ TEXTS: Mapping[str, tuple[str, str]] = {
         "date_from_unix_date(CAST({0} DIV 86400000000L AS INT))",
         "(DATE '1970-01-01' + CAST({0} // 86400000000 AS INTEGER))",
     ),
-    **{part: _as_long(f"{part}({{0}})") for part in ("year", "quarter", "month", "day", "dayofyear", "weekofyear")},
+    **{
+        part: _as_long(f"{part}({{0}})")
+        for part in ("year", "quarter", "month", "day", "dayofyear", "weekofyear")
+    },
     "dayofweek": _as_long("dayofweek({0})", "dayofweek({0}) + 1"),
     "date_diff": _as_long("datediff({1}, {0})", "date_diff('day', {0}, {1})"),
     # instants
@@ -72,8 +77,14 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     # nulls and arrays
     "same": _both("({0} IS NOT DISTINCT FROM {1})"),
     "array_contains": (
-        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(array_contains({0}, {1}), FALSE) END",
-        "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(list_contains({0}, {1}), FALSE) END",
+        (
+            "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(array_contains({0}, "
+            "{1}), FALSE) END"
+        ),
+        (
+            "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN coalesce(list_contains({0}, {1}), "
+            "FALSE) END"
+        ),
     ),
     "array_size": _as_long("array_size({0})", "len({0})"),
 }
@@ -82,7 +93,8 @@ REPEATED = {"sqrt": 2, "whole_div": 3, "array_contains": 2, "floor": 3, "ceil": 
 
 
 def rounded(op: str, decimal: str | None, spark: bool) -> str:
-    """FLOOR and CEIL: of a decimal as a decimal without fraction, of a double as a long, null beyond."""
+    """FLOOR and CEIL: of a decimal as a decimal without fraction, of a double as a long, null
+    beyond."""
     if decimal is not None:
         return f"CAST({op}({{0}}) AS {decimal})"
     low, high = (f"{_AT_MINUS_2_63}D", f"{_BELOW_2_63}D") if spark else (

@@ -1,4 +1,5 @@
-"""An answer instead of a store that is away is flagged, young enough, and of the same definition."""
+"""An answer instead of a store that is away is flagged, young enough, and of the same
+definition."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ class LastKnown:
     """The newest live answer of each feature set and entity, the least recently used forgotten."""
 
     limit: int = 50_000
-    _answers: OrderedDict[tuple[str, bytes], tuple[Meaning, Answer]] = field(default_factory=OrderedDict)
+    _answers: OrderedDict[tuple[str, bytes], tuple[Meaning, Answer]] = field(
+        default_factory=OrderedDict
+    )
 
     def keep(self, answer: Answer, selection: Selection) -> None:
         """Remembers an answer, if its feature set may be answered from memory."""
@@ -35,20 +38,25 @@ class LastKnown:
         meaning = _meaning(selection)
         for result in answer.results:
             key = (selection.feature_set, _key(result.entity))
-            # of the flags only `overflow` follows from one entity's values: the others follow from the bounds
+            # of the flags only `overflow` follows from one entity's values: the others follow from
+            # the bounds
             flags = tuple(flag for flag in answer.flags if flag != OVERFLOW or result.errors)
             self._answers[key] = (meaning, replace(answer, results=(result,), flags=flags))
             self._answers.move_to_end(key)
         while len(self._answers) > self.limit:
             self._answers.popitem(last=False)
 
-    def answer(self, request: FeaturesRequest, selection: Selection, now_us: int, lacking: Lacking) -> Answer | None:
-        """The last known values of all entities asked for. None where one of them has none that is young
-        enough and of these definitions. `t_us` and the bounds are those of the oldest; flags and incomplete features
-        are those of any, and what has been heard of lost events since."""
+    def answer(
+        self, request: FeaturesRequest, selection: Selection, now_us: int, lacking: Lacking
+    ) -> Answer | None:
+        """The last known values of all entities asked for. None where one of them has none that is
+        young enough and of these definitions. `t_us` and the bounds are those of the oldest; flags
+        and incomplete features are those of any, and what has been heard of lost events since."""
         answers, meaning = [], _meaning(selection)
         for entity in request.entities:
-            meant, known = self._answers.get((selection.feature_set or "", _key(entity)), (None, None))
+            meant, known = self._answers.get(
+                (selection.feature_set or "", _key(entity)), (None, None)
+            )
             if known is None or meant != meaning:
                 return None
             limit = selection.max_staleness_us
@@ -57,13 +65,19 @@ class LastKnown:
             answers.append(known)
         oldest = min(answers, key=lambda known: known.t_us)
         results = tuple(known.results[0] for known in answers)
-        lost = {ref for known in answers for ref in (*known.incomplete, *lacking(selection, known.bounds))}
+        lost = {
+            ref
+            for known in answers
+            for ref in (*known.incomplete, *lacking(selection, known.bounds))
+        }
         flags = dict.fromkeys(flag for known in answers for flag in known.flags)
         if lost:
             flags[INCOMPLETE] = None
         incomplete = tuple(ref for ref in selection.refs if ref in lost)
         flagged = (*flags, STALE)
-        return replace(oldest, results=results, flags=flagged, incomplete=incomplete, tokens=request.tokens)
+        return replace(
+            oldest, results=results, flags=flagged, incomplete=incomplete, tokens=request.tokens
+        )
 
 
 def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> Answer:
@@ -72,13 +86,23 @@ def defaults_of(request: FeaturesRequest, selection: Selection, now_us: int) -> 
     results = tuple(EntityAnswer(entity, values, "") for entity in request.entities)
     flags = (DEFAULT,)
     return Answer(
-        selection.refs, "live", now_us, {}, results, (), flags, doubles=selection.doubles, tokens=request.tokens
+        selection.refs,
+        "live",
+        now_us,
+        {},
+        results,
+        (),
+        flags,
+        doubles=selection.doubles,
+        tokens=request.tokens,
     )
 
 
 def _meaning(selection: Selection) -> Meaning:
     """A feature keeps its name while where, windows or columns change: the fingerprints do not."""
-    units = tuple((p.unit.storage_fingerprint, p.unit.definition_fingerprint) for p in selection.parts)
+    units = tuple(
+        (p.unit.storage_fingerprint, p.unit.definition_fingerprint) for p in selection.parts
+    )
     return (selection.refs, units, selection.defaults)
 
 

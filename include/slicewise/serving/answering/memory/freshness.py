@@ -1,4 +1,5 @@
-"""Facts about a source are what was seen: when its committed offsets moved, the stream's lag, and events known to be lost."""
+"""Facts about a source are what was seen: when its committed offsets moved, the stream's lag, and
+events known to be lost."""
 
 from __future__ import annotations
 
@@ -49,11 +50,18 @@ class Freshness:
             self._committed_offsets[node, source.name] = committed
             if before is not None:
                 known = self._of(source.name)
-                self._known[source.name] = SourceFreshness(source.name, time_us, known.lag_events, known.heartbeat_us)
+                self._known[source.name] = SourceFreshness(
+                    source.name, time_us, known.lag_events, known.heartbeat_us
+                )
 
-    def of(self, selection: Selection, pending: Sequence[PendingSeen] = ()) -> tuple[SourceFreshness, ...]:
-        """The freshness of the sources of a selection; pending: per part of slices what its answer has of the pending events."""
-        freshness = tuple(self._of(name) for name in sorted({p.unit.source for p in selection.parts}))
+    def of(
+        self, selection: Selection, pending: Sequence[PendingSeen] = ()
+    ) -> tuple[SourceFreshness, ...]:
+        """The freshness of the sources of a selection; pending: per part of slices what its answer
+        has of the pending events."""
+        freshness = tuple(
+            self._of(name) for name in sorted({p.unit.source for p in selection.parts})
+        )
         if not max(pending, default=NO_EVENTS).events:
             return freshness
         merged: dict[str, PendingSeen] = {}
@@ -61,7 +69,9 @@ class Freshness:
             merged[part.unit.source] = seen.and_of(merged.get(part.unit.source, NO_EVENTS))
         for source, seen in merged.items():
             if seen.events:
-                self.newest_pending[source] = max(seen.newest_us, self.newest_pending.get(source, seen.newest_us))
+                self.newest_pending[source] = max(
+                    seen.newest_us, self.newest_pending.get(source, seen.newest_us)
+                )
         return tuple(
             replace(source_freshness, pending_events=seen.events, pending_newest_us=seen.newest_us)
             if (seen := merged.get(source_freshness.source, NO_EVENTS)).events
@@ -73,15 +83,17 @@ class Freshness:
         return self._known
 
     def listen(self, catalog: Catalog) -> Flow[None]:
-        """Reads what the stream says of each source, and which of its events are lost; `unreadable` tells of which
-        sources that is no text of ours."""
+        """Reads what the stream says of each source, and which of its events are lost; `unreadable`
+        tells of which sources that is no text of ours."""
         for gone in self.unreadable.keys() - {source.name for source in catalog.deployment.sources}:
             del self.unreadable[gone]
         for source in catalog.deployment.sources:
             text: str | None = yield ReadStatus(f"stream:{source.name}")
             lag, heartbeat = _lag_and_heartbeat(text)
             known = self._of(source.name)
-            self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, lag, heartbeat)
+            self._known[source.name] = SourceFreshness(
+                source.name, known.ledger_advanced_us, lag, heartbeat
+            )
             text = yield ReadStatus(f"holes:{source.name}")
             self._take_in(source.name, text)
         yield from self._listen_to_builds(catalog)
@@ -108,7 +120,9 @@ class Freshness:
         else:
             self.accepted_gaps.pop(source, None)
 
-    def incomplete(self, selection: Selection, bounds: Mapping[str, tuple[int, int]]) -> tuple[str, ...]:
+    def incomplete(
+        self, selection: Selection, bounds: Mapping[str, tuple[int, int]]
+    ) -> tuple[str, ...]:
         """The refs whose windows may lack events that are lost for good."""
         if not self.accepted_gaps and not self.unreadable:
             return ()
@@ -117,7 +131,10 @@ class Freshness:
             for part in selection.parts
             for ref in (selection.refs[position] for position in part.positions)
             if part.unit.source in self.unreadable
-            or any(accepted_gap.touches(*bounds[ref]) for accepted_gap in self.accepted_gaps.get(part.unit.source, ()))
+            or any(
+                accepted_gap.touches(*bounds[ref])
+                for accepted_gap in self.accepted_gaps.get(part.unit.source, ())
+            )
         )
 
     def _of(self, source: str) -> SourceFreshness:

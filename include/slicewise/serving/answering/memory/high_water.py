@@ -1,8 +1,9 @@
-"""An answer is refused while the store holds less than answers held before: right by its token, and older.
+"""An answer is refused while the store holds less than answers held before: right by its token, and
+older.
 
-The high water is what the metadata says of a loss (copies kept elsewhere told it), and what this process saw itself: committed offsets, and
-how far its answers reached beyond them, pending events included. The first reply after a loss is judged by it, before
-anybody has told (docs/adr/0069).
+The high water is what the metadata says of a loss (copies kept elsewhere told it), and what this
+process saw itself: committed offsets, and how far its answers reached beyond them, pending events
+included. The first reply after a loss is judged by it, before anybody has told (docs/adr/0069).
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ class Sourced(Protocol):
 
 @dataclass
 class HighWater:
-    """High water of one node: how far its replies, and answers made of them, had come in earlier server runs; remembered
-    by this process.
+    """High water of one node: how far its replies, and answers made of them, had come in earlier
+    server runs; remembered by this process.
 
-    Within one server run smaller committed offsets, or a smaller base, are an older reply, and no loss.
+    Within one server run smaller committed offsets, or a smaller base, are an older reply, and no
+    loss.
     """
 
     lost: Mapping[str, Lost] = field(default_factory=dict)
@@ -68,10 +70,16 @@ class HighWater:
         """Source -> what the newest reply of the node lacks that lacks most."""
         losses = dict(self.lost)
         for other in self._others.values():
-            losses |= {s: lost for s, lost in other.lost.items() if s not in losses or lost.events > losses[s].events}
+            losses |= {
+                s: lost
+                for s, lost in other.lost.items()
+                if s not in losses or lost.events > losses[s].events
+            }
         return losses
 
-    def after(self, sources: Iterable[Sourced], metadata: StoreMetadata, server_run: ServerRun) -> Mapping[str, Lost]:
+    def after(
+        self, sources: Iterable[Sourced], metadata: StoreMetadata, server_run: ServerRun
+    ) -> Mapping[str, Lost]:
         """Source -> what a reply with this metadata lacks. sources: those that are deployed."""
         if metadata is self._metadata:
             return self.lost
@@ -86,30 +94,42 @@ class HighWater:
         losses = {}
         for source in sources if high_water else ():
             topic_id = metadata.topics.get(source.topic)
-            if topic_id is not None and (wanted := still_lost(metadata.committed, high_water, [topic_id])):
+            if topic_id is not None and (
+                wanted := still_lost(metadata.committed, high_water, [topic_id])
+            ):
                 losses[source.name] = _lost(metadata.committed, wanted)
         self._metadata, self.lost = metadata, losses
         return losses
 
     def _restarted(self) -> None:
-        """Begins a server run: whatever was seen in the one before is to be reached in it, and in all later ones."""
+        """Begins a server run: whatever was seen in the one before is to be reached in it, and in
+        all later ones."""
         self._before, self._top = self._before.join(self._top), OffsetVector()
 
     def answering(
-        self, unit: str, answers: Iterable[tuple[bytes, OffsetVector]], committed: OffsetVector, node_reply: NodeReply
+        self,
+        unit: str,
+        answers: Iterable[tuple[bytes, OffsetVector]],
+        committed: OffsetVector,
+        node_reply: NodeReply,
     ) -> Lost | None:
-        """Remembers what answers of a unit hold beyond the committed offsets of the reply that they are made of. What one of them
-        lacks that an answer held in an earlier server run: then none is given.
+        """Remembers what answers of a unit hold beyond the committed offsets of the reply that they
+        are made of. What one of them lacks that an answer held in an earlier server run: then none
+        is given.
 
-        answers: the entity's tag, and the base: these very committed offsets where it is not ahead of them.
+        answers: the entity's tag, and the base: these very committed offsets where it is not ahead
+        of them.
         """
         pending, recalls = self._pending, self._pending.recalls
         for tag, base in answers:
-            if recalls and (wanted := pending.lacking(unit, tag, base, node_reply.metadata.topics.values())):
+            if recalls and (
+                wanted := pending.lacking(unit, tag, base, node_reply.metadata.topics.values())
+            ):
                 return _lost(base, wanted)
             if base is not committed:
                 pending.saw(unit, tag, base, committed)
-        if (node_reply.server_run, node_reply.metadata.store_id) != self._run:  # another began while this was merged
+        # another began while this was merged
+        if (node_reply.server_run, node_reply.metadata.store_id) != self._run:
             pending.restarted()
         return None
 
@@ -119,7 +139,10 @@ def check_recovered(selection: Selection, lost: Mapping[str, Lost]) -> None:
     for part in selection.parts:
         if (loss := lost.get(part.unit.source)) is not None:
             raise Recovering(
-                f"the store lost events of source {part.unit.source!r} that it had applied: {loss.events} to go",
+                (
+                    f"the store lost events of source {part.unit.source!r} that it had applied: "
+                    f"{loss.events} to go"
+                ),
                 progress=loss.progress,
                 where=f"view {part.unit.view!r}",
                 next_step="ask again: they are being applied",
@@ -127,10 +150,12 @@ def check_recovered(selection: Selection, lost: Mapping[str, Lost]) -> None:
 
 
 def check_pending(part: Part, lost: Lost | None) -> None:
-    """Refuses an answer without the pending events that answers held before the store began anew: Recovering."""
+    """Refuses an answer without the pending events that answers held before the store began anew:
+    Recovering."""
     if lost is not None:
         raise Recovering(
-            f"the store began anew, and answers held events of source {part.unit.source!r} that were not applied yet: "
+            f"the store began anew, and answers held events of source {part.unit.source!r} that "
+            "were not applied yet: "
             f"{lost.events} to go",
             progress=lost.progress,
             where=f"view {part.unit.view!r}",
@@ -139,5 +164,8 @@ def check_pending(part: Part, lost: Lost | None) -> None:
 
 
 def _lost(committed: OffsetVector, wanted: OffsetVector) -> Lost:
-    events = sum(offset - committed.get(topic_partition) for topic_partition, offset in wanted.offsets.items())
+    events = sum(
+        offset - committed.get(topic_partition)
+        for topic_partition, offset in wanted.offsets.items()
+    )
     return Lost(events, 1 - events / sum(wanted.offsets.values()))

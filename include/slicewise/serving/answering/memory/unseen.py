@@ -1,4 +1,5 @@
-"""A read that finds nothing of an entity is told from one without events in the windows asked for."""
+"""A read that finds nothing of an entity is told from one without events in the windows asked
+for."""
 
 from __future__ import annotations
 
@@ -16,11 +17,12 @@ def views_without_data(
     replies: Sequence[Sequence[UnitReply]],
     entities: int,
 ) -> Mapping[int, tuple[str, ...]]:
-    """Entity -> the views of which the read found nothing, in no partition and no unit; most reads: of none.
+    """Entity -> the views of which the read found nothing, in no partition and no unit; most reads:
+    of none.
 
-    It takes no further read: an applied offset stands in an entity's hot hash for as long as the store keeps any of its events
-    that came by the stream. targets: (group, entity, partition) of each reply; a per-partition group has none of a topic
-    without an applied event.
+    It takes no further read: an applied offset stands in an entity's hot hash for as long as the
+    store keeps any of its events that came by the stream. targets: (group, entity, partition) of
+    each reply; a per-partition group has none of a topic without an applied event.
     """
     per_partition = any(group[1] for group in selection.groups)
     if not per_partition and _all_hot(replies):

@@ -68,7 +68,9 @@ Undo = Callable[[], None]
 class MemoryServer:
     """A node: keys, a clock of its own, and one server run after another."""
 
-    def __init__(self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction", name: str = "memory") -> None:
+    def __init__(
+        self, clock: Clock, version: str = "7.0.0", policy: str = "noeviction", name: str = "memory"
+    ) -> None:
         decisions.check_server(version, policy, "master")
         self.clock = clock
         self.hashes: dict[bytes, Hash] = {}
@@ -192,14 +194,22 @@ class MemoryServer:
 
     def _sorted(self, key: bytes) -> Sorted | None:
         stored = self.lists.get(key)
-        if stored is not None and stored.expiry and stored.expiry * 1_000_000 <= self.clock.now_us():
+        if (
+            stored is not None
+            and stored.expiry
+            and stored.expiry * 1_000_000 <= self.clock.now_us()
+        ):
             del self.lists[key]
             return None
         return stored
 
     def _members(self, wanted: Members) -> list[bytes]:
         stored = self._sorted(wanted.key)
-        inside = [] if stored is None else [m for score, m in stored.members if wanted.first <= score <= wanted.last]
+        inside = (
+            []
+            if stored is None
+            else [m for score, m in stored.members if wanted.first <= score <= wanted.last]
+        )
         return inside[: -wanted.newest - 1 : -1] if wanted.newest else inside
 
     def _list_change(self, change: ListChange) -> int:
@@ -210,7 +220,10 @@ class MemoryServer:
             return MISSED
         if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
             return EXPIRED
-        before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
+        before, listed_before = (
+            [(change.key, self._copy(change.key))],
+            self._copy_list(change.list_key),
+        )
         self._remember(lambda: self._restore(before))
         self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
         return self._put_members(change, fields, dict(change.sets), change.adds)
@@ -224,7 +237,9 @@ class MemoryServer:
     ) -> int:
         """Adds, trims, sets applied offset, mark and expiries; how many were cut."""
         hashed, now = self._hash(change.key), self.clock.now_us()
-        until = 0 if not change.expiry else max(change.expiry, 0 if hashed is None else hashed.expiry)
+        until = (
+            0 if not change.expiry else max(change.expiry, 0 if hashed is None else hashed.expiry)
+        )
         stored = self._sorted(change.list_key)
         ordered = sorted(set(adds).union(() if stored is None else stored.members))
         keeps = change.keeps
@@ -255,9 +270,16 @@ class MemoryServer:
         self._remember(lambda: self._restore(before))
         existed = found is not None
         found = self.hashes.setdefault(change.key, Hash())
-        last, skip = memory_pending.last_of(found.fields, change.topic_partition), found.fields.get(change.skip)
+        last, skip = (
+            memory_pending.last_of(found.fields, change.topic_partition),
+            found.fields.get(change.skip),
+        )
         # what came before stands, or was skipped
-        again = sum(decisions.is_skipped(skip, applied_offset, offset) for offset, *_ in kept if offset <= last)
+        again = sum(
+            decisions.is_skipped(skip, applied_offset, offset)
+            for offset, *_ in kept
+            if offset <= last
+        )
         beyond = [event for event in kept if event[0] > last]
         room = max(0, change.bound - int(found.fields.get(PENDING_COUNT, b"0")))
         if beyond[:room]:
@@ -265,7 +287,9 @@ class MemoryServer:
             memory_pending.append(found.fields, change.topic_partition, some, change.room)
         skipped = [offset for offset, *_ in beyond[room:]]
         if skipped:
-            found.fields[change.skip] = pack_skip(*decisions.skipped(skip, applied_offset, skipped[0], skipped[-1]))
+            found.fields[change.skip] = pack_skip(
+                *decisions.skipped(skip, applied_offset, skipped[0], skipped[-1])
+            )
         latest = max(expiry for *_, expiry in kept)
         if latest and (not existed or latest > found.expiry):
             found.expiry = latest
@@ -285,7 +309,10 @@ class MemoryServer:
         adds = [(score, member) for _, score, member in new if member in above]
         if change.expiry and change.expiry <= now // 1_000_000 and hashed is None:
             return [0, already_applied, len(new), 0]
-        before, listed_before = [(change.key, self._copy(change.key))], self._copy_list(change.list_key)
+        before, listed_before = (
+            [(change.key, self._copy(change.key))],
+            self._copy_list(change.list_key),
+        )
         self._remember(lambda: self._restore(before))
         self._remember_with(lambda: self._restore_list(change.list_key, listed_before))
         cut = self._put_members(change, fields, {change.applied_field: b"%d" % new[-1][0]}, adds)
@@ -348,7 +375,9 @@ class MemoryNode:
     def run_one(self, command: Command) -> Any:
         if not self._open or self.server.server_run != self.server_run:
             self._open = False
-            raise StoreUnavailable("the store closed the connection", next_step="open a new connection")
+            raise StoreUnavailable(
+                "the store closed the connection", next_step="open a new connection"
+            )
         return self.server.execute(command)
 
     def start(self, commands: Sequence[Command]) -> Callable[[], list[Any]]:

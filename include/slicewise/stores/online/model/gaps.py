@@ -1,4 +1,5 @@
-"""The store's text of lost events only grows: a run that was paused takes back nothing that others told since."""
+"""The store's text of lost events only grows: a run that was paused takes back nothing that others
+told since."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ PART = "holes:"
 
 
 def of_nodes(part: str, texts: Sequence[str | None]) -> str | None:
-    """The text of several nodes about a part together: of accepted gaps all that any of them was told, since one that lost its last
-    commands knows fewer; else the first text there is. One that cannot be read stands for all."""
+    """The text of several nodes about a part together: of accepted gaps all that any of them was
+    told, since one that lost its last commands knows fewer; else the first text there is. One that
+    cannot be read stands for all."""
     distinct = list(dict.fromkeys(text for text in texts if text is not None))
     if len(distinct) < 2 or not part.startswith(PART):
         return next(iter(distinct), None)

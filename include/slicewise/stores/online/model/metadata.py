@@ -16,7 +16,13 @@ from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
-from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata, Build, TotalUntil
+from slicewise.stores.online.control_record import (
+    Build,
+    RealtimeStart,
+    ServerRun,
+    StoreMetadata,
+    TotalUntil,
+)
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import (
     ABSENT,
@@ -51,7 +57,9 @@ def parse(flat: Sequence[bytes]) -> StoreMetadata | None:
     if m.STORE_ID.form not in raw:
         return None
     parsed: dict[Field, dict[str, Any]] = {entry: {} for entry in METADATA_BY_LETTER.values()}
-    into = {letter: (parsed[entry], entry.value.parse) for letter, entry in METADATA_BY_LETTER.items()}
+    into = {
+        letter: (parsed[entry], entry.value.parse) for letter, entry in METADATA_BY_LETTER.items()
+    }
     for field, value in raw.items():
         letter, _, name = field.decode().partition(":")
         if name and letter in into:
@@ -77,7 +85,9 @@ def parse(flat: Sequence[bytes]) -> StoreMetadata | None:
         retired=single(m.RETIRED, b"0"),
         keeps={unit: EventList.parse(text) for unit, text in parsed[m.KEPT].items()},
         totals_until={unit: TotalUntil(*until) for unit, until in parsed[m.TOTAL_UNTIL].items()},
-        realtime_starts={source: _start(*parts) for source, parts in parsed[m.REALTIME_START].items()},
+        realtime_starts={
+            source: _start(*parts) for source, parts in parsed[m.REALTIME_START].items()
+        },
         lost_offsets=OffsetVector(lost),
         node=single(m.NODE, b""),
         set_id=single(m.NODE_SET, b"0"),
@@ -122,11 +132,14 @@ def change(
     return Change((KeyChange(keys.METADATA, [same_store, *checks], sets, deletes), *others))
 
 
-def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -> Steps[StoreMetadata]:
+def initialise(
+    node: str = "", set_id: int = 0, after: int = 0, same: int = 0
+) -> Steps[StoreMetadata]:
     """A store without metadata gets the store's own time as its store id: it never repeats.
 
-    node, set_id: of a store of several nodes, as in `StoreMetadata` (set_id 0: this store id names a new set).
-    after: the store id is later than this one; same: it is this one, which a node of the same new set got.
+    node, set_id: of a store of several nodes, as in `StoreMetadata` (set_id 0: this store id names
+    a new set). after: the store id is later than this one; same: it is this one, which a node of
+    the same new set got.
     """
 
     def attempt(_: None) -> Attempt[StoreMetadata]:
@@ -142,7 +155,10 @@ def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -
             (TOPIC_PARTITIONS, b"0", 0),
         ]
         if node:
-            first += [(m.NODE.form, node.encode(), 0), (m.NODE_SET.form, b"%d" % (set_id or store_id), 0)]
+            first += [
+                (m.NODE.form, node.encode(), 0),
+                (m.NODE_SET.form, b"%d" % (set_id or store_id), 0),
+            ]
         yield [Change((KeyChange(keys.METADATA, [(m.STORE_ID.form, ABSENT)], first),))]
         return AGAIN  # who wrote them, and which, the next attempt reads
 
@@ -152,11 +168,18 @@ def initialise(node: str = "", set_id: int = 0, after: int = 0, same: int = 0) -
 def advance_committed(
     store_id: int, start: OffsetVector, end: OffsetVector, deployment_version: int, units: str
 ) -> Steps[OffsetVector]:
-    """The committed offsets after a batch from `start` to `end`: no gap, the newest deployment version, its units."""
+    """The committed offsets after a batch from `start` to `end`: no gap, the newest deployment
+    version, its units."""
 
     def attempt(_: None) -> Attempt[OffsetVector]:
         metadata = yield from read(store_id)
-        decisions.check_batch(metadata.committed, (metadata.deployment_version, metadata.units), start, deployment_version, units)
+        decisions.check_batch(
+            metadata.committed,
+            (metadata.deployment_version, metadata.units),
+            start,
+            deployment_version,
+            units,
+        )
         reached = decisions.advanced(metadata.committed, end)
         if not reached:
             return metadata.committed
@@ -180,7 +203,9 @@ def unmoved_checks(metadata: StoreMetadata, topic_partitions: Iterable[TopicPart
     return [
         (
             committed_field(topic_partition),
-            exact(b"%d" % metadata.committed.get(topic_partition)) if topic_partition in metadata.topic_partitions else ABSENT,
+            exact(b"%d" % metadata.committed.get(topic_partition))
+            if topic_partition in metadata.topic_partitions
+            else ABSENT,
         )
         for topic_partition in sorted(topic_partitions)
     ]
@@ -197,29 +222,48 @@ def realtime_field(source: str) -> bytes:
 
 def pack_realtime_start(begun: RealtimeStart) -> bytes:
     """The value of an entry that the real-time lane began."""
-    return m.REALTIME_START.value.pack(begun.server_run.run_id, begun.server_run.replication_id, begun.start)
+    return m.REALTIME_START.value.pack(
+        begun.server_run.run_id, begun.server_run.replication_id, begun.start
+    )
 
 
 def unpack_realtime_start(raw: bytes) -> RealtimeStart:
     return _start(*m.REALTIME_START.value.parse(raw))
 
 
-def begin_realtime(store_id: int, source: str, begun: RealtimeStart, deployment_version: int, units: str) -> Steps[StoreMetadata]:
-    """Marks a real-time lane that began at or before the committed offsets, which only grow among the pending events's life."""
+def begin_realtime(
+    store_id: int, source: str, begun: RealtimeStart, deployment_version: int, units: str
+) -> Steps[StoreMetadata]:
+    """Marks a real-time lane that began at or before the committed offsets.
+
+    These only grow in the server run that the lane is bound to.
+    """
 
     def attempt(_: None) -> Attempt[StoreMetadata]:
         metadata = yield from read(store_id)
-        decisions.check_realtime(metadata.committed, (metadata.deployment_version, metadata.units), begun.start, deployment_version, units)
-        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % deployment_version)), (m.DEPLOYMENT.form, exact(units.encode()))]
-        (reply,) = yield [change(store_id, checks, [(realtime_field(source), pack_realtime_start(begun), 0)])]
+        decisions.check_realtime(
+            metadata.committed,
+            (metadata.deployment_version, metadata.units),
+            begun.start,
+            deployment_version,
+            units,
+        )
+        checks = [
+            (m.DEPLOYMENT_VERSION.form, exact(b"%d" % deployment_version)),
+            (m.DEPLOYMENT.form, exact(units.encode())),
+        ]
+        (reply,) = yield [
+            change(store_id, checks, [(realtime_field(source), pack_realtime_start(begun), 0)])
+        ]
         return AGAIN if reply == MISSED else (yield from read(store_id))
 
     return (yield from change_while(attempt, None, "real-time lane start"))
 
 
 def end_realtime(store_id: int, source: str, server_run: ServerRun) -> Steps[bool]:
-    """Removes an entry that names a server run before this one. That of this server run stands, whatever is applied: a
-    zombie may write on, and what was served of it would be taken back (docs/adr/0054)."""
+    """Removes an entry that names a server run before this one. That of this server run stands,
+    whatever is applied: a zombie may write on, and what was served of it would be taken back
+    (docs/adr/0054)."""
     found = yield from read(store_id)
     begun = found.realtime_starts.get(source)
     if begun is None or not decisions.realtime_over(begun, server_run):
@@ -248,7 +292,11 @@ def _check_build(metadata: StoreMetadata, unit: StoredUnit, build: Build) -> Non
 
 
 def mark_ready(
-    store_id: int, unit: StoredUnit, build: Build, start: OffsetVector, views: Mapping[str, Sequence[str]]
+    store_id: int,
+    unit: StoredUnit,
+    build: Build,
+    start: OffsetVector,
+    views: Mapping[str, Sequence[str]],
 ) -> Steps[None]:
     """All that lies below the unit's start offsets stands; names take their aliases."""
     name = unit.storage_fingerprint
@@ -266,21 +314,28 @@ def mark_ready(
             (m.READY.name(name), m.READY.value.pack(), 0),
             *[(m.ALIAS.name(v), m.ALIAS.value.pack(f), 0) for v, f in aliases.items()],
         ]
-        checks = [(m.DEPLOYMENT_VERSION.form, exact(b"%d" % metadata.deployment_version)), *_build(unit, build)]
+        checks = [
+            (m.DEPLOYMENT_VERSION.form, exact(b"%d" % metadata.deployment_version)),
+            *_build(unit, build),
+        ]
         (reply,) = yield [change(store_id, checks, sets, [m.BUILDING.name(name)])]
         return AGAIN if reply == MISSED else None
 
     yield from change_while(attempt, None, "ready entry")
 
 
-def mark_building(store_id: int, unit: StoredUnit, build: Build, done: int, total: int) -> Steps[None]:
+def mark_building(
+    store_id: int, unit: StoredUnit, build: Build, done: int, total: int
+) -> Steps[None]:
     state = (m.BUILDING.name(unit.storage_fingerprint), m.BUILDING.value.pack(done, total), 0)
     (reply,) = yield [change(store_id, _build(unit, build), [state])]
     if reply == MISSED:
         _check_build((yield from read(store_id)), unit, build)
 
 
-def mark_published(store_id: int, unit: StoredUnit, build: Build, hour: int, archive_version: int) -> Steps[bool]:
+def mark_published(
+    store_id: int, unit: StoredUnit, build: Build, hour: int, archive_version: int
+) -> Steps[bool]:
     """False where a newer archive version stands."""
     key, field = keys.published_key(store_id, build.name), b"%d" % hour
 
@@ -303,10 +358,14 @@ def published(store_id: int, build: Build) -> Steps[dict[int, int]]:
     return keys.published_hours(zip(flat[::2], flat[1::2], strict=True))
 
 
-def announce_lifetime(store_id: int, unit: StoredUnit, build: Build, total_until: int, archive_version: int) -> Steps[None]:
+def announce_lifetime(
+    store_id: int, unit: StoredUnit, build: Build, total_until: int, archive_version: int
+) -> Steps[None]:
     """An archive version that totals will name."""
     other = KeyChange(
-        keys.published_key(store_id, build.name), [(b"-", ABSENT)], [(keys.TOTALS + b"%d" % archive_version, b"%d" % total_until, 0)]
+        keys.published_key(store_id, build.name),
+        [(b"-", ABSENT)],
+        [(keys.TOTALS + b"%d" % archive_version, b"%d" % total_until, 0)],
     )
     (reply,) = yield [change(store_id, _build(unit, build), [], (), other)]
     if reply == MISSED:
@@ -316,30 +375,53 @@ def announce_lifetime(store_id: int, unit: StoredUnit, build: Build, total_until
 def lifetime_versions(store_id: int, build: Build) -> Steps[tuple[int, ...]]:
     """Archive versions that totals may name."""
     (flat,) = yield [Whole(keys.published_key(store_id, build.name))]
-    return tuple(sorted(int(field[len(keys.TOTALS) :]) for field in flat[::2] if field.startswith(keys.TOTALS)))
+    return tuple(
+        sorted(
+            int(field[len(keys.TOTALS) :]) for field in flat[::2] if field.startswith(keys.TOTALS)
+        )
+    )
 
 
 def mark_total_until(
-    store_id: int, unit: StoredUnit, build: Build, total_until: TotalUntil, announced: tuple[bytes, int], whole: bool
+    store_id: int,
+    unit: StoredUnit,
+    build: Build,
+    total_until: TotalUntil,
+    announced: tuple[bytes, int],
+    whole: bool,
 ) -> Steps[bool]:
-    """All totals of the unit reach the total-until hour. announced: key of the source's offset vectors, and the announcements there
-    when the hours were read that the totals were made of: one that came later may have brought an entity an hour
-    that this claim would hide. False then, and where a newer total-until hour stands."""
+    """All totals of the unit reach the total-until hour. announced: key of the source's offset
+    vectors, and the announcements there when the hours were read that the totals were made of: one
+    that came later may have brought an entity an hour that this claim would hide. False then, and
+    where a newer total-until hour stands."""
     field = m.TOTAL_UNTIL.name(unit.storage_fingerprint)
     metadata = yield from read(store_id)
     _check_build(metadata, unit, build)
     current = metadata.totals_until.get(unit.storage_fingerprint)
-    if current is not None and (current.hour > total_until.hour or current.archive_version > total_until.archive_version):
+    if current is not None and (
+        current.hour > total_until.hour or current.archive_version > total_until.archive_version
+    ):
         return False
     key, count = announced
     known = exact(b"%d" % count) if count else ABSENT
     others = [KeyChange(key, [(decisions.ANNOUNCED, known)])]
     if whole:
-        older = [archive_version for archive_version in (yield from lifetime_versions(store_id, build)) if archive_version < total_until.archive_version]
+        older = [
+            archive_version
+            for archive_version in (yield from lifetime_versions(store_id, build))
+            if archive_version < total_until.archive_version
+        ]
         fields = [keys.TOTALS + b"%d" % archive_version for archive_version in older]
-        others.append(KeyChange(keys.published_key(store_id, build.name), [(b"-", ABSENT)], (), fields))
-    checks = [(field, exact(None if current is None else total_until_text(current))), *_build(unit, build)]
-    (reply,) = yield [change(store_id, checks, [(field, total_until_text(total_until), 0)], (), *others)]
+        others.append(
+            KeyChange(keys.published_key(store_id, build.name), [(b"-", ABSENT)], (), fields)
+        )
+    checks = [
+        (field, exact(None if current is None else total_until_text(current))),
+        *_build(unit, build),
+    ]
+    (reply,) = yield [
+        change(store_id, checks, [(field, total_until_text(total_until), 0)], (), *others)
+    ]
     return bool(reply != MISSED)
 
 

@@ -1,6 +1,8 @@
-"""A copy of the store's claims is kept beside it, so that a loss is known: a file of the stream's, and Iceberg's rows.
+"""A copy of the store's claims is kept beside it, so that a loss is known: a file of the stream's,
+and Iceberg's rows.
 
-A copy never decides what is read or applied: it says how far the committed offsets had come, and what was deployed.
+A copy never decides what is read or applied: it says how far the committed offsets had come, and
+what was deployed.
 """
 
 from __future__ import annotations
@@ -36,20 +38,36 @@ class MetadataBackup:
         committed = self.committed.join(metadata.committed)
         if self.is_beyond(metadata) or not metadata.units:
             return self if committed == self.committed else replace(self, committed=committed)
-        seen = MetadataBackup(metadata.set_or_store_id, metadata.deployment_version, metadata.units, committed, metadata.topics)
+        seen = MetadataBackup(
+            metadata.set_or_store_id,
+            metadata.deployment_version,
+            metadata.units,
+            committed,
+            metadata.topics,
+        )
         return self if seen == self else seen
 
     def is_beyond(self, metadata: StoreMetadata) -> bool:
-        """Tells whether the store lost a deployment: store ids are times of the store, deployment versions count in one."""
-        return (self.store_id, self.deployment_version) > (metadata.set_or_store_id, metadata.deployment_version)
+        """Tells whether the store lost a deployment: store ids are times of the store, deployment
+        versions count in one."""
+        return (self.store_id, self.deployment_version) > (
+            metadata.set_or_store_id,
+            metadata.deployment_version,
+        )
 
     def lost(self, metadata: StoreMetadata) -> OffsetVector:
         """The earlier committed offsets of partitions where the store's stand before it."""
-        return still_lost(metadata.committed, self.committed, (metadata.topics or self.topics).values())
+        return still_lost(
+            metadata.committed, self.committed, (metadata.topics or self.topics).values()
+        )
 
     def to_be_deployed(self, metadata: StoreMetadata) -> bool:
         """Tells whether the store lost the deployment that stood last."""
-        return bool(self.units) and self.units != metadata.units and (not metadata.units or self.is_beyond(metadata))
+        return (
+            bool(self.units)
+            and self.units != metadata.units
+            and (not metadata.units or self.is_beyond(metadata))
+        )
 
     def to_json(self) -> str:
         topic_partitions: dict[str, dict[str, int]] = {}
@@ -77,15 +95,27 @@ class MetadataBackup:
             }
             topics = {str(name): str(topic_id) for name, topic_id in raw["topics"].items()}
             return MetadataBackup(
-                int(raw["generation"]), int(raw["epoch"]), str(raw["units"]), OffsetVector(committed), topics
+                int(raw["generation"]),
+                int(raw["epoch"]),
+                str(raw["units"]),
+                OffsetVector(committed),
+                topics,
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CodecError(f"a copy of the metadata cannot be read: {error}", expected="what to_json wrote") from error
+            raise CodecError(
+                f"a copy of the metadata cannot be read: {error}", expected="what to_json wrote"
+            ) from error
 
 
 def of(metadata: StoreMetadata) -> MetadataBackup:
     """The first: what stands now."""
-    return MetadataBackup(metadata.set_or_store_id, metadata.deployment_version, metadata.units, metadata.committed, metadata.topics)
+    return MetadataBackup(
+        metadata.set_or_store_id,
+        metadata.deployment_version,
+        metadata.units,
+        metadata.committed,
+        metadata.topics,
+    )
 
 
 class MetadataBackupFile:
@@ -109,7 +139,8 @@ class MetadataBackupFile:
             return None
 
     def write(self, backup: MetadataBackup, manifest: str | None) -> None:
-        """Replaces the copy in one step. manifest: of its deployment, where it is another than before."""
+        """Replaces the copy in one step. manifest: of its deployment, where it is another than
+        before."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if manifest is not None:
             self._put(MANIFEST.format(backup.units), manifest)

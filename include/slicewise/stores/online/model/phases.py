@@ -1,7 +1,9 @@
-"""One text in the store says what views wait for whose history is not built; it falls with the data.
+"""One text in the store says what views wait for whose history is not built; it falls with the
+data.
 
-The job at work says it (`sw:status:building`); readers show it beside the progress, with its age. It has only the units
-that are being built, so nothing is left of views that go. Light: Airflow's page imports it.
+The job at work says it (`sw:status:building`); readers show it beside the progress, with its age.
+It has only the units that are being built, so nothing is left of views that go. Light: Airflow's
+page imports it.
 """
 
 from __future__ import annotations
@@ -29,22 +31,34 @@ class Phase:
 
 
 def phases_of(text: str | None) -> dict[str, Phase]:
-    """Unit -> what was said of it; none where that cannot be read: it explains, and decides nothing."""
+    """Unit -> what was said of it; none where that cannot be read: it explains, and decides
+    nothing."""
     try:
-        return {str(unit): Phase(str(raw["text"]), int(raw["at_us"])) for unit, raw in json.loads(text or "{}").items()}
+        return {
+            str(unit): Phase(str(raw["text"]), int(raw["at_us"]))
+            for unit, raw in json.loads(text or "{}").items()
+        }
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
 
 
 def changed(text: str | None, units: Mapping[str, str], now_us: int) -> str:
-    """The text with these said of units (fingerprint -> text); what is over, or a day old, is left out."""
-    found = phases_of(text) | {unit: Phase(phase_text, now_us) for unit, phase_text in units.items()}
-    kept = {unit: phase for unit, phase in found.items() if phase.text and now_us - _KEPT_US < phase.at_us}
+    """The text with these said of units (fingerprint -> text); what is over, or a day old, is left
+    out."""
+    found = phases_of(text) | {
+        unit: Phase(phase_text, now_us) for unit, phase_text in units.items()
+    }
+    kept = {
+        unit: phase
+        for unit, phase in found.items()
+        if phase.text and now_us - _KEPT_US < phase.at_us
+    }
     return json.dumps({unit: asdict(phase) for unit, phase in kept.items()}, sort_keys=True)
 
 
 def waits_for(phase: Phase | None, now_us: int) -> str:
-    """In words, with how long it has been so. Who says nothing for ten minutes may have been ended."""
+    """In words, with how long it has been so. Who says nothing for ten minutes may have been
+    ended."""
     if phase is None:
         return NOBODY
     age_us = max(0, now_us - phase.at_us)

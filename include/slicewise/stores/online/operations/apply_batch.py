@@ -1,8 +1,9 @@
 """Every entity's rows of a batch go in once and whole, or not at all, whoever else writes.
 
-Per entity: read its applied offset, the running partials that it touches and the offset vectors of its hours; drop
-what stands already; combine in whole columns over all entities; write under a check that all that
-was read still stands. Entities whose read no longer stood are read and aggregated again.
+Per entity: read its applied offset, the running partials that it touches and the offset vectors of
+its hours; drop what stands already; combine in whole columns over all entities; write under a check
+that all that was read still stands. Entities whose read no longer stood are read and aggregated
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, applied_in_runs, require_order
+from slicewise.stores.online.attempts import (
+    Int64,
+    MicroBatchOutcome,
+    applied_in_runs,
+    require_order,
+)
 from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.operation import ByTag, NodeContext, Split
 from slicewise.stores.online.operations import ids as remembered_ids
@@ -50,7 +56,8 @@ MAX_SLICES = 512
 
 Accumulate = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64], int], Sequence[Columns]]
 """(row numbers of the batch, group of each, number of groups) -> one Columns per partial of the
-layout. Asked for the rows that are kept; asked again for the entities whose read no longer stood."""
+layout. Asked for the rows that are kept; asked again for the entities whose read no longer
+stood."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +76,16 @@ class MicroBatch:
     """Per row: its slice, counted since the epoch in units of the unit's slice."""
     accumulate: Accumulate
     realtime: bool = False
-    """Tells whether the source has the real-time lane (`StoreMetadata.realtime_starts`): what it wrote of the rows is deleted unseen. Else it is
-    only where one began meanwhile."""
+    """Tells whether the source has the real-time lane (`StoreMetadata.realtime_starts`): what it
+    wrote of the rows is deleted unseen. Else it is only where one began meanwhile."""
     ids: Ids | None = None
     """Ids where the source says how an event that comes again is known: it counts once."""
 
 
 @dataclass(frozen=True)
 class ApplyBatch(ByTag[MicroBatchOutcome]):
-    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds nothing.
+    """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
+    nothing.
 
     Requires rows in offset order and offsets below 2^53.
     """
@@ -88,14 +96,26 @@ class ApplyBatch(ByTag[MicroBatchOutcome]):
         batch = self.batch
         build = yield from at.build_of(batch.unit)
         require_order(batch.offset)
-        attempt, where = partial(_attempt, at, build, batch), f"unit {batch.unit.storage_fingerprint}"
+        attempt, where = (
+            partial(_attempt, at, build, batch),
+            f"unit {batch.unit.storage_fingerprint}",
+        )
         return (yield from applied_in_runs(runs(batch), batch.entity, attempt, where))
 
     def split(self, count: int) -> Split[MicroBatchOutcome]:
         parts = parts_of(self.batch.tags, self.batch.entity, count)
-        return Split({n: self if part is None else ApplyBatch(_part(self.batch, part)) for n, part in parts.items()})
+        return Split(
+            {
+                n: self if part is None else ApplyBatch(_part(self.batch, part))
+                for n, part in parts.items()
+            }
+        )
 
-    def join(self, replies: Mapping[int, MicroBatchOutcome], split: Split[MicroBatchOutcome]) -> MicroBatchOutcome:  # noqa: ARG002
+    def join(
+        self,
+        replies: Mapping[int, MicroBatchOutcome],
+        split: Split[MicroBatchOutcome],  # noqa: ARG002
+    ) -> MicroBatchOutcome:
         return added(list(replies.values()), MicroBatchOutcome())
 
 
@@ -108,9 +128,19 @@ def _part(batch: MicroBatch, part: Part) -> MicroBatch:
 
     ids = batch.ids
     if ids is not None:
-        ids = replace(ids, ids=ids.ids[rows], present=ids.present[rows], kafka_us=ids.kafka_us[rows])
+        ids = replace(
+            ids, ids=ids.ids[rows], present=ids.present[rows], kafka_us=ids.kafka_us[rows]
+        )
     offset, number = batch.offset[rows], batch.number[rows]
-    return replace(batch, tags=tags, entity=entity, offset=offset, number=number, accumulate=accumulate, ids=ids)
+    return replace(
+        batch,
+        tags=tags,
+        entity=entity,
+        offset=offset,
+        number=number,
+        accumulate=accumulate,
+        ids=ids,
+    )
 
 
 def _first(sorted_values: Int64) -> npt.NDArray[np.bool_]:
@@ -198,11 +228,17 @@ def _attempt(
     entities = groups.entities.tolist()
     hot_keys = [keys.hot_key(at.store_id, batch.tags[e], build.name) for e in entities]
     days = _days(at.store_id, build.name, batch, groups)
-    ids_keys = [keys.ids_key(at.store_id, batch.tags[e], build.name) for e in entities] if batch.ids else []
+    ids_keys = (
+        [keys.ids_key(at.store_id, batch.tags[e], build.name) for e in entities]
+        if batch.ids
+        else []
+    )
 
     replies = yield [
         *[
-            Fields(hot_keys[i], [applied_field, keys.PENDING_COUNT, *names[bounds[i] : bounds[i + 1]]])
+            Fields(
+                hot_keys[i], [applied_field, keys.PENDING_COUNT, *names[bounds[i] : bounds[i + 1]]]
+            )
             for i in range(len(entities))
         ],
         *[Fields(key, [keys.HOURS]) for _, _, key in days],
@@ -224,10 +260,13 @@ def _attempt(
     already_applied = offset <= last[owner]
     kept = decisions.rows_to_keep(offset, last[owner], floors[groups.group])
     compacted = ~already_applied & ~kept
-    # what is compacted already is remembered all the same: what comes after it may be the same event
+    # what is compacted already is remembered all the same: what comes after it may be the same
+    # event
     duplicate, remembered = _duplicates(batch, groups, stored_ids, already_applied, owner, offset)
     kept &= ~duplicate
-    new_last = np.maximum(last, np.maximum.reduceat(offset, np.searchsorted(groups.group, groups.bounds[:-1])))
+    new_last = np.maximum(
+        last, np.maximum.reduceat(offset, np.searchsorted(groups.group, groups.bounds[:-1]))
+    )
     values = _combine(batch, groups, kept, floors, running)
 
     wanted: list[Change] = []
@@ -265,7 +304,9 @@ def _attempt(
     missed = np.zeros(len(entities), np.bool_)
     missed[[i for i, reply in zip(owners, done, strict=True) if reply == MISSED]] = True
     expired = sum(
-        min(reply, len(change.keys[0].sets) - 1) for change, reply in zip(wanted, done, strict=True) if reply > 0
+        min(reply, len(change.keys[0].sets) - 1)
+        for change, reply in zip(wanted, done, strict=True)
+        if reply > 0
     )
     applied = ~missed[owner]
     outcome = MicroBatchOutcome(
@@ -289,16 +330,21 @@ def _duplicates(
     owner: Int64,
     offset: Int64,
 ) -> tuple[npt.NDArray[np.bool_], dict[int, KeyChange]]:
-    """Per sorted row whether it is a duplicate; and what is remembered from now on, by position of the entity."""
+    """Per sorted row whether it is a duplicate; and what is remembered from now on, by position of
+    the entity."""
     duplicates = np.zeros(len(offset), np.bool_)
     if batch.ids is None:
         return duplicates, {}
     new = np.flatnonzero(~already_applied)
-    duplicates[new], changes = remembered_ids.judged(remembered, batch.ids, groups.rows[new], owner[new], offset[new])
+    duplicates[new], changes = remembered_ids.judged(
+        remembered, batch.ids, groups.rows[new], owner[new], offset[new]
+    )
     return duplicates, changes
 
 
-def _days(store_id: int, name: str, batch: MicroBatch, groups: Groups) -> list[tuple[int, int, bytes]]:
+def _days(
+    store_id: int, name: str, batch: MicroBatch, groups: Groups
+) -> list[tuple[int, int, bytes]]:
     """Distinct (position of entity, day, key of the day's hash) that the groups touch."""
     day = groups.number * batch.unit.slice_us // DAY_US
     first = _first(day) | _first(groups.owner)
@@ -335,7 +381,9 @@ def _floors(
         if raw is not None:
             by_entity.setdefault(i, {}).update(_hours(raw))
     read = {(i, day): (key, raw) for (i, day, key), raw in zip(days, stored, strict=True)}
-    archive_versions = {archive_version for hours in by_entity.values() for archive_version in hours.values()}
+    archive_versions = {
+        archive_version for hours in by_entity.values() for archive_version in hours.values()
+    }
     offset_vectors = yield from at.archive_versions(batch.unit.source, archive_versions)
     slice_us, bounds = batch.unit.slice_us, groups.bounds
     for i, hours in by_entity.items():
@@ -349,9 +397,13 @@ def _floors(
                 if current == raw and batch.unit.lifetime:  # nothing of it expires
                     raise decisions.unknown_version(archive_version, batch.unit.source)
                 if current == raw:
-                    decisions.check_forgotten(archive_version, batch.unit.source, hour, batch.unit.retention_us, now_us)
+                    decisions.check_forgotten(
+                        archive_version, batch.unit.source, hour, batch.unit.retention_us, now_us
+                    )
                 continue
-            floors[g] = decisions.hour_floor(batch.topic_partition, start, hours, offset_vectors, hour)
+            floors[g] = decisions.hour_floor(
+                batch.topic_partition, start, hours, offset_vectors, hour
+            )
     return floors
 
 
@@ -383,7 +435,8 @@ def _combine(
             continue
         old = codec.unpack_running(state)
         if old.last < floors[g]:
-            continue  # in the compacted hour already; the publish deletes such, this only makes sure
+            # in the compacted hour already; the publish deletes such, this only makes sure
+            continue
         olds.append(old.row)
         at.append(position)
         first[position] = min(first[position], old.first)
@@ -399,5 +452,7 @@ def _combine(
     encoded = layout.encode_rows(partials)
     return {
         g: codec.pack_running(low, high, row)
-        for g, low, high, row in zip(present.tolist(), first.tolist(), last.tolist(), encoded, strict=True)
+        for g, low, high, row in zip(
+            present.tolist(), first.tolist(), last.tolist(), encoded, strict=True
+        )
     }

@@ -1,8 +1,8 @@
 """An archive version's content never changes, and is known for as long as an hour may name it.
 
-A run announces the versions of the hours that it committed before it publishes them; every announcement is counted.
-A trim was decided from hours read after the count, and goes only while the count stands: a run that the
-decision did not see announces later, and registers its versions again.
+A run announces the versions of the hours that it committed before it publishes them; every
+announcement is counted. A trim was decided from hours read after the count, and goes only while the
+count stands: a run that the decision did not see announces later, and registers its versions again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ COUNT = decisions.ANNOUNCED
 
 @dataclass(frozen=True)
 class PutArchiveVersion(Everywhere[None]):
-    """Announces an archive version: registers what it contains, if that is not known. Offsets that contradict what is
-    known are refused.
+    """Announces an archive version: registers what it contains, if that is not known. Offsets that
+    contradict what is known are refused.
 
-    A run says it of every version of the hours that it committed, before it publishes them, also of versions that are
-    known: see `TrimArchiveVersions`.
+    A run says it of every version of the hours that it committed, before it publishes them, also of
+    versions that are known: see `TrimArchiveVersions`.
     """
 
     source: str
@@ -44,10 +44,14 @@ class PutArchiveVersion(Everywhere[None]):
                 expected="1 or more: 0 is the start offsets",
                 next_step="number archives from 1",
             )
-        yield from change_while(lambda _: self._change(at), None, f"offset vectors of {self.source}")
+        yield from change_while(
+            lambda _: self._change(at), None, f"offset vectors of {self.source}"
+        )
         at.cache.archive_versions.setdefault(self.source, {})[self.version] = self.offsets
 
-    def _change(self, at: NodeContext) -> Generator[Sequence[Command], list[Any], Missed[None] | None]:
+    def _change(
+        self, at: NodeContext
+    ) -> Generator[Sequence[Command], list[Any], Missed[None] | None]:
         key, name = keys.offset_vectors_key(at.store_id, self.source), b"%d" % self.version
         (flat,) = yield [Whole(key)]
         known, count = _parsed(flat)
@@ -78,18 +82,29 @@ class ReadArchiveVersions(Everywhere[Mapping[int, OffsetVector]]):
         at.cache.archive_versions[self.source] = dict(versions)
         return versions
 
-    def merge(self, replies: Mapping[int, Mapping[int, OffsetVector]]) -> Mapping[int, OffsetVector]:
+    def merge(
+        self, replies: Mapping[int, Mapping[int, OffsetVector]]
+    ) -> Mapping[int, OffsetVector]:
         first, *others = replies.values()
-        return {version: offsets for version, offsets in first.items() if all(version in other for other in others)}
+        return {
+            version: offsets
+            for version, offsets in first.items()
+            if all(version in other for other in others)
+        }
 
-    def merge_answered(self, replies: Mapping[int, Mapping[int, OffsetVector]]) -> Mapping[int, OffsetVector]:
+    def merge_answered(
+        self, replies: Mapping[int, Mapping[int, OffsetVector]]
+    ) -> Mapping[int, OffsetVector]:
         """Merges what the nodes know: a version contains the same wherever it is known."""
-        return {version: offsets for known in replies.values() for version, offsets in known.items()}
+        return {
+            version: offsets for known in replies.values() for version, offsets in known.items()
+        }
 
 
 @dataclass(frozen=True)
 class CountArchiveVersions(Everywhere[int]):
-    """Announcements of a source so far, on all nodes together: to be read before the hours that decide what is trimmed.
+    """Announcements of a source so far, on all nodes together: to be read before the hours that
+    decide what is trimmed.
 
     A node's count only grows, so that an equal sum is of equal counts.
     """
@@ -119,15 +134,16 @@ def counts_of_each(nodes: NodesContext, source: str, total: int) -> ShardedSteps
 
 @dataclass(frozen=True)
 class TrimArchiveVersions(Operation[int]):
-    """Forgets the archive versions that no hour names; how many. 0 where anything was announced or deployed since
-    `count` and the deployment version were read: the next run decides again."""
+    """Forgets the archive versions that no hour names; how many. 0 where anything was announced or
+    deployed since `count` and the deployment version were read: the next run decides again."""
 
     source: str
     count: int
     """`CountArchiveVersions`, read before the hours."""
     deployment_version: int
     in_use: Sequence[tuple[int, int]]
-    """Per kept hour of all the source's units the first and the last version that any entity's may be of."""
+    """Per kept hour of all the source's units the first and the last version that any entity's may
+    be of."""
 
     def steps(self, at: NodeContext) -> Steps[int]:
         key = keys.offset_vectors_key(at.store_id, self.source)
@@ -147,14 +163,19 @@ class TrimArchiveVersions(Operation[int]):
     def over(self, nodes: NodesContext) -> ShardedSteps[int]:
         counts = yield from counts_of_each(nodes, self.source, self.count)
         parts = {
-            n: TrimArchiveVersions(self.source, counts[n], self.deployment_version, self.in_use).steps(node)
+            n: TrimArchiveVersions(
+                self.source, counts[n], self.deployment_version, self.in_use
+            ).steps(node)
             for n, node in enumerate(nodes.contexts)
         }
         return max((yield from together(parts)).values())
 
 
-def check_registered(at: NodeContext, source: str, version: int, offsets: OffsetVector) -> Steps[None]:
-    """Raises UnknownArchive unless an archive version is registered, DataLoss where it contains other offsets."""
+def check_registered(
+    at: NodeContext, source: str, version: int, offsets: OffsetVector
+) -> Steps[None]:
+    """Raises UnknownArchive unless an archive version is registered, DataLoss where it contains
+    other offsets."""
     if version == decisions.START_VERSION:
         return
     known = yield from at.archive_versions(source, [version])

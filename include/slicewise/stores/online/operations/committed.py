@@ -1,8 +1,8 @@
 """Committed offsets move without a gap, for the newest deployment, and a loss of them is marked.
 
-A batch is applied on all nodes or its offsets are committed on none beyond what that node holds: they move on one node
-after another, a node that lost commands is brought them again from the smallest, and the applied offsets of the
-others' entities make that a no-op (docs/adr/0068).
+A batch is applied on all nodes or its offsets are committed on none beyond what that node holds:
+they move on one node after another, a node that lost commands is brought them again from the
+smallest, and the applied offsets of the others' entities make that a no-op (docs/adr/0068).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from slicewise.stores.online.steps import ABSENT, Command, Steps, exact
 
 @dataclass(frozen=True)
 class BeginBatch(Everywhere[StoreMetadata]):
-    """To be asked before the first write of a micro-batch: the metadata. DeploymentSuperseded, GapRefused."""
+    """To be asked before the first write of a micro-batch: the metadata. DeploymentSuperseded,
+    GapRefused."""
 
     start: OffsetVector
     deployment_version: int
@@ -32,7 +33,9 @@ class BeginBatch(Everywhere[StoreMetadata]):
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         record = yield from at.metadata()
         deployed = record.deployment_version, record.units
-        decisions.check_batch(record.committed, deployed, self.start, self.deployment_version, self.digest)
+        decisions.check_batch(
+            record.committed, deployed, self.start, self.deployment_version, self.digest
+        )
         return record
 
     def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
@@ -41,7 +44,8 @@ class BeginBatch(Everywhere[StoreMetadata]):
 
 @dataclass(frozen=True)
 class AdvanceCommitted(InTurn[OffsetVector]):
-    """To be asked at the end of a micro-batch: the committed offsets after it. DeploymentSuperseded, GapRefused."""
+    """To be asked at the end of a micro-batch: the committed offsets after it.
+    DeploymentSuperseded, GapRefused."""
 
     start: OffsetVector
     end: OffsetVector
@@ -49,7 +53,9 @@ class AdvanceCommitted(InTurn[OffsetVector]):
     digest: str
 
     def steps(self, at: NodeContext) -> Steps[OffsetVector]:
-        change = metadata.advance_committed(at.store_id, self.start, self.end, self.deployment_version, self.digest)
+        change = metadata.advance_committed(
+            at.store_id, self.start, self.end, self.deployment_version, self.digest
+        )
         return (yield from change)
 
     def merge(self, replies: Mapping[int, OffsetVector]) -> OffsetVector:
@@ -59,17 +65,20 @@ class AdvanceCommitted(InTurn[OffsetVector]):
 
 @dataclass(frozen=True)
 class MarkLostOffsets(Everywhere[StoreMetadata]):
-    """Metadata offsets that the committed ones are known to have reached and are not at any more. Takes back the entries of
-    what they have reached again. Gives the metadata afterwards.
+    """Metadata offsets that the committed ones are known to have reached and are not at any more.
+    Takes back the entries of what they have reached again. Gives the metadata afterwards.
 
-    The offsets reached are known from copies kept elsewhere; it is marked on the node, so that every reader sees it in the
-    reply that brings the data. If it is lost with the data, the copies bring it again.
+    The offsets reached are known from copies kept elsewhere; it is marked on the node, so that
+    every reader sees it in the reply that brings the data. If it is lost with the data, the copies
+    bring it again.
     """
 
     high_water: OffsetVector
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
-        def decide(_: None) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
+        def decide(
+            _: None,
+        ) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
             record = yield from at.metadata()
             both = record.lost_offsets.join(self.high_water)
             # before the first deployment nobody knows which topics count: then all may
@@ -78,12 +87,19 @@ class MarkLostOffsets(Everywhere[StoreMetadata]):
             if lost == record.lost_offsets:
                 return record
             marked = record.lost_offsets.offsets
-            differ = sorted(where for where in {*lost, *marked} if lost.get(where) != marked.get(where))
+            differ = sorted(
+                where for where in {*lost, *marked} if lost.get(where) != marked.get(where)
+            )
             changed = [(where, lost.offsets.get(where)) for where in differ]
             checks = [
-                (lost_field(where), exact(b"%d" % marked[where]) if where in marked else ABSENT) for where in differ
+                (lost_field(where), exact(b"%d" % marked[where]) if where in marked else ABSENT)
+                for where in differ
             ]
-            sets = [(lost_field(where), b"%d" % offset, 0) for where, offset in changed if offset is not None]
+            sets = [
+                (lost_field(where), b"%d" % offset, 0)
+                for where, offset in changed
+                if offset is not None
+            ]
             gone = [lost_field(where) for where, offset in changed if offset is None]
             yield [metadata.change(at.store_id, checks, sets, gone)]
             return Missed(None)  # written or not: the record is read again

@@ -1,4 +1,5 @@
-"""A connection is bound to the contents that it found, and to the builds that its job was planned by."""
+"""A connection is bound to the contents that it found, and to the builds that its job was planned
+by."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from slicewise.errors import DeploymentSuperseded
 from slicewise.stores.online import keys
-from slicewise.stores.online.control_record import StoreMetadata, Build
+from slicewise.stores.online.control_record import Build, StoreMetadata
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Rebinding
 from slicewise.stores.online.routing import ShardedSteps, check_one_set, on_node, together
@@ -23,8 +24,8 @@ Builds = tuple[Mapping[str, Build], ...]
 
 @dataclass(frozen=True)
 class Bind(Rebinding[StoreIds]):
-    """To be run when a connection opens: it finds the identity of the contents. SettingsError where a node is another
-    than the connection takes it for."""
+    """To be run when a connection opens: it finds the identity of the contents. SettingsError where
+    a node is another than the connection takes it for."""
 
     def steps(self, at: NodeContext) -> Steps[StoreIds]:
         (flat,) = yield [Whole(keys.METADATA)]
@@ -37,7 +38,9 @@ class Bind(Rebinding[StoreIds]):
         replies = yield from nodes.everywhere(self)
         store_ids = tuple(store_id for (store_id,) in replies.values())
         bound = {n: store_id for n, store_id in enumerate(store_ids) if store_id is not None}
-        check_one_set((yield from together({n: metadata.read(store_id) for n, store_id in bound.items()})))
+        check_one_set(
+            (yield from together({n: metadata.read(store_id) for n, store_id in bound.items()}))
+        )
         return store_ids
 
     def after(self, at: NodeContext, result: StoreIds) -> NodeContext:
@@ -45,15 +48,17 @@ class Bind(Rebinding[StoreIds]):
 
     def after_over(self, nodes: NodesContext, result: StoreIds) -> NodesContext:
         pairs = zip(nodes.contexts, result, strict=True)
-        return replace(nodes, contexts=tuple(replace(node, bound_to=store_id) for node, store_id in pairs))
+        return replace(
+            nodes, contexts=tuple(replace(node, bound_to=store_id) for node, store_id in pairs)
+        )
 
 
 @dataclass(frozen=True)
 class Initialise(Rebinding[StoreMetadata]):
     """Gives a store without metadata a new store id; idempotent. The metadata.
 
-    set_id: of a store of several nodes (0: this store id names a new set). after: the store id is later than this one;
-    same: it is this one, which a node of the same new set got.
+    set_id: of a store of several nodes (0: this store id names a new set). after: the store id is
+    later than this one; same: it is this one, which a node of the same new set got.
     """
 
     set_id: int = 0
@@ -66,8 +71,8 @@ class Initialise(Rebinding[StoreMetadata]):
         return metadata.bound(record, record.store_id if at.bound_to is None else at.bound_to)
 
     def over(self, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
-        """Nodes without metadata get a store id later than any other's, and the set that the others are of; those of a
-        new store begin with one store id."""
+        """Nodes without metadata get a store id later than any other's, and the set that the others
+        are of; those of a new store begin with one store id."""
         bound = {n: node for n, node in enumerate(nodes.contexts) if node.bound_to is not None}
         records = yield from together({n: node.metadata() for n, node in bound.items()})
         set_id = max((record.set_id for record in records.values()), default=self.set_id)
@@ -91,8 +96,9 @@ class Initialise(Rebinding[StoreMetadata]):
 
 @dataclass(frozen=True)
 class HoldBuilds(Rebinding[Builds]):
-    """From now on what this connection writes of these units is of these builds, whatever is deployed meanwhile: a
-    job's writes and claims are of one build. Of other units nothing is written then.
+    """From now on what this connection writes of these units is of these builds, whatever is
+    deployed meanwhile: a job's writes and claims are of one build. Of other units nothing is
+    written then.
 
     DeploymentSuperseded where a build is over already, and from then on of a unit that is not held.
     """
@@ -115,7 +121,9 @@ class HoldBuilds(Rebinding[Builds]):
     def over(self, nodes: NodesContext) -> ShardedSteps[Builds]:
         """On each node the current build there, where the newest of all nodes' are these."""
         if all(nodes.builds.get(unit) == number for unit, number in self.builds.items()):
-            return tuple({unit: node.builds[unit] for unit in self.builds} for node in nodes.contexts)
+            return tuple(
+                {unit: node.builds[unit] for unit in self.builds} for node in nodes.contexts
+            )
         records = yield from nodes.metadata_of_each()
         newest = sharded_metadata.merged(records).builds
         for unit, number in self.builds.items():
@@ -138,7 +146,8 @@ class HoldBuilds(Rebinding[Builds]):
 
 def _over(unit: str, number: int, current: int) -> DeploymentSuperseded:
     return DeploymentSuperseded(
-        f"build {number} of unit {unit} is over, {current} stands", next_step="read the deployment again"
+        f"build {number} of unit {unit} is over, {current} stands",
+        next_step="read the deployment again",
     )
 
 

@@ -1,6 +1,7 @@
 """A day total counts only while it names the compacted hours that it is the total of.
 
-Publishing an hour changes `c` and leaves `d` alone; `d` is written under a check of `c`, and carries its digest.
+Publishing an hour changes `c` and leaves `d` alone; `d` is written under a check of `c`, and
+carries its digest.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class WriteDayTotals(ByTag[int]):
-    """Writes the total of each entity's compacted hours of a day. Where windows are read by five days, it writes that
-    total too. Gives how many day totals were written."""
+    """Writes the total of each entity's compacted hours of a day. Where windows are read by five
+    days, it writes that total too. Gives how many day totals were written."""
 
     unit: StoredUnit
     tags: Sequence[bytes]
@@ -36,18 +37,24 @@ class WriteDayTotals(ByTag[int]):
         build = yield from at.build_of(self.unit)
         written = yield from _total_day(at.store_id, build.name, self.unit, self.tags, self.day)
         if self.unit.five_day_totals:
-            yield from total_five_days(at.store_id, build.name, self.unit, self.tags, self.day // FIVE_DAYS)
+            yield from total_five_days(
+                at.store_id, build.name, self.unit, self.tags, self.day // FIVE_DAYS
+            )
         return written
 
     def split(self, count: int) -> Split[int]:
         positions = by_node(self.tags, count)
-        return Split({n: replace(self, tags=[self.tags[i] for i in own]) for n, own in positions.items()})
+        return Split(
+            {n: replace(self, tags=[self.tags[i] for i in own]) for n, own in positions.items()}
+        )
 
     def join(self, replies: Mapping[int, int], split: Split[int]) -> int:  # noqa: ARG002
         return sum(replies.values())
 
 
-def _total_day(store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes], day: int) -> Steps[int]:
+def _total_day(
+    store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes], day: int
+) -> Steps[int]:
     """Writes `d` of each entity that has compacted hours on this day; how many were written. One
     whose hours change meanwhile keeps no valid total: the publish's own run writes it again."""
     written = 0
@@ -58,7 +65,10 @@ def _total_day(store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes]
         if not stored:
             continue
         names = [[keys.hour_fields(h)[0] for h in codec.unpack_hours(raw)] for _, raw in stored]
-        totals = yield [Fields(key, [keys.HOURS, *fields]) for (key, _), fields in zip(stored, names, strict=True)]
+        totals = yield [
+            Fields(key, [keys.HOURS, *fields])
+            for (key, _), fields in zip(stored, names, strict=True)
+        ]
         # Hours published between the two reads: theirs is the run that writes this total.
         unchanged = [i for i, (_, raw) in enumerate(stored) if totals[i][0] == raw]
         rows, groups = [], []

@@ -1,7 +1,7 @@
 """A deployment is one change of the metadata: nothing of it stands before all of it does.
 
-Units that are new begin at the committed offsets, and so do those that are built again: in a build of their own, under
-other keys (docs/adr/0023, docs/adr/0060).
+Units that are new begin at the committed offsets, and so do those that are built again: in a build
+of their own, under other keys (docs/adr/0023, docs/adr/0060).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class Renewal:
 
     units: frozenset[str] = frozenset()
     resume_at: OffsetVector = field(default_factory=OffsetVector)
-    """Places from which the committed offsets are to go on, beyond what was applied: of topics all of whose units are built again."""
+    """Places from which the committed offsets are to go on, beyond what was applied: of topics all
+    of whose units are built again."""
 
 
 NO_RENEWAL = Renewal()
@@ -42,12 +43,12 @@ NO_RENEWAL = Renewal()
 
 @dataclass(frozen=True)
 class Deploy(Operation[StoreMetadata]):
-    """One script per node: the next deployment version, digest, start := committed offsets for new units and those to
-    be built again, aliases. The metadata afterwards.
+    """One script per node: the next deployment version, digest, start := committed offsets for new
+    units and those to be built again, aliases. The metadata afterwards.
 
-    A unit that was left out once is a new one, in a build of its own. A deployment that stands already changes
-    nothing, unless units are to be built again. GapRefused where the committed offsets would go on beyond what a unit
-    that goes on has.
+    A unit that was left out once is a new one, in a build of its own. A deployment that stands
+    already changes nothing, unless units are to be built again. GapRefused where the committed
+    offsets would go on beyond what a unit that goes on has.
     """
 
     deployment: Deployable
@@ -61,7 +62,8 @@ class Deploy(Operation[StoreMetadata]):
     reached_version: int = 0
     """Deployment version that all of several nodes get; 0: the next."""
     since: OffsetVector = NOTHING
-    """Offsets that another of several nodes has applied: units begin at or beyond them, so that one backfill is of all nodes."""
+    """Offsets that another of several nodes has applied: units begin at or beyond them, so that one
+    backfill is of all nodes."""
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         if not {topic for topic, _ in self.earliest}.issubset(self.topics.values()):
@@ -70,10 +72,14 @@ class Deploy(Operation[StoreMetadata]):
                 expected="its name and id in topics",
                 next_step="give the topic with its offsets",
             )
-        yield [PutText(keys.manifest_key(self.deployment.digest), self.deployment.to_json().encode())]
+        yield [
+            PutText(keys.manifest_key(self.deployment.digest), self.deployment.to_json().encode())
+        ]
         return (yield from change_while(lambda _: self._change(at), None, "deployment"))
 
-    def _change(self, at: NodeContext) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
+    def _change(
+        self, at: NodeContext
+    ) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
         reached = self.reached_version or self.expected_version + 1
         units = {unit.storage_fingerprint: unit for unit in self.deployment.units}
         lists = {name: unit.event_list for name, unit in units.items()}
@@ -82,20 +88,33 @@ class Deploy(Operation[StoreMetadata]):
             views.setdefault(unit.view, []).append(unit.storage_fingerprint)
         current = yield from at.metadata()
         unknown = any(current.topics.get(name) != topic for name, topic in self.topics.items())
-        unchanged = current.units == self.deployment.digest and self.reached_version in (0, current.deployment_version)
+        unchanged = current.units == self.deployment.digest and self.reached_version in (
+            0,
+            current.deployment_version,
+        )
         if unchanged and not unknown and not self.renewal.units:
             return current
         if current.deployment_version != self.expected_version:
             raise _superseded(current.deployment_version, self.expected_version)
         begun = decisions.begun(current.topic_partitions, current.topics.values(), self.earliest)
-        rebuilt = decisions.lists_to_rebuild(lists, current) | (self.renewal.units & set(current.starts) & set(units))
+        rebuilt = decisions.lists_to_rebuild(lists, current) | (
+            self.renewal.units & set(current.starts) & set(units)
+        )
         committed, ids = current.committed.join(begun), {**current.topics, **self.topics}
-        of_topic = {name: ids.get(self.deployment.topic_of(unit.source), "") for name, unit in units.items()}
-        kept_topics = {topic for name, topic in of_topic.items() if name in current.starts and name not in rebuilt}
+        of_topic = {
+            name: ids.get(self.deployment.topic_of(unit.source), "") for name, unit in units.items()
+        }
+        kept_topics = {
+            topic
+            for name, topic in of_topic.items()
+            if name in current.starts and name not in rebuilt
+        }
         resumed = decisions.resumed(committed, self.renewal.resume_at, kept_topics)
         committed = committed.join(resumed)
         starts = {
-            name: decisions.start_offsets(committed.join(self.since), ids.get(self.deployment.topic_of(units[name].source)))
+            name: decisions.start_offsets(
+                committed.join(self.since), ids.get(self.deployment.topic_of(units[name].source))
+            )
             for name in sorted((set(units) - set(current.starts)) | rebuilt)
         }
         at_once = [name for name, start in starts.items() if not start]  # nothing lies below
@@ -103,35 +122,63 @@ class Deploy(Operation[StoreMetadata]):
         if empty := [name for name in at_once if units[name].lifetime]:
             (now_us,) = yield [Time()]
             totals_until = {
-                name: TotalUntil(first_total_until(now_us, units[name].retention_us), decisions.START_VERSION) for name in empty
+                name: TotalUntil(
+                    first_total_until(now_us, units[name].retention_us), decisions.START_VERSION
+                )
+                for name in empty
             }
         ready = ((current.ready - rebuilt) | set(at_once)) & set(units)
         build = decisions.new_build(current, reached)
         # a list that is built again leaves what it kept so far under the name that it had
         builds = {name: reached if name in rebuilt else build for name in starts}
         gone = sorted(set(current.starts) - set(units))
-        aliases = decisions.aliases_to_set(views, {v: a for v, a in current.aliases.items() if v in views}, ready)
+        aliases = decisions.aliases_to_set(
+            views, {v: a for v, a in current.aliases.items() if v in views}, ready
+        )
         sets: Sets = [
             (b"epoch", b"%d" % reached, 0),
             (b"units", self.deployment.digest.encode(), 0),
-            (metadata.TOPIC_PARTITIONS, b"%d" % (len(current.topic_partitions | set(begun.join(resumed)))), 0),
-            *[(metadata.committed_field(p), b"%d" % o, 0) for p, o in begun.join(resumed).offsets.items()],
+            (
+                metadata.TOPIC_PARTITIONS,
+                b"%d" % (len(current.topic_partitions | set(begun.join(resumed)))),
+                0,
+            ),
+            *[
+                (metadata.committed_field(p), b"%d" % o, 0)
+                for p, o in begun.join(resumed).offsets.items()
+            ],
             *[(b"s:%s" % u.encode(), start.pack(), 0) for u, start in starts.items()],
             *[(b"y:%s" % u.encode(), b"1", 0) for u in at_once],
             *[(b"n:%s" % u.encode(), b"%d" % number, 0) for u, number in builds.items() if number],
-            *[(b"k:%s" % u.encode(), kept.text().encode(), 0) for u, kept in lists.items() if kept is not None],
-            *[(b"h:%s" % u.encode(), metadata.total_until_text(each), 0) for u, each in totals_until.items()],
+            *[
+                (b"k:%s" % u.encode(), kept.text().encode(), 0)
+                for u, kept in lists.items()
+                if kept is not None
+            ],
+            *[
+                (b"h:%s" % u.encode(), metadata.total_until_text(each), 0)
+                for u, each in totals_until.items()
+            ],
             *([(b"retired", b"%d" % reached, 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in self.topics.items()],
         ]
         deletes = [
-            *[b"%s:%s" % (kind, u.encode()) for u in gone for kind in (b"s", b"n", b"y", b"b", b"k", b"h")],
-            *[b"%s:%s" % (kind, u.encode()) for u in sorted(rebuilt - set(at_once)) for kind in (b"y", b"b", b"h")],
+            *[
+                b"%s:%s" % (kind, u.encode())
+                for u in gone
+                for kind in (b"s", b"n", b"y", b"b", b"k", b"h")
+            ],
+            *[
+                b"%s:%s" % (kind, u.encode())
+                for u in sorted(rebuilt - set(at_once))
+                for kind in (b"y", b"b", b"h")
+            ],
             *[b"a:%s" % v.encode() for v in set(current.aliases) - set(views)],
             *[
                 metadata.realtime_field(source)
-                for source in set(current.realtime_starts) - {unit.source for unit in self.deployment.units}
+                for source in set(current.realtime_starts)
+                - {unit.source for unit in self.deployment.units}
             ],
         ]
         checks = [
@@ -143,13 +190,19 @@ class Deploy(Operation[StoreMetadata]):
         return Missed(None) if reply == MISSED else (yield from at.metadata())
 
     def over(self, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
-        """One node after another, to one version; who finds that it stopped between two nodes goes on with it."""
+        """One node after another, to one version; who finds that it stopped between two nodes goes
+        on with it."""
         records = yield from nodes.metadata_of_each()
         newest = records[sharded_metadata.newest(records)]
         version = self.reached_version
         unknown = any(newest.topics.get(name) != topic for name, topic in self.topics.items())
         if newest.units == self.deployment.digest and not unknown and not self.renewal.units:
-            others = [record for record in records if (record.deployment_version, record.units) != (newest.deployment_version, newest.units)]
+            others = [
+                record
+                for record in records
+                if (record.deployment_version, record.units)
+                != (newest.deployment_version, newest.units)
+            ]
             if not others:
                 return sharded_metadata.merged(records)
             if all(record.deployment_version < newest.deployment_version for record in others):
@@ -165,14 +218,16 @@ class Deploy(Operation[StoreMetadata]):
                 expected_version=record.deployment_version,
                 renewal=self._renewal_of(record),
                 reached_version=version,
-                # a node that was emptied is brought everything again: what the log has needs no backfill
+                # a node that was emptied is brought everything again: what the log has needs no
+                # backfill
                 since=since if anew and record.topic_partitions else NOTHING,
             )
             since = since.join((yield from on_node(n, of_node.steps(node))).committed)
         return sharded_metadata.merged((yield from nodes.metadata_of_each()))
 
     def _renewal_of(self, record: StoreMetadata) -> Renewal:
-        """The part of the renewal for one of several nodes: where it holds all that the others lost, its units go on."""
+        """The part of the renewal for one of several nodes: where it holds all that the others
+        lost, its units go on."""
         if not self.renewal.resume_at or not record.committed.dominates(self.renewal.resume_at):
             return self.renewal
         return NO_RENEWAL
@@ -180,7 +235,8 @@ class Deploy(Operation[StoreMetadata]):
 
 def _superseded(version: int, expected: int) -> DeploymentSuperseded:
     return DeploymentSuperseded(
-        f"deployment version {version} stands, the deployment was planned on {expected}", next_step="plan again and apply"
+        f"deployment version {version} stands, the deployment was planned on {expected}",
+        next_step="plan again and apply",
     )
 
 

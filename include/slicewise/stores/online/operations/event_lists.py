@@ -1,9 +1,11 @@
-"""Every event of an entity stands in its list once, or below the low-water mark that refuses its readers.
+"""Every event of an entity stands in its list once, or below the low-water mark that refuses its
+readers.
 
-A member is a function of its event, so that what is added twice is there once; applied offsets say up to where every event of
-a partition was brought, whoever did. A micro-batch brings what lies at or beyond the unit's start offsets, the backfill what lies
-below it. Both trim in the script that adds: the mark is the newest identity that was ever trimmed, and nothing at or
-below it is added again.
+A member is a function of its event, so that what is added twice is there once; applied offsets say
+up to where every event of a partition was brought, whoever did. A micro-batch brings what lies at
+or beyond the unit's start offsets, the backfill what lies below it. Both trim in the script that
+adds: the mark is the newest identity that was ever trimmed, and nothing at or below it is added
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ import numpy.typing as npt
 from slicewise import codec
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, MicroBatchOutcome, applied_in_runs, require_order
+from slicewise.stores.online.attempts import (
+    Int64,
+    MicroBatchOutcome,
+    applied_in_runs,
+    require_order,
+)
 from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.operation import ByTag, NodeContext, NodesContext, Split
 from slicewise.stores.online.routing import ShardedSteps
@@ -37,8 +44,8 @@ MAX_MEMBERS = 512
 
 @dataclass(frozen=True)
 class ListBatch:
-    """Events for one event list: of one partition in offset order (a micro-batch), or of any (partition None: the backfill's, all
-    below the unit's start offsets)."""
+    """Events for one event list: of one partition in offset order (a micro-batch), or of any
+    (partition None: the backfill's, all below the unit's start offsets)."""
 
     unit: StoredUnit
     topic_partition: TopicPartition | None
@@ -57,7 +64,8 @@ class ListBatch:
 
 @dataclass(frozen=True)
 class AddToList(ByTag[MicroBatchOutcome]):
-    """Brings events into an event list. Any replay, in any batch boundaries, by any number of writers, adds nothing.
+    """Brings events into an event list. Any replay, in any batch boundaries, by any number of
+    writers, adds nothing.
 
     Requires rows in offset order and offsets below 2^53 where the batch is of one partition.
     """
@@ -80,22 +88,32 @@ class AddToList(ByTag[MicroBatchOutcome]):
         return (yield from applied_in_runs(runs(batch), batch.entity, attempt, where))
 
     def split(self, count: int) -> Split[MicroBatchOutcome]:
-        return Split({node: AddToList(part) for node, part in event_parts(self.batch, count).items()})
+        return Split(
+            {node: AddToList(part) for node, part in event_parts(self.batch, count).items()}
+        )
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
-        """A backfill's batch is for the nodes that it was made for: others may have applied less than it holds."""
+        """A backfill's batch is for the nodes that it was made for: others may have applied less
+        than it holds."""
         if self.batch.topic_partition is not None:
             return range(nodes.count)
         return (yield from nodes.built_for(self.batch.unit, self.batch.start))
 
-    def join(self, replies: Mapping[int, MicroBatchOutcome], split: Split[MicroBatchOutcome]) -> MicroBatchOutcome:  # noqa: ARG002
+    def join(
+        self,
+        replies: Mapping[int, MicroBatchOutcome],
+        split: Split[MicroBatchOutcome],  # noqa: ARG002
+    ) -> MicroBatchOutcome:
         left_out = len(self.batch.offset) - sum(outcome.rows for outcome in replies.values())
-        return added([MicroBatchOutcome(rows=left_out, already_applied=left_out), *replies.values()], MicroBatchOutcome())
+        return added(
+            [MicroBatchOutcome(rows=left_out, already_applied=left_out), *replies.values()],
+            MicroBatchOutcome(),
+        )
 
 
 def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Iterator[Int64]:
-    """Rows in the order in which they are brought in, sorted by entity, then offset: a chunk of entities at a time,
-    and of an entity with too many events consecutive runs, each atomic."""
+    """Rows in the order in which they are brought in, sorted by entity, then offset: a chunk of
+    entities at a time, and of an entity with too many events consecutive runs, each atomic."""
     n = len(batch.offset)
     if not n:
         return
@@ -104,7 +122,9 @@ def runs(batch: ListBatch, chunk: int = CHUNK, most: int = MAX_MEMBERS) -> Itera
     starts = np.flatnonzero(np.diff(entity, prepend=-1))
     sizes = np.diff(starts, append=n)
     hot = entity[starts[sizes > most]]
-    for start, size in zip(starts[sizes > most].tolist(), sizes[sizes > most].tolist(), strict=True):
+    for start, size in zip(
+        starts[sizes > most].tolist(), sizes[sizes > most].tolist(), strict=True
+    ):
         for begin in range(start, start + size, most):
             yield order[begin : min(begin + most, start + size)]
     rest = order[~np.isin(entity, hot)] if len(hot) else order
@@ -119,7 +139,9 @@ def _attempt(
     """One read and one write of all entities of these rows; the entities to take again."""
     keeps = kept_by(batch.unit)
     topic_partition = batch.topic_partition
-    names = [keys.LOW] if topic_partition is None else [keys.LOW, keys.applied_field(topic_partition)]
+    names = (
+        [keys.LOW] if topic_partition is None else [keys.LOW, keys.applied_field(topic_partition)]
+    )
     starts = np.flatnonzero(np.diff(batch.entity[rows], prepend=-1)).tolist()
     entities = batch.entity[rows[starts]].tolist()
     hashes = [keys.list_key(store_id, batch.tags[e], build.name) for e in entities]
@@ -137,7 +159,9 @@ def _attempt(
         if topic_partition is None:
             new = np.ones(len(some), np.bool_)
         else:
-            new = decisions.rows_to_keep(offset, np.full(len(some), last), np.full(len(some), floor))
+            new = decisions.rows_to_keep(
+                offset, np.full(len(some), last), np.full(len(some), floor)
+            )
         members = [batch.members[row] for row in some[new].tolist()]
         above = decisions.above_low_water(members, low)
         already_applied = int((offset <= last).sum()) if topic_partition is not None else 0
@@ -171,7 +195,9 @@ def _attempt(
             missed.append(i)
             outcomes[i] = MicroBatchOutcome(misses=1)
         elif reply == EXPIRED:
-            outcomes[i] = replace(outcome, applied=0, expired=outcome.applied + outcome.expired, entities=0)
+            outcomes[i] = replace(
+                outcome, applied=0, expired=outcome.applied + outcome.expired, entities=0
+            )
         else:
             outcomes[i] = replace(outcome, cut=reply)
     return added(outcomes, MicroBatchOutcome()), np.array(entities, np.int64)[missed]

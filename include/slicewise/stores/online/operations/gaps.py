@@ -15,14 +15,17 @@ from slicewise.stores.online.port import OnlineStore
 def publish_gaps(store: OnlineStore, source: str, accepted_gaps: Sequence[AcceptedGap]) -> None:
     """Tells readers of a source's accepted gaps, beside those that they were told of before.
 
-    accepted_gaps: as the archive has them. What cannot be read is replaced: the archive is where accepted gaps are kept.
+    accepted_gaps: as the archive has them. What cannot be read is replaced: the archive is where
+    accepted gaps are kept.
     """
     part = f"{PART}{source}"
     texts = store.run(ReadStatuses(part))
     published: tuple[AcceptedGap, ...] = ()
     for text in texts:
         try:
-            published = published if text is None else joined(published, from_json(text, f"status {part}"))
+            published = (
+                published if text is None else joined(published, from_json(text, f"status {part}"))
+            )
         except CodecError as error:
             warning("gaps_replaced", source=source, what=error.what)
     whole = to_json(joined(published, accepted_gaps))

@@ -1,4 +1,5 @@
-"""The newest truth stands on a leaderboard, whoever writes last; one that nobody makes anew goes by itself."""
+"""The newest truth stands on a leaderboard, whoever writes last; one that nobody makes anew goes by
+itself."""
 
 from __future__ import annotations
 
@@ -14,13 +15,15 @@ from slicewise.stores.online.routing import by_node
 from slicewise.stores.online.steps import TIME, WHOLE_METADATA, Fields, PutLeaderboard, Steps
 
 FIELDS = (b"b", b"t")
-"""Fields of a leaderboard: its bytes, and the store's time at which they were written; beside them `o`, its order."""
+"""Fields of a leaderboard: its bytes, and the store's time at which they were written; beside them
+`o`, its order."""
 PERIODS = 2
 """A leaderboard expires so many of its periods after it was written."""
 
 
 def order(deployment_version: int, leaderboard: StoredLeaderboard) -> bytes:
-    """Newer leaderboards have greater orders, byte by byte: deployment version, window end, offset vector."""
+    """Newer leaderboards have greater orders, byte by byte: deployment version, window end, offset
+    vector."""
     return b"%010d:%020d:%020d" % (deployment_version, leaderboard.end_us, leaderboard.version)
 
 
@@ -38,8 +41,9 @@ class LeaderboardReply:
 
 @dataclass(frozen=True)
 class PublishLeaderboard(Owner[bool]):
-    """Writes a leaderboard's rows, to expire after two periods and extra_us. False where a leaderboard of a newer
-    deployment, a later window end or the same end and no smaller offset vector stands."""
+    """Writes a leaderboard's rows, to expire after two periods and extra_us. False where a
+    leaderboard of a newer deployment, a later window end or the same end and no smaller offset
+    vector stands."""
 
     name: str
     deployment_version: int
@@ -49,9 +53,14 @@ class PublishLeaderboard(Owner[bool]):
     """Time that it stands beyond others."""
 
     def steps(self, at: NodeContext) -> Steps[bool]:
-        key, kept_us = keys.leaderboard_key(at.store_id, self.name), PERIODS * self.every_us + self.extra_us
+        key, kept_us = (
+            keys.leaderboard_key(at.store_id, self.name),
+            PERIODS * self.every_us + self.extra_us,
+        )
         newest = order(self.deployment_version, self.leaderboard)
-        (reply,) = yield [PutLeaderboard(key, newest, self.leaderboard.pack(), -(-kept_us // 1_000))]
+        (reply,) = yield [
+            PutLeaderboard(key, newest, self.leaderboard.pack(), -(-kept_us // 1_000))
+        ]
         return bool(reply)
 
 
@@ -90,7 +99,12 @@ class RememberLeaderboards(ByTag[None]):
     def split(self, count: int) -> Split[None]:
         positions = by_node([name.encode() for name, _, _ in self.past], count)
         version = self.deployment_version
-        return Split({n: RememberLeaderboards(version, [self.past[i] for i in own]) for n, own in positions.items()})
+        return Split(
+            {
+                n: RememberLeaderboards(version, [self.past[i] for i in own])
+                for n, own in positions.items()
+            }
+        )
 
     def join(self, replies: Mapping[int, None], split: Split[None]) -> None: ...
 
@@ -103,5 +117,7 @@ class ReadRememberedLeaderboard(Owner[StoredLeaderboard | None]):
     end_us: int
 
     def steps(self, at: NodeContext) -> Steps[StoredLeaderboard | None]:
-        ((raw,),) = yield [Fields(keys.leaderboard_key(at.store_id, self.name, self.end_us), FIELDS[:1])]
+        ((raw,),) = yield [
+            Fields(keys.leaderboard_key(at.store_id, self.name, self.end_us), FIELDS[:1])
+        ]
         return None if raw is None else StoredLeaderboard.unpack(raw)

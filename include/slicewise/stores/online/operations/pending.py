@@ -1,9 +1,9 @@
-"""Beyond an entity's applied offset stand all its events of a partition up to the newest written. Otherwise a skip
-entry says where not.
+"""Beyond an entity's applied offset stand all its events of a partition up to the newest written.
+Otherwise a skip entry says where not.
 
-The operations do what the real-time lane's writer in the JVM does: for the contract suite, the simulator, and the test
-that both write the same. One call per entity, its events in offset order, decided by the script that runs it
-(docs/adr/0066).
+The operations do what the real-time lane's writer in the JVM does: for the contract suite, the
+simulator, and the test that both write the same. One call per entity, its events in offset order,
+decided by the script that runs it (docs/adr/0066).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Int64, require_order
-from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, Build
+from slicewise.stores.online.control_record import Build, RealtimeStart, StoreMetadata
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, Split
 from slicewise.stores.online.rules import decisions
@@ -35,7 +35,8 @@ MAX_EVENTS = 512
 
 @dataclass(frozen=True)
 class PendingBatch:
-    """Events of one unit and one partition, in offset order: all that the unit keeps since those written before."""
+    """Events of one unit and one partition, in offset order: all that the unit keeps since those
+    written before."""
 
     unit: StoredUnit
     topic_partition: TopicPartition
@@ -52,8 +53,9 @@ class PendingBatch:
 
 @dataclass(frozen=True)
 class PendingOutcome:
-    """rows: all; written (or standing), already applied (at or below the applied offset), below (the unit's start offsets), expired (of a
-    list: too old for it), skipped at the bound: parts of them. cut: events that a list's capacity left out."""
+    """rows: all; written (or standing), already applied (at or below the applied offset), below
+    (the unit's start offsets), expired (of a list: too old for it), skipped at the bound: parts of
+    them. cut: events that a list's capacity left out."""
 
     rows: int = 0
     written: int = 0
@@ -66,8 +68,9 @@ class PendingOutcome:
 
 @dataclass(frozen=True)
 class BeginRealtime(Everywhere[StoreMetadata]):
-    """To be asked before the first real-time write of all events of a source from `start` on: the metadata, with its
-    own entry. DeploymentSuperseded; GapRefused where the start lies beyond the committed offsets."""
+    """To be asked before the first real-time write of all events of a source from `start` on: the
+    metadata, with its own entry. DeploymentSuperseded; GapRefused where the start lies beyond the
+    committed offsets."""
 
     source: str
     start: OffsetVector
@@ -76,7 +79,9 @@ class BeginRealtime(Everywhere[StoreMetadata]):
 
     def steps(self, at: NodeContext) -> Steps[StoreMetadata]:
         begun = RealtimeStart(at.server_run, self.start)
-        change = metadata.begin_realtime(at.store_id, self.source, begun, self.deployment_version, self.digest)
+        change = metadata.begin_realtime(
+            at.store_id, self.source, begun, self.deployment_version, self.digest
+        )
         return (yield from change)
 
     def merge(self, replies: Mapping[int, StoreMetadata]) -> StoreMetadata:
@@ -85,8 +90,9 @@ class BeginRealtime(Everywhere[StoreMetadata]):
 
 @dataclass(frozen=True)
 class EndRealtime(Everywhere[bool]):
-    """Removes the entry of a source's real-time lane where it names a server run that is over; whether it did. An entry of
-    this run stands: a writer that nobody knows of may write on, and no answer may lose what one had."""
+    """Removes the entry of a source's real-time lane where it names a server run that is over;
+    whether it did. An entry of this run stands: a writer that nobody knows of may write on, and no
+    answer may lose what one had."""
 
     source: str
 
@@ -101,9 +107,9 @@ class EndRealtime(Everywhere[bool]):
 class WritePending(ByTag[PendingOutcome]):
     """Writes events beyond what is committed, at most `bound` per entity (of event lists all).
 
-    Batches come in the order of the log, from the real-time start on; broken, the writer goes on from the first that
-    was not acknowledged, on the same server run. Written again, or by another writer, nothing changes. Requires rows
-    in offset order and offsets below 2^53.
+    Batches come in the order of the log, from the real-time start on; broken, the writer goes on
+    from the first that was not acknowledged, on the same server run. Written again, or by another
+    writer, nothing changes. Requires rows in offset order and offsets below 2^53.
     """
 
     batch: PendingBatch
@@ -115,27 +121,45 @@ class WritePending(ByTag[PendingOutcome]):
     def steps(self, at: NodeContext) -> Steps[PendingOutcome]:
         build = yield from at.build_of(self.batch.unit)
         require_order(self.batch.offset)
-        below = decisions.below_start(self.batch.offset, build.start.get(self.batch.topic_partition))
+        below = decisions.below_start(
+            self.batch.offset, build.start.get(self.batch.topic_partition)
+        )
         calls = list(_calls(self.batch, np.flatnonzero(~below)))
         match self.batch.unit.event_list:
             case None:
                 replies = yield [
-                    _fields(at.store_id, build, self.batch, rows, self.bound, self.room) for rows in calls
+                    _fields(at.store_id, build, self.batch, rows, self.bound, self.room)
+                    for rows in calls
                 ]
                 rests = [(rest, 0) for *_, rest in replies]
             case keeps:
-                replies = yield [_members(at.store_id, build, self.batch, rows, keeps) for rows in calls]
+                replies = yield [
+                    _members(at.store_id, build, self.batch, rows, keeps) for rows in calls
+                ]
                 rests = [(0, rest) for *_, rest in replies]
         total = PendingOutcome(rows=len(self.batch.offset), below=int(below.sum()))
-        for (written, already_applied, expired, _), (skipped, cut) in zip(replies, rests, strict=True):
+        for (written, already_applied, expired, _), (skipped, cut) in zip(
+            replies, rests, strict=True
+        ):
             one = PendingOutcome(0, written, already_applied, 0, expired, skipped, cut)
-            total = PendingOutcome(*(x + y for x, y in zip(astuple(total), astuple(one), strict=True)))
+            total = PendingOutcome(
+                *(x + y for x, y in zip(astuple(total), astuple(one), strict=True))
+            )
         return total
 
     def split(self, count: int) -> Split[PendingOutcome]:
-        return Split({node: replace(self, batch=part) for node, part in event_parts(self.batch, count).items()})
+        return Split(
+            {
+                node: replace(self, batch=part)
+                for node, part in event_parts(self.batch, count).items()
+            }
+        )
 
-    def join(self, replies: Mapping[int, PendingOutcome], split: Split[PendingOutcome]) -> PendingOutcome:  # noqa: ARG002
+    def join(
+        self,
+        replies: Mapping[int, PendingOutcome],
+        split: Split[PendingOutcome],  # noqa: ARG002
+    ) -> PendingOutcome:
         return added(list(replies.values()), PendingOutcome())
 
 
@@ -148,7 +172,9 @@ def _calls(batch: PendingBatch, rows: Int64) -> Iterator[Int64]:
             yield order[at : min(at + MAX_EVENTS, end)]
 
 
-def _fields(store_id: int, build: Build, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room) -> Command:
+def _fields(
+    store_id: int, build: Build, batch: PendingBatch, rows: Int64, bound: int, room: codec.Room
+) -> Command:
     unit, topic_partition = batch.unit, batch.topic_partition
     offsets = batch.offset[rows].tolist()
     numbers = (batch.time[rows] // unit.slice_us).tolist()
@@ -168,7 +194,9 @@ def _fields(store_id: int, build: Build, batch: PendingBatch, rows: Int64, bound
     )
 
 
-def _members(store_id: int, build: Build, batch: PendingBatch, rows: Int64, keeps: EventList) -> Command:
+def _members(
+    store_id: int, build: Build, batch: PendingBatch, rows: Int64, keeps: EventList
+) -> Command:
     times = batch.time[rows]
     members = [batch.members[row] for row in rows.tolist()]
     return PendingListChange(
@@ -177,7 +205,14 @@ def _members(store_id: int, build: Build, batch: PendingBatch, rows: Int64, keep
         keys.applied_field(batch.topic_partition),
         keeps,
         decisions.list_expiry_s(keeps, int(times.max())),
-        list(zip(batch.offset[rows].tolist(), map(codec.score_of, times.tolist()), members, strict=True)),
+        list(
+            zip(
+                batch.offset[rows].tolist(),
+                map(codec.score_of, times.tolist()),
+                members,
+                strict=True,
+            )
+        ),
     )
 
 

@@ -1,8 +1,9 @@
 """An entity's hour is compacted or running, never both: one change moves it.
 
-The change deletes what the compacted hour contains and keeps what lies beyond its offsets; where a running partial
-straddles them, the entity is left over for a later archive version. Pending fields stay until the micro-batch lane
-passes them: readers know what the hour contains, and a token would go back without them (docs/adr/0050).
+The change deletes what the compacted hour contains and keeps what lies beyond its offsets; where a
+running partial straddles them, the entity is left over for a later archive version. Pending fields
+stay until the micro-batch lane passes them: readers know what the hour contains, and a token would
+go back without them (docs/adr/0050).
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, NodesContext, Operation, Split
+from slicewise.stores.online.operation import (
+    ByTag,
+    Everywhere,
+    NodeContext,
+    NodesContext,
+    Operation,
+    Split,
+)
 from slicewise.stores.online.operations.archive_versions import check_registered
 from slicewise.stores.online.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.rules import decisions
@@ -68,7 +76,9 @@ class PublishOutcome:
 
 def in_all(outcomes: Mapping[int, PublishOutcome], split: Split[PublishOutcome]) -> PublishOutcome:
     """Outcomes of nodes as one of all entries: those of nodes that were not asked are stale."""
-    left_over = sorted(split.positions[n][i] for n, outcome in outcomes.items() for i in outcome.left_over)
+    left_over = sorted(
+        split.positions[n][i] for n, outcome in outcomes.items() for i in outcome.left_over
+    )
     return PublishOutcome(
         sum(outcome.published for outcome in outcomes.values()),
         sum(len(own) for n, own in split.positions.items() if n not in outcomes)
@@ -95,7 +105,8 @@ Published = Generator[Sequence[Command], list[Any], Missed[Progress] | Progress]
 
 @dataclass(frozen=True)
 class PublishHour(ByTag[PublishOutcome]):
-    """Moves the entries of one compacted hour in; idempotent, safe beside batches and other runs of itself."""
+    """Moves the entries of one compacted hour in; idempotent, safe beside batches and other runs of
+    itself."""
 
     unit: StoredUnit
     hour: int
@@ -115,22 +126,29 @@ class PublishHour(ByTag[PublishOutcome]):
             progress.todo = list(range(begin, min(begin + CHUNK, len(self.entries))))
             where = f"unit {self.unit.storage_fingerprint} hour {self.hour}"
             progress = yield from change_while(partial(self._publish, at, build), progress, where)
-        return PublishOutcome(progress.published, progress.stale, progress.expired, tuple(sorted(progress.left_over)))
+        return PublishOutcome(
+            progress.published, progress.stale, progress.expired, tuple(sorted(progress.left_over))
+        )
 
     def split(self, count: int) -> Split[PublishOutcome]:
         positions = by_node([entry.tag for entry in self.entries], count)
-        parts = {n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())]) for n in range(count)}
+        parts = {
+            n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())])
+            for n in range(count)
+        }
         return Split(parts, positions)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
         return (yield from nodes.reached_by(self.unit, self.archive_version, self.offsets))
 
-    def join(self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]) -> PublishOutcome:
+    def join(
+        self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]
+    ) -> PublishOutcome:
         return in_all(replies, split)
 
     def _is_in_totals(self, at: NodeContext) -> Steps[bool]:
-        """Tells whether no reader looks for the hour in its day any more. Read after the hour was announced: a total that is
-        marked later is one whose run saw the hour."""
+        """Tells whether no reader looks for the hour in its day any more. Read after the hour was
+        announced: a total that is marked later is one whose run saw the hour."""
         reached = (yield from at.metadata()).totals_until.get(self.unit.storage_fingerprint)
         return reached is not None and self.hour < reached.hour
 
@@ -159,27 +177,46 @@ class PublishHour(ByTag[PublishOutcome]):
         return Missed(progress) if progress.todo else progress
 
     def _entity(
-        self, at: NodeContext, build: Build, entry: HourEntry, flat: Sequence[bytes], raw_hours: bytes | None
+        self,
+        at: NodeContext,
+        build: Build,
+        entry: HourEntry,
+        flat: Sequence[bytes],
+        raw_hours: bytes | None,
     ) -> tuple[PublishDecision, Change | None]:
         """Decides about one entity, by its hot hash and the compacted hours of the day."""
         hour = self.hour
         named = [value for value in (entry.total, entry.slices, entry.minutes) if value is not None]
         if any(_VERSION.unpack_from(value)[0] != self.archive_version for value in named):
-            raise CodecError(f"a value of another archive version than {self.archive_version}", where=f"hour {self.hour}")
+            raise CodecError(
+                f"a value of another archive version than {self.archive_version}",
+                where=f"hour {self.hour}",
+            )
         hours = codec.unpack_hours(raw_hours)
-        running, applied_offsets, total = hot_fields(flat, self.unit.slice_us, range(hour, hour + 1))
+        running, applied_offsets, total = hot_fields(
+            flat, self.unit.slice_us, range(hour, hour + 1)
+        )
         if total is not None and hour < codec.unpack_lifetime(total).total_until:
             return PublishDecision.STALE, None  # it is in the total
-        action, deletes = decisions.publish_decision(self.archive_version, self.offsets, hours.get(hour), running)
+        action, deletes = decisions.publish_decision(
+            self.archive_version, self.offsets, hours.get(hour), running
+        )
         if action is not PublishDecision.PUBLISH:
             return action, None
-        # A micro-batch that brings anything in moves its partition's applied offset: while the applied offsets stand, so do the
-        # running partials. Partitions beyond the offset vector cannot matter.
+        # A micro-batch that brings anything in moves its partition's applied offset: while the
+        # applied offsets stand, so do the running partials. Partitions beyond the offset vector
+        # cannot matter.
         checks = unmoved_checks(applied_offsets, self.offsets)
         if self.unit.lifetime:
-            checks.append((keys.LIFETIME, ABSENT if total is None else begins(total[: codec.LIFETIME_HEAD])))
+            checks.append(
+                (keys.LIFETIME, ABSENT if total is None else begins(total[: codec.LIFETIME_HEAD]))
+            )
         total, slices, minutes = keys.hour_fields(hour)
-        expiry = 0 if self.unit.lifetime else decisions.expiry_s((hour + 1) * HOUR_US, self.unit.retention_us)
+        expiry = (
+            0
+            if self.unit.lifetime
+            else decisions.expiry_s((hour + 1) * HOUR_US, self.unit.retention_us)
+        )
         sets = [
             (total, entry.total, expiry),
             (slices, entry.slices, expiry),
@@ -203,7 +240,8 @@ class PublishHour(ByTag[PublishOutcome]):
 
 @dataclass(frozen=True)
 class MarkHour(Operation[bool]):
-    """To be asked after every entity of the hour was published; False if a newer archive version stands.
+    """To be asked after every entity of the hour was published; False if a newer archive version
+    stands.
 
     DeploymentSuperseded when the unit's build is over.
     """
@@ -212,12 +250,17 @@ class MarkHour(Operation[bool]):
     hour: int
     archive_version: int
     start: OffsetVector | None = None
-    """Start cover under which a backfill published the hour; GapRefused where the unit has another."""
+    """Start cover under which a backfill published the hour; GapRefused where the unit has
+    another."""
 
     def steps(self, at: NodeContext) -> Steps[bool]:
         build = yield from at.build_of(self.unit)
         decisions.check_start(self.start, build.start)
-        return (yield from metadata.mark_published(at.store_id, self.unit, build, self.hour, self.archive_version))
+        return (
+            yield from metadata.mark_published(
+                at.store_id, self.unit, build, self.hour, self.archive_version
+            )
+        )
 
     def over(self, nodes: NodesContext) -> ShardedSteps[bool]:
         """On the nodes that it was published on."""
@@ -225,19 +268,29 @@ class MarkHour(Operation[bool]):
             wanted = yield from nodes.built_for(self.unit, self.start)
         else:
             wanted = yield from self._published_on(nodes)
-        return all((yield from together({n: self.steps(nodes.contexts[n]) for n in wanted})).values())
+        return all(
+            (yield from together({n: self.steps(nodes.contexts[n]) for n in wanted})).values()
+        )
 
     def _published_on(self, nodes: NodesContext) -> ShardedSteps[list[int]]:
         version = self.archive_version
-        by_node = {n: node.archive_versions(self.unit.source, [version]) for n, node in enumerate(nodes.contexts)}
+        by_node = {
+            n: node.archive_versions(self.unit.source, [version])
+            for n, node in enumerate(nodes.contexts)
+        }
         versions = yield from together(by_node)
         registered = [known[version] for known in versions.values() if version in known]
-        return (yield from nodes.reached_by(self.unit, version, registered[0])) if registered else list(versions)
+        return (
+            (yield from nodes.reached_by(self.unit, version, registered[0]))
+            if registered
+            else list(versions)
+        )
 
 
 @dataclass(frozen=True)
 class ReadHours(Everywhere[Mapping[int, int]]):
-    """Hour -> archive version of which it stands: hours that all nodes have, by the oldest of their versions."""
+    """Hour -> archive version of which it stands: hours that all nodes have, by the oldest of their
+    versions."""
 
     unit: StoredUnit
 
@@ -258,9 +311,15 @@ def _keys(store_id: int, build: str, hour: int, entry: HourEntry) -> tuple[bytes
     return keys.hot_key(store_id, entry.tag, build), keys.day_key(store_id, entry.tag, build, day)
 
 
-def unmoved_checks(applied_offsets: dict[bytes, bytes], offset_vector: OffsetVector) -> list[tuple[bytes, bytes]]:
-    """Checks that no applied offset moved, of no partition that an offset vector names or the entity knows."""
-    return [(name, exact(applied_offsets.get(name))) for name in sorted({*applied_offsets, *map(keys.applied_field, offset_vector)})]
+def unmoved_checks(
+    applied_offsets: dict[bytes, bytes], offset_vector: OffsetVector
+) -> list[tuple[bytes, bytes]]:
+    """Checks that no applied offset moved, of no partition that an offset vector names or the
+    entity knows."""
+    return [
+        (name, exact(applied_offsets.get(name)))
+        for name in sorted({*applied_offsets, *map(keys.applied_field, offset_vector)})
+    ]
 
 
 def hot_fields(
@@ -276,7 +335,9 @@ def hot_fields(
             _, number, topic, partition = name.split(b":")
             if decisions.hour_of(int(number), slice_us) in hours:
                 first, last = _HEADER.unpack_from(value)
-                running.append(Running(name, keys.parse_topic_partition(topic, partition), first, last))
+                running.append(
+                    Running(name, keys.parse_topic_partition(topic, partition), first, last)
+                )
         elif name == keys.LIFETIME:
             total = value
     return running, applied_offsets, total

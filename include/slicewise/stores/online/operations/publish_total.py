@@ -1,7 +1,9 @@
-"""An entity's hour is in its total, in its day or running, never in two of them: one change moves it.
+"""An entity's hour is in its total, in its day or running, never in two of them: one change moves
+it.
 
-The total `t` stands in the hot hash, which of such a unit never expires: until which hour, archive version, row. It
-holds exactly the entity's events of hours before that one, of those that the archive version contains (docs/adr/0042).
+The total `t` stands in the hot hash, which of such a unit never expires: until which hour, archive
+version, row. It holds exactly the entity's events of hours before that one, of those that the
+archive version contains (docs/adr/0042).
 """
 
 from __future__ import annotations
@@ -19,8 +21,19 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import Build, TotalUntil
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, NodesContext, Operation, Split
-from slicewise.stores.online.operations.archive_versions import PutArchiveVersion, check_registered, counts_of_each
+from slicewise.stores.online.operation import (
+    ByTag,
+    Everywhere,
+    NodeContext,
+    NodesContext,
+    Operation,
+    Split,
+)
+from slicewise.stores.online.operations.archive_versions import (
+    PutArchiveVersion,
+    check_registered,
+    counts_of_each,
+)
 from slicewise.stores.online.operations.publish_hour import (
     CHUNK,
     Progress,
@@ -33,7 +46,16 @@ from slicewise.stores.online.operations.publish_hour import (
 from slicewise.stores.online.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision
-from slicewise.stores.online.steps import MISSED, Change, Command, Fields, KeyChange, Steps, Whole, exact
+from slicewise.stores.online.steps import (
+    MISSED,
+    Change,
+    Command,
+    Fields,
+    KeyChange,
+    Steps,
+    Whole,
+    exact,
+)
 from slicewise.stores.online.stored_unit import StoredUnit
 from slicewise.windows.durations import HOUR_US
 
@@ -43,8 +65,8 @@ _FIRST_HOUR = -(1 << 40)
 
 @dataclass(frozen=True)
 class LifetimeEntry:
-    """One entity's total of hours before a total-until hour, as an encoded row: of all of them, or of those from `since` on,
-    which is added to what its total holds."""
+    """One entity's total of hours before a total-until hour, as an encoded row: of all of them, or
+    of those from `since` on, which is added to what its total holds."""
 
     tag: bytes
     row: bytes
@@ -53,7 +75,8 @@ class LifetimeEntry:
 
 @dataclass(frozen=True)
 class AnnounceTotal(Everywhere[None]):
-    """Says that totals will name this archive version, so that what it contains is kept. Before `PublishTotal`."""
+    """Says that totals will name this archive version, so that what it contains is kept. Before
+    `PublishTotal`."""
 
     unit: StoredUnit
     until: int
@@ -66,15 +89,20 @@ class AnnounceTotal(Everywhere[None]):
         build = yield from at.build_of(self.unit)
         if self.archive_version != decisions.START_VERSION:
             # named before it is announced: a trim that counted this announcement has seen the name
-            yield from metadata.announce_lifetime(at.store_id, self.unit, build, self.until, self.archive_version)
-            yield from PutArchiveVersion(self.unit.source, self.archive_version, self.offsets).steps(at)
+            yield from metadata.announce_lifetime(
+                at.store_id, self.unit, build, self.until, self.archive_version
+            )
+            yield from PutArchiveVersion(
+                self.unit.source, self.archive_version, self.offsets
+            ).steps(at)
 
     def merge(self, replies: Mapping[int, None]) -> None: ...
 
 
 @dataclass(frozen=True)
 class PublishTotal(ByTag[PublishOutcome]):
-    """Hours before `until` go into the entities' totals, and leave their days' hashes and the running partials.
+    """Hours before `until` go into the entities' totals, and leave their days' hashes and the
+    running partials.
 
     Per entity in one script; idempotent, safe beside batches, hours and other runs of itself.
 
@@ -101,12 +129,19 @@ class PublishTotal(ByTag[PublishOutcome]):
         for begin in range(0, len(self.entries), CHUNK):
             progress.todo = list(range(begin, min(begin + CHUNK, len(self.entries))))
             where = f"totals of unit {self.unit.storage_fingerprint}"
-            progress = yield from change_while(partial(self._publish, at, build, days), progress, where)
-        return PublishOutcome(progress.published, progress.stale, 0, tuple(sorted(progress.left_over)))
+            progress = yield from change_while(
+                partial(self._publish, at, build, days), progress, where
+            )
+        return PublishOutcome(
+            progress.published, progress.stale, 0, tuple(sorted(progress.left_over))
+        )
 
     def split(self, count: int) -> Split[PublishOutcome]:
         positions = by_node([entry.tag for entry in self.entries], count)
-        parts = {n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())]) for n in range(count)}
+        parts = {
+            n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())])
+            for n in range(count)
+        }
         return Split(parts, positions)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
@@ -114,21 +149,34 @@ class PublishTotal(ByTag[PublishOutcome]):
             return range(nodes.count)
         return (yield from nodes.built_for(self.unit, self.offsets))
 
-    def join(self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]) -> PublishOutcome:
+    def join(
+        self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]
+    ) -> PublishOutcome:
         return in_all(replies, split)
 
-    def _publish(self, at: NodeContext, build: Build, days: Sequence[int], progress: Progress) -> Published:
+    def _publish(
+        self, at: NodeContext, build: Build, days: Sequence[int], progress: Progress
+    ) -> Published:
         unit, name, entries = self.unit, build.name, self.entries
         reads: list[Command] = []
         for i in progress.todo:
             reads.append(Whole(keys.hot_key(at.store_id, entries[i].tag, name)))
-            reads += [Fields(keys.day_key(at.store_id, entries[i].tag, name, day), [keys.HOURS]) for day in days]
+            reads += [
+                Fields(keys.day_key(at.store_id, entries[i].tag, name, day), [keys.HOURS])
+                for day in days
+            ]
         replies = yield reads
         width = 1 + len(days)
-        fit: list[tuple[int, list[tuple[bytes, bytes]], tuple[bytes, ...], bytes | None, list[bytes | None]]] = []
+        fit: list[
+            tuple[
+                int, list[tuple[bytes, bytes]], tuple[bytes, ...], bytes | None, list[bytes | None]
+            ]
+        ] = []
         for position, i in enumerate(progress.todo):
             flat, *hours = replies[position * width : (position + 1) * width]
-            running, applied_offsets, total = hot_fields(flat, unit.slice_us, range(_FIRST_HOUR, self.until))
+            running, applied_offsets, total = hot_fields(
+                flat, unit.slice_us, range(_FIRST_HOUR, self.until)
+            )
             current = None if total is None else codec.unpack_lifetime(total)[:2]
             compacted = [codec.unpack_hours(raw).values() for (raw,) in hours]
             action, deletes = decisions.lifetime_decision(
@@ -141,7 +189,15 @@ class PublishTotal(ByTag[PublishOutcome]):
                 running,
             )
             if action is PublishDecision.PUBLISH:
-                fit.append((i, unmoved_checks(applied_offsets, self.offsets), deletes, total, [raw for (raw,) in hours]))
+                fit.append(
+                    (
+                        i,
+                        unmoved_checks(applied_offsets, self.offsets),
+                        deletes,
+                        total,
+                        [raw for (raw,) in hours],
+                    )
+                )
             elif action is PublishDecision.STALE:
                 progress.stale += 1
             else:
@@ -156,7 +212,11 @@ class PublishTotal(ByTag[PublishOutcome]):
                 [(keys.LIFETIME, codec.pack_lifetime(self.until, self.archive_version, row), 0)],
                 deletes,
             )
-            of_days = [(keys.day_key(at.store_id, tag, name, d), raw) for d, raw in zip(days, raws, strict=True) if raw]
+            of_days = [
+                (keys.day_key(at.store_id, tag, name, d), raw)
+                for d, raw in zip(days, raws, strict=True)
+                if raw
+            ]
             changes.append(Change((hot, *(_emptied(key, raw) for key, raw in of_days))))
         done = (yield changes) if changes else []
         progress.todo = [i for (i, *_), reply in zip(fit, done, strict=True) if reply == MISSED]
@@ -166,8 +226,8 @@ class PublishTotal(ByTag[PublishOutcome]):
 
 @dataclass(frozen=True)
 class MarkTotal(Operation[bool]):
-    """To be asked after every entity's total was published; False if anything was announced since `announced` was
-    read, or a newer total stands."""
+    """To be asked after every entity's total was published; False if anything was announced since
+    `announced` was read, or a newer total stands."""
 
     unit: StoredUnit
     until: int
@@ -175,7 +235,8 @@ class MarkTotal(Operation[bool]):
     announced: int
     """`CountArchiveVersions`, read before the hours that the totals were made of."""
     whole: bool = False
-    """Tells whether every total was written anew, so that no older archive version is named any more."""
+    """Tells whether every total was written anew, so that no older archive version is named any
+    more."""
     start: OffsetVector | None = None
     """Start cover as of `MarkHour`."""
 
@@ -185,10 +246,15 @@ class MarkTotal(Operation[bool]):
         decisions.check_start(self.start, build.start)
         counted = keys.offset_vectors_key(at.store_id, self.unit.source), self.announced
         until = TotalUntil(self.until, self.archive_version)
-        return (yield from metadata.mark_total_until(at.store_id, self.unit, build, until, counted, self.whole))
+        return (
+            yield from metadata.mark_total_until(
+                at.store_id, self.unit, build, until, counted, self.whole
+            )
+        )
 
     def over(self, nodes: NodesContext) -> ShardedSteps[bool]:
-        """True where it stands on all that the totals were brought to; a node that has a newer one keeps it."""
+        """True where it stands on all that the totals were brought to; a node that has a newer one
+        keeps it."""
         counts = yield from counts_of_each(nodes, self.unit.source, self.announced)
         wanted: Collection[int] = range(nodes.count)
         if self.start is not None:
@@ -204,7 +270,9 @@ class ReadTotalVersions(Everywhere[tuple[int, ...]]):
     unit: StoredUnit
 
     def steps(self, at: NodeContext) -> Steps[tuple[int, ...]]:
-        return (yield from metadata.lifetime_versions(at.store_id, (yield from at.build_of(self.unit))))
+        return (
+            yield from metadata.lifetime_versions(at.store_id, (yield from at.build_of(self.unit)))
+        )
 
     def merge(self, replies: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
         return tuple(sorted({version for versions in replies.values() for version in versions}))
@@ -212,13 +280,19 @@ class ReadTotalVersions(Everywhere[tuple[int, ...]]):
 
 def _emptied(day: bytes, raw: bytes) -> KeyChange:
     fields = chain.from_iterable(keys.hour_fields(hour) for hour in codec.unpack_hours(raw))
-    return KeyChange(day, [(keys.HOURS, exact(raw))], (), [*fields, keys.HOURS, keys.TOTAL, keys.FIVE_DAY_TOTAL])
+    return KeyChange(
+        day, [(keys.HOURS, exact(raw))], (), [*fields, keys.HOURS, keys.TOTAL, keys.FIVE_DAY_TOTAL]
+    )
 
 
 def _rows(unit: StoredUnit, wanted: Sequence[tuple[LifetimeEntry, bytes | None]]) -> list[bytes]:
     """Per entry its row, with what stands where it is of later hours alone."""
     rows = [entry.row for entry, _ in wanted]
-    added = [(i, total) for i, (e, total) in enumerate(wanted) if e.since is not None and total is not None]
+    added = [
+        (i, total)
+        for i, (e, total) in enumerate(wanted)
+        if e.since is not None and total is not None
+    ]
     if not added:
         return rows
     blocks: list[codec.Raw] = [rows[i] for i, _ in added]
@@ -230,6 +304,7 @@ def _rows(unit: StoredUnit, wanted: Sequence[tuple[LifetimeEntry, bytes | None]]
 
 
 def first_total_until(now_us: int, retention_us: int) -> int:
-    """The hour before which totals may reach: the first of a day that lies wholly before what a read may cut."""
+    """The hour before which totals may reach: the first of a day that lies wholly before what a
+    read may cut."""
     day_us = decisions.HOURS_PER_DAY * HOUR_US
     return (now_us - retention_us) // day_us * decisions.HOURS_PER_DAY

@@ -1,4 +1,5 @@
-"""A unit is ready once everything below its start stands; what is claimed of a build is claimed while it stands."""
+"""A unit is ready once everything below its start stands; what is claimed of a build is claimed
+while it stands."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ class MarkBuilding(InTurn[None]):
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
         """The nodes on which the unit is not ready; all where it is on every one."""
         records = yield from nodes.metadata_of_each()
-        unready = [n for n, record in enumerate(records) if self.unit.storage_fingerprint not in record.ready]
+        unready = [
+            n
+            for n, record in enumerate(records)
+            if self.unit.storage_fingerprint not in record.ready
+        ]
         return unready or range(nodes.count)
 
     def merge(self, replies: Mapping[int, None]) -> None: ...
@@ -36,7 +41,8 @@ class MarkBuilding(InTurn[None]):
 
 @dataclass(frozen=True)
 class MarkReady(InTurn[None]):
-    """Marks that the backfill of everything below `start` stands. Refused when the unit's start or build is another."""
+    """Marks that the backfill of everything below `start` stands. Refused when the unit's start or
+    build is another."""
 
     unit: StoredUnit
     start: OffsetVector
@@ -48,7 +54,8 @@ class MarkReady(InTurn[None]):
         yield from metadata.mark_ready(at.store_id, self.unit, build, self.start, self.views)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
-        """The nodes that the backfill was made for; those that begin elsewhere are not ready by it."""
+        """The nodes that the backfill was made for; those that begin elsewhere are not ready by
+        it."""
         return (yield from nodes.built_for(self.unit, self.start))
 
     def merge(self, replies: Mapping[int, None]) -> None: ...

@@ -1,4 +1,5 @@
-"""A reply holds what was read and under which control record it was read: time and record come with the data."""
+"""A reply holds what was read and under which control record it was read: time and record come with
+the data."""
 
 from __future__ import annotations
 
@@ -12,7 +13,17 @@ from slicewise.stores.online.model import metadata
 from slicewise.stores.online.operation import NodeContext, Route, Routed
 from slicewise.stores.online.routing import by_node
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.steps import STORE_VERSION, TIME, WHOLE_METADATA, Command, Fields, Steps, Tagged, Together, Whole
+from slicewise.stores.online.steps import (
+    STORE_VERSION,
+    TIME,
+    WHOLE_METADATA,
+    Command,
+    Fields,
+    Steps,
+    Tagged,
+    Together,
+    Whole,
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,8 @@ class UnitReply(NamedTuple):
 
 
 class NodeReply(NamedTuple):
-    """Claims of a node about itself with its data: time and metadata was read on the same connection, before it."""
+    """Claims of a node about itself with its data: time and metadata was read on the same
+    connection, before it."""
 
     time_us: int
     metadata: StoreMetadata
@@ -66,8 +78,8 @@ class ReadReply:
 
 @dataclass(frozen=True)
 class Read(Routed[ReadReply]):
-    """Entities' data, each in one transaction, from the nodes that have it; of nothing, what all nodes say of
-    themselves."""
+    """Entities' data, each in one transaction, from the nodes that have it; of nothing, what all
+    nodes say of themselves."""
 
     reads: Sequence[EntityRead | TagRead]
 
@@ -78,7 +90,11 @@ class Read(Routed[ReadReply]):
     def route(self, count: int) -> Route[ReadReply]:
         positions = by_node([tag_of(read) for read in self.reads], count)
         if not positions:
-            return Route(dict.fromkeys(range(count), self), lambda replies: joined(replies, {}, 0, count), False)
+            return Route(
+                dict.fromkeys(range(count), self),
+                lambda replies: joined(replies, {}, 0, count),
+                False,
+            )
         parts = {n: Read([self.reads[i] for i in own]) for n, own in positions.items()}
         return Route(parts, lambda replies: joined(replies, positions, len(self.reads), count))
 
@@ -114,8 +130,8 @@ class Read(Routed[ReadReply]):
 
 
 def read_commands(reads: Sequence[EntityRead | TagRead]) -> list[Command]:
-    """Time and control record first, then one transaction per tag; last, whether store id and deployment version are
-    still these."""
+    """Time and control record first, then one transaction per tag; last, whether store id and
+    deployment version are still these."""
     commands: list[Command] = [TIME, WHOLE_METADATA]
     for read in reads:
         if type(read) is TagRead:
@@ -142,7 +158,10 @@ def tag_of(read: EntityRead | TagRead) -> bytes:
 
 
 def joined(
-    replies: Mapping[int, ReadReply], positions: Mapping[int, Sequence[int]], entities: int, count: int
+    replies: Mapping[int, ReadReply],
+    positions: Mapping[int, Sequence[int]],
+    entities: int,
+    count: int,
 ) -> ReadReply:
     """One reply of those of single nodes; positions: where each one's entities stand."""
     units_of: list[list[UnitReply]] = [[]] * entities
@@ -150,4 +169,6 @@ def joined(
     for number, reply in replies.items():
         for position, units in zip(positions.get(number, ()), reply.entities, strict=True):
             units_of[position], nodes[position] = units, number
-    return ReadReply({number: reply.only for number, reply in replies.items()}, units_of, nodes, count)
+    return ReadReply(
+        {number: reply.only for number, reply in replies.items()}, units_of, nodes, count
+    )

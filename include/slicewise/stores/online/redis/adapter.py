@@ -16,7 +16,14 @@ from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.operation import NodeContext, Operation
 from slicewise.stores.online.operations.connecting import Bind
 from slicewise.stores.online.redis.commands import SCRIPTS, decode, encode
-from slicewise.stores.online.redis.wire import NOT_YET, Address, Connection, ReplyError, pack, reader
+from slicewise.stores.online.redis.wire import (
+    NOT_YET,
+    Address,
+    Connection,
+    ReplyError,
+    pack,
+    reader,
+)
 from slicewise.stores.online.routing import Nodes, node_name
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.steps import Command
@@ -29,8 +36,9 @@ _HELLO = (pack((b"INFO",)), *_SCRIPTS)
 
 
 def open_store(url: str, timeout_s: float = 30.0) -> Store:
-    """A store over a new connection, to each of its nodes where the address has several (`urls_of`). Raises
-    StoreUnavailable where one does not answer, or a server does on which the promises do not hold."""
+    """A store over a new connection, to each of its nodes where the address has several
+    (`urls_of`). Raises StoreUnavailable where one does not answer, or a server does on which the
+    promises do not hold."""
     addresses = addresses_of(url)
     if len(addresses) == 1:
         return Store(RedisNode(addresses[0], timeout_s))
@@ -160,7 +168,9 @@ class AsyncReader:
         """The context that the connection is bound to."""
         if self._context is None:
             raise StoreUnavailable(
-                "the connection is closed", where=str(self.address), next_step="open another connection"
+                "the connection is closed",
+                where=str(self.address),
+                next_step="open another connection",
             )
         return self._context
 

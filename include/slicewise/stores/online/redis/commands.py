@@ -141,12 +141,23 @@ def _change(change: Change) -> bytes:
             words += (field, value, b"%d" % expiry)
         words.append(b"%d" % len(key.deletes))
         words += key.deletes
-        words += (b"", b"0") if key.passed is None else (key.passed.topic_partition, b"%d" % key.passed.offset)
+        words += (
+            (b"", b"0")
+            if key.passed is None
+            else (key.passed.topic_partition, b"%d" % key.passed.offset)
+        )
     return pack(tuple(words))
 
 
 def _list_change(change: ListChange) -> bytes:
-    words: list[bytes] = [b"EVALSHA", _LIST_SHA, b"2", change.key, change.list_key, b"%d" % len(change.checks)]
+    words: list[bytes] = [
+        b"EVALSHA",
+        _LIST_SHA,
+        b"2",
+        change.key,
+        change.list_key,
+        b"%d" % len(change.checks),
+    ]
     for check in change.checks:
         words += check
     words.append(b"%d" % len(change.sets))
@@ -163,7 +174,15 @@ def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
 
 
 def _pending(change: PendingChange) -> bytes:
-    words = [b"EVALSHA", _PENDING_SHA, b"1", change.key, change.applied_field, change.skip, change.topic_partition]
+    words = [
+        b"EVALSHA",
+        _PENDING_SHA,
+        b"1",
+        change.key,
+        change.applied_field,
+        change.skip,
+        change.topic_partition,
+    ]
     words += [b"%d" % n for n in (change.bound, *change.room)]
     for offset, member, expiry in change.events:
         words += (b"%d" % offset, member, b"%d" % expiry)
@@ -182,7 +201,9 @@ def _members(wanted: Members) -> bytes:
     first, last = b"%d" % wanted.first, b"%d" % wanted.last
     if wanted.newest:
         newest = b"%d" % wanted.newest
-        return pack((b"ZRANGE", wanted.key, last, first, b"BYSCORE", b"REV", b"LIMIT", b"0", newest))
+        return pack(
+            (b"ZRANGE", wanted.key, last, first, b"BYSCORE", b"REV", b"LIMIT", b"0", newest)
+        )
     return pack((b"ZRANGE", wanted.key, first, last, b"BYSCORE"))
 
 

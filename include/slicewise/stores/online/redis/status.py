@@ -14,7 +14,14 @@ from typing import Any
 
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import redacted, urls_of
-from slicewise.stores.online.keys import METADATA, manifest_key, status_key, published_hours, published_key, unit_name
+from slicewise.stores.online.keys import (
+    METADATA,
+    manifest_key,
+    published_hours,
+    published_key,
+    status_key,
+    unit_name,
+)
 
 DEPLOYED = "deployed"
 """Part: the instant of the last deployment."""
@@ -31,9 +38,9 @@ class StoreStatus:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     """The deployment's JSON; empty before the first `apply`."""
     parts: Mapping[str, str] = field(default_factory=dict)
-    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `holes:<source>`, `job:<name>`, `building`,
-    `alerts`) -> what it said last. Of `deployed`, `ensured:<driver>` and `started:<driver>` the instant, in
-    microseconds by the store's clock."""
+    """Part (`stream:<source>`, `tail:<source>`, `emit:<source>`, `holes:<source>`, `job:<name>`,
+    `building`, `alerts`) -> what it said last. Of `deployed`, `ensured:<driver>` and
+    `started:<driver>` the instant, in microseconds by the store's clock."""
     published: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Unit -> compacted hour, counted since the epoch -> archive version."""
     wanting: tuple[str, ...] = ()
@@ -46,8 +53,14 @@ class StoreStatus:
     @property
     def emitted(self) -> tuple[str, ...]:
         """Sources of which something is published: windows of a view, or a leaderboard."""
-        leaderboards = {str(leaderboard["view"]) for leaderboard in self.manifest.get("leaderboards", ())}
-        found = {str(unit["source"]) for unit in self.units if "emission" in unit or unit["view"] in leaderboards}
+        leaderboards = {
+            str(leaderboard["view"]) for leaderboard in self.manifest.get("leaderboards", ())
+        }
+        found = {
+            str(unit["source"])
+            for unit in self.units
+            if "emission" in unit or unit["view"] in leaderboards
+        }
         return tuple(sorted(found))
 
     @property
@@ -56,8 +69,8 @@ class StoreStatus:
 
 
 def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -> StoreStatus:
-    """The status of the store at `url` and of the named jobs: what all of its nodes claim that answer. Raises
-    StoreUnavailable where none does."""
+    """The status of the store at `url` and of the named jobs: what all of its nodes claim that
+    answer. Raises StoreUnavailable where none does."""
     urls = urls_of(url)
     if len(urls) == 1:
         return _read_node(url, jobs, timeout_s)
@@ -69,15 +82,24 @@ def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -
             failed[number] = error
     if not statuses:
         raise failed[0]
-    return _together(statuses, [f"node {number + 1} of {len(urls)} is away" for number in failed], len(urls))
+    return _together(
+        statuses, [f"node {number + 1} of {len(urls)} is away" for number in failed], len(urls)
+    )
 
 
-def _together(statuses: Mapping[int, StoreStatus], wanting: Sequence[str], count: int) -> StoreStatus:
-    """The claims of nodes together, as `sharded.metadata.merged` has them, as far as a picture shows them."""
+def _together(
+    statuses: Mapping[int, StoreStatus], wanting: Sequence[str], count: int
+) -> StoreStatus:
+    """The claims of nodes together, as `sharded.metadata.merged` has them, as far as a picture
+    shows them."""
     newest = max(statuses, key=lambda number: (_deployment_version(statuses[number]), -number))
     first = statuses[newest]
     newest_version = (_deployment_version(first), first.metadata.get("units"))
-    behind = [n for n, status in statuses.items() if (_deployment_version(status), status.metadata.get("units")) != newest_version]
+    behind = [
+        n
+        for n, status in statuses.items()
+        if (_deployment_version(status), status.metadata.get("units")) != newest_version
+    ]
     records = [status.metadata for status in statuses.values()]
     metadata = dict(first.metadata)
     for name in [name for name in metadata if name[:2] in ("g:", "y:")]:
@@ -92,9 +114,18 @@ def _together(statuses: Mapping[int, StoreStatus], wanting: Sequence[str], count
             elif name[:2] == "b:" and f"y:{name[2:]}" not in record:
                 metadata[name] = value
     published = {
-        unit: {h: min(archive_version, *(o.published[unit][h] for o in statuses.values())) for h, archive_version in hours.items()}
+        unit: {
+            h: min(archive_version, *(o.published[unit][h] for o in statuses.values()))
+            for h, archive_version in hours.items()
+        }
         for unit, own in first.published.items()
-        for hours in [{h: s for h, s in own.items() if all(h in o.published.get(unit, {}) for o in statuses.values())}]
+        for hours in [
+            {
+                h: s
+                for h, s in own.items()
+                if all(h in o.published.get(unit, {}) for o in statuses.values())
+            }
+        ]
     }
     lacking = [f"node {number + 1} of {count} lacks the newest deployment" for number in behind]
     return replace(
@@ -102,7 +133,11 @@ def _together(statuses: Mapping[int, StoreStatus], wanting: Sequence[str], count
         now_us=max(status.now_us for status in statuses.values()),
         metadata=metadata,
         published=published,
-        parts={part: text for status in reversed(list(statuses.values())) for part, text in status.parts.items()},
+        parts={
+            part: text
+            for status in reversed(list(statuses.values()))
+            for part, text in status.parts.items()
+        },
         wanting=(*wanting, *lacking),
     )
 
@@ -127,7 +162,8 @@ def _read_node(url: str, jobs: Sequence[str], timeout_s: float) -> StoreStatus:
 
 
 def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> None:
-    """Lets a part say something of itself, on every node that answers. Raises StoreUnavailable where none does."""
+    """Lets a part say something of itself, on every node that answers. Raises StoreUnavailable
+    where none does."""
     _on_every_node(url, timeout_s, lambda client: client.set(status_key(part), text))
 
 
@@ -145,8 +181,8 @@ def _on_every_node(url: str, timeout_s: float, change: Callable[[Any], object]) 
 
 
 def record_instants(url: str, parts: Sequence[str], *, timeout_s: float = 5.0) -> None:
-    """Notes that these parts (`deployed`, `started:<driver>`) have just happened, by each node's clock, on every node
-    that answers. Raises StoreUnavailable where none does."""
+    """Notes that these parts (`deployed`, `started:<driver>`) have just happened, by each node's
+    clock, on every node that answers. Raises StoreUnavailable where none does."""
     _on_every_node(url, timeout_s, lambda client: _set_instants(client, parts))
 
 
@@ -155,11 +191,17 @@ def _set_instants(client: Any, parts: Sequence[str]) -> None:
     client.mset({status_key(part): str(seconds * 1_000_000 + micros) for part in parts})
 
 
-def amend_part(url: str, part: str, change: Callable[[str | None], str], *, timeout_s: float = 5.0) -> None:
-    """Changes what a part says by what it said, on every node that answers; `change` may be called again where
-    somebody else changed it meanwhile. Raises StoreUnavailable where none answers."""
+def amend_part(
+    url: str, part: str, change: Callable[[str | None], str], *, timeout_s: float = 5.0
+) -> None:
+    """Changes what a part says by what it said, on every node that answers; `change` may be called
+    again where somebody else changed it meanwhile. Raises StoreUnavailable where none answers."""
     key = status_key(part)
-    _on_every_node(url, timeout_s, lambda client: client.transaction(lambda pipe: _amend(pipe, key, change), key))
+    _on_every_node(
+        url,
+        timeout_s,
+        lambda client: client.transaction(lambda pipe: _amend(pipe, key, change), key),
+    )
 
 
 def _amend(pipe: Any, key: bytes, change: Callable[[str | None], str]) -> None:
@@ -169,7 +211,9 @@ def _amend(pipe: Any, key: bytes, change: Callable[[str | None], str]) -> None:
 
 
 def _drivers(status: StoreStatus) -> list[str]:
-    always = [f"{part}:{source}" for source in status.sources for part in ("stream", "tail", "holes")]
+    always = [
+        f"{part}:{source}" for source in status.sources for part in ("stream", "tail", "holes")
+    ]
     emitted = [f"emit:{view}" for view in status.emitted]
     beginnings = [f"{fact}:{driver}" for driver in DRIVERS for fact in ("ensured", "started")]
     return [*always, *emitted, "probes", "alerts", "building", DEPLOYED, *beginnings]
@@ -179,7 +223,9 @@ def _parts(client: Any, names: Sequence[str]) -> dict[str, str]:
     if not names:
         return {}
     values = client.mget([status_key(name) for name in names])
-    return {name: value.decode() for name, value in zip(names, values, strict=True) if value is not None}
+    return {
+        name: value.decode() for name, value in zip(names, values, strict=True) if value is not None
+    }
 
 
 def _published(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
@@ -190,7 +236,9 @@ def _published(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
         build = int(status.metadata.get(f"n:{unit}", 0))
         pipe.hgetall(published_key(store_id, unit_name(unit, build)))
     found = pipe.execute() if units else []
-    return {unit: published_hours(fields.items()) for unit, fields in zip(units, found, strict=True)}
+    return {
+        unit: published_hours(fields.items()) for unit, fields in zip(units, found, strict=True)
+    }
 
 
 @contextmanager

@@ -1,8 +1,9 @@
-"""The sweep looks at every key once. It changes a key only under a condition that a newer write would break.
+"""The sweep looks at every key once. It changes a key only under a condition that a newer write
+would break.
 
-An expiry is only ever shortened (EXPIREAT … LT), to a bound beyond all that a micro-batch sets: one that
-extended it meanwhile loses nothing. Keys of an old store id, or of a unit's build that is over,
-are read by nobody. Builds were read in one server run: writes are of that server run alone.
+An expiry is only ever shortened (EXPIREAT … LT), to a bound beyond all that a micro-batch sets: one
+that extended it meanwhile loses nothing. Keys of an old store id, or of a unit's build that is
+over, are read by nobody. Builds were read in one server run: writes are of that server run alone.
 """
 
 from __future__ import annotations
@@ -67,9 +68,15 @@ def deployed(url: str) -> Deployed | None:
 
 
 def sweep(
-    url: str, deployed: Deployed, decide: Decide, *, dry_run: bool = False, progress: Progress = lambda _: None
+    url: str,
+    deployed: Deployed,
+    decide: Decide,
+    *,
+    dry_run: bool = False,
+    progress: Progress = lambda _: None,
 ) -> Counter[str]:
-    """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed" too.
+    """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed"
+    too.
 
     Stops when the store's store id is no more the one that the decision was made for: what
     was read of it says nothing about the new one. Raises StoreUnavailable; ServerRunChanged where
@@ -78,7 +85,9 @@ def sweep(
     counts: Counter[str] = Counter()
     with connected(url) as client, closing(RedisNode(Address.parse(url), TIMEOUT_S)) as node:
         if node.server_run != deployed.server_run:
-            raise ServerRunChanged("the store restarted since its metadata was read", next_step="sweep again")
+            raise ServerRunChanged(
+                "the store restarted since its metadata was read", next_step="sweep again"
+            )
         for keys in _batches(client):
             seconds, _ = client.time()
             expiries = _expiries(client, keys)
@@ -89,7 +98,10 @@ def sweep(
             ]
             counts.update(verdict.name for _, verdict in verdicts)
             counts["scanned"] += len(verdicts)
-            if not dry_run and int(client.hget(METADATA, "generation") or -1) != deployed.metadata.store_id:
+            if (
+                not dry_run
+                and int(client.hget(METADATA, "generation") or -1) != deployed.metadata.store_id
+            ):
                 break
             if not dry_run:
                 counts["changed"] += _apply(node, verdicts)
@@ -100,7 +112,9 @@ def sweep(
 _GONE = -2
 
 
-def _decided(client: Any, decide: Decide, key: bytes, expires_at_s: int | None, now_us: int) -> Verdict:
+def _decided(
+    client: Any, decide: Decide, key: bytes, expires_at_s: int | None, now_us: int
+) -> Verdict:
     first = decide(key, expires_at_s, now_us, None)
     return decide(key, expires_at_s, now_us, client.hkeys(key)) if first.needs_fields else first
 
@@ -135,6 +149,7 @@ def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Verdict]]) -> int:
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise StoreUnavailable(
-                f"the store refuses: {reply}", next_step="see the store's log, and its memory: slicewise status"
+                f"the store refuses: {reply}",
+                next_step="see the store's log, and its memory: slicewise status",
             )
     return sum(replies)

@@ -1,4 +1,5 @@
-"""A connection is one socket for one server run: broken, it is dead, and never comes back by itself.
+"""A connection is one socket for one server run: broken, it is dead, and never comes back by
+itself.
 
 Redis clients that reconnect and send again would bring writes of an old server run into a new one.
 """
@@ -92,10 +93,13 @@ class Connection:
         return self.receive(replies)
 
     def send(self, packed: Sequence[bytes]) -> None:
-        """Sends, as the first part of `exchange`: `receive` must follow before anything else is sent."""
+        """Sends, as the first part of `exchange`: `receive` must follow before anything else is
+        sent."""
         if self._socket is None:
             raise StoreUnavailable(
-                "the connection is closed", where=str(self.address), next_step="open another connection"
+                "the connection is closed",
+                where=str(self.address),
+                next_step="open another connection",
             )
         try:
             if packed:
@@ -110,7 +114,9 @@ class Connection:
         """Receives so many replies to what was sent."""
         if self._socket is None:
             raise StoreUnavailable(
-                "the connection is closed", where=str(self.address), next_step="open another connection"
+                "the connection is closed",
+                where=str(self.address),
+                next_step="open another connection",
             )
         try:
             out: list[Any] = []

@@ -1,7 +1,8 @@
 """A five-day total counts only while it names the compacted hours of all its days.
 
-As a day's total (`days`), it is left alone by publishes, and carries the digest of every `c` that it was made from. It
-is made of days' totals, so that whichever day of a five-day total is totalled last brings it.
+As a day's total (`days`), it is left alone by publishes, and carries the digest of every `c` that
+it was made from. It is made of days' totals, so that whichever day of a five-day total is totalled
+last brings it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,21 @@ from slicewise.windows.segments import FIVE_DAYS, FIVE_DAYS_US
 CHUNK = 256
 
 
-def total_five_days(store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes], five_day: int) -> Steps[int]:
-    """Writes `p` of each entity of which days of the five-day total are compacted and all of these totalled; how many."""
+def total_five_days(
+    store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes], five_day: int
+) -> Steps[int]:
+    """Writes `p` of each entity of which days of the five-day total are compacted and all of these
+    totalled; how many."""
     written = 0
     days = range(five_day * FIVE_DAYS, (five_day + 1) * FIVE_DAYS)
-    expiry = 0 if unit.lifetime else decisions.expiry_s((five_day + 1) * FIVE_DAYS_US, unit.retention_us)
+    expiry = (
+        0 if unit.lifetime else decisions.expiry_s((five_day + 1) * FIVE_DAYS_US, unit.retention_us)
+    )
     for begin in range(0, len(tags), CHUNK):
-        hashes = [[keys.day_key(store_id, tag, name, day) for day in days] for tag in tags[begin : begin + CHUNK]]
+        hashes = [
+            [keys.day_key(store_id, tag, name, day) for day in days]
+            for tag in tags[begin : begin + CHUNK]
+        ]
         replies = yield [Fields(key, (keys.HOURS, keys.TOTAL)) for of in hashes for key in of]
         valid: list[tuple[Sequence[bytes], list[bytes | None]]] = []
         rows: list[codec.Raw] = []
@@ -58,8 +67,12 @@ def _row(hours: bytes, total: bytes | None) -> codec.Raw | None:
     return day.row if day.digest == codec.day_digest(hours) else None
 
 
-def _change(of: Sequence[bytes], compacted: Sequence[bytes | None], value: bytes, expiry: int) -> Change:
+def _change(
+    of: Sequence[bytes], compacted: Sequence[bytes | None], value: bytes, expiry: int
+) -> Change:
     """Writes the total into the last day's hash while every day still says the same."""
     checks = [[(keys.HOURS, exact(hours))] for hours in compacted]
     last = KeyChange(of[-1], checks[-1], [(keys.FIVE_DAY_TOTAL, value, expiry)])
-    return Change((*(KeyChange(key, check) for key, check in zip(of[:-1], checks[:-1], strict=True)), last))
+    return Change(
+        (*(KeyChange(key, check) for key, check in zip(of[:-1], checks[:-1], strict=True)), last)
+    )

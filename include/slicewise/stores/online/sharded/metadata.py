@@ -1,7 +1,8 @@
 """Several nodes claim together what each of them claims: no more than the one that claims least.
 
-A number that names one of many things (store id, build, deployment version) is the largest of all nodes': new ones are larger than
-any node's, so that while it stands nothing was named anew on any node.
+A number that names one of many things (store id, build, deployment version) is the largest of all
+nodes': new ones are larger than any node's, so that while it stands nothing was named anew on any
+node.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ def newest(nodes: Sequence[StoreMetadata]) -> int:
 
 
 def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
-    """Merges the claims of all of these nodes. `behind` names those without the newest deployment: until they have it
-    no batch is applied."""
+    """Merges the claims of all of these nodes. `behind` names those without the newest deployment:
+    until they have it no batch is applied."""
     first = nodes[newest(nodes)]
-    behind = tuple(n for n, node in enumerate(nodes) if (node.deployment_version, node.units) != (first.deployment_version, first.units))
+    behind = tuple(
+        n
+        for n, node in enumerate(nodes)
+        if (node.deployment_version, node.units) != (first.deployment_version, first.units)
+    )
     topic_partitions = frozenset.intersection(*(node.topic_partitions for node in nodes))
     ready = frozenset.intersection(*(node.ready for node in nodes))
     return StoreMetadata(
@@ -34,7 +39,10 @@ def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
         units=first.units,
         topic_partitions=topic_partitions,
         committed=least([node.committed for node in nodes], topic_partitions),
-        starts={unit: start_of([node for node in nodes if unit in node.starts], unit) for unit in first.starts},
+        starts={
+            unit: start_of([node for node in nodes if unit in node.starts], unit)
+            for unit in first.starts
+        },
         ready=ready,
         building=_building(nodes, ready),
         aliases=_alike([node.aliases for node in nodes]),
@@ -51,9 +59,18 @@ def merged(nodes: Sequence[StoreMetadata]) -> StoreMetadata:
     )
 
 
-def least(offset_vectors: Sequence[OffsetVector], topic_partitions: frozenset[TopicPartition]) -> OffsetVector:
+def least(
+    offset_vectors: Sequence[OffsetVector], topic_partitions: frozenset[TopicPartition]
+) -> OffsetVector:
     """The offset vector of what all of these contain."""
-    return OffsetVector({topic_partition: min(offset_vector.get(topic_partition) for offset_vector in offset_vectors) for topic_partition in topic_partitions})
+    return OffsetVector(
+        {
+            topic_partition: min(
+                offset_vector.get(topic_partition) for offset_vector in offset_vectors
+            )
+            for topic_partition in topic_partitions
+        }
+    )
 
 
 def joined(offset_vectors: Sequence[OffsetVector]) -> OffsetVector:
@@ -65,8 +82,8 @@ def joined(offset_vectors: Sequence[OffsetVector]) -> OffsetVector:
 
 
 def start_of(nodes: Sequence[StoreMetadata], unit: str) -> OffsetVector:
-    """The start offsets that a backfill is to be made for: that of a node where the unit is not ready, if there is one;
-    else the largest."""
+    """The start offsets that a backfill is to be made for: that of a node where the unit is not
+    ready, if there is one; else the largest."""
     for node in nodes:
         if unit not in node.ready:
             return node.starts[unit]
@@ -76,14 +93,22 @@ def start_of(nodes: Sequence[StoreMetadata], unit: str) -> OffsetVector:
 def _building(nodes: Sequence[StoreMetadata], ready: frozenset[str]) -> dict[str, tuple[int, int]]:
     building: dict[str, tuple[int, int]] = {}
     for node in nodes:
-        building |= {unit: done for unit, done in node.building.items() if unit not in building and unit not in ready}
+        building |= {
+            unit: done
+            for unit, done in node.building.items()
+            if unit not in building and unit not in ready
+        }
     return building
 
 
 def _alike(maps: Sequence[Mapping[str, V]]) -> dict[str, V]:
     """The entries that all of them have alike."""
     first, *others = maps
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }
 
 
 def _largest(maps: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -97,7 +122,8 @@ def _totals_until(nodes: Sequence[StoreMetadata]) -> dict[str, TotalUntil]:
     units = frozenset.intersection(*(frozenset(node.totals_until) for node in nodes))
     return {
         unit: TotalUntil(
-            min(node.totals_until[unit].hour for node in nodes), min(node.totals_until[unit].archive_version for node in nodes)
+            min(node.totals_until[unit].hour for node in nodes),
+            min(node.totals_until[unit].archive_version for node in nodes),
         )
         for unit in units
     }

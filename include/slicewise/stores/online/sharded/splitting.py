@@ -1,4 +1,5 @@
-"""A batch is cut by the nodes that have its entities; what each of them makes of its part adds up."""
+"""A batch is cut by the nodes that have its entities; what each of them makes of its part adds
+up."""
 
 from __future__ import annotations
 
@@ -65,13 +66,22 @@ def parts_of(tags: Sequence[bytes], entity: Int64, count: int) -> dict[int, Part
 def event_parts(batch: Events, count: int) -> dict[int, Events]:
     """Node -> its entities' events, in the order of the batch."""
     parts = parts_of(batch.tags, batch.entity, count)
-    return {node: batch if part is None else _events_of(batch, part) for node, part in parts.items()}
+    return {
+        node: batch if part is None else _events_of(batch, part) for node, part in parts.items()
+    }
 
 
 def _events_of(batch: Events, part: Part) -> Events:
     tags, rows, entity = part
     members = [batch.members[row] for row in rows.tolist()]
-    return replace(batch, tags=tags, entity=entity, offset=batch.offset[rows], time=batch.time[rows], members=members)
+    return replace(
+        batch,
+        tags=tags,
+        entity=entity,
+        offset=batch.offset[rows],
+        time=batch.time[rows],
+        members=members,
+    )
 
 
 def added(outcomes: Sequence[Outcome], none: Outcome) -> Outcome:

@@ -14,8 +14,9 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Values of one column as Arrow's buffers hold them, little-endian: what is there (a byte each, empty where all is),
- * then the values. Texts and lists have ends before their values; the buffers of a list's elements follow.
+ * Values of one column as Arrow's buffers hold them, little-endian: what is there (a byte each,
+ * empty where all is), then the values. Texts and lists have ends before their values; the buffers
+ * of a list's elements follow.
  */
 abstract class Column {
   private static final VarHandle INT =
@@ -32,7 +33,8 @@ abstract class Column {
       int at = size;
       size = Math.addExact(size, more);
       if (size > buffer.length) {
-        buffer = Arrays.copyOf(buffer, (int) Math.min(Integer.MAX_VALUE - 8L, Math.max(size, 2L * buffer.length)));
+        buffer = Arrays.copyOf(buffer,
+            (int) Math.min(Integer.MAX_VALUE - 8L, Math.max(size, 2L * buffer.length)));
       }
       return at;
     }

@@ -26,13 +26,14 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Follows a topic from given offsets and writes its records to standard output as columns, in offset order within each
- * partition; it is its reader's child and ends with it.
+ * Follows a topic from given offsets and writes its records to standard output as columns, in
+ * offset order within each partition; it is its reader's child and ends with it.
  *
- * <p>The first line of standard input says what to read, as JSON. A frame is of one partition: four bytes, how long its
- * head is; the head, JSON: partition, rows, the first offset that it does not reach, and the sizes of its buffers; then
- * the buffers, each padded to eight bytes: offsets, Kafka times (microseconds), whether each record is good (a byte),
- * event times, and those of the kept columns ({@link Column}). A frame without rows says how far the log was read.
+ * <p>The first line of standard input says what to read, as JSON. A frame is of one partition: four
+ * bytes, how long its head is; the head, JSON: partition, rows, the first offset that it does not
+ * reach, and the sizes of its buffers; then the buffers, each padded to eight bytes: offsets, Kafka
+ * times (microseconds), whether each record is good (a byte), event times, and those of the kept
+ * columns ({@link Column}). A frame without rows says how far the log was read.
  */
 public final class LogReader {
   static final int LOST = 3;
@@ -51,10 +52,12 @@ public final class LogReader {
   }
 
   public static void main(String[] arguments) throws IOException {
-    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    BufferedReader in =
+        new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     JsonNode given = Spec.parsed(in.readLine());
     DataOutputStream out =
-        new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
+        new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out),
+            1 << 16));
     Thread watch = new Thread(() -> endWith(in), "whoever reads");
     watch.setDaemon(true);
     watch.start();
@@ -87,7 +90,8 @@ public final class LogReader {
 
   private void run() throws IOException {
     Properties options = new Properties();
-    given.get("options").properties().forEach(each -> options.put(each.getKey(), each.getValue().asText()));
+    given.get("options").properties()
+        .forEach(each -> options.put(each.getKey(), each.getValue().asText()));
     ByteArrayDeserializer raw = new ByteArrayDeserializer();
     try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(options, raw, raw)) {
       String topic = given.get("topic").asText();
@@ -95,7 +99,8 @@ public final class LogReader {
           .get("start")
           .properties()
           .forEach(
-              each -> ends.put(new TopicPartition(topic, Integer.parseInt(each.getKey())), each.getValue().asLong()));
+              each -> ends.put(new TopicPartition(topic, Integer.parseInt(each.getKey())),
+                  each.getValue().asLong()));
       consumer.assign(ends.keySet());
       ends.forEach(consumer::seek);
       while (true) {
@@ -112,7 +117,8 @@ public final class LogReader {
     }
   }
 
-  private void write(int partition, List<ConsumerRecord<byte[], byte[]>> records, long end) throws IOException {
+  private void write(int partition, List<ConsumerRecord<byte[], byte[]>> records, long end)
+      throws IOException {
     Column.Bytes offsets = new Column.Bytes();
     Column.Bytes times = new Column.Bytes();
     Column.Bytes good = new Column.Bytes();
@@ -133,10 +139,12 @@ public final class LogReader {
     List<Column.Bytes> buffers = new ArrayList<>(List.of(offsets, times, good));
     eventTimes.buffers(buffers);
     columns.forEach(column -> column.buffers(buffers));
-    String sizes = buffers.stream().map(each -> Integer.toString(each.size())).collect(Collectors.joining(","));
+    String sizes = buffers.stream().map(each -> Integer.toString(each.size()))
+        .collect(Collectors.joining(","));
     String head =
         String.format(
-            "{\"partition\":%d,\"rows\":%d,\"end\":%d,\"sizes\":[%s]}", partition, records.size(), end, sizes);
+            "{\"partition\":%d,\"rows\":%d,\"end\":%d,\"sizes\":[%s]}", partition, records.size(),
+            end, sizes);
     byte[] text = head.getBytes(StandardCharsets.US_ASCII);
     out.writeInt(text.length);
     out.write(text);

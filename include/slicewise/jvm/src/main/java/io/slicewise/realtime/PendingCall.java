@@ -35,7 +35,8 @@ final class PendingCall {
     RealtimeUnit unit = entity.unit;
     commands.begin(10 + 3 * writes.size()).word("EVALSHA").word(spec.pending.sha()).word("1");
     commands.word(unit.hotKey(entity.tag));
-    commands.word(unit.appliedField(entity.partition)).word(unit.skip(entity.partition)).word(unit.topicPartition(entity.partition));
+    commands.word(unit.appliedField(entity.partition)).word(unit.skip(entity.partition))
+        .word(unit.topicPartition(entity.partition));
     commands.word(spec.bound).word(spec.fieldEvents).word(spec.fieldBytes);
     for (PendingWrite each : writes) {
       commands.word(each.offset).word(each.value).word(unit.expiry(each.timeUs));
@@ -59,6 +60,7 @@ final class PendingCall {
 
   /** Where it went, for messages. */
   String where() {
-    return "unit " + entity.unit.name + ", partition " + entity.partition + ", offset " + writes.get(0).offset;
+    return "unit " + entity.unit.name + ", partition " + entity.partition + ", offset "
+        + writes.get(0).offset;
   }
 }

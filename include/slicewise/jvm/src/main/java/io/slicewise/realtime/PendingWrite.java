@@ -2,7 +2,10 @@ package io.slicewise.realtime;
 
 import java.util.Arrays;
 
-/** One row for one unit: what a script is told of it, and whether its reply came. Of the sender's thread once queued. */
+/**
+ * One row for one unit: what a script is told of it, and whether its reply came. Of the sender's
+ * thread once queued.
+ */
 final class PendingWrite {
   private static final int OVERHEAD_BYTES = 200;
 

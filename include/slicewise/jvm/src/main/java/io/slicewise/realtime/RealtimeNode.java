@@ -14,8 +14,8 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * A connection to the one server run that the real-time lane was planned for: another server run, store id or deployment version is
- * refused where it is met.
+ * A connection to the one server run that the real-time lane was planned for: another server run,
+ * store id or deployment version is refused where it is met.
  */
 final class RealtimeNode implements Closeable {
   private final RealtimeSpec spec;
@@ -45,7 +45,8 @@ final class RealtimeNode implements Closeable {
     requestMarks(commands, spec.partitions);
     List<Object> replies = connection.exchange(commands);
     Map<String, String> info = info(checked(replies.get(0)));
-    if (!spec.runId.equals(info.get("run_id")) || !spec.replicationId.equals(info.get("master_replid"))) {
+    if (!spec.runId.equals(info.get("run_id"))
+        || !spec.replicationId.equals(info.get("master_replid"))) {
       throw new Failure(
           "the store is in another server run than the real-time lane was planned for",
           spec.address + ": run id " + info.get("run_id"),
@@ -63,7 +64,8 @@ final class RealtimeNode implements Closeable {
 
   private void scripts(Commands commands) {
     for (RealtimeSpec.Script each : List.of(spec.pending, spec.list)) {
-      commands.begin(3).word("SCRIPT").word("LOAD").word(each.text().getBytes(StandardCharsets.UTF_8));
+      commands.begin(3).word("SCRIPT").word("LOAD")
+          .word(each.text().getBytes(StandardCharsets.UTF_8));
     }
   }
 
@@ -96,13 +98,17 @@ final class RealtimeNode implements Closeable {
     partitions.forEach(each -> commands.word(spec.committedField(each)));
   }
 
-  /** The reply to that: partition to committed offsets. Failure where the metadata is of another server run. */
+  /**
+   * The reply to that: partition to committed offsets. Failure where the metadata is of another
+   * server run.
+   */
   Map<Integer, Long> committedOffsets(Object reply, Set<Integer> partitions) {
     List<?> found = (List<?>) checked(reply);
     Long storeId = number(found.get(0));
     if (storeId == null || storeId != spec.storeId) {
       throw new Failure(
-          "the store was emptied: it has " + (storeId == null ? "no metadata" : "store id " + storeId),
+          "the store was emptied: it has "
+              + (storeId == null ? "no metadata" : "store id " + storeId),
           spec.address.toString(),
           "store id " + spec.storeId,
           "the real-time lane starts again from the metadata by itself");

@@ -18,12 +18,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
- * What was put in is written in its order, until each was acknowledged; of an entity nothing goes before what came
- * before it was.
+ * What was put in is written in its order, until each was acknowledged; of an entity nothing goes
+ * before what came before it was.
  *
- * <p>One thread takes whatever is there and sends it as one pipeline: the longer an answer takes, the more goes with the
- * next. So nothing waits for a batch to fill, and a burst costs few turns. A broken connection is opened again to the
- * same server run, and all that was not acknowledged goes again: written twice, it is the same field.
+ * <p>One thread takes whatever is there and sends it as one pipeline: the longer an answer takes,
+ * the more goes with the next. So nothing waits for a batch to fill, and a burst costs few turns. A
+ * broken connection is opened again to the same server run, and all that was not acknowledged goes
+ * again: written twice, it is the same field.
  */
 final class RealtimeSender implements Closeable {
   private static final int MOST_WRITES = 4096;
@@ -32,8 +33,9 @@ final class RealtimeSender implements Closeable {
   private static final long REQUEST_NS = TimeUnit.MILLISECONDS.toNanos(50);
 
   /**
-   * So long after the metadata was asked last nothing is written before they are asked again: a sender that slept through
-   * a deployment writes no record that came after it. Less than `LEASE_S` of stores/recovery/schema_offsets.py (docs/adr/0057).
+   * So long after the metadata was asked last nothing is written before they are asked again: a
+   * sender that slept through a deployment writes no record that came after it. Less than `LEASE_S`
+   * of stores/recovery/schema_offsets.py (docs/adr/0057).
    */
   private static final long TRUST_NS = TimeUnit.SECONDS.toNanos(2);
 
@@ -60,7 +62,10 @@ final class RealtimeSender implements Closeable {
   private long statusNs = System.nanoTime() - STATUS_NS;
   private long requestedNs = statusNs;
 
-  /** When the metadata was last asked whether what the real-time lane was planned by still stands, and it did. */
+  /**
+   * When the metadata was last asked whether what the real-time lane was planned by still stands,
+   * and it did.
+   */
   private long confirmedNs = System.nanoTime();
 
   private boolean waits;
@@ -196,7 +201,8 @@ final class RealtimeSender implements Closeable {
     if (!runs.isEmpty() && now - confirmedNs >= TRUST_NS) {
       exchange(List.of(), true, false); // throws where another deployment stands
     }
-    boolean requests = putsStatus || partitions.size() > committedOffsets.size() || waits && now - requestedNs >= REQUEST_NS;
+    boolean requests = putsStatus || partitions.size() > committedOffsets.size() || waits
+        && now - requestedNs >= REQUEST_NS;
     if (!runs.isEmpty() || requests) {
       exchange(runs, requests, putsStatus);
     } else if (waits) {
@@ -204,7 +210,10 @@ final class RealtimeSender implements Closeable {
     }
   }
 
-  /** Of each entity its next run; of a partition nothing beyond what may be ahead of its committed offsets. */
+  /**
+   * Of each entity its next run; of a partition nothing beyond what may be ahead of its committed
+   * offsets.
+   */
   private Collection<PendingCall> runs() {
     waits = false;
     Map<PendingWrite.Entity, PendingCall> runs = new LinkedHashMap<>();
@@ -225,7 +234,8 @@ final class RealtimeSender implements Closeable {
    * @param ask for the committed offsets, and whether the server run is still the same
    * @param say what the real-time lane has to say of itself; with `ask` only
    */
-  private void exchange(Collection<PendingCall> runs, boolean requests, boolean putsStatus) throws InterruptedException {
+  private void exchange(Collection<PendingCall> runs, boolean requests, boolean putsStatus)
+      throws InterruptedException {
     Set<Integer> requested = Set.copyOf(partitions.keySet());
     while (true) {
       if (stopped) {
@@ -269,7 +279,10 @@ final class RealtimeSender implements Closeable {
     node = connected();
   }
 
-  /** The server run is checked with each connection; IOException is retried, as long as patience lasts. */
+  /**
+   * The server run is checked with each connection; IOException is retried, as long as patience
+   * lasts.
+   */
   private RealtimeNode connected() {
     long begun = System.nanoTime();
     long wait = LEAST_BACK_OFF_MS;
@@ -296,7 +309,8 @@ final class RealtimeSender implements Closeable {
     }
   }
 
-  private void acknowledge(Collection<PendingCall> runs, List<Object> replies) throws InterruptedException {
+  private void acknowledge(Collection<PendingCall> runs, List<Object> replies)
+      throws InterruptedException {
     long now = nowUs();
     boolean forgotten = false;
     int at = 0;
@@ -349,7 +363,8 @@ final class RealtimeSender implements Closeable {
       if (each.relieved) {
         continue; // another speaks for the partition
       }
-      String text = each.text(now, reconnects, queue.size(), committedOffsets.get(each.partition), waits);
+      String text =
+          each.text(now, reconnects, queue.size(), committedOffsets.get(each.partition), waits);
       commands.begin(3).word("SET").word(spec.statusKey + ":" + each.partition).word(text);
     }
   }

@@ -50,7 +50,8 @@ final class RealtimeSpec {
   record Script(String text, String sha) {
     static Script of(String text) {
       try {
-        byte[] digest = MessageDigest.getInstance("SHA-1").digest(text.getBytes(StandardCharsets.UTF_8));
+        byte[] digest = MessageDigest.getInstance("SHA-1")
+            .digest(text.getBytes(StandardCharsets.UTF_8));
         return new Script(text, HexFormat.of().formatHex(digest));
       } catch (NoSuchAlgorithmException never) {
         throw new IllegalStateException(never);

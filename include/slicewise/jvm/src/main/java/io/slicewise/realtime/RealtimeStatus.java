@@ -4,14 +4,16 @@ import java.util.Locale;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * What the real-time lane of one partition says about itself: counted since its query began, over all its batches in this JVM.
+ * What the real-time lane of one partition says about itself: counted since its query began, over
+ * all its batches in this JVM.
  *
  * <p>Counts are of writes, one per unit that takes a row; `rows` alone is of rows.
  */
 final class RealtimeStatus {
   /** Upper bounds in milliseconds of the histogram's buckets; a last one has none. */
   static final double[] BOUNDS_MS = {
-    0.5, 1, 2, 3, 5, 7.5, 10, 20, 35, 50, 75, 100, 200, 350, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000
+    0.5, 1, 2, 3, 5, 7.5, 10, 20, 35, 50, 75, 100, 200, 350, 500, 1_000, 2_000, 5_000, 10_000,
+    30_000, 60_000
   };
 
   private static final ConcurrentHashMap<String, RealtimeStatus> KNOWN = new ConcurrentHashMap<>();
@@ -29,7 +31,10 @@ final class RealtimeStatus {
   private long cut;
   private volatile long acked = -1;
 
-  /** Of the run that this one takes over from; it is none any more once another takes over from this one. */
+  /**
+   * Of the run that this one takes over from; it is none any more once another takes over from this
+   * one.
+   */
   private volatile RealtimeStatus before;
 
   /** Whether another run has taken over, and speaks for the partition. */
@@ -52,13 +57,15 @@ final class RealtimeStatus {
         KNOWN.compute(
             spec.source + ":" + partition,
             (name, current) ->
-                current != null && current.known(spec.run) != null ? current : after(current, spec, partition, nowUs));
+                current != null && current.known(spec.run) != null ? current
+                    : after(current, spec, partition, nowUs));
     RealtimeStatus found = latest.known(spec.run);
     found.seen = -1; // what an attempt before this one saw may be to come again
     return found;
   }
 
-  private static RealtimeStatus after(RealtimeStatus current, RealtimeSpec spec, int partition, long nowUs) {
+  private static RealtimeStatus after(RealtimeStatus current, RealtimeSpec spec, int partition,
+      long nowUs) {
     RealtimeStatus found = begun(spec.run, partition, nowUs);
     if (current != null && current.run.equals(spec.after)) {
       found.before = current;
@@ -111,14 +118,16 @@ final class RealtimeStatus {
   }
 
   /** As JSON. waits: the committed offsets are too far behind. */
-  synchronized String text(long nowUs, long reconnects, int queue, Long committedOffset, boolean waits) {
+  synchronized String text(long nowUs, long reconnects, int queue, Long committedOffset,
+      boolean waits) {
     StringBuilder bounds = new StringBuilder();
     StringBuilder cumulative = new StringBuilder();
     long sum = 0;
     for (int i = 0; i < counts.length; i++) {
       sum += counts[i];
       cumulative.append(i == 0 ? "" : ",").append(sum);
-      bounds.append(i == 0 ? "" : i < BOUNDS_MS.length ? "," : "").append(i < BOUNDS_MS.length ? BOUNDS_MS[i] : "");
+      bounds.append(i == 0 ? "" : i < BOUNDS_MS.length ? "," : "")
+          .append(i < BOUNDS_MS.length ? BOUNDS_MS[i] : "");
     }
     return String.format(
         Locale.ROOT,
@@ -126,7 +135,8 @@ final class RealtimeStatus {
             + "\"expired\":%d,\"skipped\":%d,\"trimmed\":%d,\"cut\":%d,\"reconnects\":%d,\"queue\":%d,"
             + "\"ledger\":%s,\"waits\":%b,\"since\":%d,\"time\":%d,"
             + "\"ms\":{\"bounds\":[%s],\"counts\":[%s],\"sum\":%s}}",
-        run, partition, acked, rows, written, alreadyApplied, expired, skipped, trimmed, cut, reconnects, queue, committedOffset,
+        run, partition, acked, rows, written, alreadyApplied, expired, skipped, trimmed, cut,
+        reconnects, queue, committedOffset,
         waits, sinceUs, nowUs, bounds, cumulative, Double.toString(sumMs));
   }
 }

@@ -10,7 +10,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Of a unit all that its rows' keys, fields and expiry follow from; nothing of what is made of them. */
+/**
+ * Of a unit all that its rows' keys, fields and expiry follow from; nothing of what is made of
+ * them.
+ */
 final class RealtimeUnit {
   private static final long SECOND_US = 1_000_000L;
   private static final long MOST_SCORE = (1L << 53) - 1;
@@ -38,14 +41,16 @@ final class RealtimeUnit {
     name = given.get("name").asText();
     keep = given.get("keep").asText();
     start = new HashMap<>();
-    given.get("start").properties().forEach(e -> start.put(Integer.valueOf(e.getKey()), e.getValue().asLong()));
+    given.get("start").properties()
+        .forEach(e -> start.put(Integer.valueOf(e.getKey()), e.getValue().asLong()));
     sliceUs = given.get("slice_us").asLong();
     retentionUs = given.get("retention_us").asLong();
     entity = texts(given.get("entity"), "column");
     inputs = texts(given.get("inputs"), "column");
     tag =
         new EntityTag(
-            texts(given.get("entity"), "name"), texts(given.get("entity"), "type"), given.get("spread").asBoolean());
+            texts(given.get("entity"), "name"), texts(given.get("entity"), "type"),
+            given.get("spread").asBoolean());
     member = new Member(topicId, texts(given.get("inputs"), "type"));
     JsonNode kept = given.get("list");
     list =
@@ -100,7 +105,8 @@ final class RealtimeUnit {
 
   /** Second at which no read reaches the slice of this time any more; 0: never. */
   long expiry(long timeUs) {
-    return retentionUs == 0 ? 0 : second((Math.floorDiv(timeUs, sliceUs) + 1) * sliceUs + retentionUs);
+    return retentionUs == 0 ? 0
+        : second((Math.floorDiv(timeUs, sliceUs) + 1) * sliceUs + retentionUs);
   }
 
   /** The same of a list whose newest event is of this time. */

@@ -6,10 +6,12 @@ import org.apache.spark.sql.ForeachWriter;
 import org.apache.spark.sql.Row;
 
 /**
- * Writes each row of a source into the store as it comes, for each unit that keeps it, as `docs/adr/0050` says. It knows
- * keys, fields, expiry and the applied offset's script, and nothing of what is made of the rows.
+ * Writes each row of a source into the store as it comes, for each unit that keeps it, as
+ * `docs/adr/0050` says. It knows keys, fields, expiry and the applied offset's script, and nothing
+ * of what is made of the rows.
  *
- * <p>A row has the columns partition, offset, kafka_time and event_time, and those that the JSON names.
+ * <p>A row has the columns partition, offset, kafka_time and event_time, and those that the JSON
+ * names.
  */
 public final class RealtimeWriter extends ForeachWriter<Row> {
   private static final long serialVersionUID = 1L;
@@ -61,7 +63,8 @@ public final class RealtimeWriter extends ForeachWriter<Row> {
       return;
     }
     for (Placed each : placed) {
-      if (!row.isNullAt(each.keep) && row.getByte(each.keep) == 0 && each.unit.starts(partition, offset)) {
+      if (!row.isNullAt(each.keep) && row.getByte(each.keep) == 0
+          && each.unit.starts(partition, offset)) {
         sender.put(write(each, row, partition, offset));
       }
     }
@@ -74,7 +77,8 @@ public final class RealtimeWriter extends ForeachWriter<Row> {
     byte[] tag = at.unit.tag(values(row, at.entity), partition);
     byte[] value = at.unit.member(timeUs, partition, offset, values(row, at.inputs));
     return new PendingWrite(
-        new PendingWrite.Entity(at.unit, partition, tag), timeUs, offset, row.getLong(kafkaTimeAt), value);
+        new PendingWrite.Entity(at.unit, partition, tag), timeUs, offset, row.getLong(kafkaTimeAt),
+        value);
   }
 
   private static Object[] values(Row row, int[] columns) {

@@ -56,12 +56,14 @@ final class Avro implements Format {
       throw new IllegalArgumentException("it is of type " + found.type());
     }
     // what a registry took is read: names and defaults bear on no byte of a record
-    Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false);
+    Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION)
+        .setValidateDefaults(false);
     found.references().forEach(parser::parse);
     return parser.parse(found.text());
   }
 
-  private void record(Schema schema, ColumnTree place, Cursor in, Object[] read, int depth) throws Malformed {
+  private void record(Schema schema, ColumnTree place, Cursor in, Object[] read, int depth)
+      throws Malformed {
     if (depth > MAX_DEPTH) {
       throw new Malformed("too deep");
     }
@@ -70,7 +72,8 @@ final class Avro implements Format {
     }
   }
 
-  private void member(Schema declared, ColumnTree place, Cursor in, Object[] read, int depth) throws Malformed {
+  private void member(Schema declared, ColumnTree place, Cursor in, Object[] read, int depth)
+      throws Malformed {
     Schema schema = branch(declared, in);
     boolean isRecord = schema.getType() == Schema.Type.RECORD;
     if (place != null && place.column() != ColumnTree.INNER) {
@@ -151,7 +154,8 @@ final class Avro implements Format {
     if (!(logical instanceof LogicalTypes.Decimal) || unscaled.length == 0) {
       return Refused.WRONG_TYPE;
     }
-    return field.ofDecimal(new BigDecimal(new BigInteger(unscaled), ((LogicalTypes.Decimal) logical).getScale()));
+    return field.ofDecimal(new BigDecimal(new BigInteger(unscaled), ((LogicalTypes.Decimal) logical)
+        .getScale()));
   }
 
   private Object array(Field element, Schema of, Cursor in, int depth) throws Malformed {

@@ -4,7 +4,10 @@ import java.io.Serializable;
 import java.util.HashMap;
 import java.util.List;
 
-/** Where the columns stand in a record: a column is at the end of a path of members, and nowhere else. */
+/**
+ * Where the columns stand in a record: a column is at the end of a path of members, and nowhere
+ * else.
+ */
 final class ColumnTree implements Serializable {
   private static final long serialVersionUID = 1L;
   static final int INNER = -1;

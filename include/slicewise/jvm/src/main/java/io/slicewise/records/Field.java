@@ -52,8 +52,10 @@ public final class Field implements Serializable {
    * @param precision and scale: of a decimal
    */
   public Field(
-      String name, String kind, boolean kept, boolean allowNan, String timeForm, int precision, int scale) {
-    this(name, kind, kept, allowNan, timeForm, precision, scale, Long.MIN_VALUE, Long.MAX_VALUE, null);
+      String name, String kind, boolean kept, boolean allowNan, String timeForm, int precision,
+      int scale) {
+    this(name, kind, kept, allowNan, timeForm, precision, scale, Long.MIN_VALUE, Long.MAX_VALUE,
+        null);
   }
 
   private Field(
@@ -103,14 +105,17 @@ public final class Field implements Serializable {
     boolean allowNan = given.get("allow_nan").asBoolean();
     String timeForm = given.get("time_form").asText();
     return new Field(
-        name, kind, kept, allowNan, timeForm, given.get("precision").asInt(), given.get("scale").asInt());
+        name, kind, kept, allowNan, timeForm, given.get("precision").asInt(), given.get("scale")
+            .asInt());
   }
 
   public Kind kind() {
     return kind;
   }
 
-  /** The value at the parser, null for a null, a {@link Refused} for one that may not stand here. */
+  /**
+   * The value at the parser, null for a null, a {@link Refused} for one that may not stand here.
+   */
   Object read(JsonParser parser, JsonToken token) throws IOException {
     if (token == JsonToken.VALUE_NULL) {
       return null;
@@ -120,7 +125,8 @@ public final class Field implements Serializable {
         if (token != JsonToken.VALUE_STRING) {
           return Refused.WRONG_TYPE;
         }
-        return kept ? parser.getText() : Boolean.TRUE; // of one that is only judged, that it is there
+        // of one that is only judged, that it is there
+        return kept ? parser.getText() : Boolean.TRUE;
       case BOOLEAN:
         return token.isBoolean() ? (Object) (token == JsonToken.VALUE_TRUE) : Refused.WRONG_TYPE;
       case BIGINT:
@@ -129,7 +135,8 @@ public final class Field implements Serializable {
       case FLOAT:
         return real(parser, token);
       case DATE:
-        return token == JsonToken.VALUE_STRING ? Instants.date(parser.getText()) : Refused.WRONG_TYPE;
+        return token == JsonToken.VALUE_STRING ? Instants.date(parser.getText())
+            : Refused.WRONG_TYPE;
       case ARRAY:
         return array(parser, token);
       case DECIMAL:
@@ -145,7 +152,8 @@ public final class Field implements Serializable {
     }
     List<Object> found = new ArrayList<>();
     Object refused = null;
-    for (JsonToken next = parser.nextToken(); next != JsonToken.END_ARRAY; next = parser.nextToken()) {
+    for (JsonToken next = parser.nextToken(); next != JsonToken.END_ARRAY; next =
+        parser.nextToken()) {
       Object value = element.read(parser, next);
       parser.skipChildren(); // a container that is here still
       if (value instanceof Refused && refused == null) {
@@ -215,7 +223,8 @@ public final class Field implements Serializable {
     if (found.precision() > MAX_DIGITS || found.scale() > MAX_DIGITS) {
       return Refused.WRONG_TYPE;
     }
-    if (found.stripTrailingZeros().scale() > scale) { // more digits than the column's are more value
+    // more digits than the column's are more value
+    if (found.stripTrailingZeros().scale() > scale) {
       return Refused.OUT_OF_RANGE;
     }
     BigDecimal scaled = found.setScale(scale);
@@ -262,7 +271,8 @@ public final class Field implements Serializable {
         return ofDecimal(BigDecimal.valueOf(value));
       case TIME:
         Long micros = timeForm.equals("rfc3339") ? null : Instants.counted(value, timeForm);
-        return timeForm.equals("rfc3339") ? Refused.WRONG_TYPE : micros == null ? Refused.BAD_TIME : micros;
+        return timeForm.equals("rfc3339") ? Refused.WRONG_TYPE : micros == null ? Refused.BAD_TIME
+            : micros;
       default:
         return Refused.WRONG_TYPE;
     }
@@ -289,7 +299,8 @@ public final class Field implements Serializable {
         return Instants.date(value);
       case TIME:
         Long micros = timeForm.equals("rfc3339") ? Instants.rfc3339(value) : null;
-        return !timeForm.equals("rfc3339") ? Refused.WRONG_TYPE : micros == null ? Refused.BAD_TIME : micros;
+        return !timeForm.equals("rfc3339") ? Refused.WRONG_TYPE : micros == null ? Refused.BAD_TIME
+            : micros;
       default:
         return Refused.WRONG_TYPE;
     }
@@ -317,6 +328,7 @@ public final class Field implements Serializable {
 
   /** Of an instant, whatever form the others of its source have. */
   Object ofMicros(long micros) {
-    return kind != Kind.TIME ? Refused.WRONG_TYPE : Instants.isTime(micros) ? (Object) micros : Refused.BAD_TIME;
+    return kind != Kind.TIME ? Refused.WRONG_TYPE : Instants.isTime(micros) ? (Object) micros
+        : Refused.BAD_TIME;
   }
 }

@@ -5,7 +5,8 @@ import java.io.Serializable;
 /** How a record's bytes become the values of columns. Holds no state between records. */
 interface Format extends Serializable {
   /**
-   * Reads every column that the record has into its place in `read`: a value, null, or why it is none.
+   * Reads every column that the record has into its place in `read`: a value, null, or why it is
+   * none.
    *
    * @return null, or the reason why the bytes are no record at all
    */

@@ -43,7 +43,8 @@ final class Json implements Format {
     }
     try {
       members(text, read);
-    } catch (IOException | RuntimeException unreadable) { // no record, however strange, stops a stream
+    // no record, however strange, stops a stream
+    } catch (IOException | RuntimeException unreadable) {
       return "not_json";
     }
     return holdsLoneSurrogate(text) ? "bad_text" : null;
@@ -97,8 +98,8 @@ final class Json implements Format {
   }
 
   /**
-   * Escaped backslashes and whole pairs taken away, is an escaped surrogate left? A space stands for
-   * each backslash, so that its neighbours do not become a pair.
+   * Escaped backslashes and whole pairs taken away, is an escaped surrogate left? A space stands
+   * for each backslash, so that its neighbours do not become a pair.
    */
   private static boolean holdsLoneSurrogate(String text) {
     if (!text.contains("\\ud") && !text.contains("\\uD")) {

@@ -9,7 +9,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The messages of a .proto text (proto3, and proto2 without defaults), as far as reading values needs.
+ * The messages of a .proto text (proto3, and proto2 without defaults), as far as reading values
+ * needs.
  *
  * <p>What it does not know it refuses: a record is never read by half a schema.
  */
@@ -19,7 +20,8 @@ final class ProtoFile {
       Pattern.compile("\\G(?:\\s|//[^\\n]*|(?s:/\\*.*?\\*/))*+([A-Za-z_][\\w.]*|\\.[A-Za-z_][\\w.]*"
           + "|-?[0-9][\\w.+-]*|\"(?:[^\"\\\\]|\\\\.)*\"|'(?:[^'\\\\]|\\\\.)*'|[{}\\[\\]()<>=;,:-])");
   static final Set<String> SCALARS =
-      Set.of("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64",
+      Set.of("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32",
+          "fixed64",
           "sfixed32", "sfixed64", "bool", "string", "bytes");
   private static final String KNOWN =
       "syntax = 'proto3'; package google.protobuf; message Timestamp {int64 seconds = 1; int32 nanos = 2;}"
@@ -232,7 +234,8 @@ final class ProtoFile {
     }
     String scope = member.home.name + ".";
     while (true) {
-      String name = member.written.startsWith(".") ? member.written.substring(1) : scope + member.written;
+      String name = member.written.startsWith(".") ? member.written.substring(1) : scope
+          + member.written;
       if (messages.containsKey(name)) {
         member.message = messages.get(name);
         return;

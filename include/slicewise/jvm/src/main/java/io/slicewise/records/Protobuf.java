@@ -40,7 +40,8 @@ final class Protobuf implements Format {
     Cursor body = new Cursor(value, HEAD, value.length);
     try {
       int id = Integer.reverseBytes((int) head.fixed(4));
-      ProtoFile.Message message = registry.schema(id, ProtoFile.class, ProtoFile::of).message(indexes(body));
+      ProtoFile.Message message = registry.schema(id, ProtoFile.class, ProtoFile::of)
+          .message(indexes(body));
       if (message == null) {
         return NOT_PROTOBUF;
       }
@@ -64,7 +65,8 @@ final class Protobuf implements Format {
     return found;
   }
 
-  private void message(ProtoFile.Message of, ColumnTree place, Cursor in, Object[] read, int depth) throws Malformed {
+  private void message(ProtoFile.Message of, ColumnTree place, Cursor in, Object[] read, int depth)
+      throws Malformed {
     if (depth > MAX_DEPTH) {
       throw new Malformed("too deep");
     }
@@ -87,7 +89,8 @@ final class Protobuf implements Format {
     }
   }
 
-  private void member(ProtoFile.Member member, ColumnTree place, int wire, Cursor in, Object[] read, int depth)
+  private void member(ProtoFile.Member member, ColumnTree place, int wire, Cursor in, Object[] read,
+      int depth)
       throws Malformed {
     if (place.column() == ColumnTree.INNER) {
       if (member.message != null && !member.repeated) {

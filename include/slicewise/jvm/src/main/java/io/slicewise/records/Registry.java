@@ -65,7 +65,8 @@ final class Registry implements Serializable {
     try {
       return parse.apply(found);
     } catch (RuntimeException unreadable) {
-      throw new Unavailable("schema " + id + " of " + url + " is not read: " + unreadable.getMessage(), unreadable);
+      throw new Unavailable("schema " + id + " of " + url + " is not read: "
+          + unreadable.getMessage(), unreadable);
     }
   }
 
@@ -73,11 +74,13 @@ final class Registry implements Serializable {
     List<String> references = new ArrayList<>();
     for (JsonNode each : body.path("references")) {
       String subject = URLEncoder.encode(each.path("subject").asText(), StandardCharsets.UTF_8);
-      Registered found = registered(fetched("/subjects/" + subject + "/versions/" + each.path("version").asInt()));
+      Registered found =
+          registered(fetched("/subjects/" + subject + "/versions/" + each.path("version").asInt()));
       references.addAll(found.references());
       references.add(found.text());
     }
-    return new Registered(body.path("schemaType").asText("AVRO"), body.path("schema").asText(), references);
+    return new Registered(body.path("schemaType").asText("AVRO"), body.path("schema").asText(),
+        references);
   }
 
   private JsonNode fetched(String path) {
@@ -86,8 +89,10 @@ final class Registry implements Serializable {
       String why;
       Exception cause = null;
       try {
-        HttpRequest request = HttpRequest.newBuilder(URI.create(url + path)).timeout(Duration.ofSeconds(10)).build();
-        HttpResponse<String> answer = Client.ONE.send(request, HttpResponse.BodyHandlers.ofString());
+        HttpRequest request = HttpRequest.newBuilder(URI.create(url + path))
+            .timeout(Duration.ofSeconds(10)).build();
+        HttpResponse<String> answer =
+            Client.ONE.send(request, HttpResponse.BodyHandlers.ofString());
         if (answer.statusCode() == OK) {
           return JSON.readTree(answer.body());
         }
@@ -100,7 +105,8 @@ final class Registry implements Serializable {
         throw new Unavailable("interrupted while asking the schema registry", stopped);
       }
       if (System.nanoTime() >= end) {
-        throw new Unavailable("the schema registry " + url + " does not give " + path + ": " + why, cause);
+        throw new Unavailable("the schema registry " + url + " does not give " + path + ": " + why,
+            cause);
       }
       pause();
     }
@@ -117,6 +123,7 @@ final class Registry implements Serializable {
 
   /** Made when the first schema is asked for. */
   private static final class Client {
-    static final HttpClient ONE = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(5)).build();
+    static final HttpClient ONE = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(5))
+        .build();
   }
 }

@@ -14,8 +14,9 @@ import org.apache.spark.sql.api.java.UDF4;
 /**
  * A record is judged by the schema that holds at its offset in the log.
  *
- * <p>Gives what {@link RecordReader} gives, with the kept columns of the newest schema and then those that only earlier
- * ones keep, as they come first: null where the schema of the offset lacks one.
+ * <p>Gives what {@link RecordReader} gives, with the kept columns of the newest schema and then
+ * those that only earlier ones keep, as they come first: null where the schema of the offset lacks
+ * one.
  */
 public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
   private static final long serialVersionUID = 1L;
@@ -25,7 +26,8 @@ public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
   private final RecordReader newest;
   private final List<Earlier> earlier;
   private final int columns;
-  private final HashMap<Integer, Long> ends = new HashMap<>(); // from there on a partition's records are the newest's
+  // from there on a partition's records are the newest's
+  private final HashMap<Integer, Long> ends = new HashMap<>();
 
   /**
    * A schema that judges a partition's records below an offset.
@@ -39,10 +41,14 @@ public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
     this.newest = newest;
     this.earlier = earlier;
     this.columns = columns;
-    earlier.forEach(each -> each.until.forEach((partition, end) -> ends.merge(partition, end, Math::max)));
+    earlier.forEach(each ->
+        each.until.forEach((partition, end) -> ends.merge(partition, end, Math::max)));
   }
 
-  /** Of a JSON array, oldest first: reader, and until (partition to first offset that it does not judge). */
+  /**
+   * Of a JSON array, oldest first: reader, and until (partition to first offset that it does not
+   * judge).
+   */
   public static Versions of(String json) {
     JsonNode given = Spec.parsed(json);
     int last = given.size() - 1;
@@ -58,8 +64,10 @@ public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
       List<String> has = names(before.get(i));
       HashMap<Integer, Long> until = new HashMap<>();
       JsonNode ends = given.get(i).get("until");
-      ends.properties().forEach(end -> until.put(Integer.valueOf(end.getKey()), end.getValue().asLong()));
-      earlier.add(new Earlier(before.get(i), until, wanted.stream().mapToInt(has::indexOf).toArray()));
+      ends.properties()
+          .forEach(end -> until.put(Integer.valueOf(end.getKey()), end.getValue().asLong()));
+      earlier.add(new Earlier(before.get(i), until, wanted.stream().mapToInt(has::indexOf)
+          .toArray()));
     }
     return new Versions(newest, earlier, wanted.size());
   }

@@ -5,7 +5,10 @@ import java.nio.charset.StandardCharsets;
 import java.time.LocalDate;
 import java.util.List;
 
-/** One value has exactly one text, and an entity one tag: to the byte that of `stores/online/keys.py`. */
+/**
+ * One value has exactly one text, and an entity one tag: to the byte that of
+ * `stores/online/keys.py`.
+ */
 public final class EntityTag {
   private static final char[] HEX = "0123456789ABCDEF".toCharArray();
   private static final String PLAIN = "-._~";
@@ -46,7 +49,8 @@ public final class EntityTag {
     if (value instanceof BigDecimal) {
       return ((BigDecimal) value).setScale(Stored.scale(kind)).toPlainString();
     }
-    return kind.equals("date") ? LocalDate.ofEpochDay(Stored.days(value)).toString() : value.toString();
+    return kind.equals("date") ? LocalDate.ofEpochDay(Stored.days(value)).toString()
+        : value.toString();
   }
 
   /** Percent-encoded UTF-8. */
@@ -72,6 +76,7 @@ public final class EntityTag {
   }
 
   private static boolean plain(char c) {
-    return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || PLAIN.indexOf(c) >= 0;
+    return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+        || PLAIN.indexOf(c) >= 0;
   }
 }

@@ -1,6 +1,9 @@
 package io.slicewise.wire;
 
-/** Ends a task: says what is wrong, where, what was expected, and what to do next, as every error of slicewise says. */
+/**
+ * Ends a task: says what is wrong, where, what was expected, and what to do next, as every error of
+ * slicewise says.
+ */
 public final class Failure extends RuntimeException {
   private static final long serialVersionUID = 1L;
 

@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.zip.CRC32;
 
 /**
- * An event as bytes: its identity, which values there are, the values, CRC-32; to the byte what `codec/members.py`
- * writes.
+ * An event as bytes: its identity, which values there are, the values, CRC-32; to the byte what
+ * `codec/members.py` writes.
  */
 public final class Member {
   private static final int IDENTITY_BYTES = 36;
@@ -44,7 +44,8 @@ public final class Member {
       }
     }
     ByteBuffer out = ByteBuffer.allocate(size);
-    out.putLong(timeUs ^ Long.MIN_VALUE).putLong(topicHigh).putLong(topicLow).putInt(partition).putLong(offset);
+    out.putLong(timeUs ^ Long.MIN_VALUE).putLong(topicHigh).putLong(topicLow).putInt(partition)
+        .putLong(offset);
     out.order(ByteOrder.LITTLE_ENDIAN);
     for (Object each : values) {
       out.put((byte) (each == null ? 0 : 1));

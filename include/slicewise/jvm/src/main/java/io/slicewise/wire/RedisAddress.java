@@ -15,7 +15,8 @@ public final class RedisAddress {
   final String user;
   final String password;
 
-  private RedisAddress(String host, int port, String path, boolean tls, String user, String password) {
+  private RedisAddress(String host, int port, String path, boolean tls, String user,
+      String password) {
     this.host = host;
     this.port = port;
     this.path = path;
@@ -24,13 +25,18 @@ public final class RedisAddress {
     this.password = password;
   }
 
-  /** redis://[user:password@]host:port[/0], rediss://..., unix:///path, as `stores/online/redis/wire.py` reads them. */
+  /**
+   * redis://[user:password@]host:port[/0], rediss://..., unix:///path, as
+   * `stores/online/redis/wire.py` reads them.
+   */
   public static RedisAddress of(String url) {
     URI parts = URI.create(url);
     String scheme = String.valueOf(parts.getScheme());
     boolean local = scheme.equals("unix");
-    String database = local || parts.getRawPath() == null ? "" : parts.getRawPath().replace("/", "");
-    if (!local && !scheme.equals("redis") && !scheme.equals("rediss") || !database.isEmpty() && !database.equals("0")) {
+    String database = local || parts.getRawPath() == null ? "" : parts.getRawPath()
+        .replace("/", "");
+    if (!local && !scheme.equals("redis") && !scheme.equals("rediss") || !database.isEmpty()
+        && !database.equals("0")) {
       throw new Failure(
           "the store's address is none",
           "scheme " + scheme,

@@ -22,8 +22,9 @@ import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
- * A connection is one socket for one server run: broken or late it is dead, and never comes back by itself. A client that
- * connects and sends again unasked would bring writes of an old server run into a new one (docs/adr/0051).
+ * A connection is one socket for one server run: broken or late it is dead, and never comes back by
+ * itself. A client that connects and sends again unasked would bring writes of an old server run
+ * into a new one (docs/adr/0051).
  *
  * <p>For one thread at a time; another may close it.
  */
@@ -52,7 +53,8 @@ public final class RedisConnection implements Closeable {
     this.out = out;
     this.replies = new Replies(in);
     this.timeoutNs = TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-    this.watch = WATCH.scheduleWithFixedDelay(this::look, WATCH_MS, WATCH_MS, TimeUnit.MILLISECONDS);
+    this.watch =
+        WATCH.scheduleWithFixedDelay(this::look, WATCH_MS, WATCH_MS, TimeUnit.MILLISECONDS);
   }
 
   /** Connects, and says who it is. Failure where that is refused. */
@@ -66,7 +68,8 @@ public final class RedisConnection implements Closeable {
     try {
       if (opened.exchange(greeting).get(0) instanceof Replies.Failed refused) {
         throw new Failure(
-            "the store refuses: " + refused.message(), address.toString(), "a user it knows", "see SLICEWISE_REDIS_URL");
+            "the store refuses: " + refused.message(), address.toString(), "a user it knows",
+            "see SLICEWISE_REDIS_URL");
       }
       return opened;
     } catch (IOException | RuntimeException failed) {
@@ -79,7 +82,8 @@ public final class RedisConnection implements Closeable {
     return text.getBytes(StandardCharsets.UTF_8);
   }
 
-  private static RedisConnection connected(RedisAddress address, long timeoutMs) throws IOException {
+  private static RedisConnection connected(RedisAddress address, long timeoutMs)
+      throws IOException {
     if (address.path != null) {
       SocketChannel channel = SocketChannel.open(UnixDomainSocketAddress.of(address.path));
       return new RedisConnection(
@@ -93,7 +97,8 @@ public final class RedisConnection implements Closeable {
       if (address.tls) {
         plain.setSoTimeout((int) timeoutMs); // of the handshake too
         SSLSocketFactory factory = (SSLSocketFactory) SSLSocketFactory.getDefault();
-        SSLSocket secured = (SSLSocket) factory.createSocket(plain, address.host, address.port, true);
+        SSLSocket secured =
+            (SSLSocket) factory.createSocket(plain, address.host, address.port, true);
         SSLParameters wanted = secured.getSSLParameters();
         wanted.setEndpointIdentificationAlgorithm("HTTPS");
         secured.setSSLParameters(wanted);
@@ -101,14 +106,18 @@ public final class RedisConnection implements Closeable {
         spoken = secured;
       }
       // the plain socket is what is closed: closing TLS waits for who writes
-      return new RedisConnection(plain, spoken.getInputStream(), spoken.getOutputStream(), timeoutMs);
+      return new RedisConnection(plain, spoken.getInputStream(), spoken.getOutputStream(),
+          timeoutMs);
     } catch (IOException | RuntimeException failed) {
       plain.close();
       throw failed;
     }
   }
 
-  /** Sends, and waits for as many replies. IOException where it broke or was too late: it is dead then. */
+  /**
+   * Sends, and waits for as many replies. IOException where it broke or was too late: it is dead
+   * then.
+   */
   public List<Object> exchange(Commands commands) throws IOException {
     since = System.nanoTime() | 1; // 0 is: nobody waits
     try {
@@ -121,7 +130,8 @@ public final class RedisConnection implements Closeable {
     } catch (IOException | RuntimeException broken) {
       close();
       if (late) {
-        throw new SocketTimeoutException("no answer within " + TimeUnit.NANOSECONDS.toMillis(timeoutNs) + " ms");
+        throw new SocketTimeoutException("no answer within "
+            + TimeUnit.NANOSECONDS.toMillis(timeoutNs) + " ms");
       }
       throw broken;
     } finally {

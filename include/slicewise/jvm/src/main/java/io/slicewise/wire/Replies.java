@@ -7,7 +7,10 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Replies as values: byte[], Long, List, null, or an error, which is a value too, so that later replies are read. */
+/**
+ * Replies as values: byte[], Long, List, null, or an error, which is a value too, so that later
+ * replies are read.
+ */
 public final class Replies {
   /** What the node refused. */
   public record Failed(String message) {

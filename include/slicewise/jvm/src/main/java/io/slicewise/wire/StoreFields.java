@@ -1,6 +1,6 @@
 package io.slicewise.wire;
 
-/** Keys and fields of the store, written by docs/store_fields.py from codec/store_fields: not by hand. */
+/** Keys and fields of the store, which docs/store_fields.py writes from its table. */
 public final class StoreFields {
   private StoreFields() {}
 
@@ -19,12 +19,18 @@ public final class StoreFields {
     return "sw:" + storeId + ":{" + tag + "}:" + unit + ":events";
   }
 
-  /** `l:<topic>:<partition>`: applied offset: the last offset of this partition that the entity contains. */
+  /**
+   * `l:<topic>:<partition>`: applied offset: the last offset of this partition that the entity
+   * contains.
+   */
   public static String applied(String topic, int partition) {
     return "l:" + topic + ":" + partition;
   }
 
-  /** `x:<topic>:<partition>`: `<first>:<last>`, between which offsets pending events of the entity were skipped. */
+  /**
+   * `x:<topic>:<partition>`: `<first>:<last>`, between which offsets pending events of the entity
+   * were skipped.
+   */
   public static String skipped(String topic, int partition) {
     return "x:" + topic + ":" + partition;
   }

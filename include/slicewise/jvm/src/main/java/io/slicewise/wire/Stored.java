@@ -13,11 +13,11 @@ import org.msgpack.core.MessagePacker;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A column type has one stored form, to the byte that of `aggregates/kernel/values.py` and `codec/arrays.py`: so a row that is
- * written here is the row that Python would have written.
+ * A column type has one stored form, to the byte that of `aggregates/kernel/values.py` and
+ * `codec/arrays.py`: so a row that is written here is the row that Python would have written.
  *
- * <p>Integers and instants 8 bytes, dates 8 bytes of days, doubles 8 bytes (one NaN, one zero), booleans a byte; texts,
- * decimals and arrays are bytes of any number.
+ * <p>Integers and instants 8 bytes, dates 8 bytes of days, doubles 8 bytes (one NaN, one zero),
+ * booleans a byte; texts, decimals and arrays are bytes of any number.
  */
 abstract class Stored {
   private static final long QUIET_NAN = 0x7ff8_0000_0000_0000L;
@@ -67,7 +67,10 @@ abstract class Stored {
     return Integer.parseInt(kind.substring(kind.indexOf(',') + 1, kind.length() - 1).strip());
   }
 
-  /** Days since 1970 of a date. The old class java.sql.Date has no such days as those of October 1582: refused. */
+  /**
+   * Days since 1970 of a date. The old class java.sql.Date has no such days as those of October
+   * 1582: refused.
+   */
   static long days(Object date) {
     if (date instanceof Number) {
       return ((Number) date).longValue();
@@ -113,7 +116,8 @@ abstract class Stored {
     @Override
     long fixed(Object value) {
       double number = ((Number) value).doubleValue();
-      return number != number ? QUIET_NAN : Double.doubleToRawLongBits(number + 0.0); // -0.0 + 0.0 is +0.0
+      // -0.0 + 0.0 is +0.0
+      return number != number ? QUIET_NAN : Double.doubleToRawLongBits(number + 0.0);
     }
 
     @Override
@@ -178,7 +182,8 @@ abstract class Stored {
 
   private static final class ArrayOf extends Bytes {
     // an array of keys is short, and the usual buffer of 8 KiB costs more than it
-    private static final MessagePack.PackerConfig PACKED = new MessagePack.PackerConfig().withBufferSize(256);
+    private static final MessagePack.PackerConfig PACKED = new MessagePack.PackerConfig()
+        .withBufferSize(256);
 
     private final Stored element;
 

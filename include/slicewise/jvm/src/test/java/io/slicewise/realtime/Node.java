@@ -11,7 +11,10 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.Function;
 
-/** Answers as a store would in which nothing stands; what scripts are called with is recorded, and answered as told. */
+/**
+ * Answers as a store would in which nothing stands; what scripts are called with is recorded, and
+ * answered as told.
+ */
 final class Node implements AutoCloseable {
   private static final String INFO = "run_id:r\r\nmaster_replid:m\r\n";
 
@@ -61,7 +64,8 @@ final class Node implements AutoCloseable {
   }
 
   private static List<String> words(List<?> raw) {
-    return raw.stream().map(each -> new String((byte[]) each, StandardCharsets.ISO_8859_1)).toList();
+    return raw.stream().map(each -> new String((byte[]) each, StandardCharsets.ISO_8859_1))
+        .toList();
   }
 
   private String answer(List<String> words) {
@@ -73,8 +77,10 @@ final class Node implements AutoCloseable {
         return "+OK\r\n";
       case "HMGET":
         requests++;
-        String version = deploymentVersion == null ? "$-1\r\n" : "$" + deploymentVersion.length() + "\r\n" + deploymentVersion + "\r\n";
-        return "*" + (words.size() - 2) + "\r\n$1\r\n7\r\n" + version + "$-1\r\n".repeat(words.size() - 4);
+        String version = deploymentVersion == null ? "$-1\r\n" : "$" + deploymentVersion.length()
+            + "\r\n" + deploymentVersion + "\r\n";
+        return "*" + (words.size() - 2) + "\r\n$1\r\n7\r\n" + version
+            + "$-1\r\n".repeat(words.size() - 4);
       case "EVALSHA":
         calls.add(words);
         return script.apply(words);

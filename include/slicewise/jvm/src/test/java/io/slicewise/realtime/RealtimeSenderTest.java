@@ -30,14 +30,16 @@ class RealtimeSenderTest {
           .add("e", "string");
 
   private static Row row(long offset, int keep, String entity) {
-    return new GenericRowWithSchema(new Object[] {0, offset, 1L, 1L, keep < 0 ? null : (byte) keep, entity}, ROWS);
+    return new GenericRowWithSchema(new Object[] {0, offset, 1L, 1L, keep < 0 ? null : (byte) keep,
+        entity}, ROWS);
   }
 
   private static Map<String, List<Long>> offsets(List<List<String>> calls) {
     Map<String, List<Long>> found = new HashMap<>();
     for (List<String> call : calls) {
       for (int at = HEAD; at < call.size(); at += 3) {
-        found.computeIfAbsent(call.get(3), key -> new ArrayList<>()).add(Long.valueOf(call.get(at)));
+        found.computeIfAbsent(call.get(3), key -> new ArrayList<>())
+            .add(Long.valueOf(call.get(at)));
       }
     }
     return found;
@@ -49,7 +51,8 @@ class RealtimeSenderTest {
       RealtimeWriter writer = RealtimeWriter.of(node.spec());
       writer.open(0, 0);
       for (long offset = 0; offset < 3_000; offset++) {
-        writer.process(row(offset, offset % 5 == 4 ? 1 : offset % 7 == 6 ? -1 : 0, offset % 3 == 0 ? "other" : "hot"));
+        writer.process(row(offset, offset % 5 == 4 ? 1 : offset % 7 == 6 ? -1 : 0, offset % 3 == 0
+            ? "other" : "hot"));
       }
       writer.close(null);
       Map<String, List<Long>> found = offsets(node.calls);
@@ -58,7 +61,8 @@ class RealtimeSenderTest {
           (key, offsets) ->
               assertEquals(
                   LongStream.range(3, 3_000) // below lies what the backfill brings
-                      .filter(each -> each % 5 != 4 && each % 7 != 6 && (each % 3 == 0) == key.contains("other"))
+                      .filter(each -> each % 5 != 4 && each % 7 != 6
+                      && (each % 3 == 0) == key.contains("other"))
                       .boxed()
                       .toList(),
                   offsets));
@@ -74,7 +78,8 @@ class RealtimeSenderTest {
       List<String> call = node.calls.get(0);
       String topicPartition = "0123456789abcdef0123456789abcdef:0";
       assertEquals(
-          List.of("1", "sw:7:{e:string:a}:u:hot", "l:" + topicPartition, "x:" + topicPartition, topicPartition, "10", "64", "4096", "5"),
+          List.of("1", "sw:7:{e:string:a}:u:hot", "l:" + topicPartition, "x:" + topicPartition,
+              topicPartition, "10", "64", "4096", "5"),
           call.subList(2, 11));
       assertEquals("1", call.get(12)); // the second of expiry; before it the member
       assertEquals(13, call.size());
@@ -88,10 +93,13 @@ class RealtimeSenderTest {
       write(RealtimeWriter.of(first), 3, 100);
       String next = first.replace("\"run\":\"a\"", "\"run\":\"b\"");
       write(RealtimeWriter.of(next.replace("\"after\":null", "\"after\":\"a\"")), 50, 120);
-      assertEquals(List.of(LongStream.range(3, 120).boxed().toList()), List.copyOf(offsets(node.calls).values()));
+      assertEquals(List.of(LongStream.range(3, 120).boxed().toList()),
+          List.copyOf(offsets(node.calls).values()));
       node.calls.clear();
-      write(RealtimeWriter.of(next.replace("\"run\":\"b\"", "\"run\":\"c\"")), 50, 120); // of another server run, it may be
-      assertEquals(List.of(LongStream.range(50, 120).boxed().toList()), List.copyOf(offsets(node.calls).values()));
+      // of another server run, it may be
+      write(RealtimeWriter.of(next.replace("\"run\":\"b\"", "\"run\":\"c\"")), 50, 120);
+      assertEquals(List.of(LongStream.range(50, 120).boxed().toList()),
+          List.copyOf(offsets(node.calls).values()));
     }
   }
 
@@ -138,9 +146,11 @@ class RealtimeSenderTest {
   @Test
   void anotherGenerationIsRefusedBeforeTheFirstRow() throws IOException {
     try (Node node = new Node(call -> DONE)) {
-      RealtimeWriter writer = RealtimeWriter.of(node.spec().replace("\"generation\":7", "\"generation\":8"));
+      RealtimeWriter writer =
+          RealtimeWriter.of(node.spec().replace("\"generation\":7", "\"generation\":8"));
       assertThrows(Failure.class, () -> writer.open(0, 0));
-      RealtimeWriter other = RealtimeWriter.of(node.spec().replace("\"run_id\":\"r\"", "\"run_id\":\"q\""));
+      RealtimeWriter other =
+          RealtimeWriter.of(node.spec().replace("\"run_id\":\"r\"", "\"run_id\":\"q\""));
       assertThrows(Failure.class, () -> other.open(0, 0));
       assertTrue(node.calls.isEmpty());
     }
@@ -159,7 +169,8 @@ class RealtimeSenderTest {
     try (Node node = sleepy) {
       self[0] = node;
       node.deploymentVersion = "5";
-      RealtimeWriter writer = RealtimeWriter.of(node.spec().replace("\"epoch\":null", "\"epoch\":5"));
+      RealtimeWriter writer =
+          RealtimeWriter.of(node.spec().replace("\"epoch\":null", "\"epoch\":5"));
       writer.open(0, 0);
       writer.process(row(0, 1, "a")); // of no unit: the sender learns of the partition, and asks
       while (node.requests < 2) {
@@ -191,7 +202,8 @@ class RealtimeSenderTest {
       writer.open(0, 0);
       writer.process(row(5, 0, "a"));
       writer.close(new IllegalStateException("the task"));
-      assertTrue(Thread.getAllStackTraces().keySet().stream().noneMatch(each -> each.getName().equals("realtime-s")));
+      assertTrue(Thread.getAllStackTraces().keySet().stream()
+          .noneMatch(each -> each.getName().equals("realtime-s")));
     }
   }
 }

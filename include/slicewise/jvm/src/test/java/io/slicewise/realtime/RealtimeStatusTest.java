@@ -11,12 +11,16 @@ import java.util.Locale;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 
-/** What the real-time lane says is JSON whose histogram is cumulative, whatever the machine's language is. */
+/**
+ * What the real-time lane says is JSON whose histogram is cumulative, whatever the machine's
+ * language is.
+ */
 class RealtimeStatusTest {
   @Test
   void aRunThatTakesOverSpeaksForThePartitionFromThenOn() throws IOException {
     try (Node node = new Node(call -> "")) {
-      RealtimeSpec first = RealtimeSpec.of(node.spec().replace("\"source\":\"s\"", "\"source\":\"two\""));
+      RealtimeSpec first =
+          RealtimeSpec.of(node.spec().replace("\"source\":\"s\"", "\"source\":\"two\""));
       RealtimeStatus before = RealtimeStatus.of(first, 0, 1);
       before.acknowledged(7);
       RealtimeStatus after = RealtimeStatus.of(next(node, "b", "a"), 0, 2);
@@ -32,7 +36,8 @@ class RealtimeStatusTest {
 
   private static RealtimeSpec next(Node node, String run, String after) {
     String spec = node.spec().replace("\"source\":\"s\"", "\"source\":\"two\"");
-    return RealtimeSpec.of(spec.replace("\"run\":\"a\",\"after\":null", "\"run\":\"" + run + "\",\"after\":\"" + after + "\""));
+    return RealtimeSpec.of(spec.replace("\"run\":\"a\",\"after\":null", "\"run\":\"" + run
+        + "\",\"after\":\"" + after + "\""));
   }
 
   @Test
@@ -61,7 +66,8 @@ class RealtimeStatusTest {
           String.join(
               " ",
               Stream.of(
-                      "written", "known", "expired", "skipped", "trimmed", "cut", "acked", "reconnects", "queue", "ledger")
+                      "written", "known", "expired", "skipped", "trimmed", "cut", "acked",
+                      "reconnects", "queue", "ledger")
                   .map(name -> parsed.get(name).asText())
                   .toList()));
     } finally {

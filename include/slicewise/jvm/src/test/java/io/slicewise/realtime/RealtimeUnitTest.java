@@ -28,15 +28,20 @@ class RealtimeUnitTest {
     Golden.cases("pending.json", "expiries")
         .forEach(
             each -> {
-              RealtimeUnit unit = unit("u", each.get("slice_us").asLong(), each.get("retention_us").asLong(), "null");
-              assertEquals(each.get("expiry").asLong(), unit.expiry(each.get("time").asLong()), each::toString);
+              RealtimeUnit unit =
+                  unit("u", each.get("slice_us").asLong(), each.get("retention_us").asLong(),
+                      "null");
+              assertEquals(each.get("expiry").asLong(), unit.expiry(each.get("time").asLong()),
+                  each::toString);
             });
     Golden.cases("pending.json", "list_expiries")
         .forEach(
             each -> {
-              String kept = "{\"range_us\":" + each.get("range_us") + ",\"rows\":" + each.get("rows");
+              String kept = "{\"range_us\":" + each.get("range_us") + ",\"rows\":"
+                  + each.get("rows");
               RealtimeUnit unit = unit("u", 1, 1, kept + ",\"late_us\":0,\"most\":10}");
-              assertEquals(each.get("expiry").asLong(), unit.listExpiry(each.get("time").asLong()), each::toString);
+              assertEquals(each.get("expiry").asLong(), unit.listExpiry(each.get("time").asLong()),
+                  each::toString);
             });
     assertEquals(0, unit("u", 1, 0, "null").expiry(1), "nothing of a lifetime expires");
   }

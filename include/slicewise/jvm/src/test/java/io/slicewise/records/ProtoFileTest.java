@@ -13,7 +13,8 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** A schema is read whole, or refused with the reason. */
 class ProtoFileTest {
   private static ProtoFile.Message first(String text) {
-    return ProtoFile.of(new Registry.Registered("PROTOBUF", text, List.of())).message(new int[] {0});
+    return ProtoFile.of(new Registry.Registered("PROTOBUF", text, List.of()))
+        .message(new int[] {0});
   }
 
   @ParameterizedTest
@@ -25,7 +26,8 @@ class ProtoFileTest {
 
   @Test
   void numbersMayBeHexadecimalOrOctal() {
-    ProtoFile.Message read = first("message M { optional int32 x = 0x10; optional int32 y = 017; }");
+    ProtoFile.Message read =
+        first("message M { optional int32 x = 0x10; optional int32 y = 017; }");
     assertEquals(List.of(15, 16), List.copyOf(new TreeSet<>(read.members.keySet())));
   }
 
@@ -42,6 +44,7 @@ class ProtoFileTest {
         "message M { @ } | unreadable from character 11",
       })
   void aSchemaThatIsNotUnderstoodIsRefused(String text, String reason) {
-    assertEquals(reason, assertThrows(IllegalArgumentException.class, () -> first(text)).getMessage());
+    assertEquals(reason, assertThrows(IllegalArgumentException.class, () -> first(text))
+        .getMessage());
   }
 }

@@ -19,10 +19,12 @@ class VersionsTest {
   }
 
   private static String version(String until, List<String> required, String... fields) {
-    List<String> names = Arrays.stream(fields).map(each -> each.replaceAll(".*?name\":\"(\\w+)\".*", "[\"$1\"]")).toList();
+    List<String> names = Arrays.stream(fields)
+        .map(each -> each.replaceAll(".*?name\":\"(\\w+)\".*", "[\"$1\"]")).toList();
     return "{\"until\":" + until + ",\"reader\":{\"format\":\"json\",\"registry\":null,\"fields\":["
         + String.join(",", fields) + "],\"paths\":[" + String.join(",", names) + "],\"required\":["
-        + String.join(",", required) + "],\"timestamp\":null,\"max_lateness_us\":0,\"max_ahead_us\":0,\"max_bytes\":1000}}";
+        + String.join(",", required)
+        + "],\"timestamp\":null,\"max_lateness_us\":0,\"max_ahead_us\":0,\"max_bytes\":1000}}";
   }
 
   private static final String GONE = field("gone", "string");

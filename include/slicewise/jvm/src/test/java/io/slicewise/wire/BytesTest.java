@@ -38,7 +38,9 @@ class BytesTest {
   @TestFactory
   Stream<DynamicTest> membersAreTheGoldenOnes() {
     return Golden.cases("pending.json", "members")
-        .map(each -> DynamicTest.dynamicTest(each.get("columns") + ": " + each.get("values"), () -> member(each)));
+        .map(each ->
+        DynamicTest.dynamicTest(each.get("columns") + ": " + each.get("values"), () ->
+            member(each)));
   }
 
   private static void member(JsonNode given) {

@@ -33,8 +33,10 @@ class ConnectionTest {
   @Test
   void commandsAreFramedByTheirBytes() throws IOException {
     ByteArrayOutputStream out = new ByteArrayOutputStream();
-    new Commands().begin(3).word("SET").word("é".getBytes(StandardCharsets.UTF_8)).word(-1234567890123L).to(out);
-    assertEquals("*3\r\n$3\r\nSET\r\n$2\r\né\r\n$14\r\n-1234567890123\r\n", out.toString(StandardCharsets.UTF_8));
+    new Commands().begin(3).word("SET").word("é".getBytes(StandardCharsets.UTF_8))
+        .word(-1234567890123L).to(out);
+    assertEquals("*3\r\n$3\r\nSET\r\n$2\r\né\r\n$14\r\n-1234567890123\r\n",
+        out.toString(StandardCharsets.UTF_8));
     out.reset();
     Commands large = new Commands().begin(2).word(new byte[99_999]).word("");
     large.to(out);
@@ -71,8 +73,10 @@ class ConnectionTest {
   void anAddressIsReadAsPythonReadsIt() {
     RedisAddress full = RedisAddress.of("rediss://us%40er:p%2Bw+%3A@store.example:6380/0");
     assertEquals("us@er p+w+: store.example 6380 true", shown(full));
-    assertEquals("default pw 127.0.0.1 6379 false", shown(RedisAddress.of("redis://:pw@127.0.0.1")));
-    assertEquals("default null 127.0.0.1 7000 false", shown(RedisAddress.of("redis://127.0.0.1:7000")));
+    assertEquals("default pw 127.0.0.1 6379 false",
+        shown(RedisAddress.of("redis://:pw@127.0.0.1")));
+    assertEquals("default null 127.0.0.1 7000 false",
+        shown(RedisAddress.of("redis://127.0.0.1:7000")));
     assertEquals("/run/a.sock", RedisAddress.of("unix:///run/a.sock").path);
     assertFalse(full.toString().contains("p+w"));
     for (String wrong : List.of("redis://h:1/2", "http://h:1", "h")) {
@@ -82,7 +86,8 @@ class ConnectionTest {
 
   private static String shown(RedisAddress address) {
     return String.join(
-        " ", address.user, address.password, address.host, String.valueOf(address.port), String.valueOf(address.tls));
+        " ", address.user, address.password, address.host, String.valueOf(address.port),
+        String.valueOf(address.tls));
   }
 
   @Test
@@ -90,7 +95,8 @@ class ConnectionTest {
     try (ServerSocket server = new ServerSocket(0, 5, InetAddress.getLoopbackAddress())) {
       RedisConnection connection = RedisConnection.open(at(server), 300);
       long begun = System.nanoTime();
-      assertThrows(SocketTimeoutException.class, () -> connection.exchange(new Commands().command("PING")));
+      assertThrows(SocketTimeoutException.class, () ->
+          connection.exchange(new Commands().command("PING")));
       // a pipeline that fills all buffers hangs while it is written
       RedisConnection writing = RedisConnection.open(at(server), 300);
       Commands large = new Commands().begin(1).word(new byte[64 << 20]);
@@ -129,11 +135,13 @@ class ConnectionTest {
     Path path = folder.resolve("s");
     try (ServerSocketChannel server = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
       server.bind(UnixDomainSocketAddress.of(path));
-      try (RedisConnection connection = RedisConnection.open(RedisAddress.of("unix://" + path), 500);
+      try (RedisConnection connection =
+          RedisConnection.open(RedisAddress.of("unix://" + path), 500);
           SocketChannel peer = server.accept()) {
         peer.write(ByteBuffer.wrap(PONG.getBytes(StandardCharsets.UTF_8)));
         assertEquals(1, connection.exchange(new Commands().command("PING")).size());
-        assertThrows(SocketTimeoutException.class, () -> connection.exchange(new Commands().command("PING")));
+        assertThrows(SocketTimeoutException.class, () ->
+            connection.exchange(new Commands().command("PING")));
       }
     }
   }

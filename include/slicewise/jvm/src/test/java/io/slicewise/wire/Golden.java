@@ -50,7 +50,8 @@ public final class Golden {
     if (kind.startsWith("array<")) {
       String element = kind.substring(6, kind.length() - 1);
       if (given.has("times")) {
-        return Collections.nCopies(given.get("times").get(1).asInt(), value(given.get("times").get(0), element));
+        return Collections.nCopies(given.get("times").get(1).asInt(),
+            value(given.get("times").get(0), element));
       }
       List<Object> found = new ArrayList<>();
       given.forEach(each -> found.add(value(each, element)));
@@ -63,6 +64,7 @@ public final class Golden {
               ? new BigDecimal(given.get("decimal").asText())
               : LocalDate.parse(given.get("date").asText());
     }
-    return given.isTextual() ? given.asText() : given.isBoolean() ? given.asBoolean() : (Object) given.asLong();
+    return given.isTextual() ? given.asText() : given.isBoolean() ? given.asBoolean()
+        : (Object) given.asLong();
   }
 }
