@@ -275,7 +275,7 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
     shared: Lake, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if size == "many":  # as if they were: archived, combined and published by several tasks
-        monkeypatch.setattr("slicewise.spark.lake.archive._FEW", -1)
+        monkeypatch.setattr("slicewise.spark.lake.archive._ONE_TASK_EVENTS", -1)
         monkeypatch.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
         monkeypatch.setattr("slicewise.spark.lake.compaction._DRIVER_ROWS", -1)
     moved = f"moved_{size}"
