@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -238,46 +237,3 @@ def test_only_the_planner_asks_a_unit_by_its_event_list() -> None:
             ]
             asked += [f"{path.relative_to(ROOT)}:{each.lineno}" for each in results]
     assert not asked, "isinstance of SliceUnit or ListUnit tells them apart: " + "; ".join(asked)
-
-
-def doors_of(folder: Path) -> tuple[str, ...]:
-    """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such
-    line."""
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
-    lines = [
-        line.removeprefix("Doors: ").rstrip(".")
-        for line in text.splitlines()
-        if line.startswith("Doors: ")
-    ]
-    return tuple(lines[0].split(", ")) if len(lines) == 1 else ()
-
-
-@cache
-def defined_in(path: Path) -> frozenset[str]:
-    """Names that a module defines."""
-    names = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-    return frozenset(names)
-
-
-def names_in(folder: Path) -> set[str]:
-    """Rooms and modules of a room, and what its modules define."""
-    modules = [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
-    rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
-    defined = {name for path in folder.rglob("*.py") for name in defined_in(path)}
-    return rooms | {path.stem for path in modules} | defined
-
-
-@pytest.mark.parametrize("folder", FOLDERS[1:], ids=lambda room: room.relative_to(ROOT).as_posix())
-def test_a_room_names_its_doors_and_has_them(folder: Path) -> None:
-    doors = doors_of(folder)
-    assert 1 <= len(doors) <= 3, (
-        "a line `Doors: a, b, c.` with the one to three names that other rooms use"
-    )
-    assert set(doors) <= names_in(folder), set(doors) - names_in(folder)

@@ -1,4 +1,4 @@
 """Parts that every aggregate is made of: columns, events, exact digits, hashes and orders.
 
-Doors: Columns, Rows, Field.
+Doors: values, ragged, Field.
 """

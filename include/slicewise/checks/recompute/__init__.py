@@ -1,4 +1,4 @@
 """The offline side of the check: Spark SQL over archived events.
 
-Doors: Recomputation, WindowOf, declared.
+Doors: Recomputation, WindowOf, queries.
 """

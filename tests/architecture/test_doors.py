@@ -1,0 +1,130 @@
+"""Rooms are entered by their doors.
+
+A room names one to three doors, and its rooms have doors of their own. A module that other rooms
+import and no door names is a side door: `side_doors.txt` lists those that there are. None comes in
+by an import alone, and one that nobody uses any more leaves the list.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.import_table import PACKAGE, ROOT, imports_of
+from tests.architecture.test_rooms import FOLDERS, MODULES, home_of
+
+SIDE_DOORS = Path(__file__).with_name("side_doors.txt")
+EVERY_MODULE = ("stores/online/operations", "windows")
+"""Rooms whose modules are all doors: an operation of the store, or a kind of window, each."""
+
+
+def doors_of(folder: Path) -> tuple[str, ...]:
+    """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such
+    line."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    lines = [
+        line.removeprefix("Doors: ").rstrip(".")
+        for line in text.splitlines()
+        if line.startswith("Doors: ")
+    ]
+    return tuple(lines[0].split(", ")) if len(lines) == 1 else ()
+
+
+@cache
+def defined_in(path: Path) -> frozenset[str]:
+    """Names that a module defines."""
+    names = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return frozenset(names)
+
+
+def names_in(folder: Path) -> set[str]:
+    """Rooms and modules of a room, and what its modules define."""
+    modules = [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
+    rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
+    defined = {name for path in folder.rglob("*.py") for name in defined_in(path)}
+    return rooms | {path.stem for path in modules} | defined
+
+
+@cache
+def doors(folder: Path) -> frozenset[str]:
+    """Modules and rooms of a room that other rooms may import: those that its doors are, or are
+    defined in, and its rooms."""
+    if folder.relative_to(PACKAGE).as_posix() in EVERY_MODULE:
+        return frozenset(path.stem for path in folder.glob("*.py"))
+    named = set(doors_of(folder))
+    rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
+    modules = {path.stem for path in folder.glob("*.py")}
+    return frozenset(
+        rooms
+        | (modules & named)
+        | {path.stem for path in folder.glob("*.py") if defined_in(path) & (named - modules)}
+    )
+
+
+def entered(path: Path) -> set[tuple[str, str]]:
+    """(room, module) of other rooms that a file imports from."""
+    own = {path.parent, *path.parent.parents}
+    homes = {
+        MODULES[home_of(imported.name)]
+        for imported in imports_of(path)
+        if imported.name.startswith("slicewise.")
+    }
+    return {
+        (home.parent.relative_to(PACKAGE).as_posix(), home.stem)
+        for home in homes
+        if home.stem != "__init__" and home.parent not in own
+    }
+
+
+def side_doors() -> set[str]:
+    """`room/module` of what other rooms of the package import past the doors."""
+    return {
+        f"{room}/{module}"
+        for path in MODULES.values()
+        for room, module in entered(path)
+        if module not in doors(PACKAGE / room)
+    }
+
+
+def test_other_rooms_come_in_by_a_door() -> None:
+    """`python -m tests.architecture.test_doors` writes a list that became shorter."""
+    listed = set(SIDE_DOORS.read_text(encoding="utf-8").split())
+    now = side_doors()
+    assert not now - listed, f"imported past the doors of their rooms: {sorted(now - listed)}"
+    assert not listed - now, f"no longer imported, so they leave the list: {sorted(listed - now)}"
+
+
+def test_a_module_without_a_door_is_found() -> None:
+    kernel = doors(PACKAGE / "aggregates" / "kernel")
+    assert "values" in kernel
+    assert "fields" in kernel, "Field is defined there"
+    assert "limbs" not in kernel
+    inside = entered(PACKAGE / "aggregates" / "kernel" / "ragged.py")
+    assert not {module for room, module in inside if room == "aggregates/kernel"}
+
+
+@pytest.mark.parametrize("folder", FOLDERS[1:], ids=lambda room: room.relative_to(ROOT).as_posix())
+def test_a_room_names_its_doors_and_has_them(folder: Path) -> None:
+    doors = doors_of(folder)
+    assert 1 <= len(doors) <= 3, (
+        "a line `Doors: a, b, c.` with the one to three names that other rooms use"
+    )
+    assert set(doors) <= names_in(folder), set(doors) - names_in(folder)
+
+
+if __name__ == "__main__":
+    listed, now = set(SIDE_DOORS.read_text(encoding="utf-8").split()), side_doors()
+    if now - listed:
+        sys.exit(f"imported past the doors of their rooms: {sorted(now - listed)}")
+    SIDE_DOORS.write_text("".join(f"{name}\n" for name in sorted(now)), encoding="utf-8")
