@@ -1,7 +1,8 @@
-"""A read goes through few files, and mostly down: traced, not told.
+"""A read and a write go through few files, and mostly down: traced, not told.
 
 The read is one of an entity by a service that has answered before, in process, from the store in
-memory. A file counts when a function of it runs. A climb is a call from a file to one that imports
+memory. The write is what a task does with the rows of a partition that it gets, to the same store.
+A file counts when a function of it runs. A climb is a call from a file to one that imports
 it, directly or by others: who reads down the page is sent back up. Going on with a generator is no
 call. Climbs that are left are calls of what was handed in: steps that the store drives, rows that
 are gathered, an aggregate that finishes.
@@ -15,20 +16,27 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from slicewise.serving.answering.requests import checked
+from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
+from slicewise.stores.online.memory.store import open_memory
+from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from tests.architecture.import_table import PACKAGE
 from tests.architecture.test_rooms import arrows, module_of, reached
 from tests.support.stores import in_memory
 
+NOW_US, ROWS, TOPIC = 1_700_000_000_000_000, 4, in_memory.TOPIC
 READ_ROOMS = ("reading", "serving")
-MOST_OF_THE_READ = 17
-"""Files of the rooms that make an answer. The aim is 12: each further check of an answer is a file
-of its own."""
-MOST_FILES = 30
+MOST_OF_THE_READ = 12
+"""Files of the rooms that make an answer."""
+MOST_FILES = 25
 """Files of the whole package, with store, codec, aggregates and clock."""
 MOST_CLIMBS = 4
+MOST_OF_A_WRITE = 22
+"""Files of the whole package that a micro-batch's rows go through."""
+MOST_CLIMBS_OF_A_WRITE = 7
 
 
 @dataclass
@@ -91,6 +99,36 @@ def tour() -> Tour:
     return Tour().of(lambda: world.connection.run(world.service.read(request)))
 
 
+@pytest.fixture(scope="module")
+def write() -> Tour:
+    deployed = in_memory.deployment()
+    (unit,) = deployed.units
+    store = open_memory(in_memory.world(deployed).server)
+    placed = Placed(unit.storage_fingerprint, "keep", ("user",), {})
+
+    def task(first: int) -> None:
+        batch = batch_of(unit, placed, SourceRows.of(rows(first), TOPIC, 0))
+        assert batch is not None
+        assert store.run(ApplyBatch(batch)).applied == ROWS
+
+    task(0)  # what is imported late has been
+    return Tour().of(lambda: task(ROWS))
+
+
+def rows(first: int) -> pa.Table:
+    """Rows of one partition as a task gets them; first: offset of the first."""
+    return pa.table(
+        {
+            "partition": pa.array([0] * ROWS, pa.int32()),
+            "offset": pa.array(range(first, first + ROWS), pa.int64()),
+            "event_time": pa.array([NOW_US] * ROWS, pa.int64()),
+            "kafka_time": pa.array([NOW_US] * ROWS, pa.int64()),
+            "keep": pa.array([0] * ROWS, pa.int32()),
+            "user": pa.array(["ada", "bob"] * (ROWS // 2)),
+        }
+    )
+
+
 def test_a_read_enters_few_files(tour: Tour) -> None:
     print("\n".join(tour.files))
     own = [name for name in tour.files if name.startswith(READ_ROOMS)]
@@ -102,6 +140,13 @@ def test_a_read_climbs_seldom(tour: Tour) -> None:
     climbs = tour.climbs()
     print("\n".join(climbs))
     assert len(climbs) <= MOST_CLIMBS, climbs
+
+
+def test_a_write_enters_few_files_and_climbs_seldom(write: Tour) -> None:
+    climbs = write.climbs()
+    print("\n".join([*write.files, *climbs]))
+    assert len(write.files) <= MOST_OF_A_WRITE, write.files
+    assert len(climbs) <= MOST_CLIMBS_OF_A_WRITE, climbs
 
 
 def test_a_call_of_what_imports_the_caller_is_a_climb() -> None:

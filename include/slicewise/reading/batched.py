@@ -19,7 +19,6 @@ import numpy as np
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.operations import Finished
-from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, ScalarRows
 from slicewise.reading.index import Slot
 from slicewise.reading.plan import Int64, ReadPlan
@@ -151,7 +150,7 @@ class BatchedPlan:
         )
         return forms, where
 
-    @property
+    @cached_property
     def forms(self) -> tuple[Form, ...]:
         """The forms that are combined, each in one call."""
         return self._forms[0]
@@ -187,12 +186,12 @@ class BatchedPlan:
             slots.append(tuple(own))
         return tuple(finishes), tuple(slots)
 
-    @property
+    @cached_property
     def finishes(self) -> tuple[tuple[int, Aggregate], ...]:
         """The finishes, each in one call: (form, aggregate)."""
         return self._finishes[0]
 
-    @property
+    @cached_property
     def slots(self) -> tuple[tuple[Slot, ...], ...]:
         """Per plan and feature, where its values stand."""
         return self._finishes[1]
@@ -261,32 +260,3 @@ def _taken(partials: Columns, rows: Int64) -> Columns:
     if len(rows) == partials.n and np.array_equal(rows, np.arange(partials.n)):
         return partials
     return partials.take(rows)
-
-
-def combine_scalars(
-    batched: BatchedPlan,
-    decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
-    runs: Sequence[Sequence[Run]],
-    groups: Sequence[Sequence[Sequence[int]]],
-    cached: Sequence[Sequence[Sequence[Any]]],
-) -> tuple[Scalars, ...]:
-    """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
-    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it;
-    cached: per layout further runs, each as the states of its partials."""
-    combined: list[list[Any]] = []
-    for form in batched.forms:
-        scalar = form.aggregate.scalar
-        assert scalar is not None
-        whole: list[Any] = []
-        for m in form.members:
-            states = [each[m.partial] for each in cached[m.layout]]
-            whole += scalar.combine(
-                decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states
-            )
-        combined.append(whole)
-    found = []
-    for number, aggregate in batched.finishes:
-        scalar = aggregate.scalar
-        assert scalar is not None
-        found.append(scalar.finish(combined[number]))
-    return tuple(found)

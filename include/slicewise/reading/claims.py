@@ -21,7 +21,7 @@ class NodeClaims:
     """
 
     committed: OffsetVector
-    """Ledger of the source's partitions."""
+    """Committed offsets of the source's partitions."""
     start: OffsetVector
     offset_vectors: Mapping[int, OffsetVector]
     """Archive version -> offset vector. An archive version that is not there raises KeyError: load

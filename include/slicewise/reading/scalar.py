@@ -16,7 +16,7 @@ import numpy as np
 from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents
 from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, Row, ScalarRows
-from slicewise.reading.batched import BatchedPlan, combine_scalars
+from slicewise.reading.batched import BatchedPlan
 from slicewise.reading.cache import CachedDays, PartialCache
 from slicewise.reading.claims import Stored
 from slicewise.reading.pending import (
@@ -28,6 +28,7 @@ from slicewise.reading.pending import (
 )
 from slicewise.reading.plan import NOWHERE, HourRows, Int64, ReadPlan
 from slicewise.reading.rows import Compacted, add_days
+from slicewise.reading.table import Table
 
 
 @dataclass
@@ -158,7 +159,54 @@ def finish_scalars(
         columns, ranges, keys = found.columns()
         decoded.append(columns)
         runs.append(ranges)
-        groups.append(table.runs_of(keys + found.cached_keys, entities))
+        groups.append(runs_of(table, keys + found.cached_keys, entities))
     return combine_scalars(
         batched, decoded, runs, groups, [found.cached_states for found in gathered]
     )
+
+
+def runs_of(table: Table, keys: Sequence[int], entities: int) -> list[list[int]]:
+    """Per group the runs in it; keys: per run its key."""
+    runs: list[list[int]] = [[] for _ in range(entities * len(table.index.before))]
+    windows_of = table.windows_of
+    if entities == 1:
+        for run, key in enumerate(keys):
+            for window in windows_of[key]:
+                runs[window].append(run)
+        return runs
+    groups, masks = table.index.numbers, table.index.masks
+    for run, key in enumerate(keys):
+        owner, mask = divmod(key, masks)
+        for window in windows_of[mask]:
+            before, width, local = groups[window]
+            runs[entities * before + owner * width + local].append(run)
+    return runs
+
+
+def combine_scalars(
+    batched: BatchedPlan,
+    decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
+    runs: Sequence[Sequence[Run]],
+    groups: Sequence[Sequence[Sequence[int]]],
+    cached: Sequence[Sequence[Sequence[Any]]],
+) -> tuple[Scalars, ...]:
+    """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
+    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it;
+    cached: per layout further runs, each as the states of its partials."""
+    combined: list[list[Any]] = []
+    for form in batched.forms:
+        scalar = form.aggregate.scalar
+        assert scalar is not None
+        whole: list[Any] = []
+        for m in form.members:
+            states = [each[m.partial] for each in cached[m.layout]]
+            whole += scalar.combine(
+                decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states
+            )
+        combined.append(whole)
+    found = []
+    for number, aggregate in batched.finishes:
+        scalar = aggregate.scalar
+        assert scalar is not None
+        found.append(scalar.finish(combined[number]))
+    return tuple(found)

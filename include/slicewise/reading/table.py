@@ -38,23 +38,6 @@ class Table:
         """Per mask its windows."""
         return tuple(tuple(np.flatnonzero(mask).tolist()) for mask in self.masks)
 
-    def runs_of(self, keys: Sequence[int], entities: int) -> list[list[int]]:
-        """Per group the runs in it; keys: per run its key."""
-        runs: list[list[int]] = [[] for _ in range(entities * len(self.index.before))]
-        windows_of = self.windows_of
-        if entities == 1:
-            for run, key in enumerate(keys):
-                for window in windows_of[key]:
-                    runs[window].append(run)
-            return runs
-        groups, masks = self.index.numbers, self.index.masks
-        for run, key in enumerate(keys):
-            owner, mask = divmod(key, masks)
-            for window in windows_of[mask]:
-                before, width, local = groups[window]
-                runs[entities * before + owner * width + local].append(run)
-        return runs
-
     @staticmethod
     def of(plans: Sequence[ReadPlan]) -> Table:
         widths = [len(plan.intervals) for plan in plans]

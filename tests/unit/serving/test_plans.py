@@ -3,24 +3,44 @@ bounded."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 import slicewise as sw
+from slicewise.errors import BeyondRetention
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.plan import ReadMode
 from slicewise.serving.answering import service as serving
 from slicewise.serving.answering.catalog import Catalog
+from slicewise.serving.answering.planned import plan_selection
+from slicewise.serving.answering.refusals import check_kept
 from slicewise.serving.answering.service import FeatureService
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.windows.durations import SECOND_US
+from slicewise.windows.durations import HOUR_US, SECOND_US
 
 NOW = 1_700_000_000 * SECOND_US
 
 
-def catalog() -> Catalog:
+WINDOWS = (
+    "10s",
+    "2h",
+    sw.tumbling("1h"),
+    sw.hopping("1h", every="10m"),
+    sw.sliding("10s", offset="1d"),
+    sw.exact_range("1h"),
+)
+
+
+def catalog(*windows: Any) -> Catalog:
     source = sw.KafkaSource(
         "plays", schema={"user": "string", "t": "timestamp_us"}, timestamp="t", max_lateness="1h"
     )
-    features = [sw.Feature("n", sw.count(), windows=["10s"])]
+    features = [sw.Feature("n", sw.count(), windows=[*windows] or ["10s"])]
     deployment = plan(
         Project.of("p", [sw.FeatureView("v", source=source, entity=["user"], features=features)])
     )
@@ -54,3 +74,31 @@ def test_plans_of_past_instants_are_remembered_up_to_a_bound_the_oldest_forgotte
         is newest
     )
     assert newest.bounds["v:n_10s"][1] == NOW + (serving.PLANS + 19) * SECOND_US
+
+
+@given(
+    window=st.sampled_from(WINDOWS),
+    mode=st.sampled_from(("live", "at")),
+    t_us=st.integers(NOW, NOW + 3 * HOUR_US),
+    late_us=st.integers(-HOUR_US, HOUR_US),
+)
+def test_no_read_is_refused_up_to_the_instant_that_its_plan_is_kept_until(
+    window: Any, mode: ReadMode, t_us: int, late_us: int
+) -> None:
+    deployed = catalog(window)
+    selection = deployed.select(refs_of(deployed), None)
+    planned = plan_selection(deployed, selection, mode, t_us, ())
+    assert planned.kept_until_us > t_us - HOUR_US, "else every read would be checked"
+    now_us = planned.kept_until_us + late_us
+    if now_us <= planned.kept_until_us and t_us <= now_us:
+        check_kept(planned.plan, mode, t_us, now_us)
+    with pytest.raises(BeyondRetention):
+        check_kept(planned.plan, mode, t_us, planned.kept_until_us + 2 * HOUR_US)
+
+
+def refs_of(deployed: Catalog) -> list[str]:
+    return [
+        f"{unit.view}:{feature.column}"
+        for unit in deployed.deployment.units
+        for feature in unit.features
+    ]

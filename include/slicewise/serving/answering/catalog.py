@@ -80,6 +80,11 @@ class Selection:
         return self.on_failure == "stale" and self.feature_set is not None
 
     @cached_property
+    def units(self) -> frozenset[str]:
+        """Storage fingerprints of the units that it reads."""
+        return frozenset(part.unit.storage_fingerprint for part in self.parts)
+
+    @cached_property
     def sliced(self) -> tuple[Part, ...]:
         """Parts that are answered from slices."""
         return tuple(part for part in self.parts if isinstance(part.unit, SliceUnit))
@@ -103,10 +108,11 @@ class Catalog:
     names: Mapping[str, str]
     """Unit -> its name in keys."""
     builds: Mapping[str, int] = field(default_factory=dict)
-    """Terms as in the metadata: a deployment version that was lost may come again, with other
+    """Builds as in the metadata: a deployment version that was lost may come again, with other
     builds."""
     totals_until: Mapping[str, TotalUntil] = field(default_factory=dict)
-    """Horizons as in the metadata: from where on plans read the days of units with a lifetime."""
+    """Ends of totals as in the metadata: from where on plans read the days of units with a
+    lifetime."""
     nodes: Mapping[int, Catalog] = field(default_factory=dict)
     """Deployment under the metadata of each of several nodes that answers and has it. Empty: of
     one."""

@@ -11,6 +11,7 @@ from slicewise.reading.plan import ReadMode, Total
 from slicewise.reading.reader import Plan
 from slicewise.serving.answering.answer import Bounds
 from slicewise.serving.answering.catalog import Catalog, Selection
+from slicewise.serving.answering.refusals import kept_until_us
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,8 @@ class Planned:
     places: tuple[int, ...]
     """Per feature, where the value of one entity stands among those of all finishes; of slices
     alone."""
+    kept_until_us: int
+    """The store's time up to which nothing that is read is too old for it."""
 
 
 def plan_selection(
@@ -47,4 +50,4 @@ def plan_selection(
         for part, places in zip(selection.sliced, plan.slices.batch.of_one, strict=True):
             at |= zip(part.positions, places, strict=True)
     in_order = Bounds({ref: bounds[ref] for ref in selection.refs})
-    return Planned(plan, in_order, tuple(at[i] for i in sorted(at)))
+    return Planned(plan, in_order, tuple(at[i] for i in sorted(at)), kept_until_us(plan))

@@ -19,6 +19,8 @@ from slicewise.stores.online.model.phases import Phase, waits_for
 from slicewise.stores.online.rules.decisions import kept_from_us
 from slicewise.windows.durations import HOUR_US
 
+NEVER_US, EVER_US = -(1 << 62), 1 << 62
+
 
 def check_ready(
     selection: Selection, metadata: StoreMetadata, phases: Mapping[str, Phase], now_us: int
@@ -38,6 +40,22 @@ def check_ready(
                 where=f"unit {name}",
                 next_step="ask again when its history is built",
             )
+
+
+def kept_until_us(plan: Plan) -> int:
+    """The store's time up to which it keeps all that a plan reads, or a little before: later on
+    `check_kept` tells."""
+    until = []
+    for sliced in plan.slices.batch.plans:
+        unit, total_until = sliced.unit, sliced.total_until
+        if total_until is not None and sliced.lifetime_end_us < total_until * HOUR_US:
+            return NEVER_US
+        until.append(sliced.start_us + unit.retention_us - unit.slice_us)
+    for listed in plan.events.plans:
+        keeps, start_us = listed.unit.event_list, listed.start_us
+        if keeps.expires and start_us is not None:
+            until.append(start_us + keeps.range_us - 1)
+    return min(until, default=EVER_US)
 
 
 def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:

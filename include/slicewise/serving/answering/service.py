@@ -27,13 +27,15 @@ from slicewise.reading.claims import NodeClaims
 from slicewise.reading.plan import ReadMode, Total, plan_key
 from slicewise.reading.reader import Answered, NeedsClaims, Plan, Replies, Stale, Target
 from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.assemble import answer_of
+from slicewise.serving.answering.assemble import answer_of, views_without_data
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
 from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
-from slicewise.serving.answering.memory.high_water import HighWater, check_recovered
-from slicewise.serving.answering.memory.regression import check_regression
-from slicewise.serving.answering.memory.unseen import views_without_data
+from slicewise.serving.answering.memory.high_water import (
+    HighWater,
+    check_recovered,
+    check_regression,
+)
 from slicewise.serving.answering.planned import Planned, plan_selection
 from slicewise.serving.answering.questions import NOTHING_ASKED, questions_of
 from slicewise.serving.answering.refusals import (
@@ -211,17 +213,20 @@ class FeatureService:
             lost = self.high_water.of_node(number).after(
                 catalog.deployment.sources, metadata, server_run
             )
-            check_ready(selection, metadata, self.freshness.phases, time_us)
+            if not metadata.ready >= selection.units:
+                check_ready(selection, metadata, self.freshness.phases, time_us)
             if lost:
                 check_recovered(selection, lost)
-        check_kept(plan, mode, t_us, now_us)
+        if now_us > planned.kept_until_us or t_us > now_us:
+            check_kept(plan, mode, t_us, now_us)
         found = yield from self._answered(
             catalog, selection, plan, targets, len(request.entities), reply
         )
         if isinstance(found, Stale):
             self._read_without(found)
             return None
-        check_whole(request, found, mode, now_us)
+        if selection.listed:
+            check_whole(request, found, mode, now_us)
         parts = () if catalog.nodes else selection.parts
         committed_offsets = [
             self._claims_of(catalog, part, 0, reply.node_replies[0]).committed for part in parts
