@@ -49,7 +49,7 @@ class StreamStatus:
     """Setting of the stream: whether it knows of the real-time lane, "on" or "off"; None: not
     said."""
     waiting: str | None = None
-    """Reason for real-time lane: the tail has not begun yet."""
+    """Reason for which the real-time lane has not begun yet."""
 
     @property
     def stalled_us(self) -> int:

@@ -68,7 +68,7 @@ class MicroBatchTask:
     server_run: ServerRun
     store_id: int
     builds: Mapping[str, int]
-    """Terms of the units of `placed` (`StoreMetadata.builds`)."""
+    """Builds of the units of `placed` (`StoreMetadata.builds`)."""
     manifest: str
     topic: str
     topic_id: str
@@ -150,8 +150,8 @@ class PartitionOutcome:
     bad: Mapping[str, int]
     """Reason -> records."""
     units: Mapping[str, Mapping[str, Any]]
-    """Unit -> FoldOutcome, the rows left out of the unit by code (`rows.REASONS`), and the most
-    rows of an entity."""
+    """Unit -> MicroBatchOutcome, the rows left out of the unit by code (`rows.REASONS`), and the
+    most rows of an entity."""
     freshness_ms: Sequence[float] = field(default_factory=list)
     """Kafka timestamp to visible, of some rows."""
 
