@@ -198,6 +198,10 @@ bench-run: setup ## what a newcomer waits for: make run from nothing, step by st
 bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests than can be answered (options: BENCH="--quick")
 	@$(PY) -m benchmarks.surge $(BENCH)
 
+.PHONY: bench-kept
+bench-kept: setup ## what four pieces of own code give beside the same without them (options: BENCH="--only loop --turns 3 --json file")
+	@$(PY) -m benchmarks.kept $(BENCH)
+
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a leaderboard under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)
