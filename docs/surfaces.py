@@ -25,9 +25,8 @@ from slicewise.probes.figures import Metrics as ProbeMetrics
 from slicewise.serving.http.openapi import document
 from slicewise.serving.metrics import Metrics as ServingMetrics
 from slicewise.settings import Settings
-from slicewise.spark.emission.status import EmissionMetrics
-from slicewise.spark.microbatch.status import Metrics as StreamMetrics
-from slicewise.spark.realtime.status import RealtimeMetrics
+from slicewise.spark.runtime.status_sinks import Metrics as StreamMetrics
+from slicewise.spark.runtime.status_sinks import emission_metrics, realtime_metrics
 
 FOLDER = Path(__file__).parent / "reference"
 WRITTEN = "`python docs/surfaces.py` writes this page from {}.\nA test holds it to be current."
@@ -84,8 +83,8 @@ def metrics_page() -> str:
     for title, where, make in (
         ("The prediction API", "`GET /metrics` of each process of the API", ServingMetrics),
         ("The stream", "the address in `SLICEWISE_STREAM_METRICS`", StreamMetrics),
-        ("The real-time lane", "the address in `SLICEWISE_REALTIME_METRICS`", RealtimeMetrics),
-        ("Emission", "the address in `SLICEWISE_EMIT_METRICS`", EmissionMetrics),
+        ("The real-time lane", "the address in `SLICEWISE_REALTIME_METRICS`", realtime_metrics),
+        ("Emission", "the address in `SLICEWISE_EMIT_METRICS`", emission_metrics),
         ("Probes", "the address in `SLICEWISE_PROBES_METRICS`", ProbeMetrics),
     ):
         rows = sorted(_metrics(make))
@@ -104,10 +103,11 @@ def metrics_page() -> str:
 def _metrics(make: Callable[[], Any]) -> Iterator[list[str]]:
     made = make()
     for collector in made.registry._collector_to_names:
-        labels = getattr(collector, "_labelnames", None) or getattr(collector, "_labels", ())
         described = collector.describe() if hasattr(collector, "describe") else collector.collect()
         for family in described:
             name = family.name + ("_total" if family.type == "counter" else "")
+            owner = family if hasattr(family, "_labelnames") else collector
+            labels = getattr(owner, "_labelnames", None) or getattr(owner, "_labels", ())
             shown = ", ".join(f"`{label}`" for label in labels) if isinstance(labels, tuple) else ""
             yield [f"`{name}`", family.type, shown, family.documentation]
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
-from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.overview import freshness_of
 from slicewise.local import deploy, first_answer, songs
 from slicewise.settings import Settings
+from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 
@@ -84,7 +84,7 @@ def report_of(settings: Settings, deployment: Deployment, changed: Sequence[str]
     )
 
 
-def _worst(streams: Sequence[StreamStatus], name: str) -> float | None:
+def _worst(streams: Sequence[Status], name: str) -> float | None:
     values = [getattr(stream, name) for stream in streams if getattr(stream, name) is not None]
     return max(values, default=None)
 

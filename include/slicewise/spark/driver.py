@@ -10,9 +10,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -26,21 +25,22 @@ from slicewise.errors import (
     StoreUnavailable,
 )
 from slicewise.features.plan.deployment import Deployment
-from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.realtime import lives
 from slicewise.settings import Settings
+from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
 from slicewise.spark.microbatch.healing import Healer, Healing
-from slicewise.spark.microbatch.status import Metrics, SourceStatus, write_heartbeat
 from slicewise.spark.microbatch.streaming import SourceQuery, forget_checkpoints, plan_stream
 from slicewise.spark.runtime.log import event, warning
 from slicewise.spark.runtime.session import stream_session
 from slicewise.spark.runtime.share import Share
+from slicewise.spark.runtime.status_sinks import Metrics, put_statuses, write_heartbeat
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
+from slicewise.stores.online.model.status import State, Status
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.operations.pending import EndRealtime
-from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.operations.status import ReadStatus
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.recovery.schema_offsets import LEASE_S, record_schema_offsets
@@ -61,6 +61,18 @@ class RunningQuery(Protocol):
     def drain(self) -> None: ...
 
 
+class Lane(Protocol):
+    """Figures of a source in one lane, which adds its own to those of the source."""
+
+    def __init__(self, source: SourceFigures) -> None: ...
+    @property
+    def source(self) -> SourceFigures: ...
+    def status(self) -> Status: ...
+
+
+L = TypeVar("L", bound=Lane)
+
+
 @dataclass
 class Driver:
     """One process's streams. `run` returns the exit code."""
@@ -77,7 +89,8 @@ class Driver:
     share: Share | None = None
     """Share of the processor, where this process shall give way while nobody waits for it."""
     _queries: dict[str, RunningQuery] = field(default_factory=dict)
-    _statuses: dict[str, SourceStatus] = field(default_factory=dict)
+    _lanes: dict[str, Lane] = field(default_factory=dict)
+    """Source -> its figures, of which its status is made."""
     _bound: tuple[object, ...] | None = None
     _failures: int = 0
     _applied: int = 0
@@ -202,12 +215,10 @@ class Driver:
             )
             if not plan.units:
                 continue
-            status = self._statuses.setdefault(
-                source.name, SourceStatus(source.name, self.clock, self.metrics)
-            )
-            status.state, status.realtime = "running", self.settings.realtime
+            figures = self._lane(source.name, BatchFigures)
+            figures.source.realtime = self.settings.realtime
             self._queries[source.name] = SourceQuery(
-                self._session, self.settings, plan, manifest, status
+                self._session, self.settings, plan, manifest, figures
             )
             event(
                 "query_started",
@@ -215,6 +226,14 @@ class Driver:
                 deployment_version=plan.deployment_version,
                 start=dict(plan.start),
             )
+
+    def _lane(self, name: str, kind: type[L]) -> L:
+        """The figures of a source, as of one whose query runs."""
+        lane = self._lanes.get(name)
+        if not isinstance(lane, kind):
+            lane = self._lanes[name] = kind(SourceFigures(name, self.clock))
+        lane.source.state = "running"
+        return lane
 
     def _realtime_sources(self, metadata: StoreMetadata) -> frozenset[str]:
         """Sources whose micro-batches remove what the real-time lane wrote, beyond what the setting
@@ -226,18 +245,18 @@ class Driver:
     def _report(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         in_time = bool(self._queries)
         for name, query in self._queries.items():
-            lag = query.lag()
+            lag, figures = query.lag(), self._lanes[name].source
             if isinstance(query, SourceQuery):
                 self._look_at_realtime(store, metadata, query)
-                self._statuses[name].lacking(self._healer.lost_of(query.plan.topic_id, metadata))
+                figures.lost = self._healer.lost_of(query.plan.topic_id, metadata)
                 in_time = in_time and query.in_time(sum(lag.values()))
-            self._statuses[name].lagging(lag)
+            figures.lagging(lag)
         self._give_way(in_time)
-        applied = sum(status.records for status in self._statuses.values())
+        statuses = self._show()
+        applied = sum(status.records for status in statuses)
         if applied > self._applied:
             self._applied, self._failures = applied, 0
-        for name, figures in self._figures().items():
-            store.run(PutStatus(f"{self.part}:{name}", _text(figures)))
+        put_statuses(store, self.part, statuses)
 
     def _look_at_realtime(
         self, store: OnlineStore, metadata: StoreMetadata, query: SourceQuery
@@ -248,16 +267,19 @@ class Driver:
         if self.settings.realtime == "on":
             tail_status = store.run(ReadStatus(f"tail:{name}"))
             query.paced = lives(
-                StreamStatus.parse(name, tail_status) if tail_status else None, self.clock.now_us()
+                Status.parse(name, tail_status) if tail_status else None, self.clock.now_us()
             )
         elif name in metadata.realtime_starts and store.run(EndRealtime(name)):
             event("realtime_ended", source=name)
 
-    def _figures(self) -> Mapping[str, Mapping[str, Any]]:
-        figures = {name: status.to_json() for name, status in self._statuses.items()}
+    def _show(self) -> list[Status]:
+        """Shows the statuses where no store is needed; they are the same for the store."""
+        statuses = [lane.status() for lane in self._lanes.values()]
+        for status in statuses:
+            self.metrics.show(status)
         file = self.settings.state_dir / self.part / "heartbeat.json"
-        write_heartbeat(file, figures, self._port, self.settings.realtime)
-        return figures
+        write_heartbeat(file, statuses, self._port, self.settings.realtime)
+        return statuses
 
     def _pause(self, error: SlicewiseError) -> bool:
         """Waits before the next attempt; False when there shall be none."""
@@ -267,9 +289,9 @@ class Driver:
         warning(
             f"{self.part}_interrupted", failures=self._failures, pause_s=pause, error=str(error)
         )
-        for status in self._statuses.values():
-            status.restarted(error.what)
-        self._figures()
+        for lane in self._lanes.values():
+            lane.source.restarted(error.what)
+        self._show()
         # a store that is away or empty may stay so for long: that is no fault of the stream
         if self._failures >= _ENDLESS and not isinstance(error, StoreUnavailable | NotReady):
             self._put_state("failed", str(error))
@@ -286,7 +308,7 @@ class Driver:
         if self.share is not None:
             self.share.give_way(wanted)
 
-    def _drain(self, state: str) -> None:
+    def _drain(self, state: State) -> None:
         self._give_way(False)
         for name, query in self._queries.items():
             query.drain()
@@ -295,16 +317,16 @@ class Driver:
         if state != "running":
             self._put_state(state, None)
 
-    def _put_state(self, state: str, error: str | None) -> None:
+    def _put_state(self, state: State, error: str | None) -> None:
         """The last word; a store that is away cannot hear it, the heartbeat file does."""
-        for status in self._statuses.values():
-            if status.state == "running":
-                status.state, status.last_error = state, error or status.last_error
-        figures = self._figures()
+        for lane in self._lanes.values():
+            if lane.source.state == "running":
+                lane.source.state = state
+                lane.source.last_error = error or lane.source.last_error
+        statuses = self._show()
         try:
             store = open_store(self.settings.redis_url)
-            for name, figure in figures.items():
-                store.run(PutStatus(f"{self.part}:{name}", _text(figure)))
+            put_statuses(store, self.part, statuses)
             store.close()
         except (StoreUnavailable, SettingsError) as away:
             warning("status_not_stored", error=away.what)
@@ -323,9 +345,3 @@ class _Ended(SlicewiseError):
                 next_step="docs/runbook.md, 'The log no longer holds what the stream needs'",
             ) from error
         return _Ended("a query ended", where=text[:2000], next_step="read the driver's log")
-
-
-def _text(figures: Mapping[str, Any]) -> str:
-    import json
-
-    return json.dumps(figures)

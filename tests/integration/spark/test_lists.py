@@ -20,6 +20,7 @@ from slicewise.reading.event_list import ListMerged, merge_list, plan_list
 from slicewise.reading.requests import ListShape, ReadShape
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
+from slicewise.spark.runtime.status_sinks import Metrics
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.reading import Read, TagRead
@@ -251,10 +252,12 @@ def test_an_entity_beyond_its_capacity_is_counted_and_refused(shared: Lake) -> N
     status = shared.apply(deployment, "full")
     unit = listed(deployment, "full")
     assert status.left_out[unit.storage_fingerprint]["over_capacity"] == 15
+    metrics = Metrics()
+    metrics.show(status)
     assert any(
         sample.name == "slicewise_stream_rows_left_out_total"
         and sample.labels["reason"] == "over_capacity"
-        for metric in status.metrics.registry.collect()
+        for metric in metrics.registry.collect()
         for sample in metric.samples
     )
     planned = plan_list(unit, unit.features, "at", time.time_ns() // 1_000)

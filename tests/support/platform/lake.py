@@ -27,12 +27,13 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.lake.context import Context
-from slicewise.spark.microbatch.status import Metrics, SourceStatus
+from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
 from slicewise.spark.microbatch.streaming import SourceQuery, plan_stream
 from slicewise.spark.runtime.session import stream_session
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
+from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import Deploy
@@ -114,17 +115,17 @@ class Lake:
             planned = plan_stream(
                 deployment, deployment.source(source), store.run(ReadMetadata()), log
             )
-        status = SourceStatus(source, self.clock, Metrics())
-        return SourceQuery(self.session, self.settings, planned, deployment.to_json(), status)
+        figures = BatchFigures(SourceFigures(source, self.clock))
+        return SourceQuery(self.session, self.settings, planned, deployment.to_json(), figures)
 
-    def apply(self, deployment: Deployment, source: str) -> SourceStatus:
+    def apply(self, deployment: Deployment, source: str) -> Status:
         """Streams until all that stands in the topic is applied; what the stream said."""
         query = self.query(deployment, source)
         try:
             query.query.processAllAvailable()
         finally:
             query.drain()
-        return query.status
+        return query.figures.status()
 
     def contents(self, unit: StorageUnit, entities: Sequence[tuple[object, ...]]) -> Contents:
         """The store's content of the first partial, a count: compacted hours, and running partials

@@ -23,7 +23,7 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.probes.figures import Metrics
 from slicewise.serving.metrics import Metrics as ServingMetrics
 from slicewise.settings import Settings
-from slicewise.spark.microbatch.status import Metrics as StreamMetrics
+from slicewise.spark.runtime.status_sinks import Metrics as StreamMetrics
 
 ROOT = Path(__file__).resolve().parents[3]
 TOOLS = ROOT / ".venvs" / "platform" / "bin"

@@ -4,6 +4,7 @@ says so."""
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 
@@ -90,6 +91,18 @@ def test_accepted_gaps_that_cannot_be_read_count_as_any_gap_of_their_source_alon
     connection.run(service.freshness.listen(service.catalog))
     assert read_as(service, connection, "v").flags == ()
     assert not service.freshness.unreadable
+
+
+def test_lag_and_heartbeat_are_those_of_a_status_that_can_be_read_and_else_not_said() -> None:
+    _, server, _, service, connection = world(deployment())
+    read_as(service, connection, "strict")
+    assert service.catalog is not None
+    status = json.dumps({"heartbeat_us": 7, "lag": {"0": 2, "1": 3}})
+    for text, expected in ((status, (5, 7)), ("torn", (None, None)), ("[]", (None, None))):
+        open_memory(server).run(PutStatus("stream:plays", text))
+        connection.run(service.freshness.listen(service.catalog))
+        freshness = service.freshness.all()["plays"]
+        assert (freshness.lag_events, freshness.heartbeat_us) == expected
 
 
 def test_a_source_that_is_no_longer_deployed_is_not_unreadable() -> None:

@@ -14,11 +14,12 @@ import pytest
 from slicewise.clock import ManualClock
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
+from slicewise.spark.microbatch.figures import SourceFigures
 from slicewise.spark.realtime import query as realtime
+from slicewise.spark.realtime.figures import WriterFigures
 from slicewise.spark.realtime.query import RealtimeQuery
 from slicewise.spark.realtime.run import RealtimeRun
 from slicewise.spark.realtime.spec import status_part
-from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.status import PutStatus
 
@@ -62,10 +63,10 @@ class World:
         monkeypatch.setattr(RealtimeQuery, "_run", lambda _, *given: self.run(given[0]))
         source = SimpleNamespace(name="plays", topic="plays")
         plan = SimpleNamespace(source=source, topic_id=TOPIC, start={0: 0, 1: 0})
-        status = RealtimeStatus("plays", self.clock, RealtimeMetrics())
+        figures = WriterFigures(SourceFigures("plays", self.clock))
         settings = Settings.load({"SLICEWISE_REALTIME_BATCH_S": str(BATCH_S)})
         self.query = RealtimeQuery(
-            cast(Any, None), settings, cast(Any, plan), [], status, relieves=relieves
+            cast(Any, None), settings, cast(Any, plan), [], figures, relieves=relieves
         )
 
     def run(self, start: Mapping[int, int]) -> Run:
@@ -148,9 +149,9 @@ def test_what_the_real_time_lane_brought_is_counted_once_while_both_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = begun(monkeypatch)
-    assert world.query.status.totals["rows"] == 150
+    assert world.query.figures.totals["rows"] == 150
     world.report(world.runs[1], 0, 9)
     world.tick()
     world.report(world.runs[0], 0, 120)  # of before: where both are in one JVM it speaks no more
     world.tick()
-    assert world.query.status.totals["rows"] == 160
+    assert world.query.figures.totals["rows"] == 160

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 
 from slicewise.clock import ManualClock
-from slicewise.spark.realtime.status import (
-    RealtimeMetrics,
-    RealtimeStatus,
-    WriterStatus,
-    quantile_of,
-)
+from slicewise.spark.microbatch.figures import SourceFigures
+from slicewise.spark.realtime.figures import WriterFigures, WriterStatus, quantile_of
 
 NOW = 1_700_000_000_000_000
+
+
+def figures_of(clock: ManualClock) -> WriterFigures:
+    return WriterFigures(SourceFigures("plays", clock))
 
 
 def status_of(run: str, partition: int, rows: int, quick: int, skipped: int = 0) -> WriterStatus:
@@ -30,22 +30,26 @@ def status_of(run: str, partition: int, rows: int, quick: int, skipped: int = 0)
 
 
 def test_figures_grow_by_what_is_new_and_begin_anew_with_another_run() -> None:
-    status = RealtimeStatus("plays", ManualClock(NOW), RealtimeMetrics())
-    status.take_in([status_of("a", 0, 10, 9), status_of("a", 1, 4, 4)])
-    status.take_in([status_of("a", 0, 10, 9), status_of("a", 1, 6, 6, skipped=2)])
-    assert (status.records, status.totals["written"], status.totals["skipped"]) == (16, 16, 2)
-    status.take_in([status_of("b", 0, 3, 0)])
-    result = status.to_json()
+    figures = figures_of(ManualClock(NOW))
+    figures.take_in([status_of("a", 0, 10, 9), status_of("a", 1, 4, 4)])
+    figures.take_in([status_of("a", 0, 10, 9), status_of("a", 1, 6, 6, skipped=2)])
+    assert (figures.status().records, figures.totals["written"], figures.totals["skipped"]) == (
+        16,
+        16,
+        2,
+    )
+    figures.take_in([status_of("b", 0, 3, 0)])
+    result = figures.status().to_json()
     assert (result["records"], result["rows"], result["skipped"]) == (19, 19, 2)
     assert (result["freshness_p50_ms"], result["freshness_p99_ms"]) == (1.0, 10.0)
 
 
 def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> None:
-    status = RealtimeStatus("plays", ManualClock(NOW), RealtimeMetrics())
-    status.take_in([status_of("a", 0, 10, 9, skipped=2)])
-    status.take_in([status_of("a", 0, 3, 3)])
-    status.take_in([status_of("a", 0, 5, 4, skipped=1)])
-    result = status.to_json()
+    figures = figures_of(ManualClock(NOW))
+    figures.take_in([status_of("a", 0, 10, 9, skipped=2)])
+    figures.take_in([status_of("a", 0, 3, 3)])
+    figures.take_in([status_of("a", 0, 5, 4, skipped=1)])
+    result = figures.status().to_json()
     assert (result["records"], result["rows"], result["written"], result["skipped"]) == (
         15,
         15,
@@ -57,16 +61,16 @@ def test_figures_of_a_run_that_begin_anew_are_added_and_take_nothing_away() -> N
 
 def test_freshness_is_of_the_last_minute() -> None:
     clock = ManualClock(NOW)
-    status = RealtimeStatus("plays", clock, RealtimeMetrics())
-    status.take_in([status_of("a", 0, 10, 0)])
+    figures = figures_of(clock)
+    figures.take_in([status_of("a", 0, 10, 0)])
     clock.advance(59_000_000)
-    status.take_in([status_of("a", 0, 20, 10)])
-    assert status.to_json()["freshness_p50_ms"] == 1.0
-    assert status.to_json()["freshness_p99_ms"] == 10.0
+    figures.take_in([status_of("a", 0, 20, 10)])
+    assert figures.status().to_json()["freshness_p50_ms"] == 1.0
+    assert figures.status().to_json()["freshness_p99_ms"] == 10.0
     clock.advance(2_000_000)
-    assert status.to_json()["freshness_p99_ms"] == 1.0
+    assert figures.status().to_json()["freshness_p99_ms"] == 1.0
     clock.advance(60_000_000)
-    assert status.to_json()["freshness_p99_ms"] is None
+    assert figures.status().to_json()["freshness_p99_ms"] is None
 
 
 def test_a_quantile_is_the_bound_of_its_bucket_and_never_beyond_the_last() -> None:
@@ -78,14 +82,13 @@ def test_a_quantile_is_the_bound_of_its_bucket_and_never_beyond_the_last() -> No
 
 def test_a_real_time_lane_that_waits_for_the_micro_batch_lane_does_not_hang() -> None:
     clock = ManualClock(NOW)
-    status = RealtimeStatus(
-        "plays", clock, RealtimeMetrics(), waiting="the micro-batch lane is behind"
-    )
-    status.to_json()
+    figures = figures_of(clock)
+    figures.source.waiting = "the micro-batch lane is behind"
+    figures.status().to_json()
     clock.advance(500_000_000)
-    status.lagging({0: 7})
-    assert status.to_json()["progress_us"] == clock.now_us()
-    status.waiting = None
+    figures.source.lagging({0: 7})
+    assert figures.status().to_json()["progress_us"] == clock.now_us()
+    figures.source.waiting = None
     clock.advance(1_000_000)
-    status.lagging({0: 7})
-    assert status.to_json()["progress_us"] == clock.now_us() - 1_000_000
+    figures.source.lagging({0: 7})
+    assert figures.status().to_json()["progress_us"] == clock.now_us() - 1_000_000

@@ -8,12 +8,11 @@ at.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from slicewise.errors import BadRequest
+from slicewise.stores.online.model.status import Status
 
 Part = Literal["stream", "store", "emission", "tail", "probes"]
 """Parts that a reason is about; each has an alert and a section of the runbook of its own
@@ -21,77 +20,7 @@ Part = Literal["stream", "store", "emission", "tail", "probes"]
 AGING: tuple[Part, ...] = ("tail", "probes")
 """Parts without which answers are right, and older."""
 
-State = Literal["running", "stopped", "refused", "failed"]
-_STATES: tuple[State, ...] = ("running", "stopped", "refused", "failed")
-
 _ENDED = {"refused": "the driver refuses to go on", "failed": "the driver gave up"}
-
-
-@dataclass(frozen=True)
-class StreamStatus:
-    """Status of one source by a stream driver."""
-
-    source: str
-    state: State
-    heartbeat_us: int
-    """Time at which it was written, in microseconds UTC."""
-    lag_events: int
-    """Events in the topic that are not yet applied, over all partitions."""
-    events_per_s: float
-    freshness_p50_ms: float | None
-    """Kafka timestamp to visible, over the last batches; None before the first."""
-    freshness_p99_ms: float | None
-    last_error: str | None = None
-    progress_us: int | None = None
-    """Time at which a batch was last applied or no event was waiting, by the driver's clock as
-    heartbeat_us; None: not said."""
-    realtime: str | None = None
-    """Setting of the stream: whether it knows of the real-time lane, "on" or "off"; None: not
-    said."""
-    waiting: str | None = None
-    """Reason for which the real-time lane has not begun yet."""
-
-    @property
-    def stalled_us(self) -> int:
-        """The time that events have been waiting without any being applied; 0 where none wait."""
-        if self.progress_us is None or self.lag_events <= 0:
-            return 0
-        return max(0, self.heartbeat_us - self.progress_us)
-
-    @staticmethod
-    def parse(source: str, text: str) -> StreamStatus:
-        """The status that a driver wrote as JSON. Raises BadRequest when it is none."""
-        try:
-            raw = json.loads(text)
-            lag = raw.get("lag", 0)
-            state = raw.get("state", "running")
-            if state not in _STATES:
-                raise ValueError(f"state {state!r}")
-            return StreamStatus(
-                source=source,
-                state=state,
-                heartbeat_us=int(raw["heartbeat_us"]),
-                lag_events=int(sum(lag.values()) if isinstance(lag, dict) else lag),
-                events_per_s=float(raw.get("events_per_s") or 0.0),
-                freshness_p50_ms=_optional(raw.get("freshness_p50_ms")),
-                freshness_p99_ms=_optional(raw.get("freshness_p99_ms")),
-                last_error=raw.get("last_error"),
-                progress_us=None if raw.get("progress_us") is None else int(raw["progress_us"]),
-                realtime=raw.get("tail"),
-                waiting=raw.get("waiting"),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BadRequest(
-                f"the status of source {source!r} cannot be read: {error}",
-                expected=(
-                    "JSON with state, heartbeat_us, lag, events_per_s, freshness_p50_ms and _p99_ms"
-                ),
-                next_step="is the stream driver of another version than this?",
-            ) from error
-
-
-def _optional(value: object) -> float | None:
-    return None if value is None else float(str(value))
 
 
 @dataclass(frozen=True)
@@ -220,7 +149,7 @@ def _named(part: Part, reason: str) -> str:
 
 
 def judge(
-    statuses: Sequence[StreamStatus],
+    statuses: Sequence[Status],
     sources: Sequence[str],
     now_us: int,
     limits: Limits,
@@ -255,7 +184,7 @@ def judge(
     return Health(tuple(reasons), starting=tuple(starting), unensured=bool(starting) and unspoken)
 
 
-def _reasons(status: StreamStatus, now_us: int, limits: Limits) -> list[str]:
+def _reasons(status: Status, now_us: int, limits: Limits) -> list[str]:
     reasons = []
     age_us = now_us - status.heartbeat_us
     if status.state in ("refused", "failed"):

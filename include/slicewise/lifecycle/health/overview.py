@@ -12,14 +12,19 @@ from typing import Any
 from slicewise.errors import BadRequest
 from slicewise.features import own
 from slicewise.features.plan.realtime import realtime_sources
-from slicewise.lifecycle.health.judge import Beginning, Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.health.judge import Beginning, Health, Limits, judge
 from slicewise.lifecycle.health.probing import ProbeStatus, late
 from slicewise.lifecycle.health.realtime import lives
 from slicewise.stores.online.model import phases
+from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus
 from slicewise.windows.durations import HOUR_US
 
 JOBS = ("compact", "check", "backfill", "maintain", "sweep")
+_SHOWN = (
+    *("source", "state", "heartbeat_us", "lag_events", "events_per_s", "freshness_p50_ms"),
+    *("freshness_p99_ms", "last_error", "progress_us", "waiting"),
+)
 
 
 @dataclass(frozen=True)
@@ -57,29 +62,35 @@ class Overview:
     store_id: int | None
     deployment_version: int | None
     health: Health
-    streams: tuple[StreamStatus, ...]
+    streams: tuple[Status, ...]
     probes: ProbeStatus | None
     views: tuple[ViewLine, ...]
     jobs: tuple[JobLine, ...]
-    realtime: tuple[StreamStatus, ...] = ()
+    realtime: tuple[Status, ...] = ()
     """Statuses of the real-time lane's driver, of sources where one has spoken and was not switched
     off."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a page; ages in seconds."""
-        document = asdict(self)
-        document["tails"] = document.pop("realtime")
+        document = asdict(replace(self, streams=(), realtime=()))
         document["health"]["well"] = self.health.well
-        lines = [*document["streams"], *document["tails"]]
-        for line, status in zip(lines, [*self.streams, *self.realtime], strict=True):
-            line["tail"] = line.pop("realtime")
-            line["heartbeat_age_s"] = (self.now_us - status.heartbeat_us) / 1e6
+        document["streams"] = [_line(status, self.now_us) for status in self.streams]
+        del document["realtime"]
+        document["tails"] = [_line(status, self.now_us) for status in self.realtime]
         return document
+
+
+def _line(status: Status, now_us: int) -> dict[str, Any]:
+    """A source's line for people, of what they look at first."""
+    return {name: getattr(status, name) for name in _SHOWN} | {
+        "tail": status.realtime,
+        "heartbeat_age_s": (now_us - status.heartbeat_us) / 1e6,
+    }
 
 
 def streams_of(
     status: StoreStatus, part: str = "stream"
-) -> tuple[tuple[StreamStatus, ...], tuple[str, ...]]:
+) -> tuple[tuple[Status, ...], tuple[str, ...]]:
     """The statuses of the stream's drivers (or of another part: "emit", "tail"), and the reason for
     each source whose words cannot be read."""
     streams, unread = [], []
@@ -88,7 +99,7 @@ def streams_of(
         if text is None:
             continue
         try:
-            streams.append(StreamStatus.parse(source, text))
+            streams.append(Status.parse(source, text))
         except BadRequest as error:
             unread.append(error.what)
     return tuple(streams), tuple(unread)
@@ -149,7 +160,7 @@ def _lost(status: StoreStatus) -> tuple[str, ...]:
     return (f"it lost what it had applied, {events} events to go",) if events else ()
 
 
-def _realtime(status: StoreStatus, streams: Sequence[StreamStatus], limits: Limits) -> Health:
+def _realtime(status: StoreStatus, streams: Sequence[Status], limits: Limits) -> Health:
     """Health of the real-time lanes of sources whose stream knows of one."""
     written = realtime_sources(status.manifest)
     return _beside(
@@ -178,7 +189,7 @@ def _beside(status: StoreStatus, driver: str, sources: Sequence[str], limits: Li
     return replace(judged, reasons=(*judged.reasons, *stopped, *unread), stopped=False)
 
 
-def freshness_of(status: StoreStatus) -> tuple[StreamStatus, ...]:
+def freshness_of(status: StoreStatus) -> tuple[Status, ...]:
     """The status that makes a source's events visible first: its real-time lane's while that lives,
     else its stream's."""
     realtime = {

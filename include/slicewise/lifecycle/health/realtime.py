@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from slicewise.lifecycle.health.judge import Limits, StreamStatus
+from slicewise.lifecycle.health.judge import Limits
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.model.status import Status
 
 SPARE_SLOTS = 32
 """Least slots of a local session: they cost nothing while they are not used, and a partition more
@@ -42,7 +43,7 @@ def behind(latest: OffsetVector, committed: OffsetVector) -> int:
 def waits_for(
     latest: OffsetVector,
     committed: OffsetVector,
-    microbatch: StreamStatus | None,
+    microbatch: Status | None,
     limit: int,
     now_us: int,
 ) -> str | None:
@@ -63,7 +64,7 @@ def waits_for(
     )
 
 
-def lives(realtime: StreamStatus | None, now_us: int) -> bool:
+def lives(realtime: Status | None, now_us: int) -> bool:
     """Tells whether the real-time lane brings events now, so that nobody waits for the micro-batch
     lane."""
     return (

@@ -41,7 +41,7 @@ _HUNG_STOP_S = 5.0
 @dataclass(frozen=True)
 class DriverProcess:
     """State of the driver as a process; what it says of its sources is
-    lifecycle.health.StreamStatus."""
+    stores.online.model.status.Status."""
 
     running: bool
     pid: int | None

@@ -9,11 +9,11 @@ from typing import ClassVar
 from slicewise.emission.ticks import emitted_views
 from slicewise.features.plan.deployment import Deployment
 from slicewise.spark.driver import Driver
+from slicewise.spark.emission.figures import ViewFigures
 from slicewise.spark.emission.query import EmissionQuery
-from slicewise.spark.emission.status import EmissionMetrics, EmissionStatus
 from slicewise.spark.microbatch.healing import Onlooker
-from slicewise.spark.microbatch.status import Metrics
 from slicewise.spark.runtime.log import event
+from slicewise.spark.runtime.status_sinks import Metrics, emission_metrics
 from slicewise.stores.online.control_record import StoreMetadata
 
 
@@ -22,7 +22,7 @@ class EmissionDriver(Driver):
     """One process's emissions. `run` returns the exit code."""
 
     part: ClassVar[str] = "emit"
-    metrics: Metrics = field(default_factory=EmissionMetrics)
+    metrics: Metrics = field(default_factory=emission_metrics)
 
     def __post_init__(self) -> None:
         self._healer = Onlooker()
@@ -34,12 +34,8 @@ class EmissionDriver(Driver):
         for source in deployment.sources:
             if source.is_opening or not emitted_views(deployment, source.name):
                 continue
-            status = self._statuses.get(source.name)
-            if not isinstance(status, EmissionStatus):
-                status = EmissionStatus(source.name, self.clock, self.metrics)
-                self._statuses[source.name] = status
-            status.state = "running"
-            query = EmissionQuery(self.settings, deployment, source, status, self.clock)
+            figures = self._lane(source.name, ViewFigures)
+            query = EmissionQuery(self.settings, deployment, source, figures, self.clock)
             self._queries[source.name] = query
             event(
                 "query_started", source=source.name, deployment_version=metadata.deployment_version

@@ -21,10 +21,10 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
+from slicewise.spark.emission.figures import ViewFigures
 from slicewise.spark.emission.leaderboards import leaderboard_sinks
 from slicewise.spark.emission.rows import records_of
 from slicewise.spark.emission.sinks import KafkaSink
-from slicewise.spark.emission.status import EmissionStatus
 from slicewise.spark.records.log_reader import Frame, LogReader
 from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.log.publisher import Kept, ProgressLog
@@ -82,11 +82,11 @@ class EmissionQuery:
         settings: Settings,
         deployment: Deployment,
         source: Source,
-        status: EmissionStatus,
+        figures: ViewFigures,
         clock: Clock,
     ) -> None:
         self.failure: BaseException | None = None
-        self.status, self.source = status, source
+        self.figures, self.source = figures, source
         self._clock, self._settings = clock, settings
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._between = threading.Lock()
@@ -146,7 +146,7 @@ class EmissionQuery:
             start = {p: max(at, gone.get(p, 0)) for p, at in start.items()}
         emission = ViewEmission(emitted, topic_id, start, progress)
         sinks = [sink for make in SINKS for sink in make(self._settings, emitted, self._clock)]
-        self.status.begun(emitted.view, progress.instant_us)
+        self.figures.begun(emitted.view, progress.instant_us)
         event("emission_started", view=emitted.view, instant_us=progress.instant_us, start=start)
         return _View(emission, sinks, log, partitions, progress)
 
@@ -180,7 +180,7 @@ class EmissionQuery:
                     view.emission.take(records)
                 self._at[records.partition] = records.end
             self._publish()
-            self.status.read(sum(len(frame.offset) for frame in frames), time.monotonic() - begun)
+            self.figures.read(sum(len(frame.offset) for frame in frames), time.monotonic() - begun)
 
     def _publish(self) -> None:
         for view in self._views:
@@ -191,13 +191,13 @@ class EmissionQuery:
                             sink.publish(item)
                         else:
                             sink.correct(item)
-                self.status.published(view.emission, progress, published)
+                self.figures.published(view.emission, progress, published)
                 if time.monotonic() - view.begun_s > _SAVE_S:
                     view.save(self._topic_id)
             view.save(self._topic_id)
             for sink in view.sinks:
                 if isinstance(sink, LeaderboardSink):
-                    self.status.skipped(view.emission.view, sink.take_skipped())
+                    self.figures.skipped(view.emission.view, sink.take_skipped())
 
     # ------------------------------------------------------------ what the driver asks
     @property

@@ -33,7 +33,7 @@ from slicewise.lifecycle.health.realtime import Pace, microbatch_wait_s
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed
-from slicewise.spark.microbatch.status import SourceStatus
+from slicewise.spark.microbatch.figures import BatchFigures
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.runtime.log import event, warning
@@ -160,13 +160,13 @@ class SourceQuery:
         settings: Settings,
         plan: StreamPlan,
         manifest: str,
-        status: SourceStatus,
+        figures: BatchFigures,
     ) -> None:
         self.plan = plan
         self.failure: SlicewiseError | None = None
         self._session = session
         self._settings = settings
-        self.status = status
+        self.figures = figures
         self._log = KafkaLog(settings.kafka_bootstrap)
         self._store: OnlineStore = open_store(settings.redis_url)
         self._end = self._offset_vector(plan.start)
@@ -236,7 +236,7 @@ class SourceQuery:
         self._store.run(AdvanceCommitted(start, end, *bound))
         self._end = end
         seconds = time.monotonic() - begun
-        records = self.status.applied(results, seconds, REASONS)
+        records = self.figures.applied(results, seconds, REASONS)
         event("batch_applied", source=plan.source.name, batch=batch_id, records=records, s=seconds)
         return results
 

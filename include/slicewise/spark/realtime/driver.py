@@ -13,12 +13,12 @@ from slicewise.features.plan.realtime import realtime_units
 from slicewise.lifecycle.health.realtime import slots
 from slicewise.spark.driver import Driver
 from slicewise.spark.microbatch.healing import Onlooker
-from slicewise.spark.microbatch.status import Metrics
 from slicewise.spark.microbatch.streaming import plan_stream
+from slicewise.spark.realtime.figures import WriterFigures
 from slicewise.spark.realtime.query import RealtimeQuery
-from slicewise.spark.realtime.status import RealtimeMetrics, RealtimeStatus
 from slicewise.spark.runtime.log import event
 from slicewise.spark.runtime.session import realtime_session, task_slots
+from slicewise.spark.runtime.status_sinks import Metrics, realtime_metrics
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.port import OnlineStore
@@ -33,7 +33,7 @@ class RealtimeDriver(Driver):
 
     part: ClassVar[str] = "tail"
     setting: ClassVar[str] = "realtime"
-    metrics: Metrics = field(default_factory=RealtimeMetrics)
+    metrics: Metrics = field(default_factory=realtime_metrics)
     _slots: int = 0
     _relieves: bool = False
     """Tells whether there are slots for two queries of each source at a time."""
@@ -57,31 +57,26 @@ class RealtimeDriver(Driver):
             for source in deployment.sources:
                 if units[source.name] and not source.is_opening:
                     plans.append(plan_stream(deployment, source, metadata, log))
-        statuses = {plan.source.name: self._status(plan.source.name) for plan in plans}
+        figures = {plan.source.name: self._lane(plan.source.name, WriterFigures) for plan in plans}
         try:
             self._have({plan.source.name: len(plan.start) for plan in plans})
         except ServerError as error:
-            for status in statuses.values():
-                status.waiting = error.what
+            for lane in figures.values():
+                lane.source.waiting = error.what
             self._put_state("running", error.what)
             raise
         assert self._session is not None
         for plan in plans:
             name = plan.source.name
-            status = statuses[name]
             self._queries[name] = RealtimeQuery(
-                self._session, self.settings, plan, units[name], status, relieves=self._relieves
+                self._session,
+                self.settings,
+                plan,
+                units[name],
+                figures[name],
+                relieves=self._relieves,
             )
             event("query_started", source=name, deployment_version=plan.deployment_version)
-
-    def _status(self, name: str) -> RealtimeStatus:
-        """The status of a source, as of one whose query runs."""
-        status = self._statuses.get(name)
-        if not isinstance(status, RealtimeStatus):
-            status = RealtimeStatus(name, self.clock, self.metrics)
-            self._statuses[name] = status
-        status.state = "running"
-        return status
 
     def _have(self, partitions: dict[str, int]) -> None:
         """A session with a slot for each partition. ServerError where a cluster has fewer."""

@@ -19,17 +19,17 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.lifecycle.health.judge import StreamStatus
 from slicewise.lifecycle.health.realtime import behind, relieved, speaks, waits_for
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.streaming import StreamPlan, frame_of, stream_options
+from slicewise.spark.realtime.figures import WriterFigures, WriterStatus
 from slicewise.spark.realtime.run import RealtimeRun
 from slicewise.spark.realtime.spec import spec_of, status_part
-from slicewise.spark.realtime.status import RealtimeStatus, WriterStatus
 from slicewise.spark.runtime.log import event
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
+from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.operations.pending import BeginRealtime
 from slicewise.stores.online.operations.status import ReadStatus
 from slicewise.stores.online.port import OnlineStore
@@ -49,12 +49,12 @@ class RealtimeQuery:
         settings: Settings,
         plan: StreamPlan,
         units: Sequence[StorageUnit],
-        status: RealtimeStatus,
+        figures: WriterFigures,
         *,
         relieves: bool,
     ) -> None:
         self.plan = plan
-        self.status = status
+        self.figures = figures
         self._session = session
         self._settings = settings
         self._units = units
@@ -83,12 +83,13 @@ class RealtimeQuery:
             self._relieve()
             return
         status_text = store.run(ReadStatus(f"stream:{source.name}"))
-        microbatch = StreamStatus.parse(source.name, status_text) if status_text else None
+        microbatch = Status.parse(source.name, status_text) if status_text else None
         limit = self._settings.realtime_start_lag
-        self.status.waiting = waits_for(
-            self._latest, metadata.committed, microbatch, limit, self.status.clock.now_us()
+        figures = self.figures.source
+        figures.waiting = waits_for(
+            self._latest, metadata.committed, microbatch, limit, figures.clock.now_us()
         )
-        if self.status.waiting is None:
+        if figures.waiting is None:
             self._begin(metadata)
 
     def _begin(self, metadata: StoreMetadata) -> None:
@@ -138,7 +139,7 @@ class RealtimeQuery:
         )
         # one that is relieved must not end before
         batch_s = settings.realtime_batch_s * (2 if self._relieves else 1)
-        begun_us = self.status.clock.now_us()
+        begun_us = self.figures.source.clock.now_us()
         query = (
             frame._jdf.writeStream()
             .foreach(jvm.io.slicewise.realtime.RealtimeWriter.of(spec))
@@ -154,7 +155,7 @@ class RealtimeQuery:
         """Before a batch ends the next query begins where the one that runs has acknowledged all;
         that one ends once the next has caught up with it."""
         *_, last = self._runs
-        age_s = (self.status.clock.now_us() - last.begun_us) / 1e6
+        age_s = (self.figures.source.clock.now_us() - last.begun_us) / 1e6
         applied = {p: self._committed.get((self.plan.topic_id, p)) for p in last.start}
         judged = speaks(bool(last.reached), age_s)
         if len(self._runs) == 1:
@@ -181,7 +182,7 @@ class RealtimeQuery:
                     run.reached[partition] = each.acked + 1
                     if not any(partition in later.reached for later in self._runs[number + 1 :]):
                         received.append(each)
-        self.status.take_in(received)
+        self.figures.take_in(received)
 
     @property
     def active(self) -> bool:

@@ -1,4 +1,4 @@
 """Means of every Spark job: session, configuration, classes, workers, reports.
 
-Doors: stream_session, job_session, log.
+Doors: stream_session, log, status_sinks.
 """

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from slicewise.errors import BadRequest
-from slicewise.lifecycle.health.judge import Health, Limits, StreamStatus, judge
+from slicewise.lifecycle.health.judge import Health, Limits, judge
 from slicewise.lifecycle.health.watch import Watch
+from slicewise.stores.online.model.status import Status
 
 NOW = 1_000_000_000_000_000
 SECOND = 1_000_000
@@ -18,14 +19,14 @@ WELL, ILL, STOPPED = Health(()), Health(("silent",)), Health((), stopped=True)
 
 def status(
     source: str = "flights", *, age_s: int = 1, state: str = "running", lag: int = 0
-) -> StreamStatus:
+) -> Status:
     reported = {
         "state": state,
         "heartbeat_us": NOW - age_s * SECOND,
         "lag": {"0": lag, "1": 0},
         "events_per_s": 0,
     }
-    return StreamStatus.parse(source, json.dumps(reported))
+    return Status.parse(source, json.dumps(reported))
 
 
 def test_a_fresh_heartbeat_is_well() -> None:
@@ -38,7 +39,7 @@ def test_a_heartbeat_at_the_limit_is_well_and_one_beyond_is_not() -> None:
     assert judged.reasons == ("flights: no heartbeat for 31 s",)
 
 
-def stalled(for_s: int, lag: int = 5, age_s: int = 1) -> StreamStatus:
+def stalled(for_s: int, lag: int = 5, age_s: int = 1) -> Status:
     heartbeat = NOW - age_s * SECOND
     reported = {
         "state": "running",
@@ -46,7 +47,7 @@ def stalled(for_s: int, lag: int = 5, age_s: int = 1) -> StreamStatus:
         "lag": {"0": lag},
         "progress_us": heartbeat - for_s * SECOND,
     }
-    return StreamStatus.parse("flights", json.dumps(reported))
+    return Status.parse("flights", json.dumps(reported))
 
 
 def test_a_batch_that_does_not_end_while_events_wait_is_not_well() -> None:
@@ -96,7 +97,7 @@ def test_a_stopped_driver_of_a_source_that_is_no_more_deployed_says_nothing() ->
 )
 def test_a_driver_that_ended_by_itself_tells_why(state: str, words: str) -> None:
     reported = {"state": state, "heartbeat_us": NOW, "last_error": "records are gone"}
-    judged = judge([StreamStatus.parse("flights", json.dumps(reported))], ["flights"], NOW, LIMITS)
+    judged = judge([Status.parse("flights", json.dumps(reported))], ["flights"], NOW, LIMITS)
     assert judged.reasons == (f"flights: the driver {words}: records are gone",)
     assert not judged.stopped
 
@@ -112,7 +113,7 @@ def test_lag_counts_only_when_nothing_is_applied() -> None:
 )
 def test_a_status_that_cannot_be_read_is_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(BadRequest, match="heartbeat_us"):
-        StreamStatus.parse("flights", text)
+        Status.parse("flights", text)
 
 
 def looks(watch: Watch, *healths: Health, now_us: int = NOW) -> Watch:

@@ -14,7 +14,7 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.realtime import realtime_sources, realtime_units
 from slicewise.features.schema.dedupe import Dedupe
-from slicewise.lifecycle.health.judge import Health, Limits, StreamStatus
+from slicewise.lifecycle.health.judge import Health, Limits
 from slicewise.lifecycle.health.overview import freshness_of, health_of
 from slicewise.lifecycle.health.realtime import (
     SPARE_SLOTS,
@@ -28,6 +28,7 @@ from slicewise.lifecycle.health.realtime import (
 )
 from slicewise.lifecycle.health.watch import Watch
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import StoreStatus
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
@@ -39,9 +40,9 @@ def offset_vector(first: int, second: int) -> OffsetVector:
     return OffsetVector({(TOPIC, 0): first, (TOPIC, 1): second})
 
 
-def status(age_s: float = 0, **more: object) -> StreamStatus:
+def status(age_s: float = 0, **more: object) -> Status:
     reported = {"state": "running", "heartbeat_us": NOW - int(age_s * SECOND), "lag": 0} | more
-    return StreamStatus.parse("plays", json.dumps(reported))
+    return Status.parse("plays", json.dumps(reported))
 
 
 def test_the_real_time_lane_begins_once_the_micro_batch_lane_is_near_the_end_of_all_partitions_together() -> (

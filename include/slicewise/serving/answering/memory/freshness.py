@@ -3,13 +3,11 @@ events known to be lost."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from slicewise import log
-from slicewise.errors import CodecError
+from slicewise.errors import BadRequest, CodecError
 from slicewise.offsets.gaps import AcceptedGap, from_json
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.pending import NO_EVENTS, PendingSeen
@@ -18,6 +16,7 @@ from slicewise.serving.answering.catalog import Catalog, Selection
 from slicewise.serving.connection.steps import Flow
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model.phases import PART, Phase, phases_of
+from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.operations.status import ReadStatus
 
 
@@ -89,11 +88,9 @@ class Freshness:
             del self.unreadable[gone]
         for source in catalog.deployment.sources:
             text: str | None = yield ReadStatus(f"stream:{source.name}")
-            lag, heartbeat = _lag_and_heartbeat(text)
-            known = self._of(source.name)
-            self._known[source.name] = SourceFreshness(
-                source.name, known.ledger_advanced_us, lag, heartbeat
-            )
+            status, known = _status(source.name, text), self._of(source.name)
+            seen = (None, None) if status is None else (status.lag_events, status.heartbeat_us)
+            self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, *seen)
             text = yield ReadStatus(f"holes:{source.name}")
             self._take_in(source.name, text)
         yield from self._listen_to_builds(catalog)
@@ -141,18 +138,9 @@ class Freshness:
         return self._known.get(source) or SourceFreshness(source, None, None, None)
 
 
-def _lag_and_heartbeat(text: str | None) -> tuple[int | None, int | None]:
-    """(events of lag, heartbeat) of a stream's status; None for what it does not say."""
+def _status(source: str, text: str | None) -> Status | None:
+    """The stream's status; None where it has none that can be read."""
     try:
-        raw: Any = json.loads(text) if text else {}
-    except ValueError:
-        raw = {}
-    if not isinstance(raw, dict):
-        return None, None
-    lag, heartbeat = raw.get("lag"), raw.get("heartbeat_us")
-    if isinstance(lag, dict) and all(isinstance(v, int) for v in lag.values()):
-        lag = sum(lag.values())
-    return (
-        lag if isinstance(lag, int) else None,
-        heartbeat if isinstance(heartbeat, int) else None,
-    )
+        return Status.parse(source, text) if text else None
+    except BadRequest:
+        return None

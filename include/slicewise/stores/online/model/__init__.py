@@ -1,4 +1,4 @@
 """Model of the store's state: metadata, versions, phases, gaps, leaderboards.
 
-Doors: metadata, phases, MetadataBackup.
+Doors: metadata, phases, Status.
 """
