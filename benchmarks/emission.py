@@ -84,17 +84,17 @@ def measured(running: Stack, entities: int, windows: int) -> dict[str, Any]:
     produce(running, entities, windows, first_us)
     produced_s = time.monotonic() - begun
     stream.ensure_emission(running.settings)
-    reached: list[float] = []
+    seen_s: list[float] = []
     memory = 0
     for window in range(1, windows + 1):
         end_us = first_us + window * HOP_US
         running.wait(partial(_not_before, running, end_us), "a window")
-        reached.append(time.monotonic())
+        seen_s.append(time.monotonic())
         [status] = [service for service in running.status() if service.name == stream.EMIT]
         memory = max(memory, status.memory_bytes or 0)
     with KafkaLog(running.settings.kafka_bootstrap) as log:
         published = sum(log.latest("windows").offsets.values())
-    seconds = [b - a for a, b in itertools.pairwise(reached)]
+    seconds = [b - a for a, b in itertools.pairwise(seen_s)]
     return {
         "entities": entities,
         "windows": windows,

@@ -204,14 +204,14 @@ def compared(rate: float, results: Mapping[tuple[str, float], Measured]) -> list
             section, name, unit, value(ours) or 0.0, value(theirs), bound=bound, others=others
         )
 
-    each_s = {name: side_result.seconds for name, side_result in beside.items()}
+    seconds_by_side = {name: side_result.seconds for name, side_result in beside.items()}
     measured = Figure(
         section,
         "measured for",
         "s",
         ours.seconds,
         theirs.seconds if theirs else None,
-        others=each_s,
+        others=seconds_by_side,
     )
     bounds = BOUNDS if ours.side == REALTIME and rate == AIMED_AT else {}
     figures = [measured]

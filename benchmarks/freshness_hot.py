@@ -122,29 +122,39 @@ def _measured(
     ]
     bound = settings.realtime_fields
     for view, lengths in looks.lengths.items():
-        found = Percentiles.of([float(length) for length in lengths])
+        percentiles = Percentiles.of([float(length) for length in lengths])
         most = bound * len(looks.keys[view])
         figures.append(
             Figure(
                 section,
                 f"pending events of {view}, p50",
                 "events",
-                found.p50,
-                others={"p99": found.p99},
+                percentiles.p50,
+                others={"p99": percentiles.p99},
             )
         )
         figures.append(
-            Figure(section, f"pending events of {view}, longest", "events", found.worst, bound=most)
+            Figure(
+                section,
+                f"pending events of {view}, longest",
+                "events",
+                percentiles.worst,
+                bound=most,
+            )
         )
     if looks.answers_ms:
-        found = Percentiles.of(looks.answers_ms)
+        percentiles = Percentiles.of(looks.answers_ms)
         figures.append(
             Figure(
-                section, "answer of the hot user, p50", "ms", found.p50, others={"p99": found.p99}
+                section,
+                "answer of the hot user, p50",
+                "ms",
+                percentiles.p50,
+                others={"p99": percentiles.p99},
             )
         )
     figures.append(
-        Figure(section, "skipped", "events", sum(each.get("skipped", 0) for each in by_writer))
+        Figure(section, "skipped", "events", sum(counts.get("skipped", 0) for counts in by_writer))
     )
     figures += [
         Figure(section, f"{name}, processor", "cores", value) for name, value in cores.items()
@@ -156,15 +166,15 @@ def _measured(
 def hot_keys(running: Stack) -> dict[str, list[bytes]]:
     """View -> the hot keys of user u0, or of everyone."""
     with closing(open_store(running.settings.redis_url)) as store:
-        found = current(store)
-    assert found.deployment is not None
+        stored = current(store)
+    assert stored.deployment is not None
     keys: dict[str, list[bytes]] = {}
-    for unit in found.deployment.units:
-        name = found.metadata.name(unit.storage_fingerprint)
+    for unit in stored.deployment.units:
+        name = stored.metadata.name(unit.storage_fingerprint)
         values = [["u0"]] if unit.entity else []
-        places = range(running.settings.kafka_partitions) if unit.per_partition else [None]
-        tags = [entity_tags(unit.entity, values, place)[0] for place in places]
-        keys[unit.view] = [hot_key(found.metadata.store_id, tag, name) for tag in tags]
+        partitions = range(running.settings.kafka_partitions) if unit.per_partition else [None]
+        tags = [entity_tags(unit.entity, values, partition)[0] for partition in partitions]
+        keys[unit.view] = [hot_key(stored.metadata.store_id, tag, name) for tag in tags]
     return keys
 
 

@@ -238,11 +238,11 @@ def one_driver(stack: Stack) -> Iterator[dict[str, int]]:
 def query_runs(settings: Settings, name: str) -> Callable[[], bool]:
     """Tells whether a driver's query of the topic runs, when it is asked."""
 
-    def reached() -> bool:
+    def is_running() -> bool:
         sources: dict[str, Any] = stream.driver_status(settings, name).heartbeat.get("sources", {})
         return bool(sources.get(TOPIC, {}).get("state") == "running")
 
-    return reached
+    return is_running
 
 
 def sides(names: Sequence[str], stack: Stack, recipe: Recipe, logs: Path) -> Iterator[Side]:

@@ -101,7 +101,7 @@ def differences(
     """Leaderboards compared with a count of the raw log below their offset vector, and how many
     differ; the last ones."""
     raw = stack.records(TOPIC)
-    places = np.array([partition for _, partition, *_ in raw], np.int64)
+    partitions = np.array([partition for _, partition, *_ in raw], np.int64)
     offsets = np.array([offset for _, _, offset, *_ in raw], np.int64)
     plays = [json.loads(value) for *_, value in raw]
     times = np.array([play["played_at"] for play in plays], np.int64)
@@ -112,7 +112,9 @@ def differences(
             partition: offset
             for (_, partition), offset in leaderboard.offset_vector.offsets.items()
         }
-        bound = np.array([below.get(p, 0) for p in range(int(places.max()) + 1)], np.int64)[places]
+        bound = np.array([below.get(p, 0) for p in range(int(partitions.max()) + 1)], np.int64)[
+            partitions
+        ]
         inside = np.flatnonzero(
             (offsets < bound) & (times >= leaderboard.start_us) & (times < end_us)
         )

@@ -66,9 +66,9 @@ def _measured(stack: Stack, users: int) -> tuple[list[Figure], dict[str, Any]]:
     notify(f"{total:,} events through the stream")
     with our_stream(stack):
         begun = until(lambda: _applied(stack) > 0, "the first batch")
-        ahead = _applied(stack)
+        already_applied = _applied(stack)
         replayed_s = until(lambda: _applied(stack) >= total, "the log to be replayed") - begun
-    replay = (total - ahead) / replayed_s
+    replay = (total - already_applied) / replayed_s
     notify("compacting every hour that is over")
     stack.job("compact", "--max-hours", str(HOURS + 2), timeout_s=900)
     at = time.time_ns() // 1000 // HOUR_US * HOUR_US

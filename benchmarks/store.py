@@ -145,7 +145,7 @@ def main() -> None:
                 unit = StoreUnit()
                 store.run(Deploy(StoreDeployment("bench", (unit,)), 0))
                 hour = store.run(ReadTime()) // HOUR_US
-                found = {
+                figures = {
                     **applies(store, unit, hour, server_cpu),
                     "scripts_alone_per_s": max(
                         scripts(store, unit, hour, f"s{i}") for i in range(5)
@@ -155,8 +155,8 @@ def main() -> None:
                 }
         finally:
             server.stop()
-    print(json.dumps(found))
-    for name, value in found.items():
+    print(json.dumps(figures))
+    for name, value in figures.items():
         print(f"{name:28} {value:12,.3f}")
 
 

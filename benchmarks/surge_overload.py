@@ -129,11 +129,11 @@ class Overloading:
         modest = f"another client meanwhile, {MODEST_PER_S:.0f} requests/s (baseline: before)"
         for name in ("p50", "p99", "worst"):
             now, calm, later = (
-                float(getattr(each.latency, name))
-                for each in (self.modest, self.undisturbed, self.after)
+                float(getattr(load.latency, name))
+                for load in (self.modest, self.undisturbed, self.after)
             )
             figures.append(Figure(modest, name, "ms", now, calm, others={"after": later}))
-        now, calm = (float(sum(each.refused.values())) for each in (self.modest, self.undisturbed))
+        now, calm = (float(sum(load.refused.values())) for load in (self.modest, self.undisturbed))
         others = {"of": float(self.modest.requests)}
         figures.append(Figure(modest, "refused", "requests", now, calm, others=others))
         return figures
@@ -161,7 +161,7 @@ def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overload
         try:
             looking = pool.submit(looks.watch, over)
             other = pool.submit(_load, modest, OPEN, 4, seconds, MODEST_PER_S)
-            found = _load(greedy, OPEN, OPEN_CONNECTIONS, seconds, rate)
+            greedy_load = _load(greedy, OPEN, OPEN_CONNECTIONS, seconds, rate)
             modest_load = other.result()
         finally:
             over.set()
@@ -175,7 +175,7 @@ def overload(stack: Stack, seconds: float, users: int, watch: Watch) -> Overload
         capacity=capacity,
         requested=rate,
         seconds=seconds,
-        greedy=_seen(found),
+        greedy=_seen(greedy_load),
         undisturbed=undisturbed,
         modest=_seen(modest_load),
         after=after,
@@ -191,12 +191,12 @@ def _requests(settings: Settings, users: int, client: str) -> tuple[str, int, tu
     """Host, port and requests of a client; the modest one asks for a single user each time."""
     address = urlsplit(settings.serving_url)
     many = ENTITIES if client == "greedy" else 1
-    found = []
+    requests = []
     for first in range(0, users, many):
         entities = [{"user_id": f"u{user}"} for user in range(first, first + many)]
         request = post("/v1/features", {"feature_set": "listening_v1", "entities": entities})
-        found.append(request.replace("\r\n", f"\r\n{CLIENT}: {client}\r\n", 1))
-    return "127.0.0.1", address.port or 0, tuple(found)
+        requests.append(request.replace("\r\n", f"\r\n{CLIENT}: {client}\r\n", 1))
+    return "127.0.0.1", address.port or 0, tuple(requests)
 
 
 def _load(

@@ -210,7 +210,9 @@ def _made(code: str) -> agg.Aggregate:
 
 def _shown(code: str) -> str:
     functions = "".join(
-        f"{inspect.getsource(each)}\n\n" for name, each in ORDERED.items() if f"{name}," in code
+        f"{inspect.getsource(function)}\n\n"
+        for name, function in ORDERED.items()
+        if f"{name}," in code
     )
     return f"```python\n{functions}>>> {code}\n{_answer(_made(code))}\n```"
 
@@ -273,14 +275,14 @@ def _partial(made: agg.Aggregate) -> list[list[str]]:
 
 
 def _types() -> dict[str, pa.DataType]:
-    known = {
+    types = {
         "string": pa.string(),
         "double": pa.float64(),
         "int64": pa.int64(),
         "boolean": pa.bool_(),
     }
-    known |= {"timestamp_us": pa.timestamp("us", "UTC"), "decimal(8,2)": pa.decimal128(8, 2)}
-    return {name: known[kind] for name, kind in SCHEMA.items()}
+    types |= {"timestamp_us": pa.timestamp("us", "UTC"), "decimal(8,2)": pa.decimal128(8, 2)}
+    return {name: types[kind] for name, kind in SCHEMA.items()}
 
 
 def _many(n: int) -> agg.Rows:

@@ -102,10 +102,10 @@ def _member(entry: Name) -> str:
         f"{JAVA_NUMBERS.get(slot, 'String')} {_camel(slot)}" for slot in entry.slots
     )
     parts = re.split(r"<([a-z ]+)>", entry.text)
-    terms = [_camel(part) if i % 2 else f'"{part}"' for i, part in enumerate(parts) if part]
+    pieces = [_camel(part) if i % 2 else f'"{part}"' for i, part in enumerate(parts) if part]
     return (
         f"{about}  public static String {entry.constant}({parameters}) {{\n    return "
-        f"{' + '.join(terms)};\n  }}"
+        f"{' + '.join(pieces)};\n  }}"
     )
 
 

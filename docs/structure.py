@@ -103,7 +103,7 @@ def graph(
     modules: Mapping[str, tuple[ast.Module, bool]], *, for_types: bool
 ) -> dict[str, set[str]]:
     """Module -> the modules of the package that it imports."""
-    found: dict[str, set[str]] = {}
+    arrows: dict[str, set[str]] = {}
     for module, (tree, is_door) in modules.items():
         pieces = module.split(".")
         targets = set()
@@ -112,8 +112,8 @@ def graph(
             while home and home not in modules:
                 home = home.rpartition(".")[0]
             targets.add(home)
-        found[module] = targets - {module, ""}
-    return found
+        arrows[module] = targets - {module, ""}
+    return arrows
 
 
 def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
@@ -124,8 +124,8 @@ def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
         stack = [(start, iter(sorted(arrows[start])))] if start not in seen else []
         seen.add(start)
         while stack:
-            module, ahead = stack[-1]
-            for target in ahead:
+            module, targets_left = stack[-1]
+            for target in targets_left:
                 if target not in seen:
                     seen.add(target)
                     stack.append((target, iter(sorted(arrows[target]))))
@@ -137,20 +137,20 @@ def circles(arrows: Mapping[str, set[str]]) -> list[set[str]]:
     for module, targets in arrows.items():
         for target in targets:
             back[target].add(module)
-    found, taken = [], set[str]()
+    components, taken = [], set[str]()
     for start in reversed(order):
         if start in taken:
             continue
-        members, ahead_of = {start}, [start]
+        members, to_visit = {start}, [start]
         taken.add(start)
-        while ahead_of:
-            for each in back[ahead_of.pop()] - taken:
-                taken.add(each)
-                members.add(each)
-                ahead_of.append(each)
+        while to_visit:
+            for importer in back[to_visit.pop()] - taken:
+                taken.add(importer)
+                members.add(importer)
+                to_visit.append(importer)
         if len(members) > 1:
-            found.append(members)
-    return found
+            components.append(members)
+    return components
 
 
 def layers_of(table: str) -> dict[str, int]:
@@ -214,12 +214,14 @@ def figures(files: Mapping[str, str]) -> dict[str, int]:
     }
 
 
-def shown(found: Mapping[str, Mapping[str, int]]) -> str:
+def shown(by_state: Mapping[str, Mapping[str, int]]) -> str:
     """The figures as a table of text, a column for each state."""
     width = max(map(len, NAMES.values()))
-    lines = [f"{'':{width}}" + "".join(f"{name[:12]:>14}" for name in found)]
+    lines = [f"{'':{width}}" + "".join(f"{name[:12]:>14}" for name in by_state)]
     for key, text in NAMES.items():
-        lines.append(f"{text:{width}}" + "".join(f"{each[key]:>14,}" for each in found.values()))
+        lines.append(
+            f"{text:{width}}" + "".join(f"{counts[key]:>14,}" for counts in by_state.values())
+        )
     return "\n".join(lines)
 
 
@@ -233,13 +235,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    found = {
-        each: figures(files_at(None if each == "now" else each)) for each in given.at or ["now"]
+    by_state = {
+        state: figures(files_at(None if state == "now" else state)) for state in given.at or ["now"]
     }
     if given.json:
-        print(*(json.dumps({"at": name, **each}) for name, each in found.items()), sep="\n")
+        print(*(json.dumps({"at": name, **counts}) for name, counts in by_state.items()), sep="\n")
     else:
-        print(shown(found))
+        print(shown(by_state))
     return 0
 
 

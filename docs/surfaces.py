@@ -158,9 +158,9 @@ def _kind(schema: Mapping[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "enum" in schema:
-        return " or ".join(f"`{each}`" for each in schema["enum"])
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(_kind(each) for each in schema["anyOf"])
+        return " or ".join(_kind(option) for option in schema["anyOf"])
     kind = schema.get("type", "any")
     text = " or ".join(kind) if isinstance(kind, list) else str(kind)
     if schema.get("items"):

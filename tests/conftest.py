@@ -88,7 +88,7 @@ def environment_of(path: Path) -> str:
     return "spark" if "spark" in path.relative_to(TESTS).parts[:-1] else "platform"
 
 
-def marks_of(path: Path) -> list[str]:
+def markers_of(path: Path) -> list[str]:
     """Marks that a test file has by its folder."""
     folder = path.relative_to(TESTS).parent
     served = any(folder.is_relative_to(name) for name in SERVED)
@@ -124,14 +124,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for name in marks_of(item.path):
+        for name in markers_of(item.path):
             item.add_marker(name)
     if strangers := [item.nodeid for item in items if starts_unmarked(item)]:
         raise pytest.UsageError(
             f"tests that start a server in a folder for those that start none: {strangers}"
         )
     if "PYTEST_XDIST_WORKER" in os.environ:
-        rank = {TESTS / name: place for place, name in enumerate(LONGEST)}
+        rank = {TESTS / name: position for position, name in enumerate(LONGEST)}
         items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
 

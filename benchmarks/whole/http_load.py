@@ -159,8 +159,8 @@ def run(spec: Spec) -> Load:
 
 
 def _by_the_wall(samples: list[Sample]) -> list[Sample]:
-    ahead = time.time() - time.perf_counter()
-    return [sample._replace(due=sample.due + ahead) for sample in samples]
+    offset_s = time.time() - time.perf_counter()
+    return [sample._replace(due=sample.due + offset_s) for sample in samples]
 
 
 def _closed(

@@ -218,7 +218,7 @@ class Prober:
 
     def request(self) -> float:
         """Asks for what is due to be asked for, the longest due first; when the next is."""
-        soon = sorted(self.waiting.values(), key=lambda each: each.request_at)
+        soon = sorted(self.waiting.values(), key=lambda waiting: waiting.request_at)
         for probe in soon:
             now = time.perf_counter()
             if not self.requester.free:
@@ -227,7 +227,7 @@ class Prober:
                 return probe.request_at
             self.requester.request(probe, now)
             probe.request_at = math.inf  # until it is answered
-        return min((each.request_at for each in soon), default=math.inf)
+        return min((waiting.request_at for waiting in soon), default=math.inf)
 
     def receive(self, seconds: float) -> None:
         """Takes the answers that come within so many seconds."""

@@ -39,11 +39,11 @@ def notify(line: str) -> None:
 
 
 def until(
-    reached: Callable[[], bool], what: str, seconds: float = PATIENCE_S, pause_s: float = 0.02
+    is_met: Callable[[], bool], what: str, seconds: float = PATIENCE_S, pause_s: float = 0.02
 ) -> float:
     """Polls; the clock (perf_counter) at which it was reached. Raises TimeoutError."""
     deadline = time.perf_counter() + seconds
-    while not reached():
+    while not is_met():
         if time.perf_counter() > deadline:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s")
         time.sleep(pause_s)

@@ -100,8 +100,8 @@ def locate(error: DefinitionError, what: str) -> None:
         error.where = f"{error.where or what} ({at})"
 
 
-def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
-    """The error for `sw.<name>` that nobody defined. known: the names that there are."""
+def unknown_attribute(name: str, defined: Iterable[str]) -> UnknownAttribute:
+    """The error for `sw.<name>` that nobody defined. defined: the names that there are."""
     from slicewise import hints  # as above
 
     at = written_at()
@@ -109,7 +109,7 @@ def unknown_attribute(name: str, known: Iterable[str]) -> UnknownAttribute:
         f"module 'slicewise' has no attribute {name!r}",
         where=f"sw.{name}" + (f" ({at})" if at else ""),
         expected="a name of dir(sw); docs/reference/aggregates.md shows every aggregate and window",
-        next_step=hints.attribute_instead(name, known)
+        next_step=hints.attribute_instead(name, defined)
         or "name one of those, or write the logic as a sw.Aggregate",
     )
 

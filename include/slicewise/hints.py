@@ -403,10 +403,10 @@ EXAMPLES_OF: Mapping[tuple[str, str], str] = {
 """Examples where the same word means something else, by the function and the parameter."""
 
 
-def close_to(name: str, known: Iterable[str], n: int = 3) -> list[str]:
+def close_to(name: str, defined: Iterable[str], n: int = 3) -> list[str]:
     """The names that a mistyped one is nearest to, at most `n`; those that differ in case alone
     before all."""
-    by_case = {candidate.lower(): candidate for candidate in sorted(known)}
+    by_case = {candidate.lower(): candidate for candidate in sorted(defined)}
     closest = difflib.get_close_matches(name.lower(), by_case, n=n, cutoff=0.6)
     return [by_case[lower_name] for lower_name in closest]
 
@@ -417,19 +417,21 @@ def either(names: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def attribute_instead(name: str, known: Iterable[str]) -> str | None:
+def attribute_instead(name: str, defined: Iterable[str]) -> str | None:
     """Text to write instead of `sw.<name>`; None where nothing is like it."""
     attribute = ATTRIBUTES.get(name) or ATTRIBUTES.get(name.lower())
     if attribute is not None:
         return f"write {attribute}"
-    close = close_to(name, known)
+    close = close_to(name, defined)
     return f"did you mean {either(f'sw.{candidate}' for candidate in close)}?" if close else None
 
 
-def parameter_instead(name: str, known: Iterable[str]) -> str | None:
+def parameter_instead(name: str, defined: Iterable[str]) -> str | None:
     """The parameter that is meant by another system's name, or by a mistyped one; None where there
     is none."""
-    known = list(known)
-    by_case = [candidate for candidate in known if candidate.lower() == name.lower()]
-    elsewhere = [candidate for candidate in known if name.lower() in PARAMETERS.get(candidate, ())]
-    return next(iter([*by_case, *elsewhere, *close_to(name, known, 1)]), None)
+    defined = list(defined)
+    by_case = [candidate for candidate in defined if candidate.lower() == name.lower()]
+    elsewhere = [
+        candidate for candidate in defined if name.lower() in PARAMETERS.get(candidate, ())
+    ]
+    return next(iter([*by_case, *elsewhere, *close_to(name, defined, 1)]), None)

@@ -85,7 +85,13 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             "looks": looks,
         }
         yield TriggerEvent(
-            outcome | {"parts": {part: list(each) for part, each in watch.reported(health).items()}}
+            outcome
+            | {
+                "parts": {
+                    part: list(part_reasons)
+                    for part, part_reasons in watch.reported(health).items()
+                }
+            }
         )
 
 

@@ -151,8 +151,8 @@ def part_of(name: str) -> str | None:
     pieces = name.split(".")
     if pieces[0] != "slicewise" or len(pieces) < 2:
         return None
-    known = {part for layer in LAYERS for part in layer}
-    return pieces[1] if pieces[1] in known else None
+    listed = {part for layer in LAYERS for part in layer}
+    return pieces[1] if pieces[1] in listed else None
 
 
 def layer_of(part: str) -> int:

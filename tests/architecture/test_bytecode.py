@@ -75,9 +75,9 @@ def test_an_edit_of_equal_length_and_time_is_seen(tmp_path: Path) -> None:
     assert done.stdout == "new\n"
 
 
-@pytest.mark.parametrize("place", ["home/me/slicewise", "home/test/mypy/slicewise"])
-def test_where_the_project_stands_leaves_no_package_out(place: str, tmp_path: Path) -> None:
-    site = tmp_path / place / ".venvs/platform/lib/python3.11/site-packages"
+@pytest.mark.parametrize("folder", ["home/me/slicewise", "home/test/mypy/slicewise"])
+def test_where_the_project_stands_leaves_no_package_out(folder: str, tmp_path: Path) -> None:
+    site = tmp_path / folder / ".venvs/platform/lib/python3.11/site-packages"
     for name in (
         "some/core.py",
         "some/tests/helpers.py",

@@ -31,11 +31,11 @@ ONE_WORD = re.compile(
 
 def files(end: str) -> list[Path]:
     """Files of the repository with this end, by name."""
-    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob(f"*.{end}")]
-    found += ROOT.glob(f"*.{end}")
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob(f"*.{end}")]
+    paths += ROOT.glob(f"*.{end}")
     return sorted(
         path
-        for path in found
+        for path in paths
         if not NOT_OURS & set(path.parts)
         and not (path.name == "features.py" and path.is_relative_to(KEPT))
     )
@@ -75,15 +75,15 @@ def kept_form(text: str, tree: ast.AST) -> set[int]:
 
 def literals(text: str) -> set[int]:
     """Lines on which a literal goes beyond the width, or that lie in a literal of several lines."""
-    found: set[int] = set()
+    lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.STRING or tokenize.tok_name[token.type].startswith("FSTRING"):
             several = token.start[0] != token.end[0]
             if several:
-                found |= set(range(token.start[0], token.end[0] + 1))
+                lines |= set(range(token.start[0], token.end[0] + 1))
             elif token.end[1] > WIDTH - 3:
-                found.add(token.start[0])
-    return found
+                lines.add(token.start[0])
+    return lines
 
 
 def long_in_python(text: str) -> Iterator[tuple[int, str]]:
@@ -143,9 +143,9 @@ def test_a_long_line_is_found(end: str, text: str, count: int) -> None:
 
 @pytest.mark.parametrize("end", sorted(LONG))
 def test_lines_end_at_100_columns(end: str) -> None:
-    found = [
+    long_lines = [
         f"{path.relative_to(ROOT)}:{n} {line.strip()[:80]}"
         for path in files(end)
         for n, line in LONG[end](path.read_text(encoding="utf-8"))
     ]
-    assert not found, "\n".join(found)
+    assert not long_lines, "\n".join(long_lines)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from tests.architecture.import_table import PACKAGE, python_files
-from tests.conftest import SERVED, STARTS, TESTS, environment_of, marks_of, starts_unmarked
+from tests.conftest import SERVED, STARTS, TESTS, environment_of, markers_of, starts_unmarked
 
 STATED = re.compile(r"\bmark\.(server|spark|airflow)\b")
 BESIDE_THE_PACKAGE = {
@@ -35,7 +35,7 @@ def test_folders_that_may_start_servers_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "environment", "marks"),
+    ("file", "environment", "markers"),
     [
         ("unit/codec/test_x.py", "platform", []),
         ("unit/checks/spark/test_x.py", "spark", ["spark"]),
@@ -45,8 +45,8 @@ def test_folders_that_may_start_servers_exist() -> None:
         ("contract/redis/test_x.py", "platform", ["server"]),
     ],
 )
-def test_marks_follow_from_the_folder(file: str, environment: str, marks: list[str]) -> None:
-    assert (environment_of(TESTS / file), marks_of(TESTS / file)) == (environment, marks)
+def test_marks_follow_from_the_folder(file: str, environment: str, markers: list[str]) -> None:
+    assert (environment_of(TESTS / file), markers_of(TESTS / file)) == (environment, markers)
 
 
 @pytest.mark.parametrize("marked", [True, False])

@@ -79,17 +79,15 @@ def modules(extra: str) -> set[str]:
     }
 
 
-def imported(*places: Path) -> set[str]:
+def imported(*roots: Path) -> set[str]:
     """Third-party packages that files and folders import at any time."""
-    files = [
-        path for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])
-    ]
-    assert all(place.exists() for place in places)
+    files = [path for root in roots for path in (root.rglob("*.py") if root.is_dir() else [root])]
+    assert all(root.exists() for root in roots)
     names = {statement.name.partition(".")[0] for path in files for statement in imports_of(path)}
     return names - sys.stdlib_module_names - {"slicewise", "slicewise_airflow"}
 
 
-def places(extra: str) -> list[Path]:
+def paths_of(extra: str) -> list[Path]:
     if extra == "airflow":
         return [ROOT / path for path in AIRFLOW]
     own = [PACKAGE / path for path in ROOMS[extra]]
@@ -109,7 +107,7 @@ def test_the_base_names_what_no_extra_brings() -> None:
     alone = [
         path
         for path in PACKAGE.rglob("*.py")
-        if not any(path.is_relative_to(place) for place in needing)
+        if not any(path.is_relative_to(room) for room in needing)
     ]
     assert imported(*alone) == modules("") == extras.BASE
 
@@ -129,14 +127,14 @@ def test_the_base_evaluates_and_checks() -> None:
 
 @pytest.mark.parametrize("extra", sorted(OPTIONAL))
 def test_an_extra_names_what_its_rooms_import(extra: str) -> None:
-    wanted = imported(*places(extra)) - extras.BASE
+    wanted = imported(*paths_of(extra)) - extras.BASE
     named = modules(extra) - extras.BASE
     assert {CARRIED.get(package, package) for package in wanted} == named
 
 
 @pytest.mark.parametrize("extra", sorted(OPTIONAL))
 def test_a_missing_package_is_told_by_its_extra(extra: str) -> None:
-    assert extras.PACKAGES[extra] == imported(*places(extra)) - extras.BASE
+    assert extras.PACKAGES[extra] == imported(*paths_of(extra)) - extras.BASE
     assert set(extras.PACKAGES) == set(OPTIONAL)
 
 

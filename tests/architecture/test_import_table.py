@@ -59,13 +59,13 @@ def test_left_is_imported_by_right_and_never_back() -> None:
 
 @pytest.mark.parametrize("package", sorted(ONLY_IN))
 def test_a_package_is_imported_only_where_the_table_says(package: str) -> None:
-    allowed = tuple(ROOT / place for place in ONLY_IN[package])
+    allowed = tuple(ROOT / allowed_path for allowed_path in ONLY_IN[package])
     broken = [
         f"{imported.path.relative_to(ROOT)}:{imported.line} imports {imported.name}"
         for path in python_files(
             "include", "dags", "plugins", "spark_jobs", "benchmarks", "examples"
         )
-        if not any(path.is_relative_to(place) for place in allowed)
+        if not any(path.is_relative_to(allowed_path) for allowed_path in allowed)
         for imported in imports_of(path)
         if imported.name.split(".")[0] == package
     ]

@@ -66,21 +66,21 @@ def circle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def reached(graph: dict[str, set[str]], start: str) -> set[str]:
+def reachable(graph: dict[str, set[str]], start: str) -> set[str]:
     """All that is imported from here on, by whatever way."""
     result: set[str] = set()
-    ahead = [*graph[start]]
-    while ahead:
-        module = ahead.pop()
+    left = [*graph[start]]
+    while left:
+        module = left.pop()
         if module not in result:
             result.add(module)
-            ahead.extend(graph.get(module, ()))
+            left.extend(graph.get(module, ()))
     return result
 
 
 def circles(graph: dict[str, set[str]]) -> list[set[str]]:
     """Files that import each other, by whatever way: the members of each circle."""
-    ways = {module: reached(graph, module) for module in graph}
+    ways = {module: reachable(graph, module) for module in graph}
     members = {
         module: {other for other in ways[module] if module in ways.get(other, ())}
         for module in graph
@@ -114,10 +114,12 @@ def test_no_files_need_each_other_for_their_types_either() -> None:
     graph["slicewise"] = set()  # the door of all doors, which shows type checkers everything
     result = circles(graph)
     left = [
-        members for members in result if not any(members <= known for known in CIRCLES_OF_TYPES)
+        members for members in result if not any(members <= listed for listed in CIRCLES_OF_TYPES)
     ]
     assert not left, "\n".join(", ".join(sorted(members)) for members in left)
-    gone = [known for known in CIRCLES_OF_TYPES if not any(members <= known for members in result)]
+    gone = [
+        listed for listed in CIRCLES_OF_TYPES if not any(members <= listed for members in result)
+    ]
     assert not gone, f"these are cut, and leave the list: {gone}"
 
 
@@ -154,11 +156,11 @@ def test_every_room_within_a_room_stands_in_the_table() -> None:
 @pytest.mark.parametrize("above", sorted(ROOMS))
 def test_within_a_room_left_is_imported_by_right_and_never_back(above: str) -> None:
     prefix = f"slicewise.{above.replace('/', '.')}."
-    place = {name: i for i, name in enumerate(ROOMS[above])}
+    position = {name: i for i, name in enumerate(ROOMS[above])}
 
     def own(module: str) -> int | None:
         return (
-            place.get(module.removeprefix(prefix).partition(".")[0])
+            position.get(module.removeprefix(prefix).partition(".")[0])
             if module.startswith(prefix)
             else None
         )
@@ -218,7 +220,7 @@ def test_only_windows_and_the_planner_ask_what_kind_a_window_is() -> None:
 
 
 def test_only_the_planner_asks_a_unit_by_its_event_list() -> None:
-    asked = []
+    checks = []
     for path in python_files("include/slicewise"):
         if path.parent == PACKAGE / "features" / "plan":
             continue
@@ -235,5 +237,5 @@ def test_only_the_planner_asks_a_unit_by_its_event_list() -> None:
                 for subject in subjects
                 if isinstance(subject, ast.Attribute) and subject.attr == "event_list"
             ]
-            asked += [f"{path.relative_to(ROOT)}:{each.lineno}" for each in results]
-    assert not asked, "isinstance of SliceUnit or ListUnit tells them apart: " + "; ".join(asked)
+            checks += [f"{path.relative_to(ROOT)}:{attribute.lineno}" for attribute in results]
+    assert not checks, "isinstance of SliceUnit or ListUnit tells them apart: " + "; ".join(checks)

@@ -24,7 +24,7 @@ from slicewise.spark.microbatch.apply import Placed, SourceRows, batch_of
 from slicewise.stores.online.memory.store import open_memory
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from tests.architecture.import_table import PACKAGE
-from tests.architecture.test_rooms import arrows, module_of, reached
+from tests.architecture.test_rooms import arrows, module_of, reachable
 from tests.support.stores import in_memory
 
 NOW_US, ROWS, TOPIC = 1_700_000_000_000_000, 4, in_memory.TOPIC
@@ -74,7 +74,7 @@ class Tour:
         """Calls of a file that imports the caller's."""
         graph = arrows()
         above = {
-            module_of(PACKAGE / name): reached(graph, module_of(PACKAGE / name))
+            module_of(PACKAGE / name): reachable(graph, module_of(PACKAGE / name))
             for name in self.files
         }
         return [

@@ -25,7 +25,7 @@ from slicewise.training.archiving.offline import IcebergArchive
 from slicewise.training.dataset import build_training_set, parquet_bytes, rebuild
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside
 from tests.fixtures import kept
-from tests.fixtures.answers import ask, board, deployment_of, parsed, refs_of, slices
+from tests.fixtures.answers import board, deployment_of, parsed, refs_of, results_of, slices
 from tests.integration.serving.support import serving
 from tests.support.platform.servers import RedisServer
 
@@ -119,7 +119,7 @@ def test_a_store_answers_as_it_did(
         assert store.run(ReadManifest(metadata.units)) == deployment.to_json()
     compared = 0
     for reply in answers["answers"]:
-        answer = ask(
+        answer = results_of(
             own_redis.url, reply["refs"], reply["entities"], reply["clock_us"], reply["at_us"]
         )
         assert json.loads(json.dumps(answer)) == reply["results"], (
@@ -175,7 +175,7 @@ def test_totals_of_days_and_of_five_days_are_read(
     for reply in answers["answers"]:
         fields_20d = [(i, ref) for i, ref in enumerate(reply["refs"]) if ref.endswith("_20d")]
         if fields_20d:
-            answer = ask(
+            answer = results_of(
                 own_redis.url,
                 [ref for _, ref in fields_20d],
                 reply["entities"],

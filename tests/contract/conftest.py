@@ -45,10 +45,10 @@ class Bench:
     def hour_us(self) -> int:
         return self.hour * HOUR_US
 
-    def deploy(self, store: Store, *units: StoreUnit, **known: object) -> StoreDeployment:
+    def deploy(self, store: Store, *units: StoreUnit, **options: object) -> StoreDeployment:
         """Deploys these units beside nothing else; its digest is new."""
         deployment = StoreDeployment(uuid.uuid4().hex, units)
-        store.run(Deploy(deployment, store.run(ReadMetadata()).deployment_version, **known))  # type: ignore[arg-type]
+        store.run(Deploy(deployment, store.run(ReadMetadata()).deployment_version, **options))  # type: ignore[arg-type]
         return deployment
 
 

@@ -79,13 +79,13 @@ def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -
     rng = random.Random(SEED)
     events = some(bench, 300, 5, rng)
     writers = [bench.store, bench.connect(), bench.connect()]
-    reached = 0
-    while reached < len(events):
-        begin = rng.randrange(reached + 1)
+    applied = 0
+    while applied < len(events):
+        begin = rng.randrange(applied + 1)
         end = min(len(events), begin + rng.randrange(1, 80))
         if end > begin:
             rng.choice(writers).run(ApplyBatch(micro_batch(bench.unit, events[begin:end])))
-            reached = max(reached, end)
+            applied = max(applied, end)
     for entity in range(5):
         assert seen(bench.store, bench.unit, entity) == of(events, entity)
 

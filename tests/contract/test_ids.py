@@ -97,9 +97,9 @@ def test_replays_in_any_boundaries_by_any_connection_count_each_id_once(bench: B
     rng = random.Random(SEED)
     named = some(bench, 300, 5, rng)
     writers = [bench.store, bench.connect(), bench.connect()]
-    reached, total = 0, MicroBatchOutcome()
-    while reached < len(named):
-        begin = rng.randrange(reached + 1)
+    applied, total = 0, MicroBatchOutcome()
+    while applied < len(named):
+        begin = rng.randrange(applied + 1)
         end = min(len(named), begin + rng.randrange(1, 60))
         if end > begin:
             done = rng.choice(writers).run(ApplyBatch(batch(bench.unit, named[begin:end])))
@@ -108,7 +108,7 @@ def test_replays_in_any_boundaries_by_any_connection_count_each_id_once(bench: B
                 duplicates=total.duplicates + done.duplicates,
                 applied=total.applied + done.applied,
             )
-            reached = max(reached, end)
+            applied = max(applied, end)
     want = [wanted(named, entity) for entity in range(5)]
     assert [seen(bench.store, bench.unit, entity) for entity in range(5)] == want
     assert total.applied == sum(map(len, want))

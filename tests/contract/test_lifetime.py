@@ -402,11 +402,11 @@ def test_a_five_day_total_of_such_a_unit_does_not_expire_and_leaves_with_its_las
     seen: list[Command] = []
     assert racing(store, store.steps(WriteDayTotals(unit, [tag(1)], last)), seen.extend) == 1
     written = [
-        each
+        field_set
         for command in seen
         if isinstance(command, Change)
         for at in command.keys
-        for each in at.sets
+        for field_set in at.sets
     ]
     assert [(field, expiry) for field, _, expiry in written] == [
         (keys.TOTAL, 0),

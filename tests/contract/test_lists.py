@@ -71,13 +71,13 @@ def test_replays_in_any_boundaries_by_any_connection_add_nothing(bench: Bench) -
     rng, unit = random.Random(SEED), deployed(bench, RANGE)
     events = some(bench, 300, 5, rng)
     writers = [bench.store, bench.connect(), bench.connect()]
-    reached = 0
-    while reached < len(events):
-        begin = rng.randrange(reached + 1)
+    applied = 0
+    while applied < len(events):
+        begin = rng.randrange(applied + 1)
         end = min(len(events), begin + rng.randrange(1, 80))
         if end > begin:
             rng.choice(writers).run(AddToList(list_batch(unit, events[begin:end])))
-            reached = max(reached, end)
+            applied = max(applied, end)
     for entity in range(5):
         assert seen(bench, unit, entity) == of(events, entity)
         assert applied_offsets_of(read_list(bench.store, unit, entity)[1]) == {
@@ -240,8 +240,8 @@ def test_lists_expire_by_their_newest_event_and_those_of_rows_never(bench: Bench
     for unit in (ranges, last):
         bench.store.run(AddToList(list_batch(unit, [Event(1, bench.hour_us, 0, 0)])))
     results = {unit.storage_fingerprint: expiries(bench, unit) for unit in (ranges, last)}
-    reached = -((bench.hour_us + 1 + RANGE.range_us) // -1_000_000) + LIST_SLACK_S
-    assert results == {"00000000000000e1": (reached, reached), "00000000000000e2": (None, None)}
+    expiry_s = -((bench.hour_us + 1 + RANGE.range_us) // -1_000_000) + LIST_SLACK_S
+    assert results == {"00000000000000e1": (expiry_s, expiry_s), "00000000000000e2": (None, None)}
 
 
 def expiries(bench: Bench, unit: StoreUnit) -> tuple[int | None, int | None]:

@@ -123,7 +123,7 @@ def test_a_micro_batch_that_read_an_archive_version_which_is_forgotten_since_rea
     store.run(PutArchiveVersion("plays", 1, offset_vector(1)))
     store.run(PutArchiveVersion("plays", 2, offset_vector(2)))
     store.run(PublishHour(unit, hour, 1, offset_vector(1), [hour_entry(unit, 1, 1, events[:1])]))
-    folding = bench.connect()
+    applying = bench.connect()
 
     def race(commands: Sequence[Command]) -> None:
         if isinstance(commands[-1], Fields) and commands[-1].fields == [keys.HOURS]:
@@ -138,7 +138,7 @@ def test_a_micro_batch_that_read_an_archive_version_which_is_forgotten_since_rea
                 )
             )
 
-    outcome = racing(folding, folding.steps(ApplyBatch(micro_batch(unit, events))), race)
+    outcome = racing(applying, applying.steps(ApplyBatch(micro_batch(unit, events))), race)
     assert (outcome.applied, outcome.misses) == (1, 1)
     assert set(store.run(ReadArchiveVersions("plays"))) == {2}
 

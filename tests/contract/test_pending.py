@@ -242,8 +242,8 @@ def test_a_torn_pending_field_is_named_and_nothing_is_written(bench: Bench, torn
 def test_a_full_real_time_lane_leaves_its_hash_in_one_piece(bench: Bench) -> None:
     """A hash that was a table once stays one, which takes a quarter more."""
     some = events(begun(bench), range(60))
-    for each in some:
-        bench.store.run(WritePending(pending_batch(bench.unit, [each]), BOUND))
+    for event in some:
+        bench.store.run(WritePending(pending_batch(bench.unit, [event]), BOUND))
     values = [
         len(value)
         for name, value in fields(hot(bench.store, bench.unit, 1)).items()
@@ -445,9 +445,9 @@ def test_events_of_a_list_are_there_once_and_the_applied_offset_says_up_to_where
     bench.deploy(bench.store, unit)
     some = [Event(1, bench.hour_us + o, 0, o) for o in range(4)]
     bench.store.run(AddToList(list_batch(unit, some[:2])))
-    for written, known in ((2, 2), (0, 4)):
+    for written, already in ((2, 2), (0, 4)):
         outcome = bench.store.run(WritePending(pending_batch(unit, some), BOUND))
-        assert outcome == PendingOutcome(rows=4, written=written, already_applied=known)
+        assert outcome == PendingOutcome(rows=4, written=written, already_applied=already)
     assert bench.store.run(AddToList(list_batch(unit, some))).already_applied == 4
     reply = read_list(bench.store, unit, 1)[1]
     assert (listed(reply), applied_offsets_of(reply)) == ([(0, o) for o in range(4)], {0: 3})

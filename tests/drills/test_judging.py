@@ -325,7 +325,8 @@ def test_answers_are_judged_by_the_schemas_of_their_offsets(
     rng = random.Random(SEED)
     sent = [Produced(record[1], record[4], record[3]) for record in records]
     shapes = [
-        (*record[:4], shaped(rng, each).value) for record, each in zip(records, sent, strict=True)
+        (*record[:4], shaped(rng, produced).value)
+        for record, produced in zip(records, sent, strict=True)
     ]
     added, wider = (
         plan(load_project(changed_schema(tmp_path, schema) / "features.py"))
@@ -347,7 +348,7 @@ def test_answers_are_judged_by_the_schemas_of_their_offsets(
             {"payments": until}
         )
         wrong = judged([deployment, second, other], shapes, copy.deepcopy(of_fees)).wrong
-        assert any("fees_by_card" in each for each in wrong)
+        assert any("fees_by_card" in text for text in wrong)
 
 
 def test_producers_send_every_shape_and_none_is_wrong_in_two_things(tmp_path: Path) -> None:

@@ -140,8 +140,8 @@ class Inside:
         # nearly all logs have one topic: two of a name, where it was made anew
         topics = ",".join(topic for topic, _ in groupby(e.topic for e in events))
         runs = array("q", [len(list(some)) for _, some in groupby(e.topic for e in events)])
-        places = array("q", [e.partition << 48 | e.offset for e in events])
-        return Inside(events, end, (topics, hashlib.sha256(runs + places).digest()))
+        identities = array("q", [e.partition << 48 | e.offset for e in events])
+        return Inside(events, end, (topics, hashlib.sha256(runs + identities).digest()))
 
 
 _ANSWERED: dict[tuple[Any, ...], Any] = {}
@@ -246,7 +246,7 @@ def check_result(
     """Compares what was answered for an entity with the oracle over its events, at the answer's own
     token."""
     (token,) = decode_all(result["token"])
-    known = oracle.contained(
+    contained = oracle.contained(
         events,
         token.base.offsets,
         {hour: offset_vector.offsets for hour, offset_vector in token.compacted_beyond.items()},
@@ -256,13 +256,13 @@ def check_result(
         start, end = token.bounds[feature.column]
         if isinstance(feature.window, Session):
             gap, longest = feature.window.gap_us, feature.window.length_us
-            visit = oracle.session(known, end - longest, end, gap)
+            visit = oracle.session(contained, end - longest, end, gap)
             first_us = min((e.time for e in visit), default=end)
             where = f"start of {unit.view} {key} {feature.column} {when}"
             count.check(where, first_us // unit.slice_us * unit.slice_us, start)
         window = start, end, feature.window.most_rows
         if window not in windows:
-            within = oracle.inside(known, start, end)
+            within = oracle.inside(contained, start, end)
             if feature.window.most_rows:
                 within = sorted(within, key=lambda e: e.order)[-feature.window.most_rows :]
             windows[window] = Inside.of(within, end)

@@ -49,10 +49,10 @@ def check_published(platform: Stack, deployment: Deployment, source: str, folder
         ).to_pylist()
         for ref in refs
     }
-    place = {key: row for row, key in enumerate(published)}
+    row_of = {key: row for row, key in enumerate(published)}
     count = Count()
     for where, record in newest:
-        row = place[where["entity"]["shop"], where["entity"]["card"], where["end"]]
+        row = row_of[where["entity"]["shop"], where["entity"]["card"], where["end"]]
         for column, value in record["values"].items():
             count.check(f"published {where} {column}", columns[column][row], value)
     print(

@@ -66,7 +66,7 @@ def of_other_days(seed: int, n: int) -> list[Produced]:
     return payments(seed, n, then, then - 6 * HOUR, then)
 
 
-def brought(report: dict[str, Any]) -> dict[str, int]:
+def totals_written(report: dict[str, Any]) -> dict[str, int]:
     """The number of totals that a compaction wrote of each view; all that there were to write."""
     assert not any(unit["left_over"] for unit in report["horizons"]), report["horizons"]
     return {unit["view"]: unit["brought"] for unit in report["horizons"]}
@@ -158,7 +158,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(
 
     # --- compaction changes no value; late events for compacted hours come in; compaction twice
     first = platform.job("compact", "--hour", hour_text(1))
-    assert brought(first) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
+    assert totals_written(first) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "after compaction", 2).compared
     now = now_us()
     produce(platform, of_other_days(SEED + 4, 300))
@@ -166,7 +166,7 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(
     platform.wait_applied(TOPIC)
     total += check_online(platform, deployment, "late events after compaction", 3).compared
     second = platform.job("compact", "--hour", hour_text(1))
-    assert brought(second) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
+    assert totals_written(second) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "compacted again", 1).compared
     third = platform.job("compact", "--hour", hour_text(1))
     print(

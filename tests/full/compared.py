@@ -36,7 +36,7 @@ from slicewise.windows.session import Session
 from slicewise.windows.sliding import Sliding
 from slicewise.windows.tumbling import Tumbling
 from tests.full.histories import SOURCES, History
-from tests.full.opinion import Known
+from tests.full.opinion import Contained
 from tests.full.world import Part, World
 from tests.laws.oracles.values import Error
 
@@ -149,7 +149,7 @@ class ComparedUnit:
             )
         self._keys = keys
         self._entities = [dict(zip(names, key, strict=True)) for key in keys]
-        self._known: dict[tuple[Any, ...], Known] = {}
+        self._contained: dict[tuple[Any, ...], Contained] = {}
         self._specs = [str(feature.aggregate.spec()) for feature in part.unit.features]
         self._tokens: list[Token] = []
         self._answered: list[tuple[tuple[Any, ...], Mapping[str, str]]] = []
@@ -177,20 +177,20 @@ class ComparedUnit:
                     self._world.ends,
                     token.base,
                 )
-            known = self._known_to(number, token)
+            contained = self._contained_in(number, token)
             bounds = token.bounds
             for i, feature in enumerate(unit.features):
                 start, end = bounds[feature.column]
                 window = feature.window
                 wanted = expected_bounds[i]
                 if isinstance(window, Session):
-                    a, b = known.session(end - window.length_us, end, window.gap_us)
+                    a, b = contained.session(end - window.length_us, end, window.gap_us)
                     wanted = (
-                        known.times[a] // unit.slice_us * unit.slice_us if b > a else end,
+                        contained.times[a] // unit.slice_us * unit.slice_us if b > a else end,
                         end,
                     )
                 else:
-                    a, b = known.between(start, end)
+                    a, b = contained.between(start, end)
                     if window.most_rows:
                         a = max(a, b - window.most_rows)
                 if wanted is not None:
@@ -202,7 +202,7 @@ class ComparedUnit:
                             (start, end),
                         )
                 aged = answer.t_us - window.offset_us if window.by_events else end
-                expected = known.value(self._specs[i], feature.aggregate, a, b, aged)
+                expected = contained.value(self._specs[i], feature.aggregate, a, b, aged)
                 outcome = result.values[i]
                 counted.online += 1
                 counted.empty += a == b
@@ -255,25 +255,25 @@ class ComparedUnit:
                 if not same(result, value):
                     key = self._keys[self._rows[row]]
                     counted.differ(f"training of {unit.view} {key} {feature.column}", result, value)
-        self._tokens, self._answered, self._rows, self._known = [], [], [], {}
+        self._tokens, self._answered, self._rows, self._contained = [], [], [], {}
 
-    def _known_to(self, number: int, token: Token) -> Known:
+    def _contained_in(self, number: int, token: Token) -> Contained:
         """The entity's events that the answer contains."""
         compacted_beyond = tuple(
             (hour, tuple(offset_vector.offsets.items()))
             for hour, offset_vector in token.compacted_beyond.items()
         )
         key = (number, tuple(token.base.offsets.items()), compacted_beyond)
-        if key not in self._known:
+        if key not in self._contained:
             events = self._events.get(self._keys[number], [])
-            self._known[key] = Known(
+            self._contained[key] = Contained(
                 [
                     e
                     for e in events
                     if token.contains(e.time // HOUR_US, (TOPIC, e.partition), e.offset)
                 ]
             )
-        return self._known[key]
+        return self._contained[key]
 
 
 def _events(history: History, part: Part) -> dict[tuple[Any, ...], list[Event]]:

@@ -55,7 +55,7 @@ def _parts(value: float) -> int:
     return above * (UNIT // below)
 
 
-class Known:
+class Contained:
     """The events of an entity that an answer contains, in the total order; windows are ranges of
     them."""
 
@@ -63,7 +63,7 @@ class Known:
         self.events = sorted(events, key=identity_of)
         self.times = [event.time for event in self.events]
         self._columns: dict[str, Column] = {}
-        self._conditions: dict[str, tuple[list[int], Known]] = {}
+        self._conditions: dict[str, tuple[list[int], Contained]] = {}
         self._values: dict[tuple[Any, ...], Any] = {}
 
     def between(self, start: int, end: int) -> tuple[int, int]:
@@ -104,26 +104,26 @@ class Known:
             return result
         return laws.expected(aggregate, self.events[first:beyond], end)
 
-    def _only(self, condition: str) -> tuple[list[int], Known]:
+    def _only(self, condition: str) -> tuple[list[int], Contained]:
         """The events for which a condition is true, and which of all events they are."""
         if condition not in self._conditions:
             at = [i for i, event in enumerate(self.events) if event.columns[condition] is True]
-            self._conditions[condition] = at, Known([self.events[i] for i in at])
+            self._conditions[condition] = at, Contained([self.events[i] for i in at])
         return self._conditions[condition]
 
 
-Quick = Callable[[Known, Any, int, int], Any]
+Quick = Callable[[Contained, Any, int, int], Any]
 
 
-def _count(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
+def _count(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
     if aggregate.column is None:
         return beyond - first
-    a, b = known.column(aggregate.column).between(first, beyond)
+    a, b = contained.column(aggregate.column).between(first, beyond)
     return b - a
 
 
-def _sum(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _sum(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     if a == b:
         return None
@@ -133,8 +133,8 @@ def _sum(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
     return total if -(2**63) <= total < 2**63 else Error(OVERFLOW)
 
 
-def _mean(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _mean(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     total = column.sums[b] - column.sums[a]
     return None if a == b else _double(total, (b - a) * (UNIT if column.doubles else 1))
@@ -148,8 +148,8 @@ def _double(above: int, below: int) -> float | Error:
 
 
 def _extreme(choose: Callable[..., Any]) -> Quick:
-    def extreme(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-        column = known.column(aggregate.column)
+    def extreme(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+        column = contained.column(aggregate.column)
         a, b = column.between(first, beyond)
         return choose(column.values[a:b], default=None)
 
@@ -157,19 +157,19 @@ def _extreme(choose: Callable[..., Any]) -> Quick:
 
 
 def _ranked(choose: Callable[..., Any]) -> Quick:
-    def ranked(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-        column = known.column(aggregate.by)
+    def ranked(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+        column = contained.column(aggregate.by)
         a, b = column.between(first, beyond)
         if a == b:
             return None
-        event = known.events[column.at[column.values.index(choose(column.values[a:b]), a, b)]]
+        event = contained.events[column.at[column.values.index(choose(column.values[a:b]), a, b)]]
         return plus(event.columns[aggregate.payload])
 
     return ranked
 
 
-def _top(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.by)
+def _top(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.by)
     a, b = column.between(first, beyond)
     if any(isinstance(value, str | bool) for value in column.values[:1]):
         return NotImplemented
@@ -178,38 +178,38 @@ def _top(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
     results = [
         {
             "by": column.values[i],
-            "payload": plus(known.events[column.at[i]].columns[aggregate.payload]),
+            "payload": plus(contained.events[column.at[i]].columns[aggregate.payload]),
         }
         for i in best
     ]
     return results or None
 
 
-def _newest(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _newest(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     if aggregate.kind == "last":
         return column.values[b - 1] if b > a else None
     return column.values[max(a, b - aggregate.k) : b][::-1] or None
 
 
-def _oldest(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _oldest(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     if aggregate.kind == "first":
         return column.values[a] if b > a else None
     return column.values[a : min(b, a + aggregate.k)] or None
 
 
-def _truth(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _truth(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     true = column.trues[b] - column.trues[a]
     return None if a == b else true == b - a if aggregate.kind == "bool_and" else true > 0
 
 
-def _distinct(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _distinct(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     values = set(column.values[a:b])
     size = sum(len(value.encode()) for value in values if isinstance(value, str))
@@ -217,8 +217,8 @@ def _distinct(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
     return len(values) if exact else NotImplemented
 
 
-def _quantiles(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
-    column = known.column(aggregate.column)
+def _quantiles(contained: Contained, aggregate: Any, first: int, beyond: int) -> Any:
+    column = contained.column(aggregate.column)
     a, b = column.between(first, beyond)
     values = sorted(float(value) for value in column.values[a:b])
     if len(set(values)) > aggregate.threshold:
@@ -227,8 +227,8 @@ def _quantiles(known: Known, aggregate: Any, first: int, beyond: int) -> Any:
     return [values[rank] for rank in ranks] if values else None
 
 
-def _span(known: Known, _: Any, first: int, beyond: int) -> Any:
-    return known.times[beyond - 1] - known.times[first] if beyond > first else None
+def _span(contained: Contained, _: Any, first: int, beyond: int) -> Any:
+    return contained.times[beyond - 1] - contained.times[first] if beyond > first else None
 
 
 QUICK: dict[str, Quick] = {

@@ -147,13 +147,13 @@ class World:
         for part in self.parts:
             if isinstance(part.unit, ListUnit):
                 continue
-            known = part.rows.filter(pa.array(self._contained(part.rows)))
-            hours_of_events = sorted(set((known["event_time"].to_numpy() // HOUR_US).tolist()))
+            contained = part.rows.filter(pa.array(self._contained(part.rows)))
+            hours_of_events = sorted(set((contained["event_time"].to_numpy() // HOUR_US).tolist()))
             hours = [hour for hour in hours_of_events if hour < now_hour and rng.random() < 0.7]
             tags: dict[int, dict[bytes, None]] = {}
             for hour in hours:
                 tags.setdefault(hour // 24, {}).update(
-                    dict.fromkeys(self._publish(part.unit, known, hour))
+                    dict.fromkeys(self._publish(part.unit, contained, hour))
                 )
             for day in days_to_total(hours, None, now_hour):
                 self.store.run(WriteDayTotals(part.unit, list(tags[day]), day))
@@ -166,9 +166,9 @@ class World:
         )
         return np.asarray(rows["offset"].to_numpy() < ends[rows["partition"].to_numpy()])
 
-    def _publish(self, unit: StorageUnit, known: pa.Table, hour: int) -> list[bytes]:
+    def _publish(self, unit: StorageUnit, contained: pa.Table, hour: int) -> list[bytes]:
         """The tags of its entities."""
-        table = known.filter(pa.array(known["event_time"].to_numpy() // HOUR_US == hour))
+        table = contained.filter(pa.array(contained["event_time"].to_numpy() // HOUR_US == hour))
         ref = UnitRef(self.manifest, unit.storage_fingerprint)
         whole = Whole(Accumulate(ref, _own(unit)), Combine(ref))
         compacted = pa.Table.from_batches(list(whole(iter(table.combine_chunks().to_batches()))))

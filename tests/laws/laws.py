@@ -122,9 +122,7 @@ def any_order_gives_the_same_bytes(
     assert repr(_state(aggregate, shuffled)) == repr(_state(aggregate, events))
 
 
-def groups_do_not_touch_each_other(
-    aggregate: Aggregate, events: Sequence[Event], random: Random
-) -> None:
+def groups_are_independent(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
     n_groups = random.randint(1, 5)
     groups = np.array([random.randrange(n_groups) for _ in events], np.int64)
     together = aggregate.accumulate_columns(rows_of(aggregate, events), groups, n_groups)
@@ -254,7 +252,7 @@ LAWS: tuple[Law, ...] = (
     combine_is_associative,
     any_split_gives_the_same_bytes,
     any_order_gives_the_same_bytes,
-    groups_do_not_touch_each_other,
+    groups_are_independent,
     rows_and_columns_agree,
     the_oracle_agrees,
     bytes_come_back,

@@ -34,7 +34,7 @@ from slicewise.windows.window import Window
 S = 1_000_000
 BEGIN = 1_767_225_600 * S
 TOPIC = "0123456789abcdef0123456789abcdef"
-AHEAD = 2 * S
+MOST_AHEAD = 2 * S
 WAIT = S // 2
 CORRECTIONS = 15 * S
 WINDOWS = ("10s", sw.tumbling("10s"), sw.hopping("20s", every="5s"), sw.tumbling("30s"))
@@ -106,12 +106,12 @@ def cut(events: Sequence[Event], instant: int) -> dict[int, int]:
 
 
 def answers(
-    events: Sequence[Event], known: dict[int, int], window: Window, end: int
+    events: Sequence[Event], cuts: dict[int, int], window: Window, end: int
 ) -> dict[str, tuple[Any, Any]]:
     """Per user with events in the window: count, and the exact sum."""
     results: dict[str, list[float | None]] = {}
     for e in events:
-        if e.offset < known[e.partition] and end - window.length_us <= e.time < end:
+        if e.offset < cuts[e.partition] and end - window.length_us <= e.time < end:
             results.setdefault(e.user, []).append(e.x)
     return {
         user: (len(xs), total([x for x in xs if x is not None])) for user, xs in results.items()
@@ -133,19 +133,21 @@ def oracle(
     last = since
     nothing = (0, None)
     for instant in instants:
-        known = cut(events, instant)
+        cuts = cut(events, instant)
         rows: list[tuple[Any, ...]] = []
         for window in windows:
             step = step_of(window)
             first = max(since, instant - CORRECTIONS) // step * step + step
             changed_before: set[str] = set()
             for end in range(first, last // step * step + 1, step):
-                old, new = answers(events, before, window, end), answers(events, known, window, end)
+                old, new = answers(events, before, window, end), answers(events, cuts, window, end)
                 # without a record of its own, a window would be taken for the one before it
-                ahead = answers(events, known, window, end - step)
+                one_step_before = answers(events, cuts, window, end - step)
                 changed = {user for user in new if new[user] != old.get(user, nothing)}
                 published_users = changed | {
-                    u for u in changed_before if new.get(u, nothing) != ahead.get(u, nothing)
+                    u
+                    for u in changed_before
+                    if new.get(u, nothing) != one_step_before.get(u, nothing)
                 }
                 rows += [
                     (
@@ -161,12 +163,12 @@ def oracle(
                 ]
                 changed_before = changed
             if instant % step == 0:
-                now = answers(events, known, window, instant)
+                now = answers(events, cuts, window, instant)
                 shown: dict[str, Any] = {}
                 if instant - step > since:
                     # corrected up to the last instant, that is: also by what this one brings, if it
                     # is corrected still
-                    latest = known if instant - step > instant - CORRECTIONS else before
+                    latest = cuts if instant - step > instant - CORRECTIONS else before
                     shown = answers(events, latest, window, instant - step)
                 rows += [
                     (
@@ -181,7 +183,7 @@ def oracle(
                     for user in {*now, *shown}
                 ]
         out += sorted(rows, key=repr)
-        before, last = known, instant
+        before, last = cuts, instant
     return out
 
 
@@ -223,9 +225,9 @@ def published(
     start, left = {}, {}
     for partition in (0, 1):
         own = sorted((e for e in events if e.partition == partition), key=lambda e: e.offset)
-        young = [e.offset for e in own if e.kafka_time >= progress.instant_us - reach - AHEAD]
-        known = progress.offset_vector.get((TOPIC, partition))
-        start[partition] = min([known, *young[:1]])
+        young = [e.offset for e in own if e.kafka_time >= progress.instant_us - reach - MOST_AHEAD]
+        applied = progress.offset_vector.get((TOPIC, partition))
+        start[partition] = min([applied, *young[:1]])
         left[partition] = [e for e in own if e.offset >= start[partition]]
     emission = ViewEmission(emitted, TOPIC, start, progress)
     out: list[tuple[Any, ...]] = []
@@ -348,7 +350,7 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
     own = sorted((e for e in events if e.partition == 0), key=lambda e: e.offset)
     first = own[len(own) // 2]
     left = [e for e in events if e.partition or e.offset >= first.offset]
-    at = resumed(begun, emitted, AHEAD, max(e.kafka_time for e in own[: len(own) // 2 + 1]))
+    at = resumed(begun, emitted, MOST_AHEAD, max(e.kafka_time for e in own[: len(own) // 2 + 1]))
     assert at.since_us == at.instant_us > BEGIN
     result, _ = published(emitted, left, at, until, random.Random(2))
     ends = {(line[2], line[3], line[4], line[5]) for line in whole}
@@ -357,7 +359,7 @@ def test_where_the_log_has_lost_its_beginning_no_window_is_published_that_lacks_
         assert line[3] > at.since_us
         assert (line[2], line[3], line[4], line[5]) in ends or line[5] == (0, None), line
     later = Progress(BEGIN, until, begun.offset_vector)
-    assert resumed(later, emitted, AHEAD, BEGIN) is later
+    assert resumed(later, emitted, MOST_AHEAD, BEGIN) is later
 
 
 def test_a_clock_far_ahead_holds_nothing_up() -> None:

@@ -221,9 +221,9 @@ def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
         )
         beyond = [e for e in own if e.offset > last and not compacted(e)]
         come = random.randint(min(1, len(beyond)), len(beyond))
-        reached = max([last, *(e.offset for e in beyond[:come])])
+        newest = max([last, *(e.offset for e in beyond[:come])])
         behind = [
-            e for e in own if e.offset <= reached and e not in beyond and random.random() < 0.3
+            e for e in own if e.offset <= newest and e not in beyond and random.random() < 0.3
         ]
         first = random.choice(beyond[:come]).offset if topic_partition[1] == 2 and come else 1 << 50
         if first < 1 << 50:
@@ -268,26 +268,26 @@ def trained(
     of_unit = UnitEvents(
         cast(Any, unit), cast(Entities, None), source, number, tuple(topic_partitions), {}
     )
-    known = tokens.decode(token)
+    decoded = tokens.decode(token)
     bounds = {
         c: (np.array([start], np.int64), np.array([end], np.int64))
-        for c, (start, end) in known.bounds.items()
+        for c, (start, end) in decoded.bounds.items()
     }
-    question = Question(np.zeros(1, np.int64), bounds, TokenOffsets.of([known], topic_partitions))
+    question = Question(np.zeros(1, np.int64), bounds, TokenOffsets.of([decoded], topic_partitions))
     return answer(of_unit, cast(Any, features), question)
 
 
 def inside(events: Sequence[Event], token: tokens.Token, feature: PlannedFeature) -> list[Event]:
     """By hand: those that the token's offset vector names, within the window at NOW."""
-    known = [
+    contained = [
         e for e in events if token.contains(e.time // HOUR_US, topic_partition_of(e), e.offset)
     ]
     start, end = feature.window.bounds("live", NOW, SLICE_US)
     if not feature.window.session_gap_us:
-        return [e for e in known if start <= e.time < end]
+        return [e for e in contained if start <= e.time < end]
     raw = [
         windows_oracle.OracleEvent(e.time, TOPIC, e.partition, e.offset, {"event": e})
-        for e in known
+        for e in contained
     ]
     return [
         stored.columns["event"]
@@ -336,8 +336,8 @@ def test_what_is_read_of_pending_events_is_training_by_token_and_the_oracle_as_b
                 aggregate, own, feature.window.bounds("live", NOW, SLICE_US)[1]
             )
             expected = [Failed(str(wanted)) if isinstance(wanted, Error) else wanted]
-            for found in (by_token[feature.column], *(value(merged, i) for merged in answers)):
-                assert same(found, expected, aggregate.output_type), (feature.column, seed)
+            for result in (by_token[feature.column], *(value(merged, i) for merged in answers)):
+                assert same(result, expected, aggregate.output_type), (feature.column, seed)
 
 
 def test_the_histories_hold_what_the_law_is_about() -> None:

@@ -111,13 +111,13 @@ def test_every_parameter_of_the_hints_exists() -> None:
         sw.snapshot,
         sw.Client,
     )
-    known = {
+    parameters = {
         name
         for made in (*(function for _, function in makers()), *functions)
         for name in inspect.signature(made).parameters
     }
-    assert set(hints.PARAMETERS) <= known
-    assert set(hints.EXAMPLES) <= known
+    assert set(hints.PARAMETERS) <= parameters
+    assert set(hints.EXAMPLES) <= parameters
 
 
 def test_dir_holds_what_users_use_and_nothing_else() -> None:
@@ -269,8 +269,8 @@ def test_a_mistake_is_answered_with_its_place_and_what_to_write(name: str) -> No
     line = make.__code__.co_firstlineno
     lines = range(line, line + 4)
     helpers = [f.__code__.co_firstlineno + n for f in (view, source) for n in (1, 2)]
-    places = [f"{__file__}:{text}" for text in (*lines, *helpers)]
-    assert any(place in str(error.where) for place in places), error.where
+    lines_of_ours = [f"{__file__}:{text}" for text in (*lines, *helpers)]
+    assert any(line_of_ours in str(error.where) for line_of_ours in lines_of_ours), error.where
     assert error.expected
     assert instead in str(error.next_step)
 

@@ -229,12 +229,12 @@ class Spans:
         groups: Groups,
         cached: Sequence[Any] = (),
     ) -> list[Any]:
-        each = [
+        spans = [
             (first, last) if is_present else None
             for first, last, is_present in zip(*columns, strict=True)
         ]
-        found = [_outermost(each[a:b]) for a, b in runs] + list(cached)
-        return [_outermost([found[run] for run in group]) for group in groups]
+        by_run = [_outermost(spans[a:b]) for a, b in runs] + list(cached)
+        return [_outermost([by_run[run] for run in group]) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
         values = [None if span is None else span[1] - span[0] for span in combined]

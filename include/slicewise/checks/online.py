@@ -76,8 +76,8 @@ class HttpReader:
             )
         lacking = frozenset(body.get("incomplete", ()))
         return [
-            Predicted(each["values"], decode_all(each["token"]), each["token"], lacking)
-            for each in results
+            Predicted(result["values"], decode_all(result["token"]), result["token"], lacking)
+            for result in results
         ]
 
     def _answer(self, packed: bytes) -> Any:

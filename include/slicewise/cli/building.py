@@ -122,9 +122,9 @@ def build(
         while wait or here:
             over = job.over()  # before the metadata: a run that is over has written its own
             with deploy.connected(settings) as store:
-                found = deploy.current(store)
-                current = deploy.require_units(found)
-                left = deploy.waiting(store, current, found.metadata, job.waits(), job.since_us)
+                stored = deploy.current(store)
+                current = deploy.require_units(stored)
+                left = deploy.waiting(store, current, stored.metadata, job.waits(), job.since_us)
             left = {name: text for name, text in left.items() if name in views}
             if not left:
                 return

@@ -41,20 +41,20 @@ class Outcome:
 def run_case(view: FeatureView, case: Case, number: int) -> Outcome:
     """Runs one case through `sw.evaluate`."""
     name = case.name or f"case {number}"
-    place = f"{name!r} of {view.place}" + (f" ({case.location})" if case.location else "")
+    subject = f"{name!r} of {view.subject}" + (f" ({case.location})" if case.location else "")
     try:
-        return _answered(view, case, name, place)
+        return _answered(view, case, name, subject)
     except SlicewiseError as error:
         text = DefinitionError(
             error.what,
-            where=f"{place}, {error.where}" if error.where else place,
+            where=f"{subject}, {error.where}" if error.where else subject,
             expected=error.expected,
             next_step=error.next_step,
         )
         return Outcome(name, error=str(text))
 
 
-def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
+def _answered(view: FeatureView, case: Case, name: str, subject: str) -> Outcome:
     from slicewise.training.evaluate import REFUSED, evaluated
 
     columns = [column for feature in view.features for column in feature.columns()]
@@ -62,11 +62,11 @@ def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
         if column not in columns:
             raise DefinitionError(
                 f"the case expects unknown feature {column!r}",
-                where=place,
+                where=subject,
                 expected="one of " + listed(columns),
                 next_step=nearest(column, columns),
             )
-    query = {**_entity(view, case, place), "at": instant(case.at, place), "mode": case.mode}
+    query = {**_entity(view, case, subject), "at": instant(case.at, subject), "mode": case.mode}
     table, raised = evaluated(view, [dict(event) for event in case.events], [query])
     row = table.to_pylist()[0]
     differences = tuple(
@@ -80,7 +80,7 @@ def _answered(view: FeatureView, case: Case, name: str, place: str) -> Outcome:
     )
 
 
-def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:
+def _entity(view: FeatureView, case: Case, subject: str) -> Mapping[str, Any]:
     if case.entity is not None:
         return case.entity
     entities = {tuple(event.get(column) for column in view.entity) for event in case.events}
@@ -90,7 +90,7 @@ def _entity(view: FeatureView, case: Case, place: str) -> Mapping[str, Any]:
                 f"the events hold {len(entities)} entities, and the case does not say which one "
                 "is asked"
             ),
-            where=place,
+            where=subject,
             expected="entity={" + ", ".join(f'"{column}": …' for column in view.entity) + "}",
             next_step="add it to the case",
         )

@@ -61,7 +61,11 @@ def waiting_for(settings: Settings, sources: Collection[str]) -> str | None:
         reported = status.heartbeat.get("sources", {})
         if left := sorted(set(sources) - set(reported)):
             return f"the driver {name} has not read {', '.join(left)} yet"
-        if waits := [str(each["waiting"]) for each in reported.values() if each.get("waiting")]:
+        if waits := [
+            str(source_status["waiting"])
+            for source_status in reported.values()
+            if source_status.get("waiting")
+        ]:
             return f"the driver {name} waits: {waits[0]}"
     return None
 

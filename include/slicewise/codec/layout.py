@@ -189,7 +189,7 @@ class Layout:
         widths = self._segment_widths(records)
         ends = offsets_of(widths.reshape(-1))
         expected = np.diff(ends[offsets_of(counts) * widths.shape[1]])
-        given = np.fromiter((len(each) for each in behind), np.int64, len(behind))
+        given = np.fromiter((len(block) for block in behind), np.int64, len(behind))
         if not np.array_equal(expected, given):
             bad = int(np.flatnonzero(expected != given)[0])
             raise CodecError(

@@ -287,17 +287,17 @@ class _Crcs:
     def __init__(self, width: int) -> None:
         self._zeros = bytes(width)
         self._nothing = zlib.crc32(self._zeros)
-        self._known = [0]
+        self._crcs = [0]
         self._lock = Lock()
 
     def of(self, n: int) -> int:
-        known = self._known
+        crcs = self._crcs
         # pending events and lists grow: each length is one step beyond those that were asked for
-        if n >= len(known):
+        if n >= len(crcs):
             with self._lock:
-                while n >= len(known):
-                    known.append(zlib.crc32(self._zeros, known[-1]) ^ self._nothing ^ _WHOLE)
-        return known[n]
+                while n >= len(crcs):
+                    crcs.append(zlib.crc32(self._zeros, crcs[-1]) ^ self._nothing ^ _WHOLE)
+        return crcs[n]
 
 
 @lru_cache

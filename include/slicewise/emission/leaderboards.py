@@ -22,7 +22,7 @@ import pyarrow as pa
 from slicewise import log
 from slicewise.clock import Clock
 from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
-from slicewise.emission.ranking import Place, RankedRows, corrected, of_no_events, top
+from slicewise.emission.ranking import RankedRow, RankedRows, corrected, of_no_events, top
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
@@ -78,8 +78,8 @@ class Ranked:
         self, ranked: RankedRows, window: tuple[int, int], offset_vector: OffsetVector, k: int
     ) -> StoredLeaderboard:
         """The leaderboard of these rows."""
-        rows = tuple(place.row for place in ranked.places[:k])
-        more = ranked.more or len(ranked.places) > k
+        rows = tuple(ranked_row.row for ranked_row in ranked.rows[:k])
+        more = ranked.more or len(ranked.rows) > k
         return StoredLeaderboard(
             self.leaderboard.fingerprint, *window, offset_vector, self.unit.entity, rows, more
         )
@@ -87,7 +87,7 @@ class Ranked:
     def ranked_rows(self, leaderboard: StoredLeaderboard) -> RankedRows:
         """The rows of a leaderboard, with their ranks."""
         return RankedRows(
-            tuple(Place(self._rank(row), row) for row in leaderboard.rows), leaderboard.more
+            tuple(RankedRow(self._rank(row), row) for row in leaderboard.rows), leaderboard.more
         )
 
     def _rank(self, row: LeaderboardRow) -> tuple[Any, bytes]:
@@ -105,8 +105,8 @@ def ranked(deployment: Deployment) -> dict[tuple[str, Window], list[Ranked]]:
     by_window: dict[tuple[str, Window], list[Ranked]] = {}
     for leaderboard in deployment.leaderboards:
         unit, feature = deployment.resolve(leaderboard.ref)
-        each = Ranked(leaderboard, unit, feature, of_no_events(feature.aggregate))
-        by_window.setdefault((unit.view, feature.window), []).append(each)
+        ranking = Ranked(leaderboard, unit, feature, of_no_events(feature.aggregate))
+        by_window.setdefault((unit.view, feature.window), []).append(ranking)
     return by_window
 
 
@@ -228,7 +228,7 @@ class LeaderboardSink:
             ranked, window, correction.offset_vector, entry.remembered
         )
         k = entry.leaderboard.k
-        if tuple(place.row for place in ranked.places[:k]) == past.rows[:k]:
+        if tuple(ranked_row.row for ranked_row in ranked.rows[:k]) == past.rows[:k]:
             return True
         now = entry.made(ranked, window, correction.offset_vector, k)
         if self._is_newest(entry.leaderboard.name, end_us):
@@ -247,15 +247,15 @@ class LeaderboardSink:
 
     def _publish_correction(
         self,
-        each: Ranked,
+        ranking: Ranked,
         before: StoredLeaderboard,
         now: StoredLeaderboard,
         cause: tuple[str, int, int],
     ) -> None:
         assert self.corrections is not None
-        assert each.leaderboard.topic is not None
-        key, value = correction_record(each.leaderboard, before, now, cause)
-        self.corrections.append(each.leaderboard.topic, key, value)
+        assert ranking.leaderboard.topic is not None
+        key, value = correction_record(ranking.leaderboard, before, now, cause)
+        self.corrections.append(ranking.leaderboard.topic, key, value)
         self.corrected += 1
 
     def flush(self) -> None:
@@ -329,7 +329,7 @@ class LeaderboardSink:
 
 def _changed(
     entry: Ranked, correction: Correction, rows: np.ndarray[Any, Any]
-) -> tuple[list[Place], list[bytes]]:
+) -> tuple[list[RankedRow], list[bytes]]:
     """Rows of one window end with a value now, and the keys of rows without."""
     at = pa.array(rows)
     who, values = (
@@ -338,9 +338,9 @@ def _changed(
     )
     names = [name for name, _ in entry.unit.entity]
     ranked = top(entry.unit.entity, who, values, entry.nothing, len(rows))
-    stays = {place.rank[1] for place in ranked.places}
+    stays = {ranked_row.rank[1] for ranked_row in ranked.rows}
     tags = entity_tags(entry.unit.entity, [who.column(name).to_pylist() for name in names])
-    return list(ranked.places), [tag for tag in tags if tag not in stays]
+    return list(ranked.rows), [tag for tag in tags if tag not in stays]
 
 
 def correction_record(

@@ -27,7 +27,7 @@ _US = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RankedRow:
     """A row and where it stands among others: smaller ranks are better."""
 
     rank: tuple[Any, bytes]
@@ -38,7 +38,7 @@ class Place:
 class RankedRows:
     """The best rows of a window, best first; more: there are others."""
 
-    places: tuple[Place, ...]
+    rows: tuple[RankedRow, ...]
     more: bool
 
 
@@ -65,16 +65,18 @@ def top(
         (-value for value in kept.to_pylist()), _tags(columns, who), range(len(kept)), strict=True
     )
     chosen = pa.array([i for *_, i in nsmallest(k, ranks)], pa.int64())
-    return RankedRows(tuple(places(columns, who.take(chosen), kept.take(chosen))), more)
+    return RankedRows(tuple(ranked_rows(columns, who.take(chosen), kept.take(chosen))), more)
 
 
-def places(columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array) -> list[Place]:
+def ranked_rows(
+    columns: Sequence[tuple[str, str]], entities: pa.Table, values: pa.Array
+) -> list[RankedRow]:
     """Places of the rows, with their ranks, in the order given; none of them null."""
     listed: list[list[object]] = [entities.column(name).to_pylist() for name, _ in columns]
     tags = _tags(columns, entities)
     keys = zip(*([_key(value) for value in column] for column in listed), strict=True)
     return [
-        Place((-value, tag), LeaderboardRow(key, _value(value)))
+        RankedRow((-value, tag), LeaderboardRow(key, _value(value)))
         for value, tag, key in zip(values.to_pylist(), tags, keys, strict=True)
     ]
 
@@ -83,8 +85,8 @@ def _tags(columns: Sequence[tuple[str, str]], entities: pa.Table) -> list[bytes]
     return entity_tags(columns, [entities.column(name).to_pylist() for name, _ in columns])
 
 
-def _rank(place: Place) -> tuple[Any, bytes]:
-    return place.rank
+def _rank(ranked: RankedRow) -> tuple[Any, bytes]:
+    return ranked.rank
 
 
 def _ranked(values: pa.Array, nothing: object) -> pa.Array:
@@ -119,16 +121,16 @@ def _value(value: Any) -> Ranked:
 
 
 def corrected(
-    before: RankedRows, changed: Iterable[Place], gone: Iterable[bytes], most: int
+    before: RankedRows, changed: Iterable[RankedRow], gone: Iterable[bytes], most: int
 ) -> RankedRows:
     """After late events. changed: what entities have now; gone: keys of those without a value now.
     Who was not among the rows is worse than all of them: where there is more, a row that fell below
     the worst of them is left out."""
     changed = list(changed)
-    moved = {place.rank[1] for place in changed} | set(gone)
-    rows = [place for place in before.places if place.rank[1] not in moved] + changed
+    moved = {ranked.rank[1] for ranked in changed} | set(gone)
+    rows = [ranked for ranked in before.rows if ranked.rank[1] not in moved] + changed
     if before.more:
-        worst = before.places[-1].rank if before.places else ()
-        rows = [place for place in rows if place.rank <= worst]
+        worst = before.rows[-1].rank if before.rows else ()
+        rows = [ranked for ranked in rows if ranked.rank <= worst]
     rows.sort(key=_rank)
     return RankedRows(tuple(rows[:most]), before.more or len(rows) > most)

@@ -52,14 +52,14 @@ class WindowState:
     features: tuple[PlannedFeature, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     chunks: list[Chunk] = field(default_factory=list)
-    _place: dict[int, int] = field(default_factory=dict)
+    _index: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.features = tuple(
             feature for feature in self.unit.features if feature.column in self.columns
         )
         wanted = sorted({feature.partial for feature in self.features})
-        self._place = {partial: i for i, partial in enumerate(wanted)}
+        self._index = {partial: i for i, partial in enumerate(wanted)}
         self.aggregates = tuple(self.unit.layout.partials[partial] for partial in wanted)
 
     @property
@@ -145,7 +145,7 @@ class WindowState:
         """Values of these features over windows that end there."""
         return tuple(
             feature.aggregate.finish_columns_at(
-                partials[self._place[feature.partial]], lambda: ends
+                partials[self._index[feature.partial]], lambda: ends
             )
             for feature in features
         )

@@ -132,16 +132,16 @@ class UnitEmission:
         finished = self._values(features, chunk, codes[:n_stored], np.full(n, end_us, np.int64))
         none = self._values(features, None, np.empty(0, np.int64), np.array([end_us], np.int64))
         changed = np.zeros(n, np.bool_)
-        places = np.zeros(n, np.int64)
+        shown_rows = np.zeros(n, np.int64)
         if before is not None:
-            places[codes[n_stored:]] = np.arange(1, before.entities.num_rows + 1)
+            shown_rows[codes[n_stored:]] = np.arange(1, before.entities.num_rows + 1)
         for i, (now, empty) in enumerate(zip(finished, none, strict=True)):
             shown = (
                 empty.values
                 if before is None
                 else pa.concat_arrays([empty.values, before.values[i]])
             )
-            changed |= ~same(now.values, shown.take(pa.array(places)))
+            changed |= ~same(now.values, shown.take(pa.array(shown_rows)))
         present = np.bincount(codes[:n_stored], minlength=n) > 0
         entities = entities.take(pa.array(first))
         values = tuple(result.values for result in finished)
@@ -188,32 +188,32 @@ class UnitEmission:
         step = window.ends_every(slice_us)
 
         first_end = int(late.end.min())
-        places = (high - first_end) // step + 1
+        ends_per_entity = (high - first_end) // step + 1
 
         def key(code: Int64, end: Int64) -> Int64:
-            return code * places + (end - first_end) // step
+            return code * ends_per_entity + (end - first_end) // step
 
         own = codes[: len(theirs)]
         keys = key(own[np.searchsorted(theirs, late.row)], late.end)
         wanted = np.unique(np.concatenate([keys, keys[late.end < high] + 1]))
         groups, n = np.searchsorted(wanted, keys).astype(np.int64), len(wanted)
-        ends = first_end + wanted % places * step
+        ends = first_end + wanted % ends_per_entity * step
         present = np.zeros(n, np.bool_)
         present[groups] = True
         before = self.state.combine(None, np.empty(0, np.int64), n)
         if stored is not None:
             untouched = np.flatnonzero(codes[len(theirs) :] <= own.max())
             pairs = self._published(window, stored.number[untouched], instant_us)
-            found = key(codes[len(theirs) :][untouched][pairs.row], pairs.end)
-            near = np.minimum(np.searchsorted(wanted, found), n - 1)
+            published_keys = key(codes[len(theirs) :][untouched][pairs.row], pairs.end)
+            near = np.minimum(np.searchsorted(wanted, published_keys), n - 1)
             # an end beyond the wanted ones would have the key of another entity's window
-            known = np.flatnonzero(
-                (wanted[near] == found) & (pairs.end >= first_end) & (pairs.end <= high)
+            inside = np.flatnonzero(
+                (wanted[near] == published_keys) & (pairs.end >= first_end) & (pairs.end <= high)
             )
             before = self.state.combine(
-                stored.take(untouched[pairs.row[known]]), near[known].astype(np.int64), n
+                stored.take(untouched[pairs.row[inside]]), near[inside].astype(np.int64), n
             )
-            present[near[known]] = True
+            present[near[inside]] = True
         added = tuple(partial.take(late.row) for partial in fresh.partials)
         after = self.state.joined(
             [before, added], np.concatenate([np.arange(n, dtype=np.int64), groups]), n
@@ -222,14 +222,14 @@ class UnitEmission:
             self.state.finish(features, before, ends),
             self.state.finish(features, after, ends),
         )
-        who = tables[0].take(pa.array(first[wanted // places]))
+        who = tables[0].take(pa.array(first[wanted // ends_per_entity]))
         values = tuple(result.values for result in new)
         self._patch(
             window, who, values, np.flatnonzero(present & (ends == floor(self._last, step)))
         )
         cause = np.full(n, np.iinfo(np.int64).max)
         np.minimum.at(cause, groups, fresh.first[late.row])
-        kept = _corrected(wanted, places, old, new, cause)
+        kept = _corrected(wanted, ends_per_entity, old, new, cause)
         if not len(kept):
             return None
         taken = pa.array(kept)
@@ -296,7 +296,11 @@ class UnitEmission:
 
 
 def _corrected(
-    wanted: Int64, places: int, old: tuple[Finished, ...], new: tuple[Finished, ...], cause: Int64
+    wanted: Int64,
+    ends_per_entity: int,
+    old: tuple[Finished, ...],
+    new: tuple[Finished, ...],
+    cause: Int64,
 ) -> Int64:
     """Pairs, ascending by entity and window, that are other than before, or follow one that is and
     differ from it.
@@ -311,7 +315,7 @@ def _corrected(
     follows = np.zeros(n, np.bool_)
     follows[1:] = (
         (wanted[1:] == wanted[:-1] + 1)
-        & (wanted[1:] % places > 0)
+        & (wanted[1:] % ends_per_entity > 0)
         & changed[:-1]
         & ~like_before[1:]
     )

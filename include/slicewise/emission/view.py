@@ -124,9 +124,9 @@ class ViewEmission:
             UnitEmission(unit, wanted.columns, wanted.corrections_us) for unit in wanted.units
         )
         self._steps = grid(step for emission in self.emissions for step in emission.steps)
-        known = self.progress.offset_vector
+        emitted_until = self.progress.offset_vector
         self._parts = {
-            p: _Partition(at, cut=max(at, known.get((self.topic_id, p))))
+            p: _Partition(at, cut=max(at, emitted_until.get((self.topic_id, p))))
             for p, at in self.start.items()
         }
 

@@ -16,7 +16,6 @@ __all__ = [
     "OF_QUESTIONS",
     "RESERVED",
     "Location",
-    "at_place",
     "check_mapping",
     "check_name",
     "check_owner",
@@ -26,6 +25,7 @@ __all__ = [
     "refuse_cases",
     "refuse_reserved",
     "refuse_twice",
+    "subject_of",
     "texts",
     "written_at",
 ]
@@ -47,7 +47,7 @@ OF_QUESTIONS = frozenset({"mode", "token"})
 RESERVED = frozenset(_LOG_COLUMNS | _EVENT_COLUMNS)
 
 
-def at_place(what: str, name: str, location: Location | None) -> str:
+def subject_of(what: str, name: str, location: Location | None) -> str:
     """A definition and where it was written, for messages."""
     return f"{what} {name!r}" + (f" ({location})" if location else "")
 

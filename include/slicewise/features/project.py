@@ -46,10 +46,10 @@ def _read_sql(files: Sequence[Path], sources: Sequence[KafkaSource]) -> list[obj
         return []
     from slicewise.features.sql import read_file  # SQL's parser, for those who write it
 
-    known = list(sources)
+    declared = list(sources)
     definitions: list[object] = []
     for file in files:
-        read = read_file(file, known)
+        read = read_file(file, declared)
         if read.queries:
             query = read.queries[0]
             raise DefinitionError(
@@ -58,7 +58,7 @@ def _read_sql(files: Sequence[Path], sources: Sequence[KafkaSource]) -> list[obj
                 expected="CREATE FEATURE VIEW name AS SELECT …",
                 next_step="name it; `slicewise sql` shows the rows of a SELECT alone",
             )
-        known += read.sources
+        declared += read.sources
         definitions += [*read.sources, *read.views]
     return definitions
 

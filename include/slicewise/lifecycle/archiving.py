@@ -52,7 +52,7 @@ def loss(
 ) -> Loss:
     """The loss that `next_extent` of the same values would refuse; nothing missing where it would
     not."""
-    known = {topic for topic, _ in offset_vector}
+    archived = {topic for topic, _ in offset_vector}
     begins = {topic_partition: earliest.get(topic_partition) for topic_partition in goal.offsets}
     missing = []
     for topic_partition, first in begins.items():
@@ -62,7 +62,7 @@ def loss(
     topics = {lost_range.topic_partition[0] for lost_range in missing}
     beyond = {p: first for p, first in begins.items() if p in {m.topic_partition for m in missing}}
     # a topic that nothing is archived of begins at the log's beginning in all of its partitions
-    beyond |= {p: first for p, first in begins.items() if p[0] in topics - known}
+    beyond |= {p: first for p, first in begins.items() if p[0] in topics - archived}
     return Loss(
         tuple(sorted(missing, key=lambda m: m.topic_partition)),
         offset_vector.join(OffsetVector(beyond)),
@@ -130,13 +130,13 @@ def next_extent(
 
     Raises DataLoss where the log no longer holds what is missing.
     """
-    known = {topic for topic, _ in offset_vector}
+    archived = {topic for topic, _ in offset_vector}
     start: dict[int, int] = {}
     end: dict[int, int] = {}
     for topic_partition, until in goal.offsets.items():
         first = earliest.get(topic_partition)
         wanted = _wanted(topic_partition, offset_vector, first, starts)
-        if topic_partition[0] in known:
+        if topic_partition[0] in archived:
             begin = wanted
             _refuse_gone(topic_partition, wanted, first, f"nothing brings them back; {_ACCEPT}")
         else:

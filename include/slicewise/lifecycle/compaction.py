@@ -106,17 +106,17 @@ class UnitHours:
         was compacted later may have reached some of them. One that was never published whole may
         stand at any.
         """
-        found = [(archive_version, archive_version) for archive_version in self.totals]
+        spans = [(archive_version, archive_version) for archive_version in self.totals]
         for hour in {*self.compacted, *self.published}:
             if hour >= self.kept_from:
                 compacted, published = self.compacted.get(hour), self.published.get(hour, 0)
-                found.append(
+                spans.append(
                     (
                         published,
                         max(published, compacted.archive_version if compacted is not None else 0),
                     )
                 )
-        return found
+        return spans
 
 
 def dirty_hours(unit: UnitHours, now_hour: int) -> list[DirtyHour]:

@@ -20,7 +20,7 @@ STOPPED_DAYS = 14
 
 
 @dataclass(frozen=True)
-class Reached:
+class TotalsClaim:
     """Claim of the metadata. hour: before it hours are in the totals; archive_version: the newest
     archive all of whose events of these hours are in them."""
 
@@ -28,24 +28,26 @@ class Reached:
     archive_version: int
 
 
-def reached(
+def totals_claim(
     metadata: StoreMetadata, unit: str, contained: Callable[[OffsetVector], int]
-) -> Reached | None:
+) -> TotalsClaim | None:
     """The claim of every node about a unit (a fingerprint); None where one claims nothing.
     contained: the newest archive all of whose events an offset vector contains. Totals of a
     backfill hold what lies below their own node's start offsets: that of another node may contain
     events that this one still has running, and a move would delete them."""
-    units_reached = []
-    for each in metadata.by_node:
-        total_until = each.totals_until.get(unit)
+    claims = []
+    for node in metadata.by_node:
+        total_until = node.totals_until.get(unit)
         if total_until is None:
             return None
-        units_reached.append(
-            Reached(total_until.hour, total_until.archive_version or contained(each.starts[unit]))
+        claims.append(
+            TotalsClaim(
+                total_until.hour, total_until.archive_version or contained(node.starts[unit])
+            )
         )
-    return Reached(
-        min(node_reached.hour for node_reached in units_reached),
-        min(node_reached.archive_version for node_reached in units_reached),
+    return TotalsClaim(
+        min(node_claim.hour for node_claim in claims),
+        min(node_claim.archive_version for node_claim in claims),
     )
 
 
@@ -54,7 +56,7 @@ def kept_from(metadata: StoreMetadata, unit: str, due: int) -> int:
     ready. due: the total-until hour that is. A node whose unit has no totals yet says nothing of
     the hours that the others keep."""
     return min(
-        (each.totals_until[unit].hour for each in metadata.by_node if unit in each.totals_until),
+        (node.totals_until[unit].hour for node in metadata.by_node if unit in node.totals_until),
         default=due,
     )
 
@@ -76,38 +78,36 @@ class Move:
         )
 
 
-def days_of(move: Move, reached: Reached | None) -> tuple[int, ...]:
+def days_of(move: Move, claim: TotalsClaim | None) -> tuple[int, ...]:
     """Days whose hashes may hold hours that move: those since the total-until hour. Before the
     first, a backfill publishes no hour that is due to be in totals: what one published that was
     stopped, when an earlier total-until hour was due. (If it was stopped longer ago than that, what
     it left counts for nobody, and the sweep takes it.)"""
     end = move.total_until // HOURS_PER_DAY
-    return tuple(
-        range(end - STOPPED_DAYS if reached is None else reached.hour // HOURS_PER_DAY, end)
-    )
+    return tuple(range(end - STOPPED_DAYS if claim is None else claim.hour // HOURS_PER_DAY, end))
 
 
-def late_hours(hours: UnitHours, reached: Reached) -> list[int]:
+def late_hours(hours: UnitHours, claim: TotalsClaim) -> list[int]:
     """Hours before the total-until hour with archived events that the totals lack: they stay dirty
     until a move brings them."""
     return sorted(
         hour
         for hour, newest in hours.newest.items()
-        if hour < reached.hour and newest > reached.archive_version
+        if hour < claim.hour and newest > claim.archive_version
     )
 
 
 def next_move(
     hours: UnitHours,
-    reached: Reached | None,
+    claim: TotalsClaim | None,
     target: int,
     archive_version: int,
     raw: int | None = None,
 ) -> Move | None:
-    """The move that is due now, if anything can be moved. reached: None before the first; target:
+    """The move that is due now, if anything can be moved. claim: None before the first; target:
     the total-until hour that is due; archive_version: of the archive that the hours are known from;
     raw: an hour that was recomputed. A total-until hour never goes back."""
-    total_until = target if reached is None else max(target, reached.hour)
+    total_until = target if claim is None else max(target, claim.hour)
     for hour in {*hours.newest, *hours.compacted}:
         compacted_hour = hours.compacted.get(hour)
         if hour < total_until and (
@@ -117,6 +117,6 @@ def next_move(
         ):
             # first it must be compacted; or another run has compacted it from a newer archive
             return None
-    if reached is None or late_hours(hours, reached) or (raw is not None and raw < reached.hour):
+    if claim is None or late_hours(hours, claim) or (raw is not None and raw < claim.hour):
         return Move(total_until, None)
-    return Move(total_until, reached.hour) if total_until > reached.hour else None
+    return Move(total_until, claim.hour) if total_until > claim.hour else None

@@ -92,7 +92,7 @@ def needless(kept: Restarts) -> Restarts:
 
 def summary(kept: Restarts, now_us: int) -> str:
     """For people; empty where there is nothing to say."""
-    times = [each for each in kept.at_us if now_us - DAY_US < each]
+    times = [at_us for at_us in kept.at_us if now_us - DAY_US < at_us]
     parts = []
     if times:
         last = datetime.fromtimestamp(times[-1] / 1e6, UTC).strftime("%H:%M:%S")

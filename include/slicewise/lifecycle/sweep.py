@@ -207,10 +207,10 @@ def _bound_s(unit: str, kind: bytes, now_us: int, rules: SweepRules) -> int | No
     """Second after which no read reaches the key; None for a kind of key that is not known."""
     rule = rules.units.get(unit)
     reach_us = rules.longest_us if rule is None else rule.retention_us
-    ahead_us = DAY_US if rule is None else rule.max_ahead_us
+    max_ahead_us = DAY_US if rule is None else rule.max_ahead_us
     if kind == b"hot":
         # its newest event can lie as far ahead as the source allows
-        return -((now_us + ahead_us + reach_us) // -1_000_000) + SLACK_S
+        return -((now_us + max_ahead_us + reach_us) // -1_000_000) + SLACK_S
     day = _day_start_s(kind)
     return None if day is None else day + -((DAY_US + reach_us) // -1_000_000) + SLACK_S
 
@@ -251,8 +251,8 @@ def _most_ahead_us(source: Mapping[str, Any]) -> int:
 
 
 def _total_until(metadata: StoreMetadata, unit: str) -> int | None:
-    found = metadata.totals_until.get(unit)
-    return None if found is None else found.hour
+    total_until = metadata.totals_until.get(unit)
+    return None if total_until is None else total_until.hour
 
 
 def _features(unit: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -130,12 +130,12 @@ def waiting(
     return left
 
 
-def require_units(found: Current) -> Deployment:
+def require_units(stored: Current) -> Deployment:
     """The deployment; ServerError where nothing is deployed."""
-    if found.deployment is None:
+    if stored.deployment is None:
         raise ServerError(
             "nothing is deployed on this store",
             expected="a deployment",
             next_step="slicewise apply",
         )
-    return found.deployment
+    return stored.deployment

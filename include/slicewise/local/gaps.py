@@ -53,14 +53,14 @@ class Plan:
         return tuple(
             accepted_gap_of(
                 self.source,
-                each,
-                self.before.get(each.topic_partition),
-                self.after.get(each.topic_partition[1], self.now_us),
+                gap,
+                self.before.get(gap.topic_partition),
+                self.after.get(gap.topic_partition[1], self.now_us),
                 by,
                 why,
                 self.now_us,
             )
-            for each in self.loss.missing
+            for gap in self.loss.missing
         )
 
 

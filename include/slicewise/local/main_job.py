@@ -288,23 +288,23 @@ def _missing(settings: Settings, airflow: AirflowApi, first_us: int) -> list[int
 def _next_run(airflow: AirflowApi, dag_id: str) -> DagRun | None:
     """Lets a paused DAG run; the run that its schedule begins at once, where one is due."""
     is_due = airflow.is_due(dag_id, SystemClock().now_us())
-    known = {run.run_id for run in airflow.runs(dag_id)} if is_due else set()
+    before = {run.run_id for run in airflow.runs(dag_id)} if is_due else set()
     airflow.unpause(dag_id)
     deadline = time.monotonic() + 20
     while is_due and time.monotonic() < deadline:
         for run in airflow.runs(dag_id, limit=5):
-            if run.run_id not in known:
+            if run.run_id not in before:
                 return run
         time.sleep(0.5)
     return None
 
 
 def _checked(settings: Settings, airflow: AirflowApi, notify: Notify, changed: list[str]) -> None:
-    known = job_record(read_status(settings.redis_url, ["check"]), "check")
-    if not changed and known.get("ok"):
+    record = job_record(read_status(settings.redis_url, ["check"]), "check")
+    if not changed and record.get("ok"):
         return
     notify("check_consistency: online against offline, by Airflow")
-    before_us = int(known.get("at_us", -1))
+    before_us = int(record.get("at_us", -1))
     run = airflow.wait(_check_run(airflow), timeout_s=_PATIENCE_S)
     changed.append("checked")
     if not run.well:

@@ -39,7 +39,7 @@ class Api:
             if answer.status != 200:
                 self._refuse(f"status {answer.status}")
                 return None
-            request = [bool(each["values"][REF]) for each in json.loads(text)["results"]]
+            request = [bool(result["values"][REF]) for result in json.loads(text)["results"]]
         except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
             self.close()
             self._refuse(f"{type(error).__name__}: {error}")

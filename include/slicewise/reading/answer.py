@@ -135,7 +135,7 @@ def merge(
         )
     else:
         remembered = cache if entities <= CACHED_ENTITIES else None
-        columns = [Gathering(*each, remembered) for each in batched.gathered]
+        columns = [Gathering(layout, masks, remembered) for layout, masks in batched.gathered]
         offset_vectors, beyond_by_entity, stale, pending = _gathered(
             batched, stored, entities, claims, columns, memories
         )
@@ -175,8 +175,8 @@ def _gathered(
 ) -> tuple[Any, Any, Any, Any]:
     """Per plan base and compacted_beyond of each entity, stale days, and what there was of the
     pending events; the rows are added to those of their layout."""
-    each = zip(
-        batched.plans, stored, claims, batched.place, batched.mask_bases, memories, strict=True
+    per_plan = zip(
+        batched.plans, stored, claims, batched.positions, batched.mask_bases, memories, strict=True
     )
     gathers = [
         gather(
@@ -189,7 +189,7 @@ def _gathered(
             first,
             memory.learned,
         )
-        for plan, parts, own_claims, (layout, _), first, memory in each
+        for plan, parts, own_claims, (layout, _), first, memory in per_plan
     ]
     offset_vectors, beyond_by_entity, stale, pending = zip(*gathers, strict=True)
     return offset_vectors, beyond_by_entity, stale, pending

@@ -61,15 +61,15 @@ class BatchedPlan:
         return tuple(tuple(members) for members in by_key.values())
 
     @cached_property
-    def place(self) -> tuple[tuple[int, int], ...]:
+    def positions(self) -> tuple[tuple[int, int], ...]:
         """Per plan its layout, and the windows of the plans before it in that layout."""
-        places = [(0, 0)] * len(self.plans)
+        positions = [(0, 0)] * len(self.plans)
         for layout, members in enumerate(self.layouts):
             before = 0
             for i in members:
-                places[i] = (layout, before)
+                positions[i] = (layout, before)
                 before += len(self.plans[i].intervals)
-        return tuple(places)
+        return tuple(positions)
 
     def window_of(self, members: Sequence[int], window: int) -> tuple[int, int]:
         """Plan and interval of a window of the layout of these plans."""
@@ -132,7 +132,7 @@ class BatchedPlan:
         for i, plan in enumerate(self.plans):
             for finisher in plan.finishers:
                 aggregate = plan.unit.layout.partials[finisher.partial]
-                wanted.setdefault((self.place[i][0], finisher.partial), aggregate)
+                wanted.setdefault((self.positions[i][0], finisher.partial), aggregate)
         shapes: dict[str, list[Member]] = {}
         firsts: dict[str, int] = {}
         aggregates: dict[str, Aggregate] = {}
@@ -171,7 +171,7 @@ class BatchedPlan:
         numbers: dict[tuple[int, str], int] = {}
         finishes: list[tuple[int, Aggregate]] = []
         slots = []
-        for plan, (layout, before) in zip(self.plans, self.place, strict=True):
+        for plan, (layout, before) in zip(self.plans, self.positions, strict=True):
             own: list[Slot] = []
             for i in range(len(plan.features)):
                 finisher = plan.finishers[plan.finisher_of[i]]

@@ -97,8 +97,8 @@ def accumulated(
     """Per partial of the layout one row per key (of a session's plan per key and slice), and the
     keys; partials that no plan asks for are empty."""
     forms: dict[Members, list[PendingEvents]] = {}
-    for each in pending:
-        forms.setdefault(each.pending.events.form, []).append(each)
+    for pending_events in pending:
+        forms.setdefault(pending_events.pending.events.form, []).append(pending_events)
     for form, alike in forms.items():
         events = joined(form, [pending_read.pending.events for pending_read in alike])
         keys = np.concatenate(
@@ -266,7 +266,7 @@ def _at_once(
     topic_partitions = [
         topic_partition_of(identity[first].tobytes()[TOPIC_PARTITION]) for first in firsts
     ]
-    low, high = np.array([range_of(each) for each in topic_partitions], np.int64).T
+    low, high = np.array([*map(range_of, topic_partitions)], np.int64).T
     pending = (offset >= low[topic_partition]) & (offset < high[topic_partition])
     ends = np.zeros(len(topic_partitions), np.int64)
     np.maximum.at(ends, topic_partition[pending], offset[pending] + 1)
@@ -280,8 +280,8 @@ def _at_once(
         events = events.take(taken)
         mask, time = mask[taken], time[taken]
     newest = int(time.max(initial=-NEVER))
-    found = {at: end for at, end in zip(topic_partitions, ends.tolist(), strict=True) if end}
-    return PendingField(events, mask, time, found, newest)
+    pending_ends = {at: end for at, end in zip(topic_partitions, ends.tolist(), strict=True) if end}
+    return PendingField(events, mask, time, pending_ends, newest)
 
 
 def _alike(

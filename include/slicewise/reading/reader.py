@@ -1,7 +1,7 @@
 """One reader for slices and event lists: what a selection reads at one time, and what the replies
 answer.
 
-    plan(selection, mode, t_us, standing)     what is fetched of each unit, and for which windows
+    plan(selection, mode, t_us, current)      what is fetched of each unit, and for which windows
     Plan.requests(targets, tags)              one request per tag
     Plan.answer(replies, claims, cache)       Answered, or Stale, or NeedsClaims
 
@@ -75,7 +75,7 @@ class Until(Protocol):
     def hour(self) -> int: ...
 
 
-class Standing(Protocol):
+class CurrentUnits(Protocol):
     """Names in keys that a store or one of its nodes gives its units, and the ends of their
     totals."""
 
@@ -86,7 +86,7 @@ class Standing(Protocol):
     @property
     def totals_until(self) -> Mapping[str, Until]: ...
     @property
-    def nodes(self) -> Mapping[int, Standing]:
+    def nodes(self) -> Mapping[int, CurrentUnits]:
         """Nodes of a store of several, by number; empty: the store has one."""
         ...
 
@@ -243,9 +243,9 @@ class ListReader:
         claims: Sequence[NodeClaims],
         cache: ReadCache,  # noqa: ARG002
     ) -> ListResults:
-        each = zip(self.plans, stored, claims, strict=True)
+        per_plan = zip(self.plans, stored, claims, strict=True)
         return ListResults(
-            tuple(merge_list(plan, some, entities, base.committed) for plan, some, base in each)
+            tuple(merge_list(plan, some, entities, base.committed) for plan, some, base in per_plan)
         )
 
 
@@ -291,7 +291,7 @@ class Answered:
             self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))
         ]
         return (
-            tokens + [each.token(entity) for each in self.events.lists]
+            tokens + [merged.token(entity) for merged in self.events.lists]
             if self.events.lists
             else tokens
         )
@@ -304,7 +304,7 @@ class Answered:
     @property
     def bases(self) -> list[tuple[OffsetVector, ...]]:
         """Per part and entity the base."""
-        return [*self.slices.base, *(each.base for each in self.events.lists)]
+        return [*self.slices.base, *(merged.base for merged in self.events.lists)]
 
     @property
     def pending(self) -> Sequence[PendingSeen]:
@@ -317,8 +317,8 @@ class Answered:
         plans = self.plan.slices.batch.plans
         if part >= len(plans) or not plans[part].gaps:
             return _NOTHING
-        intervals, asked = self.slices.intervals(part, entity), plans[part]
-        return {i: intervals[at] for i, at in enumerate(asked.interval_of) if asked.gaps[at]}
+        intervals, own_plan = self.slices.intervals(part, entity), plans[part]
+        return {i: intervals[at] for i, at in enumerate(own_plan.interval_of) if own_plan.gaps[at]}
 
     @property
     def values_of_one(self) -> list[object] | None:
@@ -327,9 +327,9 @@ class Answered:
         finished = self.slices.finished
         if self.entities != 1 or self.events.lists:
             return None
-        if not all(type(each) is Scalars and not each.errors for each in finished):
+        if not all(type(scalars) is Scalars and not scalars.errors for scalars in finished):
             return None
-        return list(chain.from_iterable([each.values for each in finished]))
+        return list(chain.from_iterable([scalars.values for scalars in finished]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,7 +401,7 @@ class Plan:
         given = [
             replies.of(part, of_part) for part, of_part in zip(self.parts, claims, strict=True)
         ]
-        stored, bases = [each for each, _ in given], [base for _, base in given]
+        stored, bases = [values for values, _ in given], [base for _, base in given]
         first = len(self.slices.batch.plans)
         try:
             slices = self.slices.answer(stored[:first], replies.entities, bases[:first], cache)
@@ -424,7 +424,7 @@ def plan(
     selection: Selection,
     mode: ReadMode,
     t_us: int,
-    standing: Standing,
+    current: CurrentUnits,
     without_total: Collection[tuple[str, Total]] = (),
     kept: Plan | None = None,
 ) -> Plan:
@@ -435,45 +435,43 @@ def plan(
     they are read as it says.
     """
     of_slices = (
-        _of_slices(selection, mode, t_us, standing, without_total)
+        _of_slices(selection, mode, t_us, current, without_total)
         if kept is None
         else kept.slices_only or kept
     )
-    return (
-        _with_lists(of_slices, selection, mode, t_us, standing) if selection.listed else of_slices
-    )
+    return _with_lists(of_slices, selection, mode, t_us, current) if selection.listed else of_slices
 
 
 def _of_slices(
     selection: Selection,
     mode: ReadMode,
     t_us: int,
-    standing: Standing,
+    current: CurrentUnits,
     without_total: Collection[tuple[str, Total]],
 ) -> Plan:
     plans = []
     for part in selection.sliced:
         name = part.unit.storage_fingerprint
         missing = frozenset(total for unit, total in without_total if unit == name)
-        total_until = standing.totals_until.get(name)
-        reached = None if total_until is None else total_until.hour
-        plans.append(plan_read(part.unit, part.features, mode, t_us, missing, reached))
+        total_until = current.totals_until.get(name)
+        total_hour = None if total_until is None else total_until.hour
+        plans.append(plan_read(part.unit, part.features, mode, t_us, missing, total_hour))
     slices, parts = SliceReader(BatchedPlan(tuple(plans))), tuple(selection.sliced)
 
-    def shapes(of: Standing) -> tuple[ReadShape, ...]:
+    def shapes(of: CurrentUnits) -> tuple[ReadShape, ...]:
         return _shapes(parts, slices, of, [ReadShape(of.store_id, ()) for _ in selection.groups])
 
     return Plan(
         parts,
         slices,
         ListReader(),
-        shapes(standing),
-        {n: shapes(node) for n, node in standing.nodes.items()},
+        shapes(current),
+        {n: shapes(node) for n, node in current.nodes.items()},
     )
 
 
 def _with_lists(
-    found: Plan, selection: Selection, mode: ReadMode, t_us: int, standing: Standing
+    of_slices: Plan, selection: Selection, mode: ReadMode, t_us: int, current: CurrentUnits
 ) -> Plan:
     """A plan of slices, and the event lists beside them: those at this very instant."""
     parts = tuple(selection.listed)
@@ -482,27 +480,30 @@ def _with_lists(
         tuple(plan_list(u, some, mode, t_us) for u, some in units if isinstance(u, ListUnit))
     )
     return replace(
-        found,
+        of_slices,
         parts=(*selection.sliced, *parts),
         events=events,
-        shapes=_shapes(parts, events, standing, found.shapes),
+        shapes=_shapes(parts, events, current, of_slices.shapes),
         by_node={
-            number: _shapes(parts, events, standing.nodes[number], s)
-            for number, s in found.by_node.items()
+            number: _shapes(parts, events, current.nodes[number], s)
+            for number, s in of_slices.by_node.items()
         },
-        slices_only=found,
+        slices_only=of_slices,
     )
 
 
 def _shapes(
-    parts: Sequence[Part], reader: Reader, standing: Standing, before: Sequence[ReadShape]
+    parts: Sequence[Part], reader: Reader, current: CurrentUnits, before: Sequence[ReadShape]
 ) -> tuple[ReadShape, ...]:
     """Shapes per group: those before, then the units of these parts, by their names in keys."""
     shapes = [
-        (part.group, reader.shape(i, standing.names[part.unit.storage_fingerprint]))
+        (part.group, reader.shape(i, current.names[part.unit.storage_fingerprint]))
         for i, part in enumerate(parts)
     ]
     return tuple(
-        ReadShape(shape.store_id, (*shape.units, *(each for of, each in shapes if of == group)))
+        ReadShape(
+            shape.store_id,
+            (*shape.units, *(unit_shape for of, unit_shape in shapes if of == group)),
+        )
         for group, shape in enumerate(before)
     )

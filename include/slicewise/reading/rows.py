@@ -150,8 +150,8 @@ class Gathering:
             [*self.cached_partials],
             [self.keys(), np.array(self.cached_keys, np.int64)],
         )
-        for found, their_keys in accumulated(self.layout, self.pending):
-            partials.append(found)
+        for pending_partials, their_keys in accumulated(self.layout, self.pending):
+            partials.append(pending_partials)
             keys.append(their_keys)
         if not partials:
             return decoded, keys[0]
@@ -439,15 +439,15 @@ def _add_hot(
             else claims.floor(archive_version, topic_partition)
         )
 
-    found = pending_of(
+    pending_field = pending_of(
         plan, events, lambda topic_partition: pending_range(fields, topic_partition), floor
     )
-    if len(found.masks):
-        rows.events(plan, key, found)
-    for topic_partition, end in found.ends.items():
+    if len(pending_field.masks):
+        rows.events(plan, key, pending_field)
+    for topic_partition, end in pending_field.ends.items():
         if end > committed.get(topic_partition, 0):
             applied_offsets[topic_partition] = max(end, applied_offsets.get(topic_partition, 0))
-    return applied_offsets, PendingSeen(len(found.masks), found.newest_us)
+    return applied_offsets, PendingSeen(len(pending_field.masks), pending_field.newest_us)
 
 
 def _left(

@@ -100,10 +100,10 @@ class ScalarGathering:
         of = plan.scalar_of
         if of is None:
             for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, pending)]):
-                for found, row in zip(
+                for row_key, row in zip(
                     keys.tolist(), self.layout.scalar_rows(partials), strict=True
                 ):
-                    self.by_key[found].append(row)
+                    self.by_key[row_key].append(row)
             return
         for mask, events in _by_mask(pending):
             self.cached_keys.append(key + mask)
@@ -155,13 +155,13 @@ def finish_scalars(
 ) -> tuple[Scalars, ...]:
     """Per finish of the plan its values."""
     decoded, runs, groups = [], [], []
-    for found, table in zip(gathered, batched.tables, strict=True):
-        columns, ranges, keys = found.columns()
+    for gathering, table in zip(gathered, batched.tables, strict=True):
+        columns, ranges, keys = gathering.columns()
         decoded.append(columns)
         runs.append(ranges)
-        groups.append(runs_of(table, keys + found.cached_keys, entities))
+        groups.append(runs_of(table, keys + gathering.cached_keys, entities))
     return combine_scalars(
-        batched, decoded, runs, groups, [found.cached_states for found in gathered]
+        batched, decoded, runs, groups, [gathering.cached_states for gathering in gathered]
     )
 
 
@@ -199,14 +199,14 @@ def combine_scalars(
         assert scalar is not None
         whole: list[Any] = []
         for m in form.members:
-            states = [each[m.partial] for each in cached[m.layout]]
+            states = [state[m.partial] for state in cached[m.layout]]
             whole += scalar.combine(
                 decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states
             )
         combined.append(whole)
-    found = []
+    finished = []
     for number, aggregate in batched.finishes:
         scalar = aggregate.scalar
         assert scalar is not None
-        found.append(scalar.finish(combined[number]))
-    return tuple(found)
+        finished.append(scalar.finish(combined[number]))
+    return tuple(finished)

@@ -141,7 +141,7 @@ class Metrics:
             "About the bytes of combined compacted hours that are remembered",
             registry=self.registry,
         )
-        self.partial_cache_asked = Gauge(
+        self.partial_cache_reads = Gauge(
             "slicewise_partial_cache_asked",
             "Reads of an entity's compacted hours since the start, by whether they were remembered",
             ["found"],

@@ -265,9 +265,10 @@ class Driver:
         entry goes that one left in another server run of the store."""
         name = query.plan.source.name
         if self.settings.realtime == "on":
-            tail_status = store.run(ReadStatus(f"tail:{name}"))
+            realtime_status = store.run(ReadStatus(f"tail:{name}"))
             query.paced = lives(
-                Status.parse(name, tail_status) if tail_status else None, self.clock.now_us()
+                Status.parse(name, realtime_status) if realtime_status else None,
+                self.clock.now_us(),
             )
         elif name in metadata.realtime_starts and store.run(EndRealtime(name)):
             event("realtime_ended", source=name)

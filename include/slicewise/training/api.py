@@ -145,10 +145,10 @@ def open_snapshot(
 ) -> tuple[Offline, DataSet]:
     """Builds what snapshot gives, in the same way."""
     named(features)
-    known = deployment or deployed(settings)
-    refs, requested = resolve(known, features)
+    definitions = deployment or deployed(settings)
+    refs, requested = resolve(definitions, features)
     step("opening the archive")
-    offline = Offline.open(settings, known)
+    offline = Offline.open(settings, definitions)
     if archive:
         extend_archive(
             settings,
@@ -158,7 +158,7 @@ def open_snapshot(
             notify,
         )
     step(f"building {len(refs)} features")
-    return offline, build_snapshot(known, offline.archive, features, ats_us)
+    return offline, build_snapshot(definitions, offline.archive, features, ats_us)
 
 
 def extend_archive(

@@ -116,10 +116,10 @@ def build_training_set(
     question = training_request(deployment, spine, features, knowledge)
     refs, requested, rows = question.refs, question.requested, question.spine
     timely = knowledge == "event_time" and len(rows) > 0
-    reached = archived or reach(
+    reaches = archived or reach(
         deployment, archive, requested, int(rows.at_us.max()) if timely else None
     )
-    finished = answer_spine(deployment, archive, reached, requested, rows, knowledge, mode)
+    finished = answer_spine(deployment, archive, reaches, requested, rows, knowledge, mode)
     table = rows.table
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
@@ -128,13 +128,13 @@ def build_training_set(
         knowledge,
         refs,
         deployment.to_json(),
-        described(reached),
+        described(reaches),
         _units(requested),
         spine=rows.digest(),
         rows=table.num_rows,
         errors=_errors(refs, finished),
         incomplete=_lacking(
-            requested, reached, rows.at_us, rows.tokens() if knowledge == "token" else None
+            requested, reaches, rows.at_us, rows.tokens() if knowledge == "token" else None
         ),
     )
     return DataSet(table, manifest, rows)
@@ -155,8 +155,8 @@ def build_snapshot(
     refs, requested = resolve(deployment, features)
     refuse_questions(questions_of(requested))
     ats = tuple(sorted(set(ats_us)))
-    reached = archived or reach(deployment, archive, requested, ats[-1] if ats else None)
-    table, finished = answer_snapshot(deployment, archive, reached, requested, ats)
+    reaches = archived or reach(deployment, archive, requested, ats[-1] if ats else None)
+    table, finished = answer_snapshot(deployment, archive, reaches, requested, ats)
     for ref in refs:
         table = table.append_column(ref, finished[ref].values)
     manifest = Manifest(
@@ -164,13 +164,13 @@ def build_snapshot(
         "event_time",
         refs,
         deployment.to_json(),
-        described(reached),
+        described(reaches),
         _units(requested),
         ats_us=ats,
         rows=table.num_rows,
         errors=_errors(refs, finished),
         incomplete=_lacking(
-            requested, reached, np.asarray(table[AT].cast(pa.int64()), np.int64), None
+            requested, reaches, np.asarray(table[AT].cast(pa.int64()), np.int64), None
         ),
     )
     return DataSet(table, manifest)
@@ -225,14 +225,17 @@ def _lacking(
     at_us: Ints,
     tokens: Sequence[Sequence[Token]] | None,
 ) -> dict[str, int]:
-    found = incomplete(requested, archived, at_us, tokens)
-    for ref, rows in found.items():
+    rows_by_ref = incomplete(requested, archived, at_us, tokens)
+    for ref, rows in rows_by_ref.items():
         log.warning("data_set_incomplete", feature=ref, rows=rows)
-    return found
+    return rows_by_ref
 
 
 def _units(requested: Sequence[UnitRequest]) -> dict[str, str]:
-    return {each.unit.storage_fingerprint: each.unit.definition_fingerprint for each in requested}
+    return {
+        unit_request.unit.storage_fingerprint: unit_request.unit.definition_fingerprint
+        for unit_request in requested
+    }
 
 
 def _errors(refs: Sequence[str], finished: Mapping[str, Finished]) -> dict[str, int]:

@@ -94,7 +94,7 @@ def evaluated(view: FeatureView, events: object, queries: object) -> tuple[pa.Ta
 
 
 def _messages(raised: Counter[Raised]) -> list[str]:
-    return sorted(each.message(times) for each, times in raised.items())
+    return sorted(error.message(times) for error, times in raised.items())
 
 
 def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
@@ -116,8 +116,8 @@ def _evaluated(view: FeatureView, events: object, queries: object) -> pa.Table:
     beyond: dict[str, int] = {}
     refusals = dict(refused)
     for unit in units:
-        known = entities_of(spine.table, [name for name, _ in unit.entity])
-        own = unit_events(unit, typed, known)
+        entities = entities_of(spine.table, [name for name, _ in unit.entity])
+        own = unit_events(unit, typed, entities)
         for reason, count in own.refused.items():  # of the view: the same in each of its units
             refusals[reason] = max(refusals.get(reason, 0), count)
         numbers = own.entities.numbers(spine.table)

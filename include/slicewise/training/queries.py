@@ -119,11 +119,11 @@ def query_rows(
     deployment = deployment_of(view)
     source = deployment.source(view.source.name)
     refs = [f"{view.name}:{column}" for feature in view.features for column in feature.columns()]
-    reached = archive.reaches(source.name)
+    archived = archive.reaches(source.name)
     if at_us is not None:
         return _rows(view, AT, build_snapshot(deployment, archive, refs, [at_us]))
-    if end_us is not None and end_us > reached.until_us:
-        reached = archive.confirmed(source, reached)
+    if end_us is not None and end_us > archived.until_us:
+        archived = archive.confirmed(source, archived)
     unit = deployment.units[0]
     begin = -_FOR_EVER if start_us is None else start_us
     end = _FOR_EVER if end_us is None else end_us
@@ -132,20 +132,22 @@ def query_rows(
     complete = len(periodic) == len(windows)
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
-    span = first, min(end, reached.until_us)
+    span = first, min(end, archived.until_us)
     kept, _ = row_logic(
-        unit, events_of(archive, source, unit, *span, reached.archive_version), span
+        unit, events_of(archive, source, unit, *span, archived.archive_version), span
     )
-    known = {source.name: reached}
+    archived_until = {source.name: archived}
     if complete:
-        ends = _spine(_ends(unit, kept, periodic, begin, min(end, reached.until_us)))
+        ends = _spine(_ends(unit, kept, periodic, begin, min(end, archived.until_us)))
         return _rows(
             view,
             WINDOW_END,
-            build_training_set(deployment, archive, ends, refs, "event_time", known),
+            build_training_set(deployment, archive, ends, refs, "event_time", archived_until),
         )
     ends = _spine(_per_event(unit, kept))
-    built = build_training_set(deployment, archive, ends, refs, "event_time", known, mode="row")
+    built = build_training_set(
+        deployment, archive, ends, refs, "event_time", archived_until, mode="row"
+    )
     return _rows(view, source.timestamp, built)
 
 
@@ -172,8 +174,8 @@ def _ends(
 ) -> pa.Table:
     """A question per entity and end of a window that holds an event, ends in (begin, end]."""
     names = [name for name, _ in unit.entity]
-    known = entities_of(kept, names)
-    number = known.numbers(kept)
+    distinct = entities_of(kept, names)
+    number = distinct.numbers(kept)
     time = np.asarray(kept["event_time"].to_numpy(), np.int64)
     pairs = [np.zeros((0, 2), np.int64)]
     count = 0
@@ -186,7 +188,7 @@ def _ends(
             count += len(pairs[-1])
             _refuse_many(count)
     rows = np.unique(np.concatenate(pairs), axis=0)
-    entity = known.values.take(pa.array(rows[:, 1])) if names else pa.table({})
+    entity = distinct.values.take(pa.array(rows[:, 1])) if names else pa.table({})
     at = as_timestamps(rows[:, 0])
     return entity.append_column(AT, at) if names else pa.table({AT: at})
 

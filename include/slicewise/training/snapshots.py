@@ -56,14 +56,19 @@ def answer_snapshot(
             next_step="widen the span, or shorten every=",
         )
     views: list[tuple[UnitRequest, UnitEvents]] = []
-    for each in requested:
-        refuse_beyond(each.unit.source, archived[each.unit.source], int(ats.max()))
-        archive_version = archived[each.unit.source].archive_version
+    for unit_request in requested:
+        refuse_beyond(unit_request.unit.source, archived[unit_request.unit.source], int(ats.max()))
+        archive_version = archived[unit_request.unit.source].archive_version
         views.append(
             (
-                each,
+                unit_request,
                 read_unit(
-                    deployment, archive, each.unit, _bounds(each, ats), archive_version, None
+                    deployment,
+                    archive,
+                    unit_request.unit,
+                    _bounds(unit_request, ats),
+                    archive_version,
+                    None,
                 ),
             )
         )
@@ -83,7 +88,9 @@ def answer_snapshot(
 
 
 def _one_key(requested: Sequence[UnitRequest]) -> tuple[str, ...]:
-    keys = {tuple(name for name, _ in each.unit.entity) for each in requested} - {()}
+    keys = {tuple(name for name, _ in unit_request.unit.entity) for unit_request in requested} - {
+        ()
+    }
     if len(keys) > 1:
         raise BadRequest(
             f"views of different entities: {', '.join(sorted(' + '.join(key) for key in keys))}",

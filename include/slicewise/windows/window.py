@@ -316,10 +316,10 @@ def _shown(stored: dict[str, Any]) -> str:
 
 
 def _refused(stored: dict[str, Any], expected: str) -> DefinitionError:
-    place = written_at()
+    location = written_at()
     return DefinitionError(
         f"{_shown(stored)} is no window",
-        where=str(place) if place else "",
+        where=str(location) if location else "",
         expected=expected,
         next_step="make it by sw.sliding, sw.tumbling, sw.hopping, sw.session, sw.lifetime, … or sw.rows",
     )

@@ -24,10 +24,10 @@ def test_every_make_target_of_the_readme_exists() -> None:
 def test_every_slicewise_command_of_the_readme_exists() -> None:
     named = set(re.findall(r"(?:^|[`/ ])slicewise ([a-z]+)", README, re.MULTILINE))
     named &= set(re.findall(r"slicewise ([a-z]+)(?=[ `\n])", README))
-    known = set(command_names())
+    commands = set(command_names())
     prose = {"keeps", "is"}
     assert {"init", "check", "plan", "apply"} <= named
-    assert named - prose <= known, named - prose - known
+    assert named - prose <= commands, named - prose - commands
 
 
 def test_the_readme_is_read_in_two_minutes() -> None:

@@ -136,7 +136,7 @@ def misjudged(differences: Sequence[Mapping[str, Any]], planted: Mapping[str, Ca
     ]
     for card, cause in planted.items():
         causes_given = by_card.get(card, Counter())
-        causes = {each for each in causes_given if each != Cause.UNCLASSIFIED}
+        causes = {named_cause for named_cause in causes_given if named_cause != Cause.UNCLASSIFIED}
         if not causes_given:
             wrong.append(f"{card} is not named ({cause} was planted)")
         elif causes != {cause}:

@@ -250,8 +250,8 @@ def _archived(scene: Scene) -> None:
                 None if row["born"] is None else row["born"].isoformat(),
             )
         elif row["kind"] == "bad":
-            known = row["reason"] in REASONS
-            results[at] = (row["reason"] if known else "no payment", row["raw"])
+            is_reason = row["reason"] in REASONS
+            results[at] = (row["reason"] if is_reason else "no payment", row["raw"])
     wrong = [
         (at, wanted.get(at), results.get(at))
         for at in {*wanted, *results}
@@ -274,9 +274,9 @@ def _trained(run: Run) -> None:
 
     def is_archived(text: str) -> bool:
         return all(
-            offset_vector.dominates(each)
+            offset_vector.dominates(token_offsets)
             for token in decode_all(text)
-            for each in (token.base, *token.compacted_beyond.values())
+            for token_offsets in (token.base, *token.compacted_beyond.values())
         )
 
     answers = [

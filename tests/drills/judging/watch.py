@@ -66,10 +66,12 @@ def under(question: Question, unit: StorageUnit) -> Question | None:
     of its features."""
     if unit is question.unit:
         return question
-    known = {feature.column: feature for feature in unit.features}
+    by_column = {feature.column: feature for feature in unit.features}
     wanted = [feature.column for feature in question.features]
     return (
-        Question(unit, tuple(known[ref] for ref in wanted)) if known.keys() >= set(wanted) else None
+        Question(unit, tuple(by_column[ref] for ref in wanted))
+        if by_column.keys() >= set(wanted)
+        else None
     )
 
 
@@ -90,17 +92,17 @@ def _by_definition(units: Iterable[StorageUnit]) -> Mapping[str, StorageUnit]:
 class Bases:
     """Progress of the answers about each entity."""
 
-    _reached: dict[tuple[str, tuple[str, ...]], OffsetVector] = field(default_factory=dict)
+    _highest: dict[tuple[str, tuple[str, ...]], OffsetVector] = field(default_factory=dict)
 
     def after(self, unit: str, key: tuple[str, ...], base: OffsetVector) -> str | None:
         """Tells what went back with an answer; None: nothing did."""
-        before = self._reached.get((unit, key), OffsetVector())
+        before = self._highest.get((unit, key), OffsetVector())
         if not base.dominates(before):
             return (
                 f"unit {unit} {key}: the token went back from {dict(before.offsets)} to "
                 f"{dict(base.offsets)}"
             )
-        self._reached[unit, key] = base
+        self._highest[unit, key] = base
         return None
 
 
@@ -229,17 +231,21 @@ class Watch:
                 key = question.key(rng)
                 if (question.unit.view, key) in self._spared:
                     continue
-                known = self._tokens.get((question.unit.storage_fingerprint, key))
-                known = (
-                    known
+                token = self._tokens.get((question.unit.storage_fingerprint, key))
+                token = (
+                    token
                     if rng.random() < 0.3 and not self._may_be_another(question.unit)
                     else None
                 )
-                self.request(question, key, min_token=known)
+                self.request(question, key, min_token=token)
 
     def _may_be_another(self, unit: StorageUnit) -> bool:
         """Tells whether a unit that was built anew may answer for the view: it refuses tokens of
         the one before."""
-        units = [each for each in self._current.values() if each.view == unit.view]
+        units = [
+            storage_unit
+            for storage_unit in self._current.values()
+            if storage_unit.view == unit.view
+        ]
         alike = [storage_unit for storage_unit in units if type(storage_unit) is type(unit)]
         return any(other.storage_fingerprint != unit.storage_fingerprint for other in alike)

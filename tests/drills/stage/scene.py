@@ -91,7 +91,7 @@ class Scene:
         self.deployments = [self.deployment]
         """All that ever stood."""
         self._gone: list[Record] = []
-        self._places = itertools.count(1)
+        self._numbers = itertools.count(1)
         self._probes = itertools.count()
 
     def end(self) -> None:
@@ -133,9 +133,9 @@ class Scene:
 
     def elsewhere(self, name: str) -> None:
         """The driver that is started next runs on another machine, so to speak."""
-        place = self._folder / f"elsewhere-{next(self._places)}"
-        self.settings[name] = _changed(self.settings[name], SLICEWISE_STATE=str(place))
-        StateFolder(place).create()
+        folder = self._folder / f"elsewhere-{next(self._numbers)}"
+        self.settings[name] = _changed(self.settings[name], SLICEWISE_STATE=str(folder))
+        StateFolder(folder).create()
 
     def by_way_of(self, name: str, port: int) -> None:
         """The driver that is started next finds the store at this port."""
@@ -204,8 +204,8 @@ class Scene:
 
     def records(self) -> list[Record]:
         """All that the log ever had: what it is about to lose is to be kept before."""
-        known = {record[:3]: record for record in (*self._gone, *self.platform.records(TOPIC))}
-        return list(known.values())
+        by_record = {record[:3]: record for record in (*self._gone, *self.platform.records(TOPIC))}
+        return list(by_record.values())
 
     def keep_records(self) -> None:
         """The log may lose all that it has now."""
@@ -238,7 +238,7 @@ class Scene:
         while (why := _reason_of(reason)) is not None:
             if time.monotonic() > deadline:
                 raise AssertionError(
-                    f"{what}: not within {WITHIN_S:.0f} s: {why}\n{self._log_tails()}"
+                    f"{what}: not within {WITHIN_S:.0f} s: {why}\n{self._log_ends()}"
                 )
             time.sleep(_POLL_S)
 
@@ -322,7 +322,7 @@ class Scene:
                 pending_fields += [f"{key!r} {name!r}" for key, name in named if is_pending(name)]
         return pending_fields
 
-    def _log_tails(self) -> str:
+    def _log_ends(self) -> str:
         folders = {
             name: StateFolder(settings.state_dir) for name, settings in self.settings.items()
         }

@@ -128,7 +128,7 @@ def test_records_are_those_of_their_offset_vectors_also_where_the_driver_was_kil
     platform.stop_stream()
 
     raw = platform.records("plays")
-    [topic_id] = {each[0] for each in raw}
+    [topic_id] = {row[0] for row in raw}
     log = [(partition, offset, json.loads(value)) for _, partition, offset, _, value in raw]
     since = json.loads(platform.progress("plays", "listening")[0])["since"]
     records = platform.keyed("listening.windows")

@@ -136,7 +136,7 @@ def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_aft
     watcher.stop()
 
     raw = platform.records("plays")
-    [topic_id] = {each[0] for each in raw}
+    [topic_id] = {row[0] for row in raw}
     log: Log = [(partition, offset, json.loads(value)) for _, partition, offset, _, value in raw]
     assert len(watcher.leaderboards) > 10
     for leaderboard in watcher.leaderboards.values():
@@ -161,7 +161,7 @@ def test_leaderboards_and_corrections_are_those_of_their_offset_vectors_also_aft
         [play] = [entry[2] for entry in log if entry[:2] == (cause["partition"], cause["offset"])]
         assert record["start_us"] <= play["played_at"] < record["end_us"]
     # whoever takes leaderboard and corrections together has the truth of every window end
-    ordered = sorted(texts.items(), key=lambda each: each[0][1])
+    ordered = sorted(texts.items(), key=lambda entry: entry[0][1])
     newest = {json.loads(key)["end_us"]: json.loads(text) for (key, _), text in ordered}
     everything = {0: 1 << 60, 1: 1 << 60}
     last = {

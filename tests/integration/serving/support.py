@@ -48,7 +48,7 @@ listening = sw.FeatureView(
         sw.Feature("total", sw.sum("n"), windows=["1h"]),
     ],
 )
-places = sw.FeatureView(
+by_country = sw.FeatureView(
     "places",
     source=plays,
     entity=["country", "user_id"],
@@ -93,7 +93,9 @@ def deployment() -> Deployment:
     """The deployment of the tests."""
     return plan(
         Project(
-            "tests", (listening, places, everyone, visits), (churn, remembered, forgetful, assumed)
+            "tests",
+            (listening, by_country, everyone, visits),
+            (churn, remembered, forgetful, assumed),
         )
     )
 

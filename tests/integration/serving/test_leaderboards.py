@@ -118,7 +118,10 @@ def test_leaderboards_are_served_with_their_age_and_flags(own_redis: RedisServer
             assert "top_songs" in refused.json()["error"]["expected"]
             assert http.post("/v1/leaderboards/top_songs").status_code == 405
             listed = http.get("/v1/leaderboards").json()["leaderboards"]
-            assert [each["name"] for each in listed] == ["top_songs", "nobody_makes_it"]
+            assert [leaderboard["name"] for leaderboard in listed] == [
+                "top_songs",
+                "nobody_makes_it",
+            ]
             page = http.get("/leaderboards/top_songs")
             assert page.headers["content-type"].startswith("text/html")
             assert "songs:plays_10s" in page.text

@@ -57,7 +57,7 @@ VIEW = sw.FeatureView(
 
 
 @dataclass(frozen=True)
-class Known:
+class Seen:
     """An event as brute force reads it."""
 
     time: int
@@ -120,7 +120,7 @@ def test_moments_are_those_of_the_events_within_the_answers_bounds(own_redis: Re
                     for ref, value in zip(refs, result.values, strict=True):
                         start, end = answer.bounds[ref]
                         inside = [
-                            Known(e.time_us, e.columns) for e in own if start <= e.time_us < end
+                            Seen(e.time_us, e.columns) for e in own if start <= e.time_us < end
                         ]
                         spec = AGGREGATES[ref.partition(":")[2].split("_")[0]].spec()
                         given = {name: value for name, value in spec.items() if name != "kind"}

@@ -333,7 +333,8 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
         reasons.append(why_not_clean(shared.settings, hour, requested_us))
         compact(context, Request(hour))
     reasons += [
-        why_not_clean(shared.settings, asked_hour, requested_us) for asked_hour in (hour, hour + 1)
+        why_not_clean(shared.settings, requested_hour, requested_us)
+        for requested_hour in (hour, hour + 1)
     ]
     assert reasons == [
         "source 'asked' was not archived since it was asked for",

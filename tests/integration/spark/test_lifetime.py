@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(900)
 SEED = 20_261_121
 USERS = ("ann", "bob", "zoë")
 COLUMNS = ["plays_lifetime", "spent_lifetime", "plays_1h", "plays_lifetime_offset_1d"]
-Known = tuple[int, dict[str, Any]]
+Timed = tuple[int, dict[str, Any]]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -181,7 +181,7 @@ def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
     produce(shared, sent)
     shared.apply(deployment, "clicks")
     report = compacted(shared)
-    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [
+    assert [(move["brought"], move["left_over"]) for move in report.totals_until] == [
         (len(USERS), 0)
     ]
     assert totals(shared, deployment) == {"totals": len(USERS), "days": len(USERS), "expiring": 0}
@@ -200,7 +200,7 @@ def test_hours_go_into_totals_and_every_answer_stays_true(shared: Lake) -> None:
         context.archive("clicks")
     compare(shared, deployment, sent + late)
     report = compacted(shared)
-    assert [(each["brought"], each["left_over"]) for each in report.totals_until] == [
+    assert [(move["brought"], move["left_over"]) for move in report.totals_until] == [
         (len(USERS), 0)
     ]
     compare(shared, deployment, sent + late)
@@ -237,7 +237,7 @@ def test_a_new_unit_and_a_store_that_was_emptied_begin_with_totals(shared: Lake)
     with shared.context() as context:
         built = backfill(context, "second")
         assert [unit["ready"] for unit in built.more["units"]] == [True]
-        assert [(each["seq"], each["brought"]) for each in built.totals_until] == [(0, len(USERS))]
+        assert [(move["seq"], move["brought"]) for move in built.totals_until] == [(0, len(USERS))]
     compare(shared, both, sent, view="second")
     compacted(shared)
 
@@ -280,9 +280,9 @@ def test_a_day_that_passed_is_added_to_totals_and_what_is_recomputed_mends_them(
     }
     second = compacted(shared)
     moves = [
-        (each["brought"], each["left_over"])
+        (move["brought"], move["left_over"])
         for report in (first, second)
-        for each in report.totals_until
+        for move in report.totals_until
     ]
     assert moves == [(len(USERS), 0)] * 2
     assert (

@@ -207,8 +207,10 @@ def test_stream_backfill_and_rebuild_answer_alike(shared: Lake) -> None:
         == 700
     )
     check(shared, listed(deployment, "by_rows"), log)
-    known = [[e if e["n"] is not None else {**e, "user_id": "-"} for e in part] for part in log]
-    check(shared, listed(deployment, "later"), known)
+    with_entities = [
+        [e if e["n"] is not None else {**e, "user_id": "-"} for e in part] for part in log
+    ]
+    check(shared, listed(deployment, "later"), with_entities)
 
     # more events; a compaction run leaves lists alone; a second backfill adds nothing
     more = [made(50, SEED + 2), made(50, SEED + 3)]

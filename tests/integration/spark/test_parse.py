@@ -155,9 +155,9 @@ def test_any_instant_is_read_as_python_reads_it(
 ) -> None:
     aware = [instant.replace(tzinfo=UTC) for instant in instants]
     result = rows(session, [event(at=moment.isoformat()) for moment in aware], ANY_TIME)
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    first = datetime(1970, 1, 1, tzinfo=UTC)
     for moment, row in zip(aware, result, strict=True):
-        delta = moment - epoch
+        delta = moment - first
         assert (
             row.event_time == (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
         ), moment

@@ -157,7 +157,7 @@ def empty(running: Stack) -> float:
 def judge(replies: Sequence[Reply], events: Sequence[OracleEvent]) -> Count:
     """Every value that was answered, against the raw log at the answer's own token."""
     of_user = {user: [e for e in events if e.columns["user"] == user] for user in USERS}
-    known: dict[tuple[Any, ...], Any] = {}
+    expected: dict[tuple[Any, ...], Any] = {}
     answer = Count()
     for reply in replies:
         wanted = decode_all(reply.wanted) if reply.wanted and reply.right else ()
@@ -173,15 +173,17 @@ def judge(replies: Sequence[Reply], events: Sequence[OracleEvent]) -> Count:
             for column, value_of in COLUMNS.items():
                 start, end = token.bounds[column]
                 key = user, column, start, end, tuple(sorted(base.items()))
-                if key not in known:
+                if key not in expected:
                     compacted_beyond = {
                         hour: offset_vector.offsets
                         for hour, offset_vector in token.compacted_beyond.items()
                     }
-                    known[key] = value_of(
+                    expected[key] = value_of(
                         inside(contained(of_user[user], base, compacted_beyond), start, end)
                     )
-                answer.check(f"{user} {column}", known[key], result["values"][f"by_user:{column}"])
+                answer.check(
+                    f"{user} {column}", expected[key], result["values"][f"by_user:{column}"]
+                )
     return answer
 
 

@@ -68,7 +68,7 @@ def kill_for(running: Stack, seconds: float) -> None:
     control.await_well(service, control.start(service, state, running.settings), state, print)
 
 
-def is_ahead(replies: Sequence[Reply], refused: Reply) -> bool:
+def is_of_a_waiting_batch(replies: Sequence[Reply], refused: Reply) -> bool:
     """Tells whether it was asked of all entities what one of them had alone, of a batch that waits:
     the others did not have it when that one's token was given. Events that all had then they must
     have ever after."""
@@ -115,13 +115,13 @@ def test_one_of_two_nodes_is_lost_under_load_and_the_entities_of_the_other_are_a
                         f"{[dict(kind) for kind in kinds]}"
                     )
                     during = [reply for reply in stays.replies if at < reply.at < healed.at]
-                    assert any(each.right for each in during), (
+                    assert any(reply.right for reply in during), (
                         "the other node's entities had no answer"
                     )
                     refusals = [
-                        each.kind
-                        for each in during
-                        if not (each.right or is_ahead(stays.replies, each))
+                        reply.kind
+                        for reply in during
+                        if not (reply.right or is_of_a_waiting_batch(stays.replies, reply))
                     ]
                     assert not refusals, "an entity of the other node was refused"
                     assert sum_of(healed) >= sum_of(before), (

@@ -105,8 +105,8 @@ def applied(
         try:
             outcomes = [
                 json.loads(text)
-                for each in task(iter(batches))
-                for text in each["outcome"].to_pylist()
+                for batch in task(iter(batches))
+                for text in batch["outcome"].to_pylist()
             ]
         finally:
             microbatch.drop(server.url)

@@ -90,7 +90,7 @@ def _spark(platform: Stack, name: str) -> str:
     return str(platform.settings.spark_python.parent / name)
 
 
-def tail_summary(platform: Stack) -> str:
+def realtime_summary(platform: Stack) -> str:
     """The words of `slicewise status` on the real-time lane."""
     return stream.realtime_summary(
         stream.driver_status(platform.settings, stream.REALTIME).heartbeat
@@ -108,7 +108,9 @@ def test_a_cluster_with_too_few_slots_is_told_of_and_one_with_enough_runs_the_re
         with worker(platform, master, 1, tmp_path), submitted(platform, master, log):
             missing = "1 slots for 2 partitions"
             platform.wait(
-                lambda: None if missing in tail_summary(platform) else tail_summary(platform),
+                lambda: (
+                    None if missing in realtime_summary(platform) else realtime_summary(platform)
+                ),
                 missing,
                 240,
             )

@@ -199,7 +199,7 @@ def right(platform: Stack) -> None:
         own = [e["seconds"] for e in events if e["user_id"] == user and e["seconds"] >= 0]
         result = values(platform, user)
         assert result["plays_1h"] == len(own)
-        assert result["minutes_1h"] == math.fsum(each / 60 for each in own)
+        assert result["minutes_1h"] == math.fsum(seconds / 60 for seconds in own)
         assert result["plays_rows_5"] == min(5, len(own))
 
 

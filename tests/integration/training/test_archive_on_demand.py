@@ -166,10 +166,10 @@ def test_two_at_once_archive_everything_once_and_both_answer(
     print(f"two training sets, archives included: {time.monotonic() - begun:.0f} s\n{output[0]}")
     assert [process.returncode for process in both] == [0, 0], output
     assert all(
-        "archiving plays first: nothing of it is archived yet; 4 offsets to go" in each
-        for each in output
+        "archiving plays first: nothing of it is archived yet; 4 offsets to go" in text
+        for text in output
     )
-    assert all("offsets to go, " in each and "archived plays: " in each for each in output), (
+    assert all("offsets to go, " in text and "archived plays: " in text for text in output), (
         "with progress"
     )
     assert archived(platform)[1] == 4, "each event once"

@@ -198,7 +198,7 @@ def _histogram(aggregate: Any, events: Sequence[Event]) -> Any:
     }
 
 
-def _folded(aggregate: Any, events: Sequence[Event]) -> Any:
+def _ordered_value(aggregate: Any, events: Sequence[Event]) -> Any:
     """By the functions of its own text, event after event."""
     kept = sorted(events, key=identity_of)
     if aggregate.policy == "newest":
@@ -260,16 +260,16 @@ def _factor(time: int, us: int) -> Fraction:
     """2^(part of a half-life), to 33 bits of it: three powers rounded to 63 bits, products cut to
     as many."""
     bits, factor = time % us * 2**33 // us, 2**63
-    for place in (11, 22, 33):
-        factor = factor * _power(bits >> (33 - place) & 2047, place) >> 63
+    for position in (11, 22, 33):
+        factor = factor * _power(bits >> (33 - position) & 2047, position) >> 63
     return Fraction(factor, 2**63)
 
 
 @cache
-def _power(part: int, place: int) -> int:
+def _power(part: int, position: int) -> int:
     """2^(part / 2^place), to 63 bits."""
     with decimal.localcontext(prec=60):
-        power = Decimal(2) ** (Decimal(part) / 2**place)
+        power = Decimal(2) ** (Decimal(part) / 2**position)
         return int((power * 2**63).to_integral_value())
 
 
@@ -323,7 +323,7 @@ ORACLES: dict[str, Callable[[Any, Sequence[Event]], Any]] = {
     "top_k": _ranked(largest=True, single=False),
     "bottom_k": _ranked(largest=False, single=False),
     "first": _outermost(min),
-    "ordered": _folded,
+    "ordered": _ordered_value,
     "own": _own,
     "first_k": _first,
     "last": _outermost(max),

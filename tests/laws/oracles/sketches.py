@@ -52,12 +52,12 @@ def quantiles(aggregate: Any, events: Sequence[Event]) -> Any:
     if len({rank_of(value) for value in values}) <= aggregate.threshold:
         return [values[rank] for rank in ranks]
     edges = _edges_of_octave(aggregate.error)
-    places = sorted({_sketched(value, edges) for value in values})
-    lowest = places[-2048:][0]
+    buckets = sorted({_sketched(value, edges) for value in values})
+    lowest = buckets[-2048:][0]
     results = []
     for rank in ranks:
-        place = _sketched(values[rank], edges)
-        results.append(None if len(places) > 2048 and place <= lowest else place[1])
+        bucket = _sketched(values[rank], edges)
+        results.append(None if len(buckets) > 2048 and bucket <= lowest else bucket[1])
     return results
 
 
@@ -171,27 +171,27 @@ def _bloom_bits(aggregate: Any, seen: set[int]) -> tuple[int, int, set[int]]:
     error = Fraction(str(aggregate.error))
     probes = next(k for k in range(1, 64) if Fraction(1, 2**k) <= error)
     bits = math.ceil(Fraction(aggregate.capacity * probes * 15149 // 10000 + 1024, 64)) * 64
-    places = {
+    positions = {
         _splitmix((h + i * 0x9E3779B97F4A7C15) % 2**64) % bits for h in seen for i in range(probes)
     }
-    return bits, probes, places
+    return bits, probes, positions
 
 
 def bloom(aggregate: Any, events: Sequence[Event]) -> bytes | None:
     seen = _seen(aggregate, events)
-    bits, probes, places = _bloom_bits(aggregate, seen)
+    bits, probes, positions = _bloom_bits(aggregate, seen)
     if len(seen) <= bits // 64:
         return b"\x00" + b"".join(h.to_bytes(8, "little") for h in sorted(seen)) if seen else None
-    full = Fraction(len(places), bits) ** probes > Fraction(str(aggregate.error))
-    return (b"\x02" if full else b"\x01") + sum(1 << bit for bit in places).to_bytes(
+    full = Fraction(len(positions), bits) ** probes > Fraction(str(aggregate.error))
+    return (b"\x02" if full else b"\x01") + sum(1 << bit for bit in positions).to_bytes(
         bits // 8, "little"
     )
 
 
 def bloom_fill(aggregate: Any, events: Sequence[Event]) -> float | None:
     seen = _seen(aggregate, events)
-    bits, _, places = _bloom_bits(aggregate, seen)
-    return len(places) / bits if seen else None
+    bits, _, positions = _bloom_bits(aggregate, seen)
+    return len(positions) / bits if seen else None
 
 
 def cuckoo(aggregate: Any, events: Sequence[Event]) -> bytes | None:

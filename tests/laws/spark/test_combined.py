@@ -152,9 +152,9 @@ def test_spark_says_the_same_of_groups(spark: SparkSession) -> None:
     rows = rows_by_group(
         spark, f"SELECT grp, {', '.join(text for _, text in OF_GROUPS)} FROM e GROUP BY grp"
     )
-    for place, (aggregate, text) in enumerate(OF_GROUPS):
+    for position, (aggregate, text) in enumerate(OF_GROUPS):
         assert answers(aggregate, events) == {
-            group: values[place] for group, values in rows.items()
+            group: values[position] for group, values in rows.items()
         }, text
 
 
@@ -202,6 +202,6 @@ def test_sparks_own_moments_are_near(spark: SparkSession) -> None:
         ),
         table(SEED),
     )
-    for place, (text, aggregate) in enumerate(named):
+    for position, (text, aggregate) in enumerate(named):
         for group, ours in answers(aggregate, events).items():
-            assert ours == pytest.approx(rows[group][place], rel=1e-9, abs=1e-12), (text, group)
+            assert ours == pytest.approx(rows[group][position], rel=1e-9, abs=1e-12), (text, group)

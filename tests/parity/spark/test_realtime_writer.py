@@ -142,15 +142,15 @@ def test_the_store_holds_the_same_bytes_whoever_wrote_the_real_time_lane(
         benches = [
             Bench.deploy(
                 session,
-                settings_of(each.url, tmp_path, SLICEWISE_REALTIME_FIELDS=str(BOUND)),
+                settings_of(server.url, tmp_path, SLICEWISE_REALTIME_FIELDS=str(BOUND)),
                 all_views(),
                 start,
             )
-            for each in (one, other)
+            for server in (one, other)
         ]
         records = made(time.time_ns() // 1000, 300)
         frame, placed = benches[0].frame(records)
-        assert {each.unit for each in placed} == set(benches[0].plan().units)
+        assert {placed_unit.unit for placed_unit in placed} == set(benches[0].plan().units)
         for again in range(2):  # the second time changes nothing
             writer = Writer(session, benches[0].spec(placed))
             # of one entity they share the bound: who comes first has it

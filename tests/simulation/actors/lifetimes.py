@@ -10,7 +10,7 @@ import numpy as np
 from slicewise.errors import BeyondRetention, DataLoss, GapRefused, StoreUnavailable
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import UnitHours
-from slicewise.lifecycle.lifetime import Move, Reached
+from slicewise.lifecycle.lifetime import Move, TotalsClaim
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.archive_versions import (
     CountArchiveVersions,
@@ -150,9 +150,9 @@ def move(
 ) -> Actor:
     """Moves a total-until hour that stands, as `spark.totals` does."""
     metadata = yield from world.on(store, store.steps(ReadMetadata()))
-    reached = world.reached(unit, metadata)
-    if reached is not None:
-        yield from moved(world, store, unit, metadata, reached, archive_version, offsets)
+    claim = world.totals_claim(unit, metadata)
+    if claim is not None:
+        yield from moved(world, store, unit, metadata, claim, archive_version, offsets)
 
 
 def moved(
@@ -160,14 +160,14 @@ def moved(
     store: Store,
     unit: StoreUnit,
     metadata: StoreMetadata,
-    reached: Reached | None,
+    claim: TotalsClaim | None,
     archive_version: int,
     offsets: Offsets,
 ) -> Any:
     """Moves a total-until hour; tells whether one was marked."""
     anew, start = False, offset_vector(*offsets) if archive_version == START_VERSION else None
     for _ in range(2):
-        wanted = wanted_move(world, unit, metadata, reached, archive_version)
+        wanted = wanted_move(world, unit, metadata, claim, archive_version)
         if wanted is None:
             return False
         yield from world.on(
@@ -179,12 +179,12 @@ def moved(
         announced = yield from world.on(store, store.steps(CountArchiveVersions("plays")))
         yield
         table = dict(world.table)
-        if wanted_move(world, unit, metadata, reached, archive_version) != wanted:
+        if wanted_move(world, unit, metadata, claim, archive_version) != wanted:
             return False
         wanted = Move(wanted.total_until, None) if anew else wanted
         entries = totals_of(unit, world, table, wanted)
         yield
-        days = moves.days_of(wanted, reached)
+        days = moves.days_of(wanted, claim)
         outcome = yield from world.on(
             store,
             store.steps(
@@ -230,12 +230,12 @@ def wanted_move(
     world: LifetimeWorld,
     unit: StoreUnit,
     metadata: StoreMetadata,
-    reached: Reached | None,
+    claim: TotalsClaim | None,
     archive_version: int,
 ) -> Move | None:
     if archive_version == START_VERSION:
         return Move(world.target, None)
-    return moves.next_move(world.hours(unit, metadata), reached, world.target, archive_version)
+    return moves.next_move(world.hours(unit, metadata), claim, world.target, archive_version)
 
 
 def totals(world: LifetimeWorld) -> Actor:
@@ -257,12 +257,12 @@ def trim(world: LifetimeWorld) -> Actor:
     live = []
     for unit in UNITS:
         if unit.storage_fingerprint in metadata.starts:
-            known = world.hours(unit, metadata)
+            hours = world.hours(unit, metadata)
             yield
             done = yield from world.on(store, store.steps(ReadHours(unit)))
             names = yield from world.on(store, store.steps(ReadTotalVersions(unit)))
             kept = world.kept_from(unit, metadata)
-            live += UnitHours({}, known.compacted, done, kept, names).named()
+            live += UnitHours({}, hours.compacted, done, kept, names).named()
     dropped = yield from world.on(
         store, store.steps(TrimArchiveVersions("plays", count, metadata.deployment_version, live))
     )
@@ -318,7 +318,10 @@ def reader(world: LifetimeWorld) -> Actor:
             planned = yield from world.plans(store)
             requested, reads = [], []
             for unit in UNITS:
-                if any(unit.storage_fingerprint in each.ready for each in planned.values()):
+                if any(
+                    unit.storage_fingerprint in node_metadata.ready
+                    for node_metadata in planned.values()
+                ):
                     plan = world.plan(unit, [*planned.values()])
                     for entity in range(ENTITIES):
                         hot, days = keys_of(planned[world.node(entity)], unit, entity, plan)

@@ -274,14 +274,14 @@ def reader(world: World) -> Actor:
                     reads.append(EntityRead((UnitRead(hot, ((day, DAY_FIELDS),)),)))
                     requested.append((unit, entity))
             reply = yield from world.on(store, store.steps(Read(reads)))
-            for i, ((unit, entity), (found,)) in enumerate(
+            for i, ((unit, entity), (unit_reply,)) in enumerate(
                 zip(requested, reply.entities, strict=True)
             ):
                 _, metadata, server_run = reply.node_replies[reply.nodes[i] if reply.nodes else 0]
                 if metadata.deployment_version != planned[world.node(entity)].deployment_version:
                     continue  # planned under another deployment
                 if unit.storage_fingerprint in metadata.ready:
-                    world.judge(unit, entity, metadata, found, server_run)
+                    world.judge(unit, entity, metadata, unit_reply, server_run)
         yield
 
 

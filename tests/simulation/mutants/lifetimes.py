@@ -7,7 +7,7 @@ from typing import Any
 
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import UnitHours
-from slicewise.lifecycle.lifetime import Move, Reached
+from slicewise.lifecycle.lifetime import Move, TotalsClaim
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.operation import NodeContext
@@ -26,7 +26,7 @@ decision, check_lifetime, next_move = (
 )
 
 
-def ahead(
+def beyond_committed(
     archive_version: int,
     offset_vector: OffsetVector,
     start: OffsetVector,
@@ -97,19 +97,19 @@ def never_in_totals(self: PublishHour, at: NodeContext) -> Any:  # noqa: ARG001
     return False
 
 
-def none_late(hours: UnitHours, reached: Reached) -> list[int]:  # noqa: ARG001
+def none_late(hours: UnitHours, claim: TotalsClaim) -> list[int]:  # noqa: ARG001
     return []
 
 
 def dirty_too(
-    hours: UnitHours, reached: Reached | None, target: int, archive_version: int
+    hours: UnitHours, claim: TotalsClaim | None, target: int, archive_version: int
 ) -> Move | None:
     """Moves what is compacted, whatever was archived since."""
     clean = UnitHours(
         {h: s for h, s in hours.newest.items() if h in hours.compacted}, hours.compacted, {}
     )
     newest = {h: min(s, hours.compacted[h].holds) for h, s in clean.newest.items()}
-    return next_move(UnitHours(newest, hours.compacted, {}), reached, target, archive_version)
+    return next_move(UnitHours(newest, hours.compacted, {}), claim, target, archive_version)
 
 
 def named_without_totals() -> Patches:
@@ -123,7 +123,7 @@ def named_without_totals() -> Patches:
     )
 
 
-def applied_offsets_in_a_bring(change: Change, field: bytes) -> bool:
+def applied_offsets_in_a_total(change: Change, field: bytes) -> bool:
     return field.startswith(b"l:") and keys.LIFETIME in [name for name, _, _ in change.keys[0].sets]
 
 
@@ -145,7 +145,7 @@ MUTANTS: dict[str, Mutant] = {
     "total-committed": Mutant(
         "lifetime",
         "a total never runs ahead of the committed offsets",
-        patched(decisions, "check_lifetime", ahead),
+        patched(decisions, "check_lifetime", beyond_committed),
     ),
     "total-straddle": Mutant(
         "lifetime",
@@ -176,7 +176,7 @@ MUTANTS: dict[str, Mutant] = {
     "total-applied": Mutant(
         "lifetime",
         "no applied offset moved since the partials were read",
-        world=unchecked(applied_offsets_in_a_bring),
+        world=unchecked(applied_offsets_in_a_total),
     ),
     "total-named": Mutant(
         "offset vectors",

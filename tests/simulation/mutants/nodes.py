@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from slicewise.lifecycle import lifetime as moves
-from slicewise.lifecycle.lifetime import Reached
+from slicewise.lifecycle.lifetime import TotalsClaim
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.attempts import MicroBatchOutcome
 from slicewise.stores.online.control_record import StoreMetadata
@@ -49,12 +49,12 @@ def committed_without_gaps(
     self: AdvanceCommitted, nodes: NodesContext
 ) -> ShardedSteps[OffsetVector]:
     """A batch moves the committed offsets of a node wherever that stands."""
-    reached = OffsetVector()
+    highest = OffsetVector()
     for number, node in enumerate(nodes.contexts):
         record: StoreMetadata = yield from on_node(number, node.metadata())
         moved = replace(self, start=least([record.committed, self.start], frozenset(self.start)))
-        reached = yield from on_node(number, moved.steps(node))
-    return reached
+        highest = yield from on_node(number, moved.steps(node))
+    return highest
 
 
 def begun_on_the_first(self: BeginBatch, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
@@ -82,7 +82,7 @@ def archived_by_the_least(metadata: StoreMetadata, unit: str, contained: Any) ->
     return (
         None
         if result is None
-        else Reached(result.hour, result.archive_version or contained(metadata.starts[unit]))
+        else TotalsClaim(result.hour, result.archive_version or contained(metadata.starts[unit]))
     )
 
 

@@ -13,8 +13,8 @@ from slicewise.stores.online.rules.decisions import still_lost
 from tests.simulation.mutants.rules import Mutant, patched
 
 
-def of_this_server_run(reached: Any) -> None:
-    reached._before, reached._top = reached._top, OffsetVector()
+def of_this_server_run(high_water: Any) -> None:
+    high_water._before, high_water._top = high_water._top, OffsetVector()
 
 
 def pending_of_this_server_run(pending: Any) -> None:

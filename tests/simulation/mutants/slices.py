@@ -161,7 +161,7 @@ def claims_without_build() -> Patches:
     )
 
 
-def standing_without_deployment_version(
+def unchanged_without_deployment_version(
     actual: Sequence[bytes | None], store_id: int, deployment_version: int
 ) -> None:
     check_unchanged([actual[0], b"%d" % deployment_version], store_id, deployment_version)
@@ -181,8 +181,8 @@ def announced_once() -> Any:
     honest = PutArchiveVersion.steps
 
     def put_version(self: PutArchiveVersion, at: NodeContext) -> Any:
-        known = yield from ReadArchiveVersions(self.source).steps(at)
-        if self.version not in known:
+        registered = yield from ReadArchiveVersions(self.source).steps(at)
+        if self.version not in registered:
             yield from honest(self, at)
 
     return put_version
@@ -237,7 +237,7 @@ MUTANTS: dict[str, Mutant] = {
     "standing": Mutant(
         "read",
         "a read ends in the deployment version in which it began",
-        patched(decisions, "check_unchanged", standing_without_deployment_version),
+        patched(decisions, "check_unchanged", unchanged_without_deployment_version),
     ),
     "offset-vector": Mutant(
         "micro-batch",

@@ -62,7 +62,7 @@ def _most(a: Offsets, b: Offsets) -> Offsets:
 class Serving:
     """The process, and what it was to remember."""
 
-    reached: HighWater = field(default_factory=HighWater)
+    high_water: HighWater = field(default_factory=HighWater)
     refused: int = 0
     _replies: dict[int, NodeReply] = field(default_factory=dict)
     _committed_offsets: dict[int, Answered] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Serving:
         answered = offset_vector(*base)
         if reply.metadata.committed.dominates(answered):
             answered = reply.metadata.committed  # as a service has it that reads nothing beyond
-        at = self.reached.of_node(node)
+        at = self.high_water.of_node(node)
         refused = bool(at.after(SOURCES, reply.metadata, server_run)) or (
             at.answering(name, [(tag(entity), answered)], reply.metadata.committed, reply)
             is not None

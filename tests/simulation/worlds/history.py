@@ -221,7 +221,7 @@ def behind(world: World) -> bool:
     )
 
 
-def reached(world: World) -> bool:
+def is_at_end(world: World) -> bool:
     """Tells whether the committed offsets stand at the log's end."""
     metadata = world.metadata()
     return (
@@ -239,12 +239,12 @@ def whole(world: World) -> bool:
         for unit in world.units
         for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS)
     )
-    return reached(world) and ready and published
+    return is_at_end(world) and ready and published
 
 
 def bounded(world: World, actor: Actor) -> None:
     """Until the committed offsets stand at the log's end."""
-    finish(world, actor, most=5_000, until=lambda: reached(world))
+    finish(world, actor, most=5_000, until=lambda: is_at_end(world))
 
 
 PLAY = Play(

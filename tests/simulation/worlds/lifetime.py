@@ -22,7 +22,7 @@ from slicewise.codec import Layout, unpack_lifetime
 from slicewise.errors import BeyondRetention, DataLoss, StoreUnavailable
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
-from slicewise.lifecycle.lifetime import Reached
+from slicewise.lifecycle.lifetime import TotalsClaim
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.answer import BatchedPlan, NodeClaims, Stored, merge
 from slicewise.reading.plan import ReadPlan, plan_read
@@ -164,14 +164,14 @@ class LifetimeWorld(World):
     # ------------------------------------------------------------ the truth
     def plan(self, unit: StoreUnit, nodes: Sequence[StoreMetadata]) -> ReadPlan:
         """One of all these nodes, as the service makes it."""
-        reached = [node.totals_until.get(unit.storage_fingerprint) for node in nodes]
+        claims = [node.totals_until.get(unit.storage_fingerprint) for node in nodes]
         if any(
             h is None and unit.storage_fingerprint in m.ready
-            for h, m in zip(reached, nodes, strict=True)
+            for h, m in zip(claims, nodes, strict=True)
         ):
             raise Wrong(f"{unit.view} is ready and has no total-until hour")
         return self._planned(
-            unit, min(limit.hour for limit in reached if limit is not None), hourly=False
+            unit, min(limit.hour for limit in claims if limit is not None), hourly=False
         ).plans[0]
 
     def _planned(self, unit: StoreUnit, total_until: int, hourly: bool) -> BatchedPlan:
@@ -225,7 +225,7 @@ class LifetimeWorld(World):
         between its parts, nor will. Raises Wrong."""
         self.checked += 1
         given = (
-            self.known,
+            self.offsets_by_version,
             metadata.starts[unit.storage_fingerprint],
             metadata.name(unit.storage_fingerprint),
             entity,
@@ -336,8 +336,8 @@ class LifetimeWorld(World):
             default=0,
         )
 
-    def reached(self, unit: StoreUnit, metadata: StoreMetadata) -> Reached | None:
-        return moves.reached(metadata, unit.storage_fingerprint, self.contained)
+    def totals_claim(self, unit: StoreUnit, metadata: StoreMetadata) -> TotalsClaim | None:
+        return moves.totals_claim(metadata, unit.storage_fingerprint, self.contained)
 
     def kept_from(self, unit: StoreUnit, metadata: StoreMetadata) -> int:
         return moves.kept_from(metadata, unit.storage_fingerprint, self.target)

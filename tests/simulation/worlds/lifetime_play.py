@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from slicewise.lifecycle import lifetime as moves
-from slicewise.lifecycle.lifetime import Reached
+from slicewise.lifecycle.lifetime import TotalsClaim
 from slicewise.windows.durations import HOUR_US
 from tests.simulation.actors import slices as actors
 from tests.simulation.actors.lifetimes import backfill, compaction, compaction_run, reader
@@ -114,7 +114,7 @@ def _whole(world: LifetimeWorld) -> bool:
     return all(
         metadata.totals_until[name].hour >= world.target
         and not moves.late_hours(
-            world.hours(unit, metadata), cast(Reached, world.reached(unit, metadata))
+            world.hours(unit, metadata), cast(TotalsClaim, world.totals_claim(unit, metadata))
         )
         for name, unit in zip(names, world.units, strict=True)
     )

@@ -49,7 +49,7 @@ LISTS = (
 )
 LONGER = (list_unit(LONG, RANGES, "ranges"), *LISTS[1:])
 DEPLOYMENTS = (LISTS, LONGER, LISTS[1:])
-Known = tuple[int, int, int]
+Identity = tuple[int, int, int]
 """(time, partition, offset): the total order."""
 
 
@@ -109,7 +109,7 @@ class ListWorld(World):
         # as the service has it
         contained = metadata.committed.join(metadata.starts[unit.storage_fingerprint])
         base = [contained.get(topic_partition(p)) for p in range(len(self.log))]
-        low: Known | None = None
+        low: Identity | None = None
         for field, value in zip(flat[::2], flat[1::2], strict=True):
             if field == keys.LOW:
                 low = _order(value)
@@ -120,7 +120,7 @@ class ListWorld(World):
         expected_events = sorted(
             zip(rows.time.tolist(), rows.partition.tolist(), rows.offset.tolist(), strict=True)
         )
-        known = sorted(
+        identities = sorted(
             (event.time_us, p, offset)
             for p, log in enumerate(self.log)
             for offset, event in enumerate(log[: base[p]])
@@ -129,7 +129,9 @@ class ListWorld(World):
         now = self.server.time.now_us()
         # what a read may still ask for: of time, what is young enough; of rows, all above the mark
         oldest = now - kept_as.range_us if kept_as.expires else -EVER
-        want = [member for member in known if (low is None or member > low) and member[0] >= oldest]
+        want = [
+            member for member in identities if (low is None or member > low) and member[0] >= oldest
+        ]
         got = [expected_event for expected_event in expected_events if expected_event[0] >= oldest]
         where = f"{unit.view} entity {entity}, base {base}, low {low}"
         if got != want:
@@ -138,11 +140,16 @@ class ListWorld(World):
         if len(expected_events) > kept_as.most:
             raise Wrong(f"{where}: {len(expected_events)} events where {kept_as.most} have room")
         if kept_as.most > ROOM:
-            self.judge_policy(kept_as, known, low, now, where)
+            self.judge_policy(kept_as, identities, low, now, where)
         return base
 
     def judge_policy(
-        self, keeps: EventList, known: Sequence[Known], low: Known | None, now: int, where: str
+        self,
+        keeps: EventList,
+        identities: Sequence[Identity],
+        low: Identity | None,
+        now: int,
+        where: str,
     ) -> None:
         """A list that has room refuses nothing that it must answer."""
         if low is None:
@@ -150,12 +157,14 @@ class ListWorld(World):
         if keeps.range_us and low[0] >= now - keeps.range_us:
             raise Wrong(f"{where}: a window of {keeps.range_us} us is refused")
         if keeps.rows:
-            last = [member for member in known if member[0] <= now - keeps.late_us][-keeps.rows :]
+            last = [member for member in identities if member[0] <= now - keeps.late_us][
+                -keeps.rows :
+            ]
             if len(last) < keeps.rows or last[0] <= low:
                 raise Wrong(f"{where}: the last {keeps.rows} rows at the earliest `at` are refused")
 
 
-def _order(identity: bytes) -> Known:
+def _order(identity: bytes) -> Identity:
     return (
         codec.identity_time(identity),
         int.from_bytes(identity[24:28], "big"),

@@ -114,7 +114,7 @@ class Losing(World):
             start,
             newest,
             lambda c: max(
-                (n for n, each in offset_vectors.items() if c.dominates(each)), default=0
+                (n for n, archived in offset_vectors.items() if c.dominates(archived)), default=0
             ),
         )
 

@@ -72,7 +72,7 @@ class LifetimeNodesWorld(Several, LifetimeWorld):
     ) -> None:
         super().judged(unit, entity, metadata, reply, base)
         self.no_way_back(unit, entity, metadata, base)
-        name, known = (
+        name, announced = (
             metadata.name(unit.storage_fingerprint),
             self.connect_quietly(metadata.store_id),
         )
@@ -86,8 +86,10 @@ class LifetimeNodesWorld(Several, LifetimeWorld):
                 for h, archive_version in hours
                 if h >= metadata.totals_until[unit.storage_fingerprint].hour
             } - {START_VERSION}
-            if not named <= known:
-                raise Wrong(f"nothing says what archive versions {sorted(named - known)} stand for")
+            if not named <= announced:
+                raise Wrong(
+                    f"nothing says what archive versions {sorted(named - announced)} stand for"
+                )
 
 
 class ListNodesWorld(Several, ListWorld):

@@ -74,7 +74,7 @@ class Run:
     acknowledged."""
 
     store: Store
-    found: StoreMetadata
+    metadata: StoreMetadata
     units: Sequence[StoreUnit]
     position: list[int]
 
@@ -198,7 +198,7 @@ def pending_in(fields: Mapping[bytes, bytes]) -> list[tuple[TopicPartition, int,
         if not left.issuperset(named):
             raise Wrong(f"{name!r} names {oldest} to {newest}, of {left}")
         left.difference_update(named)
-        opened = [codec.unpack_pending(fields[each]) for each in named]
+        opened = [codec.unpack_pending(fields[field]) for field in named]
         rows = NO_COLUMNS.decode([member for _, members in opened for member in members])
         offsets = rows.offset.tolist()
         if offsets != sorted(set(offsets)) or not {last for last, _ in opened}.issubset(offsets):
@@ -258,9 +258,9 @@ def relief(world: RealtimeBase) -> Actor:
             for at, end in zip(position, world.ends(), strict=False)
         ]
     actors.same_server_run(world, store, before.store)
-    yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(before.found))))
+    yield from world.on(store, store.steps(HoldBuilds(actors.builds_of(before.metadata))))
     world.note(f"takes over at {position}")
-    yield from write(world, Run(store, before.found, before.units, position))
+    yield from write(world, Run(store, before.metadata, before.units, position))
 
 
 def write(world: RealtimeBase, run: Run) -> Actor:
@@ -272,7 +272,7 @@ def write(world: RealtimeBase, run: Run) -> Actor:
         end = min(len(world.log[p]), position[p] + world.rng.randint(0, 5))
         for unit in run.units if end > position[p] else ():
             run.store = yield from written(
-                world, run.store, actors.builds_of(run.found), unit, p, position[p], end
+                world, run.store, actors.builds_of(run.metadata), unit, p, position[p], end
             )
         position[p] = end
         yield

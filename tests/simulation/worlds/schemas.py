@@ -62,7 +62,7 @@ class SchemasWorld(World):
         self.verdicts: dict[tuple[int, int], tuple[str, str]] = {}
         """(partition, offset) -> who judged it first, and by which schema."""
         self.archive_end = [0, 0]
-        self.archive_requests = self.tail_requests = self.waits = True
+        self.archive_requests = self.realtime_requests = self.waits = True
         self.lease_s = LEASE_S
         self.schema_from_committed = self.knows_one = False
 
@@ -173,7 +173,7 @@ def realtime(world: SchemasWorld) -> Actor:
     position = [metadata.committed.get(topic_partition(p)) for p in (0, 1)]
     while True:
         end = world.ends()
-        if world.tail_requests and world.now_s() - checked_s >= TRUST_S:
+        if world.realtime_requests and world.now_s() - checked_s >= TRUST_S:
             requested_s = world.now_s()
             now = yield from world.on(store, store.steps(ReadMetadata()))
             if now.deployment_version != metadata.deployment_version:
@@ -322,7 +322,7 @@ MUTANTS: dict[str, Mutant] = {
     "offsets-realtime": Mutant(
         "schema",
         "a writer of the real-time lane that slept asks first",
-        world=flag("tail_requests", False),
+        world=flag("realtime_requests", False),
     ),
     "offsets-lease": Mutant(
         "schema", "offsets are recorded when writers ask anew", world=flag("lease_s", 0.0)

@@ -78,8 +78,8 @@ class Several(World):
         """A node that was emptied begins where the log does, or where the archive ends."""
         first = super().earliest()
         deployed = [
-            found is not None and found.deployment_version > 0
-            for found in map(self.metadata_of, range(NODES))
+            node_metadata is not None and node_metadata.deployment_version > 0
+            for node_metadata in map(self.metadata_of, range(NODES))
         ]
         if not any(deployed) or all(deployed) or self.rng.random() >= self.from_archive:
             return first
@@ -136,7 +136,9 @@ class Several(World):
         if self._looked_at is not None:
             return self.metadata_of(self._looked_at)
         results = [
-            each for number in range(NODES) if (each := self.metadata_of(number)) is not None
+            node_metadata
+            for number in range(NODES)
+            if (node_metadata := self.metadata_of(number)) is not None
         ]
         if len(results) < NODES:
             return None

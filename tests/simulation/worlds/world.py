@@ -358,14 +358,16 @@ class World:
 
     def check_named(self, unit: StoreUnit, raw_hours: bytes | None, store_id: int) -> None:
         """An archive version that an hour names is one that the store knows."""
-        known = self.server.execute(Whole(keys.offset_vectors_key(store_id, "plays")))[::2]
+        registered = self.server.execute(Whole(keys.offset_vectors_key(store_id, "plays")))[::2]
         hours = codec.unpack_hours(raw_hours)
         earliest = self.earliest_us(unit) // HOUR_US
         named = {archive_version for hour, archive_version in hours.items() if hour >= earliest} - {
             decisions.START_VERSION
         }
         unknown = sorted(
-            archive_version for archive_version in named if b"%d" % archive_version not in known
+            archive_version
+            for archive_version in named
+            if b"%d" % archive_version not in registered
         )
         if unknown:
             raise Wrong(f"nothing says what archive versions {unknown} stand for")
@@ -387,7 +389,16 @@ class World:
         name = actual.name(unit.storage_fingerprint)
         start, earliest = actual.starts[unit.storage_fingerprint], self.earliest_us(unit)
         stored = tuple(reply.hot), tuple(reply.days[0])
-        given = (self.known, name, start, earliest, entity, actual.committed, has_realtime, *stored)
+        given = (
+            self.offsets_by_version,
+            name,
+            start,
+            earliest,
+            entity,
+            actual.committed,
+            has_realtime,
+            *stored,
+        )
         if given in self.true:
             return self.true[given]  # the log only grows: what was true of these bytes is true
         got, base, offset_vectors = self.answer(unit, actual, reply)
@@ -415,14 +426,14 @@ class World:
                 f"missing {sorted((Counter(want) - Counter(got)).elements())}, "
                 f"too many {sorted((Counter(got) - Counter(want)).elements())}"
             )
-        known = {
+        by_version = {
             archive_version: archive_offsets(offsets)
             for archive_version, offsets in self.archive.items()
         } | {decisions.START_VERSION: start}
         times = [self.log[partition][offset].time_us for partition, offset in want]
         if self.merged() and (
             wrong := self.sessions.wrong(
-                unit, actual, reply, DAY_FIELDS, known, times, has_realtime, base
+                unit, actual, reply, DAY_FIELDS, by_version, times, has_realtime, base
             )
         ):
             raise Wrong(f"{unit.view} entity {entity}: {wrong}")
@@ -430,7 +441,7 @@ class World:
         return base
 
     @property
-    def known(self) -> tuple[Any, ...]:
+    def offsets_by_version(self) -> tuple[Any, ...]:
         """Facts that an answer is also judged by, where worlds share what is true; in one world
         they only grow."""
         return (tuple(map(tuple, self.log)), tuple(self.archive.items())) if self.shared else ()

@@ -300,12 +300,12 @@ def value_of(node: Node, row: dict[str, Any]) -> Any:
         decisive = node.op == "or"
         return decisive if decisive in args else (None if None in args else not decisive)
     if node.op in ("coalesce", "least", "greatest"):
-        known = [value for value in args if value is not None]
-        if not known:
+        present = [value for value in args if value is not None]
+        if not present:
             return None
         if node.op == "coalesce":
-            return known[0]
-        return (min if node.op == "least" else max)(known, key=_rank)
+            return present[0]
+        return (min if node.op == "least" else max)(present, key=_rank)
     return None if None in args else _strict(node, args)
 
 

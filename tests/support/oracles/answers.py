@@ -294,8 +294,8 @@ def histogram(events: Sequence[OracleEvent], column: str, edges: Sequence[float]
     """The numbers of values below the first edge, from each edge to the next, and from the last
     on."""
     values = [e.columns[column] for e in _present(events, column)]
-    reached = [sum(edge <= value for edge in edges) for value in values]
-    topic_partitions = [reached.count(topic_partition) for topic_partition in range(len(edges) + 1)]
+    bins = [sum(edge <= value for edge in edges) for value in values]
+    topic_partitions = [bins.count(topic_partition) for topic_partition in range(len(edges) + 1)]
     return {
         "under": topic_partitions[0],
         "bins": topic_partitions[1:-1],

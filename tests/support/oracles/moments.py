@@ -202,8 +202,8 @@ def _answer(
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         return math.nan
     whole = [
-        tuple(map(Fraction, each)) if isinstance(each, tuple) else Fraction(each)
-        for each in present
+        tuple(map(Fraction, item)) if isinstance(item, tuple) else Fraction(item)
+        for item in present
     ]
     value = exact(whole, **given)
     return double(value) if isinstance(value, Fraction) else value

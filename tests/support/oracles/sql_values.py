@@ -199,11 +199,11 @@ def _rfc3339_us(text: Column) -> Column:
     seconds = number(12, 2) * 3600 + number(15, 2) * 60 + number(18, 2)
     fraction = F.regexp_extract(text, r"\.(\d+)", 1)
     micros = F.substring(F.rpad(fraction, 6, "0"), 1, 6).cast("bigint")
-    ahead = F.substring(F.right(text, F.lit(6)), 1, 1)
+    sign = F.substring(F.right(text, F.lit(6)), 1, 1)
     zone = (
         F.substring(F.right(text, F.lit(5)), 1, 2).cast("bigint") * 3600
         + F.right(text, F.lit(2)).cast("bigint") * 60
     )
-    offset = F.when(ahead == "+", zone).when(ahead == "-", -zone).otherwise(F.lit(0))
+    offset = F.when(sign == "+", zone).when(sign == "-", -zone).otherwise(F.lit(0))
     utc = F.when(F.upper(F.right(text, F.lit(1))) == "Z", seconds).otherwise(seconds - offset)
     return (day * 86_400 + utc) * 1_000_000 + micros

@@ -221,7 +221,7 @@ class Stack:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             end = log.latest(topic)
 
-        def reached() -> str | None:
+        def is_applied() -> str | None:
             with self.store() as store:
                 committed = store.run(ReadMetadata()).committed
             return (
@@ -230,7 +230,7 @@ class Stack:
                 else f"committed {dict(committed.offsets)} of {dict(end.offsets)}"
             )
 
-        self.wait(reached, f"topic {topic} to be applied", timeout_s)
+        self.wait(is_applied, f"topic {topic} to be applied", timeout_s)
 
     def wait(self, reason: Callable[[], str | None], what: str, timeout_s: float = WAIT_S) -> None:
         """Polls until `reason` gives None; fails with the last reason."""

@@ -206,8 +206,8 @@ def accumulated(
 
 def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
     """A batch of one partition, in offset order."""
-    each = tags_of(unit, events, events[0].partition if unit.per_partition else None)
-    tags = sorted(set(each))
+    event_tags = tags_of(unit, events, events[0].partition if unit.per_partition else None)
+    tags = sorted(set(event_tags))
     number = {tag: i for i, tag in enumerate(tags)}
     rows = rows_of(unit, events)
 
@@ -220,7 +220,7 @@ def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
         unit=unit,
         topic_partition=events[0].topic_partition,
         tags=tags,
-        entity=np.array([number[tag] for tag in each], np.int64),
+        entity=np.array([number[tag] for tag in event_tags], np.int64),
         offset=rows.offset,
         number=rows.time // unit.slice_us,
         accumulate=accumulate,
@@ -229,11 +229,11 @@ def batch(unit: StorageUnit, events: Sequence[Event]) -> MicroBatch:
 
 def list_batch(unit: StorageUnit, events: Sequence[Event]) -> ListBatch:
     """The same for an event list."""
-    each = tags_of(unit, events, events[0].partition if unit.per_partition else None)
-    tags = sorted(set(each))
+    event_tags = tags_of(unit, events, events[0].partition if unit.per_partition else None)
+    tags = sorted(set(event_tags))
     number = {tag: i for i, tag in enumerate(tags)}
     rows = rows_of(unit, events)
-    entity = np.array([number[tag] for tag in each], np.int64)
+    entity = np.array([number[tag] for tag in event_tags], np.int64)
     return ListBatch(
         unit,
         events[0].topic_partition,

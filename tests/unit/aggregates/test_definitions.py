@@ -180,7 +180,7 @@ def test_an_empty_partial_is_null_and_a_count_is_zero() -> None:
 
 
 def test_identities_order_as_their_bytes() -> None:
-    places = [
+    identities = [
         (-1, 0, 0, 0, 9),
         (0, 0, 0, 0, 1),
         (0, 0, 0, 1, 0),
@@ -188,7 +188,7 @@ def test_identities_order_as_their_bytes() -> None:
         (0, 2**64 - 1, 0, 0, 0),
         (2**62, 0, 0, 0, 0),
     ]
-    events = [Event(*place, {}) for place in places]
+    events = [Event(*identity, {}) for identity in identities]
     raw = [identity.tobytes() for identity in Rows.from_events(events, {}).identities()]
     assert all(len(identity) == 36 for identity in raw)
     assert raw == sorted(raw)

@@ -84,9 +84,9 @@ def test_whole_columns_are_hashed_as_the_library_hashes_each() -> None:
 def test_both_forms_place_every_hash_alike(precision: int) -> None:
     edges = [0, 1, 2**64 - 1, 2**63, 2 ** (64 - precision) - 1, 2 ** (63 - precision), 3]
     hashes = np.array(edges + np.random.default_rng(3).integers(0, 2**63, 500).tolist(), np.uint64)
-    registers, ranks = hyperloglog.places(hashes, precision)
+    registers, ranks = hyperloglog.registers_and_ranks(hashes, precision)
     assert list(zip(registers.tolist(), ranks.tolist(), strict=True)) == [
-        hyperloglog.place(int(value), precision) for value in hashes
+        hyperloglog.register_and_rank(int(value), precision) for value in hashes
     ]
 
 
@@ -118,7 +118,7 @@ def test_whole_columns_place_hashes_as_one_by_one(precision: int) -> None:
     runs = [(1 << at) - 1 for at in range(65)]  # ones that rounding could carry beyond the first
     strewn = [0x9E3779B97F4A7C15 * i % 2**64 for i in range(999)]
     hashes = [*one_bit, *runs, *(2**64 - 1 - word for word in one_bit), *strewn]
-    register, rank = hyperloglog.places(np.array(hashes, np.uint64), precision)
+    register, rank = hyperloglog.registers_and_ranks(np.array(hashes, np.uint64), precision)
     assert list(zip(register.tolist(), rank.tolist(), strict=True)) == [
-        hyperloglog.place(h, precision) for h in hashes
+        hyperloglog.register_and_rank(h, precision) for h in hashes
     ]

@@ -55,9 +55,9 @@ def is_scalar(
     runs = list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []
     result = scalar.finish(scalar.combine(columns[0], runs, groups))
     # runs that were combined before count as those that are combined now
-    each = scalar.combine(columns[0], runs, [[run] for run in range(len(runs))])
+    by_run = scalar.combine(columns[0], runs, [[run] for run in range(len(runs))])
     half = len(runs) // 2
-    later = scalar.finish(scalar.combine(columns[0], runs[:half], groups, each[half:]))
+    later = scalar.finish(scalar.combine(columns[0], runs[:half], groups, by_run[half:]))
     assert list(map(bits, later.values)) == list(map(bits, result.values))
     assert later.errors == result.errors
     return result.values, dict(result.errors)

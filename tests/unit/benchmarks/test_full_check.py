@@ -13,7 +13,7 @@ from tests.full import compared
 from tests.full.__main__ import CYCLE, histories, main
 from tests.full.compared import bounds_of, fingerprint, play, played, same
 from tests.full.histories import SOURCES, at_random
-from tests.full.opinion import QUICK, Known
+from tests.full.opinion import QUICK, Contained
 from tests.full.world import Part, World
 from tests.laws.oracles import aggregates as laws
 from tests.laws.oracles.values import Error
@@ -83,7 +83,7 @@ def test_sums_that_are_subtracted_say_what_counting_out_says() -> None:
         for part in world.parts:
             groups = compared._events(history, part)
             events: list[Event] = max(groups.values(), key=len)
-            known = Known(events)
+            contained = Contained(events)
             for feature in part.unit.features:
                 spec = str(feature.aggregate.spec())
                 inner = getattr(feature.aggregate, "aggregate", feature.aggregate).kind
@@ -91,8 +91,8 @@ def test_sums_that_are_subtracted_say_what_counting_out_says() -> None:
                     continue
                 kinds.add(inner)
                 for first, beyond in [(0, 0), (0, len(events)), *_ranges(rng, len(events))]:
-                    wanted = laws.expected(feature.aggregate, known.events[first:beyond], 0)
-                    result = known.value(spec, feature.aggregate, first, beyond, 0)
+                    wanted = laws.expected(feature.aggregate, contained.events[first:beyond], 0)
+                    result = contained.value(spec, feature.aggregate, first, beyond, 0)
                     if isinstance(wanted, Error):
                         assert (result, type(result)) == (wanted, Error)
                     else:

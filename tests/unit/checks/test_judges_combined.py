@@ -40,8 +40,8 @@ def answer(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
 
 def judged_value(aggregate: Aggregate, chosen: Sequence[Event]) -> Any:
     """The judge's value; None where it says that the answer is approximate."""
-    places = [(f"{e.topic_hi:016x}{e.topic_lo:016x}", e) for e in chosen]
-    rows = [Row(e.time, topic, e.partition, e.offset, _plus(e.columns)) for topic, e in places]
+    with_topics = [(f"{e.topic_hi:016x}{e.topic_lo:016x}", e) for e in chosen]
+    rows = [Row(e.time, topic, e.partition, e.offset, _plus(e.columns)) for topic, e in with_topics]
     result = judged(rows, {**aggregate.spec(), END: AT})
     if isinstance(result, dict) and set(result) == {"equal", "value"}:
         return result["value"] if result["equal"] else ...

@@ -26,7 +26,7 @@ def whole(x):  # type: ignore[no-untyped-def]
 
 
 @sw.row_function(output="long")
-def items_each(n, tenth):  # type: ignore[no-untyped-def]
+def items_per_tenth(n, tenth):  # type: ignore[no-untyped-def]
     """Raises for a row whose tenth is zero."""
     return pc.divide(n, tenth)
 
@@ -39,11 +39,15 @@ VIEW = sw.FeatureView(
     source=SOURCE,
     entity=["k"],
     where="x > -5",
-    columns={"tenth": "CAST(FLOOR(x / 10) AS BIGINT)", "whole": whole, "items_each": items_each},
+    columns={
+        "tenth": "CAST(FLOOR(x / 10) AS BIGINT)",
+        "whole": whole,
+        "items_per_tenth": items_per_tenth,
+    },
     features=[
         sw.Feature("n", sw.sum("n"), ["1h"]),
         sw.Feature("whole", sw.last_k("whole", k=3), ["1h"]),
-        sw.Feature("each", sw.sum("items_each"), ["1h"]),
+        sw.Feature("per_tenth", sw.sum("items_per_tenth"), ["1h"]),
     ],
 )
 
@@ -78,7 +82,7 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
     typed, _ = typed_events(source, events)
     own, refused = row_logic(unit, typed)
     # x of 0 to 10, in steps of 1.75, less one without a key
-    assert refused["row_function:items_each"] == 5
+    assert refused["row_function:items_per_tenth"] == 5
     table = pa.table(
         {"o": typed["offset"], **{f"c_{name}": typed[name] for name in ("k", "n", "x")}}
     )
@@ -101,8 +105,8 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
         text = queries.viewed(unit, source, "SELECT * FROM events")
         (transpiled,) = sqlglot.transpile(text, read="spark", write="duckdb")
         rows = engine.sql(
-            f"SELECT o, v_n, v_whole, v_items_each FROM ({transpiled}) ORDER BY o"
+            f"SELECT o, v_n, v_whole, v_items_per_tenth FROM ({transpiled}) ORDER BY o"
         ).fetchall()
-    names = ("offset", "n", "whole", "items_each")
+    names = ("offset", "n", "whole", "items_per_tenth")
     assert rows == list(zip(*(own[name].to_pylist() for name in names), strict=True))
     assert len(rows) > 20

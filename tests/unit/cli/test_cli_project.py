@@ -274,8 +274,8 @@ def test_whatever_python_says_of_a_project_is_told_with_its_line_and_no_tracebac
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
-    place = written.parent / "part.py" if "part" in text else written
-    assert f"{place}:{line}" in err
+    where = written.parent / "part.py" if "part" in text else written
+    assert f"{where}:{line}" in err
     assert instead in err.rpartition("next step: ")[2]
     assert "Traceback" not in err
 

@@ -52,8 +52,8 @@ def test_slices_open_as_the_reader_of_one_does(
     archive_version: int, numbers: list[int], block: bytes
 ) -> None:
     value = codec.pack_slices(archive_version, numbers, block)
-    found_version, result, start = codec.open_slices(value)
-    assert (found_version, list(result), value[start : -codec.SEAL_BYTES]) == (
+    read_version, result, start = codec.open_slices(value)
+    assert (read_version, list(result), value[start : -codec.SEAL_BYTES]) == (
         archive_version,
         numbers,
         block,

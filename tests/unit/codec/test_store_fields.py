@@ -134,10 +134,10 @@ def test_no_other_python_spells_a_name_of_the_store() -> None:
 
 
 def test_every_letter_of_a_script_is_one_of_the_table() -> None:
-    known = {entry.prefix.decode() for entry in FIELDS}
+    prefixes = {entry.prefix.decode() for entry in FIELDS}
     for path in (PACKAGE / "stores/online/redis/scripts").glob("*.lua"):
         letters = set(re.findall(r"'([a-z]:?)'", path.read_text(encoding="utf-8")))
-        assert letters <= known, path.name
+        assert letters <= prefixes, path.name
 
 
 def test_no_other_java_spells_a_name_of_the_store() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicewise.emission.ranking import Place, RankedRows, corrected, places, top
+from slicewise.emission.ranking import RankedRow, RankedRows, corrected, ranked_rows, top
 from slicewise.stores.online.keys import entity_tags
 
 SONG = (("song_id", "string"),)
@@ -32,7 +32,7 @@ def table(values: dict[str, int]) -> tuple[pa.Table, pa.Array]:
 
 
 def rows(ranked: RankedRows) -> list[tuple[Any, Any]]:
-    return [(place.row.key[0], place.row.value) for place in ranked.places]
+    return [(ranked_row.row.key[0], ranked_row.row.value) for ranked_row in ranked.rows]
 
 
 counts = st.dictionaries(st.text(max_size=3), st.integers(-3, 3), max_size=30)
@@ -53,7 +53,10 @@ def test_the_best_are_those_of_a_whole_sort_in_any_order_of_the_entities(
 def test_equal_values_stand_in_the_order_of_their_keys_bytes() -> None:
     entities = pa.table({"country": ["b", "a", "a"], "n": pa.array([1, 10, 9], pa.int64())})
     result = top(TWO, entities, pa.array([7, 7, 7]), 0, 2)
-    assert [place.row.key for place in result.places] == [("a", 10), ("a", 9)]  # "10" before "9"
+    assert [ranked_row.row.key for ranked_row in result.rows] == [
+        ("a", 10),
+        ("a", 9),
+    ]  # "10" before "9"
     assert result.more
 
 
@@ -75,8 +78,10 @@ def test_what_has_no_events_or_no_number_has_no_place(
     values: pa.Array, nothing: object, want: list[object]
 ) -> None:
     entities = pa.table({"song_id": ["a", "b", "c"]})
-    assert [place.row.value for place in top(SONG, entities, values, nothing, 5).places] == want
-    (first,) = top(SONG, entities, values, nothing, 1).places
+    assert [
+        ranked_row.row.value for ranked_row in top(SONG, entities, values, nothing, 5).rows
+    ] == want
+    (first,) = top(SONG, entities, values, nothing, 1).rows
     assert first.row.value == want[0]
 
 
@@ -89,21 +94,21 @@ def test_corrected_rows_are_those_of_a_new_count_as_far_as_they_are_known(
     ranked = top(SONG, *table(now), 0, most)
     for change in changes:
         now |= change
-        changed: list[Place] = places(
+        changed: list[RankedRow] = ranked_rows(
             SONG, *table({song: value for song, value in change.items() if value})
         )
         gone = [entity_tags(SONG, [[song]])[0] for song, value in change.items() if not value]
         ranked = corrected(ranked, changed, gone, most)
-        known = rows(ranked)
+        before = rows(ranked)
         # never a wrong row: what is known are the best, and without others they are all
-        assert known == by_force(now, len(known))
+        assert before == by_force(now, len(before))
         if not ranked.more:
-            assert known == by_force(now, most)
+            assert before == by_force(now, most)
 
 
 def test_a_row_that_fell_off_is_replaced_by_one_that_was_remembered() -> None:
     ranked = top(SONG, *table({"a": 9, "b": 8, "c": 7, "d": 6}), 0, 3)
-    after = corrected(ranked, places(SONG, *table({"a": 1})), [], 3)
+    after = corrected(ranked, ranked_rows(SONG, *table({"a": 1})), [], 3)
     assert (rows(after), after.more) == ([("b", 8), ("c", 7)], True)
-    empty = corrected(RankedRows((), True), places(SONG, *table({"a": 1})), [], 3)
+    empty = corrected(RankedRows((), True), ranked_rows(SONG, *table({"a": 1})), [], 3)
     assert (rows(empty), empty.more) == ([], True)

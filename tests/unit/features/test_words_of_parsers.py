@@ -35,7 +35,7 @@ FOREIGN = re.compile(
     r"|Expecting|Expected|Required|<class|\w+Error\b|Identifier|object at|unsupported syntax"
     r"|JSONEXTRACT|STRTOTIME|UNIXTOTIME|TIMESTAMPTRUNC|ATTIMEZONE|BITWISE[A-Z]|SIMILARTO|CURRENTDATE|PARSEJSON|COMMAND"
 )
-HOLES = (
+TEMPLATES = (
     f"SELECT user_id, count(*) {W} AS n_1h FROM plays WHERE {{}}",
     f"SELECT user_id, sum({{}}) {W} AS n_1h FROM plays",
     f"SELECT user_id, {{}} AS y, sum(y) {W} AS n_1h FROM plays",
@@ -74,10 +74,10 @@ def test_row_logic_is_refused_in_our_words(capfd: pytest.CaptureFixture[str]) ->
     assert capfd.readouterr() == ("", ""), "and nobody else says a word"
 
 
-@pytest.mark.parametrize("hole", range(len(HOLES)))
-def test_sql_with_anything_anywhere_is_refused_in_our_words(hole: int) -> None:
-    for text in EXPRESSIONS[hole % 3 :: 3]:
-        definition(HOLES[hole].replace("{}", text))
+@pytest.mark.parametrize("template", range(len(TEMPLATES)))
+def test_sql_with_anything_anywhere_is_refused_in_our_words(template: int) -> None:
+    for text in EXPRESSIONS[template % 3 :: 3]:
+        definition(TEMPLATES[template].replace("{}", text))
 
 
 def test_sql_that_is_broken_anywhere_is_refused_in_our_words() -> None:

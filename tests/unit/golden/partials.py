@@ -58,7 +58,7 @@ VALUES: dict[str, list[Any]] = {
 def events_for(aggregate: Aggregate) -> list[Event]:
     """Five events, out of order, of two topics and two partitions."""
     columns = {name: VALUES[str(aggregate.type_of(name))] for name in aggregate.inputs}
-    places = [(2, 0, 7), (2, 0, 8), (2, 1, 0), (1, 0, 40), (2, 0, 9)]
+    identities = [(2, 0, 7), (2, 0, 8), (2, 1, 0), (1, 0, 40), (2, 0, 9)]
     times = [START + 5, START, START, START + 5, START - 1]
     return [
         Event(
@@ -69,7 +69,7 @@ def events_for(aggregate: Aggregate) -> list[Event]:
             offset,
             {n: v[i] for n, v in columns.items()},
         )
-        for i, (topic, partition, offset) in enumerate(places)
+        for i, (topic, partition, offset) in enumerate(identities)
     ]
 
 

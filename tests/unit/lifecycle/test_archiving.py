@@ -52,16 +52,16 @@ def test_where_another_run_has_archived_beyond_the_goal_nothing_is_left() -> Non
 def test_archiving_ends_with_all_up_to_the_goal_whatever_others_archive(
     goal: list[int], more: list[int], most: int
 ) -> None:
-    reached, wanted, runs = NOTHING, offset_vector(*goal), 0
-    while (extent := next_extent(reached, NOTHING, wanted, (), most)).offsets:
+    archived, wanted, runs = NOTHING, offset_vector(*goal), 0
+    while (extent := next_extent(archived, NOTHING, wanted, (), most)).offsets:
         assert extent.offsets > 0
-        reached = reached.join(
+        archived = archived.join(
             OffsetVector({(TOPIC, p): offset for p, offset in extent.end.items()})
         )
         if runs == 0:  # another run commits once in between, from a later end of the log
-            reached = reached.join(offset_vector(*more[: len(goal)]))
+            archived = archived.join(offset_vector(*more[: len(goal)]))
         runs += 1
-    assert reached.dominates(wanted)
+    assert archived.dominates(wanted)
     assert runs <= sum(goal)
 
 

@@ -124,7 +124,9 @@ def test_a_backfill_reads_what_holds_no_more_than_its_start_and_computes_what_is
     filling = Filling(
         offset_vector(20, 8),
         {7: newest},
-        lambda contained: max(n for n, each in offset_vectors.items() if contained.dominates(each)),
+        lambda contained: max(
+            n for n, archived in offset_vectors.items() if contained.dominates(archived)
+        ),
     )
     assert (
         filling.of(7, archive_version, None if compacted is None else offset_vector(*compacted))
@@ -147,8 +149,8 @@ def test_an_hour_names_the_archive_versions_from_its_published_entry_to_its_rows
     # 10: published whole; 11: compacted since; 12: never published whole; 13: of a backfill; 9: not
     # kept
     rows = {9: (1, 1), 10: (4, 4), 11: (7, 7), 12: (6, 6), 13: (0, 3)}
-    known = unit({}, rows, {10: 4, 11: 5, 13: 0}, kept=10)
-    assert sorted(known.named()) == [(0, 0), (0, 6), (4, 4), (5, 7)]
+    hours = unit({}, rows, {10: 4, 11: 5, 13: 0}, kept=10)
+    assert sorted(hours.named()) == [(0, 0), (0, 6), (4, 4), (5, 7)]
 
 
 def test_an_hour_that_a_run_published_since_the_rows_were_read_names_its_mark() -> None:

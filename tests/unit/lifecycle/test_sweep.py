@@ -116,10 +116,10 @@ def test_an_expiry_one_second_beyond_the_bound_is_too_long() -> None:
 
 def test_what_is_ahead_of_the_stores_clock_is_never_shortened() -> None:
     # a producer's clock was ten days ahead: its events are good, and must stay as long as any
-    ahead = (NOW + 10 * DAY_US) // MINUTE
-    needed = expiry_s((ahead + 1) * MINUTE, RULE.retention_us)
+    ten_days_on = (NOW + 10 * DAY_US) // MINUTE
+    needed = expiry_s((ten_days_on + 1) * MINUTE, RULE.retention_us)
     assert verdict(HOT, needed, NOW, RULES).needs_fields
-    fields = [b"l:t:0", *keys.running_fields([5, ahead], ("ab", 0))]
+    fields = [b"l:t:0", *keys.running_fields([5, ten_days_on], ("ab", 0))]
     assert verdict(HOT, needed, NOW, RULES, fields).finding is Finding.WELL
     assert verdict(HOT, needed + 1, NOW, RULES, fields).expire_at_s == needed
 
@@ -129,12 +129,12 @@ def test_an_expiry_is_left_alone_until_the_micro_batch_lane_has_what_the_real_ti
 ):
     # names of pending fields say nothing of the times of their events
     late, topic_partition = BOUND_HOT + 10**9, keys.topic_partition_text(("ab", 1))
-    of_tail = [
+    pending = [
         keys.pending_numbers(topic_partition),
         keys.skip_field(("ab", 1)),
         keys.PENDING_COUNT,
     ]
-    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 1)), *of_tail]
+    fields = [b"l:t:0", *keys.running_fields([5], ("ab", 1)), *pending]
     assert verdict(HOT, late, NOW, RULES, fields).finding is Finding.OVER_LONG
     for expiry in (late, None):
         assert (

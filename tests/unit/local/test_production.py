@@ -121,18 +121,18 @@ def test_no_secret_has_a_value_in_the_files() -> None:
 
 # -------------------------------------------------------- the same as embedded
 def test_every_setting_that_is_named_exists() -> None:
-    known = {
+    variables = {
         "SLICEWISE_STATE",
         "SLICEWISE_PROJECT",
         "SLICEWISE_AIRFLOW_USER",
         "SLICEWISE_AIRFLOW_PASSWORD",
     }
-    known |= {f"SLICEWISE_{field.name.upper()}" for field in fields(Settings)} | {
+    variables |= {f"SLICEWISE_{field.name.upper()}" for field in fields(Settings)} | {
         "SLICEWISE_REDIS_PASSWORD"
     }
-    known |= {name for name, _ in VARIABLES}
+    variables |= {name for name, _ in VARIABLES}
     named = {key for name in SERVICES for key in environment(name) if key.startswith("SLICEWISE_")}
-    assert named <= known
+    assert named <= variables
 
 
 def test_the_settings_load() -> None:
@@ -191,7 +191,12 @@ def test_the_broker_keeps_what_the_embedded_one_keeps(
     # what may be set has the setting's own default
     composed = {key: re.sub(r"^\$\{\w+:-(.*)\}$", r"\1", value) for key, value in composed.items()}
     assert "SLICEWISE_KAFKA_RETENTION_MS:-" in environment("kafka")["KAFKA_LOG_RETENTION_MS"]
-    places = {"controller.quorum.voters", "listeners", "advertised.listeners", "log.dirs"}
+    hosts_and_folders = {
+        "controller.quorum.voters",
+        "listeners",
+        "advertised.listeners",
+        "log.dirs",
+    }
     # sizes and waits of a small machine
     small = {
         "log.cleaner.dedupe.buffer.size",
@@ -201,8 +206,8 @@ def test_the_broker_keeps_what_the_embedded_one_keeps(
         "broker.session.timeout.ms",
         "broker.heartbeat.interval.ms",
     }
-    assert {k: v for k, v in composed.items() if k not in places} == {
-        k: v for k, v in embedded.items() if k not in places | small
+    assert {k: v for k, v in composed.items() if k not in hosts_and_folders} == {
+        k: v for k, v in embedded.items() if k not in hosts_and_folders | small
     }
 
 

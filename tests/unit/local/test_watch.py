@@ -35,7 +35,7 @@ class World:
     def watcher(self) -> Watcher:
         return Watcher(self.state, ("redis", "kafka"), self._start, self.clock)
 
-    def lives(self, name: str) -> None:
+    def runs(self, name: str) -> None:
         birth = Birth.of(os.getpid())
         assert birth is not None
         process.write_pid_file(self.state.pid_file(name), birth)
@@ -57,7 +57,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_what_lives_and_what_nobody_started_is_left_alone(world: World) -> None:
-    world.lives("redis")
+    world.runs("redis")
     watcher = world.watcher()
     for _ in range(3):
         watcher.look()
@@ -103,7 +103,7 @@ def test_what_somebody_else_stopped_or_started_meanwhile_was_not_restarted(world
     result = watch.read(world.state)["redis"]
     assert (result.at_us, result.in_a_row, result.next_us) == ((), 0, None)
     world.died("redis")
-    world.meanwhile = lambda: world.lives("redis")
+    world.meanwhile = lambda: world.runs("redis")
     watcher.look()
     watcher.look()
     result = watch.read(world.state)["redis"]

@@ -266,13 +266,15 @@ def assert_token_true(merged: Merged, events: Sequence[Made]) -> None:
     the events."""
     token = tokens.decode(merged.token(0, 0))
     plan, result = merged.batched.plans[0], values(merged)
-    known = [e for e in events if token.contains(e.time // HOUR_US, e.topic_partition, e.offset)]
+    contained = [
+        e for e in events if token.contains(e.time // HOUR_US, e.topic_partition, e.offset)
+    ]
     windows = {feature.column: feature.window for feature in plan.features}
     for column, (start, end) in token.bounds.items():
-        inside = [e for e in known if start <= e.time < end]
+        inside = [e for e in contained if start <= e.time < end]
         if gap_us := windows[column].session_gap_us:
-            opened = open_session(known, plan.bounds[column], gap_us)
-            assert inside == [e for e in known if e in opened], (column, start, end)
+            opened = open_session(contained, plan.bounds[column], gap_us)
+            assert inside == [e for e in contained if e in opened], (column, start, end)
             first = min((e.time for e in opened), default=end)
             assert start == (floor(first, plan.unit.slice_us) if opened else end)
         exact = sum(1 << e.bit for e in inside) if inside else None

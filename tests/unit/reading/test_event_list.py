@@ -80,8 +80,8 @@ def answer(
 ) -> tuple[ListMerged, dict[str, list[int]]]:
     wanted = plan_list(unit, unit.features, "at", t)
     mark = [] if low is None else [b"w", members(unit, [low])[0][:36]]
-    known = [e for e in events if low is None or e > low]
-    stored = [Stored(0, None, [*mark, *hot], fetched(unit, known, wanted.ranges))]
+    kept = [e for e in events if low is None or e > low]
+    stored = [Stored(0, None, [*mark, *hot], fetched(unit, kept, wanted.ranges))]
     merged = merge_list(wanted, stored, 1, OffsetVector())
     values: dict[str, list[int]] = {}
     if not merged.short:

@@ -315,7 +315,7 @@ def test_a_min_token_of_a_list_is_held_to() -> None:
         "recent:lately_rows_3": 1.0
     }
     (token_of,) = tokens.decode_all(token)
-    ahead = tokens.encode(
+    beyond = tokens.encode(
         token_of.unit,
         token_of.definition,
         OffsetVector({(TOPIC, 0): 2}),
@@ -323,6 +323,6 @@ def test_a_min_token_of_a_list_is_held_to() -> None:
         "live",
         token_of.bounds,
     )
-    request = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=ahead)
+    request = checked(["recent:lately_rows_3"], None, [{"user": "ann"}], min_token=beyond)
     with pytest.raises(BehindToken):
         bench.connection.run(bench.service.read(request))

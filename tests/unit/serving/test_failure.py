@@ -15,7 +15,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer, EntityAnswer
 from slicewise.serving.answering.catalog import Catalog
-from slicewise.serving.answering.memory.fallback import LastKnown
+from slicewise.serving.answering.memory.fallback import LastAnswers
 from slicewise.serving.answering.memory.pending import Pending
 from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
@@ -160,7 +160,7 @@ def test_a_remembered_answer_has_the_flags_of_its_own_entities_and_of_all_of_the
         assert answer is not None
         return answer.flags, answer.incomplete
 
-    memory = LastKnown()
+    memory = LastAnswers()
     too_large = EntityAnswer(bob, (None,), "t", {ref: "overflow"})
     memory.keep(read(100, EntityAnswer(ada, (1,), "t"), too_large), selection)
     assert flags(ada) == (("stale",), ())
@@ -325,10 +325,10 @@ def test_entities_of_whom_too_many_are_ahead_are_missed_together() -> None:
     assert not pending.lacking("u", b"8", OffsetVector({at: 18}), [TOPIC])
     assert not pending.lacking("v", b"0", committed, [TOPIC])
     assert pending.lacking("w", b"0", committed, [TOPIC])
-    pending.reached(OffsetVector({at: 17}), [TOPIC])
+    pending.forget(OffsetVector({at: 17}), [TOPIC])
     assert pending.lacking("u", b"8", OffsetVector({at: 17}), [TOPIC])
     assert not pending.lacking("u", b"never", OffsetVector({at: 17}), [TOPIC])
-    pending.reached(OffsetVector({at: 18}), [TOPIC])
+    pending.forget(OffsetVector({at: 18}), [TOPIC])
     assert not pending.recalls
 
 
@@ -344,7 +344,7 @@ def test_what_many_server_runs_left_is_bounded_too() -> None:
     assert pending.lacking("u", b"0", OffsetVector({at: 1}), [TOPIC]) == OffsetVector({at: 2}), (
         "all of them together"
     )
-    pending.reached(OffsetVector({at: 2}), [TOPIC])
+    pending.forget(OffsetVector({at: 2}), [TOPIC])
     assert not pending.recalls
 
 

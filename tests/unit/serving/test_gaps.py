@@ -144,7 +144,7 @@ def test_accepted_gaps_that_cannot_be_read_take_readiness_down_and_are_counted(
 
         app._listener = asyncio.create_task(app._listen())
         try:
-            await until(lambda: "plays" in app.service.freshness._known)
+            await until(lambda: "plays" in app.service.freshness._by_source)
             assert (await app._ready()).status == 200
             assert failures() == 0
             store.run(PutStatus("holes:plays", "torn"))

@@ -173,11 +173,11 @@ def test_an_answer_with_pending_events_is_training_by_token_and_evaluate_over_al
     world = World(seed)
     answer = world.read()
     assert bits(answer) == trained(world.events, answer) == evaluated(world.events, REFS)
-    (known,) = answer.freshness
-    assert known.pending_events > 0
-    assert known.pending_newest_us == max(e.time_us for e in world.rest)
+    (source_freshness,) = answer.freshness
+    assert source_freshness.pending_events > 0
+    assert source_freshness.pending_newest_us == max(e.time_us for e in world.rest)
     wire = answer.to_wire(text=True)["freshness"]["clicks"]
-    assert wire["tail"]["events"] == known.pending_events
+    assert wire["tail"]["events"] == source_freshness.pending_events
 
 
 def test_a_micro_batch_of_the_pending_events_changes_no_value_and_no_base_goes_back() -> None:

@@ -86,19 +86,19 @@ def replies_of(port: int, requests: list[bytes]) -> list[Reply]:
     answer."""
     made = [Connection("127.0.0.1", port) for _ in requests]
     begun, result = time.perf_counter(), dict[Connection, Reply]()
-    for each, request in zip(made, requests, strict=True):
-        each.send(request, 0.0)
-    while left := [each for each in made if each not in result]:
+    for connection, request in zip(made, requests, strict=True):
+        connection.send(request, 0.0)
+    while left := [connection for connection in made if connection not in result]:
         ready = select.select(left, (), (), PATIENCE_S)[0]
         assert ready, f"{len(left)} of {len(requests)} requests had no answer within {PATIENCE_S} s"
-        for each in ready:
-            answer = each.receive()
+        for connection in ready:
+            answer = connection.receive()
             if answer is not None:
                 now = time.perf_counter()
-                result[each] = Reply(answer[0], now, now - begun, each._got.lower())
-    for each in made:
-        each.socket.close()
-    return [result[each] for each in made]
+                result[connection] = Reply(answer[0], now, now - begun, connection._got.lower())
+    for connection in made:
+        connection.socket.close()
+    return [result[connection] for connection in made]
 
 
 def test_of_a_slow_store_what_fits_is_answered_and_all_else_is_refused_at_once(

@@ -91,7 +91,10 @@ def test_micro_batch_lane_and_backfill_bring_the_same_members(entity: list[str])
                 assert batch is not None
                 store.run(AddToList(batch))
         results.append(
-            {key.replace(store_id, b""): each.members for key, each in server.lists.items()}
+            {
+                key.replace(store_id, b""): event_list.members
+                for key, event_list in server.lists.items()
+            }
         )
     assert results[0] == results[1] == results[2]
     assert len(results[0]) == 2

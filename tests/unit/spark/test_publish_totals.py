@@ -104,7 +104,7 @@ def test_totals_are_the_same_however_rows_are_cut(
     table = committed(unit, 400)
     first = table.filter(pc.less(table["hour"], DAY0 + 24))
     second = table.filter(pc.greater_equal(table["hour"], DAY0 + 24))
-    brought = 0
+    written = 0
     for rows, move in ((first, Move(DAY0 + 24, None)), (second, Move(DAY0 + 48, DAY0 + 24))):
         task = PublishTotals(ref, where, move, 3, offset_vector, ())
         outcomes = [
@@ -113,13 +113,13 @@ def test_totals_are_the_same_however_rows_are_cut(
             for t in b["outcome"].to_pylist()
         ]
         assert [(outcome["stale"], outcome["left_over"]) for outcome in outcomes] == [(0, 0)]
-        brought = outcomes[0]["brought"]
+        written = outcomes[0]["brought"]
     everyone = (
         {(str(user), 0): None for user in ("ann", "bob", "zoë")}
         if entity
         else {("", 0): None, ("", 1): None}
     )
-    assert brought == len(everyone)
+    assert written == len(everyone)
     counted = added = 0
     for user, partition in everyone:
         (tag,) = keys.entity_tags(

@@ -44,9 +44,11 @@ def test_no_query_begins_over_a_source_whose_schema_has_no_offsets(
             source=SimpleNamespace(name=name), start={}, units=(), deployment_version=1
         )
 
-    for each in (module, realtime_driver):
-        monkeypatch.setattr(each, "plan_stream", lambda _d, source, *_m, **_t: taken(source.name))
-        monkeypatch.setattr(each, "KafkaLog", lambda _: nullcontext())
+    for imported in (module, realtime_driver):
+        monkeypatch.setattr(
+            imported, "plan_stream", lambda _d, source, *_m, **_t: taken(source.name)
+        )
+        monkeypatch.setattr(imported, "KafkaLog", lambda _: nullcontext())
     monkeypatch.setattr(realtime_driver, "realtime_units", lambda *_: ["a unit"])
     monkeypatch.setattr(realtime_driver, "RealtimeQuery", lambda *_, **__: None)
     monkeypatch.setattr(emit_driver, "emitted_views", lambda *_: ["a view"])

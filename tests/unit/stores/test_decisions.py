@@ -121,10 +121,10 @@ def test_a_name_takes_its_first_units_at_once_and_others_when_all_are_ready() ->
 
 
 def test_only_topics_that_nobody_knows_begin_at_the_logs_first_offset() -> None:
-    known, other = topic_partition()[0], "f" * 32
-    earliest = OffsetVector({(known, 0): 3, (other, 0): 4})
+    begun, other = topic_partition()[0], "f" * 32
+    earliest = OffsetVector({(begun, 0): 3, (other, 0): 4})
     assert decisions.begun(frozenset(), [], earliest) == earliest
-    for topic_partitions, topics in ((frozenset({topic_partition(1)}), []), (frozenset(), [known])):
+    for topic_partitions, topics in ((frozenset({topic_partition(1)}), []), (frozenset(), [begun])):
         assert decisions.begun(topic_partitions, topics, earliest) == OffsetVector({(other, 0): 4})
 
 

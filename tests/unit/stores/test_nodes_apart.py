@@ -19,7 +19,7 @@ from slicewise.lifecycle.compaction import (
     dirty_hours,
     holds,
 )
-from slicewise.lifecycle.lifetime import Reached
+from slicewise.lifecycle.lifetime import TotalsClaim
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.control_record import TotalUntil
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
@@ -196,7 +196,7 @@ def test_a_backfills_total_until_hour_is_that_of_the_node_that_it_was_made_for()
 
 def test_totals_of_a_node_hold_what_lies_below_its_own_start_offsets() -> None:
     of = with_totals(5)
-    assert moves.reached(of.store.run(ReadMetadata()), NAME, contained) is None, (
+    assert moves.totals_claim(of.store.run(ReadMetadata()), NAME, contained) is None, (
         "the second has none yet"
     )
     of.store.run(
@@ -213,11 +213,11 @@ def test_totals_of_a_node_hold_what_lies_below_its_own_start_offsets() -> None:
     assert of.store.run(ReadMetadata()).starts[NAME] == offset_vector(10), (
         "of units that are ready nobody makes a backfill"
     )
-    assert moves.reached(of.store.run(ReadMetadata()), NAME, contained) == Reached(HOUR, 1)
+    assert moves.totals_claim(of.store.run(ReadMetadata()), NAME, contained) == TotalsClaim(HOUR, 1)
     hours = UnitHours({HOUR - 1: 2}, {HOUR - 1: Compacted(2, 2)}, {})
-    reached = moves.reached(of.store.run(ReadMetadata()), NAME, contained)
-    assert reached is not None
-    assert moves.late_hours(hours, reached) == [HOUR - 1], (
+    claim = moves.totals_claim(of.store.run(ReadMetadata()), NAME, contained)
+    assert claim is not None
+    assert moves.late_hours(hours, claim) == [HOUR - 1], (
         "the second has that event running, and a move would delete it"
     )
 

@@ -40,7 +40,7 @@ DEPLOYMENT = plan(
     )
 )
 REQUESTED = resolve(DEPLOYMENT, ["users:n_1h"])[1]
-REACHED = Archived(3, OffsetVector({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
+ARCHIVED = Archived(3, OffsetVector({(TOPIC, 0): 10}), 90 * HOUR_US, 1)
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Side:
     """An archive that reaches so far, and a log of so many offsets; `fails` instead of saying how
     many."""
 
-    reached: Archived | None
+    archive: Archived | None
     offsets: int = 0
     fails: SlicewiseError | None = None
 
     def reaches(self, source: str) -> Archived:
-        if self.reached is None:
+        if self.archive is None:
             raise NothingArchived(f"nothing of {source!r} is archived")
-        return self.reached
+        return self.archive
 
     def confirmed(self, _: Source, archived: Archived) -> Archived:
         return archived if self.offsets or self.fails else replace(archived, until_us=NOW)
@@ -79,20 +79,24 @@ def to_archive(side: Side, need: Need) -> list[tuple[str, int]]:
 
 def test_only_what_the_rows_need_is_archived() -> None:
     #   archived |-------------------| 90 h .......... now 100 h
-    assert to_archive(Side(REACHED, 5), Need(90 * HOUR_US)) == []
-    assert to_archive(Side(REACHED, 5), Need(90 * HOUR_US + 1)) == [("plays", 5)]
-    assert to_archive(Side(REACHED), Need(95 * HOUR_US)) == [], "a quiet log has nothing to archive"
+    assert to_archive(Side(ARCHIVED, 5), Need(90 * HOUR_US)) == []
+    assert to_archive(Side(ARCHIVED, 5), Need(90 * HOUR_US + 1)) == [("plays", 5)]
+    assert to_archive(Side(ARCHIVED), Need(95 * HOUR_US)) == [], (
+        "a quiet log has nothing to archive"
+    )
     assert to_archive(Side(None, 7), Need(1)) == [("plays", 7)], (
         "the first archive, whatever `at` is"
     )
-    assert to_archive(Side(REACHED, 5), Need(NOW)) == [("plays", 5)]
+    assert to_archive(Side(ARCHIVED, 5), Need(NOW)) == [("plays", 5)]
 
 
 def test_tokens_ask_for_what_they_contain() -> None:
-    known, beyond = (Need(None, 0, {"plays": OffsetVector({(TOPIC, 0): end})}) for end in (10, 11))
-    assert to_archive(Side(REACHED, 5), known) == []
-    assert to_archive(Side(REACHED, 5), beyond) == [("plays", 5)]
-    assert to_archive(Side(REACHED, 0), beyond) == [], (
+    archived, beyond = (
+        Need(None, 0, {"plays": OffsetVector({(TOPIC, 0): end})}) for end in (10, 11)
+    )
+    assert to_archive(Side(ARCHIVED, 5), archived) == []
+    assert to_archive(Side(ARCHIVED, 5), beyond) == [("plays", 5)]
+    assert to_archive(Side(ARCHIVED, 0), beyond) == [], (
         "no log of ours has it: refused by its row later"
     )
 
@@ -123,7 +127,7 @@ def test_what_tokens_contain_is_that_of_all_rows_hours_compacted_beyond_included
 
 def test_the_future_is_no_reason_to_archive() -> None:
     with pytest.raises(BadRequest, match="lies in the future") as refused:
-        to_archive(Side(REACHED, 5), Need(NOW + 1, 8))
+        to_archive(Side(ARCHIVED, 5), Need(NOW + 1, 8))
     assert "row 8" in str(refused.value)
     assert "next step" in str(refused.value)
 
@@ -139,12 +143,12 @@ def test_the_future_is_no_reason_to_archive() -> None:
             "its log does not answer: silent",
         ),
         (
-            Side(REACHED, fails=StoreUnavailable("silent")),
+            Side(ARCHIVED, fails=StoreUnavailable("silent")),
             StoreUnavailable,
             "lags, and its log does not answer",
         ),
         (
-            Side(REACHED, fails=TopicGone("gone")),
+            Side(ARCHIVED, fails=TopicGone("gone")),
             StoreUnavailable,
             "lags, and the broker has no topic",
         ),
@@ -161,7 +165,12 @@ def test_what_cannot_be_archived_is_refused(
 
 def test_the_plan_says_why_and_how_much() -> None:
     some = pending(
-        DEPLOYMENT, Side(REACHED, 12_345), Side(REACHED, 12_345), REQUESTED, Need(95 * HOUR_US), NOW
+        DEPLOYMENT,
+        Side(ARCHIVED, 12_345),
+        Side(ARCHIVED, 12_345),
+        REQUESTED,
+        Need(95 * HOUR_US),
+        NOW,
     )
     (line,) = plan_text(some)
     assert line.startswith("archiving plays first: it is archived until 1970-01-04T18:00:00+00:00")

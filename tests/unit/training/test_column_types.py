@@ -411,8 +411,8 @@ def test_a_file_of_records_is_read_where_the_columns_stand(tmp_path: Path) -> No
     }
     flat = tmp_path / "flat.csv"
     flat.write_text(f"user,n,born,kafka_time\n7,3,2024-02-29,{AT}\n", encoding="utf-8")
-    with_places = read_events(flat, declared).table
-    assert answer(sw.evaluate(one, with_places, QUERIES))["of_1h"] == [date(2024, 2, 29)]
+    with_offsets = read_events(flat, declared).table
+    assert answer(sw.evaluate(one, with_offsets, QUERIES))["of_1h"] == [date(2024, 2, 29)]
     lacking = tmp_path / "lacking.csv"
     lacking.write_text("user,n\n7,3\n", encoding="utf-8")
     with pytest.raises(BadRequest, match="the file lacks kafka_time"):

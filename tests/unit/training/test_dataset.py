@@ -161,11 +161,11 @@ def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token")
     some_left_out = 0
     for given, part, row in zip(spine, parts, built.table.to_pylist(), strict=True):
-        known = contained(raw, part["base"], part["ahead"])
-        some_left_out += len(raw) - len(known)
+        in_token = contained(raw, part["base"], part["ahead"])
+        some_left_out += len(raw) - len(in_token)
         for ref in REFS:
             start, end = part["bounds"][ref]
-            wanted = expected(_name(ref)[0], inside(_own(known, ref, given), start, end), end)
+            wanted = expected(_name(ref)[0], inside(_own(in_token, ref, given), start, end), end)
             assert same(row[ref], wanted), (seed, ref, row[ref], wanted)
     assert some_left_out > 0
 

@@ -126,9 +126,9 @@ def test_a_training_set_by_token_holds_exactly_the_last_rows_that_the_token_hold
         contained.append((user, at, base))
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token").table.to_pylist()
     for (user, at, base), row in zip(contained, built, strict=True):
-        known = oracle.contained(raw, base, {})
+        in_token = oracle.contained(raw, base, {})
         for window in WINDOWS:
-            inside = chosen(known, window, at, user)
+            inside = chosen(in_token, window, at, user)
             for name in AGGREGATES:
                 right = expected(name, inside, at)
                 assert same(row[f"exact:{name}_{window.column_suffix()}"], right), (

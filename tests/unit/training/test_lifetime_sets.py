@@ -146,12 +146,12 @@ def test_a_training_set_by_token_holds_of_all_events_those_that_the_token_knows(
         left_out += len(raw) - len(parts[-1][0])
     refs = [ref for ref in REFS if ref.startswith("users:")]
     built = build_training_set(DEPLOYMENT, archive, spine, refs, "token").table.to_pylist()
-    for given, (known, own), row in zip(spine, parts, built, strict=True):
+    for given, (in_token, own), row in zip(spine, parts, built, strict=True):
         for ref in refs:
             column = ref.partition(":")[2]
             name = column.rpartition("_lifetime")[0]
             own_events = inside(
-                [e for e in known if e.columns["user"] == given["user"]], *own[column]
+                [e for e in in_token if e.columns["user"] == given["user"]], *own[column]
             )
             assert same(row[ref], expected(name, own_events, own[column][1])), (ref, given)
     assert left_out > 0

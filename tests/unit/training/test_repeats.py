@@ -145,17 +145,17 @@ def test_a_token_holds_of_what_comes_again_what_its_offset_vector_holds() -> Non
         contained.append((user, at, base, hour, compacted_beyond))
     built = build_training_set(DEPLOYMENT, archive, spine, REFS, "token").table.to_pylist()
     for (user, at, base, hour, compacted_beyond), row in zip(contained, built, strict=True):
-        known = []
-        for each in counted(records):
-            topic_partition = TOPIC, each.partition
+        in_token = []
+        for record in counted(records):
+            topic_partition = TOPIC, record.partition
             end = (
                 max(base[topic_partition], compacted_beyond[topic_partition])
-                if each.event["played"] // HOUR_US == hour
+                if record.event["played"] // HOUR_US == hour
                 else base[topic_partition]
             )
-            if each.offset < end:
-                known.append(each)
-        check(row, known, user, at // UNIT.slice_us * UNIT.slice_us)
+            if record.offset < end:
+                in_token.append(record)
+        check(row, in_token, user, at // UNIT.slice_us * UNIT.slice_us)
 
 
 def test_refusals_of_events_that_are_read_to_know_others_by_are_not_told() -> None:

@@ -107,8 +107,8 @@ def test_a_row_by_token_has_what_the_token_recorded() -> None:
             (START + int(rng.integers(6 * HOUR))) // MINUTE * MINUTE,
         )
         base = {(TOPIC, p): int(rng.integers(whole.get((TOPIC, p)) + 1)) for p in range(3)}
-        known = [e for e in contained(raw, base, {}) if e.columns["user"] == user]
-        chosen = {ref: expected_events(known, ref, at) for ref in REFS}
+        of_user = [e for e in contained(raw, base, {}) if e.columns["user"] == user]
+        chosen = {ref: expected_events(of_user, ref, at) for ref in REFS}
         bounds = {}
         for ref, feature in REFS.items():
             end = at - feature.window.offset_us

@@ -342,8 +342,8 @@ class Bucketed(Aggregate):
     def combine(self, a: State, b: State) -> State:
         left, right = self._open(a), self._open(b)
         for key, (n, inner) in right.items():
-            known, partial = left.get(key, (0, self.aggregate.empty()))
-            left[key] = (known + n, self.aggregate.combine(partial, inner))
+            count, partial = left.get(key, (0, self.aggregate.empty()))
+            left[key] = (count + n, self.aggregate.combine(partial, inner))
         return self._close(bool(a[0] or b[0]), left)
 
     def finish(self, state: State) -> list[dict[str, Any]] | Failed | None:
@@ -399,7 +399,7 @@ class InvertibleBucketed(Bucketed, Invertible):
     def deduct(self, whole: State, part: State) -> State:
         opened = self._open(whole)
         for key, (n, inner) in self._open(part).items():
-            known, partial = opened.pop(key)
-            if known > n:
-                opened[key] = (known - n, self._inner.deduct(partial, inner))
+            count, partial = opened.pop(key)
+            if count > n:
+                opened[key] = (count - n, self._inner.deduct(partial, inner))
         return self._close(False, opened)

@@ -188,22 +188,22 @@ class Histogram(Invertible):
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)
-        pairs, place = numbered(groups * self.size + self._bins(array), n_groups * self.size)
-        return self._columns(pairs, tally(place, len(pairs)), n_groups)
+        pairs, number = numbered(groups * self.size + self._bins(array), n_groups * self.size)
+        return self._columns(pairs, tally(number, len(pairs)), n_groups)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         bins, n = self._checked_bins(partials)
-        pairs, place = numbered(
+        pairs, number = numbered(
             groups[bins.row_numbers()] * self.size + bins.values, n_groups * self.size
         )
-        return self._columns(pairs, add_groups(n, place, len(pairs)), n_groups)
+        return self._columns(pairs, add_groups(n, number, len(pairs)), n_groups)
 
     def deduct_columns(self, whole: Columns, part: Columns) -> Columns:
         (a, n), (b, less) = self._checked_bins(whole), self._checked_bins(part)
         rows = np.concatenate([a.row_numbers(), b.row_numbers()])
         bins = np.concatenate([a.values, b.values]).astype(np.int64)
-        pairs, place = numbered(rows * self.size + bins, whole.n * self.size)
-        left = add_groups(np.concatenate([n, -less]), place, len(pairs))
+        pairs, number = numbered(rows * self.size + bins, whole.n * self.size)
+        left = add_groups(np.concatenate([n, -less]), number, len(pairs))
         return self._columns(pairs[left != 0], left[left != 0], whole.n)
 
     def _checked_bins(self, partials: Columns) -> tuple[Ragged, Int64]:
@@ -216,10 +216,10 @@ class Histogram(Invertible):
         return bins, aligned(partials, "n", bins.offsets).values
 
     def _columns(self, pairs: Int64, n: Int64, n_groups: int) -> Columns:
-        group, place = np.divmod(pairs, self.size)
+        group, bin_index = np.divmod(pairs, self.size)
         offsets = offsets_of(tally(group, n_groups))
         return Columns(
-            n_groups, {"bin": Ragged(offsets, place.astype("<i4")), "n": Ragged(offsets, n)}
+            n_groups, {"bin": Ragged(offsets, bin_index.astype("<i4")), "n": Ragged(offsets, n)}
         )
 
     def finish_columns(self, partials: Columns) -> Finished:
@@ -246,12 +246,12 @@ class Histogram(Invertible):
             return state
         if is_decimal(self.value.arrow):
             value = int(Fraction(value) * 10**self.value.arrow.scale)
-        reached = (
+        bin_index = (
             self.size - 1
             if value != value
             else sum(value >= threshold for threshold in self.thresholds)
         )
-        return self.combine(state, ((reached,), (1,)))
+        return self.combine(state, ((bin_index,), (1,)))
 
     def combine(self, a: State, b: State) -> State:
         return _added(a, b, 1)
@@ -261,8 +261,8 @@ class Histogram(Invertible):
 
     def finish(self, state: State) -> dict[str, Any]:
         whole = [0] * self.size
-        for place, n in zip(*state, strict=True):
-            whole[place] = n
+        for bin_index, n in zip(*state, strict=True):
+            whole[bin_index] = n
         return {"under": whole[0], "bins": whole[1:-1], "over": whole[-1]}
 
 
@@ -290,19 +290,19 @@ class Bins:
 
     def _whole(self, bins: Sequence[bytes], counts: Sequence[bytes]) -> tuple[int, ...]:
         per_bin = [0] * self.size
-        for places, numbers in zip(bins, counts, strict=True):
-            if len(numbers) != 2 * len(places):
-                raise _damaged(f"{len(numbers)} bytes of counts for {len(places)} of bins")
-            at = unpack(f"<{len(places) // 4}i", places)
+        for indices, numbers in zip(bins, counts, strict=True):
+            if len(numbers) != 2 * len(indices):
+                raise _damaged(f"{len(numbers)} bytes of counts for {len(indices)} of bins")
+            at = unpack(f"<{len(indices) // 4}i", indices)
             if at and not 0 <= min(at) <= max(at) < self.size:
                 raise _damaged(f"a bin beyond {self.size}")
-            for place, n in zip(at, unpack(f"<{len(numbers) // 8}q", numbers), strict=True):
-                per_bin[place] += n
+            for bin_index, n in zip(at, unpack(f"<{len(numbers) // 8}q", numbers), strict=True):
+                per_bin[bin_index] += n
         return tuple(per_bin)
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
-        places = tuple(range(self.size))
-        return Scalars([self.value((places, counts)) for counts in combined])
+        indices = tuple(range(self.size))
+        return Scalars([self.value((indices, counts)) for counts in combined])
 
 
 def _damaged(what: str) -> CodecError:
@@ -311,10 +311,10 @@ def _damaged(what: str) -> CodecError:
 
 def _added(a: State, b: State, sign: int) -> State:
     counts = dict(zip(*a, strict=True))
-    for place, n in zip(*b, strict=True):
-        counts[place] = counts.get(place, 0) + sign * n
-    counted = sorted((place, n) for place, n in counts.items() if n)
-    return (tuple(place for place, _ in counted), tuple(n for _, n in counted))
+    for bin_index, n in zip(*b, strict=True):
+        counts[bin_index] = counts.get(bin_index, 0) + sign * n
+    counted = sorted((bin_index, n) for bin_index, n in counts.items() if n)
+    return (tuple(bin_index for bin_index, _ in counted), tuple(n for _, n in counted))
 
 
 def _least_double(number: Fraction) -> float:

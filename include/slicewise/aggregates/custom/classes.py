@@ -303,11 +303,11 @@ def _check_methods(
                 f"{name}.{method} uses finish", "a method of its own that both use", name, use
             )
         whole = method.endswith("_columns")
-        reached = {*parameters, *methods}
+        members = {*parameters, *methods}
 
-        def has(node: ast.Attribute, reached: set[str] = reached) -> bool:
+        def has(node: ast.Attribute, members: set[str] = members) -> bool:
             of_self = isinstance(node.value, ast.Name) and node.value.id == "self"
-            return of_self and node.attr in reached and isinstance(node.ctx, ast.Load)
+            return of_self and node.attr in members and isinstance(node.ctx, ast.Load)
 
         modules = {"np": NUMPY} if whole else {}
         check_body(

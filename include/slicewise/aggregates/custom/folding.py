@@ -263,10 +263,10 @@ class Ordered(Aggregate):
         ]
         init, step, final = self._functions
         try:
-            folded = init()
+            running = init()
             for values in zip(*columns, strict=True):
-                folded = step(folded, dict(zip(self.columns, values, strict=True)))
-            given = final(folded)
+                running = step(running, dict(zip(self.columns, values, strict=True)))
+            given = final(running)
             answer = self._given(given)
         except Exception as error:  # noqa: BLE001
             report_raised(self.source, final, error, NULL)

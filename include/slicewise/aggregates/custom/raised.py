@@ -71,19 +71,19 @@ def report_raised(
         return
     name, line = function.__name__, function.__code__.co_firstlineno
     if isinstance(did, BaseException):
-        own = [each for each in traceback.extract_tb(did.__traceback__) if each.filename == TEXT]
+        own = [frame for frame in traceback.extract_tb(did.__traceback__) if frame.filename == TEXT]
         if own:
             name, line = own[-1].name, own[-1].lineno or line
         kind = type(did).__name__
         did = f"raised {kind}: {did}" if str(did) else f"raised {kind}"
-    raised[Raised(f"{name} {_short(did)}", _place(text, line), then)] += 1
+    raised[Raised(f"{name} {_short(did)}", _position(text, line), then)] += 1
 
 
 def _short(text: str) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
 
 
-def _place(text: str, line: int) -> str:
+def _position(text: str, line: int) -> str:
     lines = text.splitlines()
     shown = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     file, of_file = _WRITTEN.get(text, ("", ()))

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from slicewise.aggregates.exact.counting import tally
 from slicewise.aggregates.exact.several import (
+    NumberUnit,
     SeveralSums,
     Shifted,
-    Unit,
     most_lanes,
     not_finite,
     operand,
@@ -86,9 +86,9 @@ class PowerSums(SeveralSums):
         return {"form": "power_sums", "column": self.column, "degree": self.degree}
 
     @cached_property
-    def unit(self) -> Unit:
+    def unit(self) -> NumberUnit:
         """Unit of the column's numbers."""
-        return Unit.of(self.type_of(self.column))
+        return NumberUnit.of(self.type_of(self.column))
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)

@@ -16,9 +16,9 @@ import pyarrow as pa
 from slicewise.aggregates.exact.counting import tally
 from slicewise.aggregates.exact.moments import check_choice
 from slicewise.aggregates.exact.several import (
+    NumberUnit,
     SeveralSums,
     Shifted,
-    Unit,
     most_lanes,
     not_finite,
     operand,
@@ -38,7 +38,7 @@ from slicewise.aggregates.operations import Failed
 from slicewise.aggregates.registry import register
 from slicewise.errors import DefinitionError
 
-SECONDS = Unit(0, 6)
+SECONDS = NumberUnit(0, 6)
 """Event times are integers of microseconds, which count as seconds."""
 DEGREES = {"x": 1, "y": 1, "xx": 2, "xy": 2, "yy": 2}
 OUTPUTS = ("slope", "intercept", "r2")
@@ -114,10 +114,12 @@ class CrossSums(SeveralSums):
         return {"form": "cross_sums", "x": x, "y": y}
 
     @cached_property
-    def units(self) -> tuple[Unit, Unit]:
+    def units(self) -> tuple[NumberUnit, NumberUnit]:
         """Units of x and y."""
         x, y = self._pair
-        return SECONDS if x is None else Unit.of(self.type_of(x)), Unit.of(self.type_of(y))
+        return SECONDS if x is None else NumberUnit.of(self.type_of(x)), NumberUnit.of(
+            self.type_of(y)
+        )
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         valid = np.ones(len(groups), bool)

@@ -45,21 +45,21 @@ Shifted = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Unit:
+class NumberUnit:
     """A stored integer times 2^two · 10^-ten is the number."""
 
     two: int = 0
     ten: int = 0
 
     @staticmethod
-    def of(kind: pa.DataType) -> Unit:
+    def of(kind: pa.DataType) -> NumberUnit:
         """The unit of a column's numbers."""
         return (
-            Unit(DOUBLE_UNIT)
+            NumberUnit(DOUBLE_UNIT)
             if is_double(kind)
-            else Unit(0, kind.scale)
+            else NumberUnit(0, kind.scale)
             if is_decimal(kind)
-            else Unit()
+            else NumberUnit()
         )
 
     def stored(self, value: Any) -> int:

@@ -22,14 +22,14 @@ POINT = 63
 """Bits after the point of a weight's factor w, which is at least 2^63 and below 2^64."""
 ERROR = 2.0**-33
 """Bound of a weight's relative error."""
-_GUARD = 256
+_WORKING_BITS = 256
 _LOW, _BITS = np.uint64(2**32 - 1), np.uint64(32)
 
 
 @cache
 def tables() -> tuple[tuple[int, ...], ...]:
     """Per part i and j below 2^11: 2^(j / 2^(11·i)) · 2^63, rounded to the nearest integer."""
-    scale, root = _GUARD, 2 << (2 * _GUARD)
+    scale, root = _WORKING_BITS, 2 << (2 * _WORKING_BITS)
     powers = []
     step = isqrt(root)  # 2^(1/2) with `scale` bits after the point
     for i in range(1, PARTS * PART_BITS):
@@ -41,15 +41,15 @@ def tables() -> tuple[tuple[int, ...], ...]:
 
 
 def _powers(step: int) -> tuple[int, ...]:
-    power, powers = 1 << _GUARD, []
+    power, powers = 1 << _WORKING_BITS, []
     for _ in range(1 << PART_BITS):
         # Each product is low by less than 2^-254, after 2,047 of them by less than 2^-240.
-        low = (power + (1 << (_GUARD - POINT - 1))) >> (_GUARD - POINT)
-        high = (power + (1 << 20) + (1 << (_GUARD - POINT - 1))) >> (_GUARD - POINT)
+        low = (power + (1 << (_WORKING_BITS - POINT - 1))) >> (_WORKING_BITS - POINT)
+        high = (power + (1 << 20) + (1 << (_WORKING_BITS - POINT - 1))) >> (_WORKING_BITS - POINT)
         if low != high:
             raise AssertionError("a power of two too near to a half to be rounded")
         powers.append(low)
-        power = power * step >> _GUARD
+        power = power * step >> _WORKING_BITS
     return tuple(powers)
 
 

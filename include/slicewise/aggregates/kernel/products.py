@@ -153,9 +153,9 @@ def _put(columns: list[Digit | None], at: int, values: UInt64, most: int) -> Non
     else:
         (low, low_most), (column_low, column_most) = (_low(values, most), _low(*column))
         columns[at] = (low + column_low, low_most + column_most)
-        for each, its_most in ((values, most), column):
+        for addend, its_most in ((values, most), column):
             if its_most > _LOW:
-                _put(columns, at + 1, each >> _BITS, its_most >> LIMB_BITS)
+                _put(columns, at + 1, addend >> _BITS, its_most >> LIMB_BITS)
 
 
 def _low(values: UInt64, most: int) -> Digit:

@@ -49,8 +49,8 @@ def choose(
     order = _settle(order, first, ties, groups)
     counts = np.bincount(groups[order], minlength=n_groups)
     starts = offsets_of(counts)
-    place = np.arange(len(order)) - np.repeat(starts[:-1], counts)
-    kept = place >= np.repeat(counts - k, counts) if newest else place < k
+    rank = np.arange(len(order)) - np.repeat(starts[:-1], counts)
+    kept = rank >= np.repeat(counts - k, counts) if newest else rank < k
     return order[kept], offsets_of(np.minimum(counts, k))
 
 

@@ -120,7 +120,7 @@ class BloomBits(Filter):
             row_of = np.cumsum(dense) - 1
             gather_into(whole, row_of[of], table, np.bitwise_or)
             into = dense[group]
-            at = self._places(hashes[into]) + row_of[group[into]] * self.bits
+            at = self._positions(hashes[into]) + row_of[group[into]] * self.bits
             flags = np.zeros(whole.size * 8, np.uint8)
             flags[at.reshape(-1)] = 1
             whole |= np.packbits(flags, bitorder="little").reshape(whole.shape)
@@ -134,7 +134,7 @@ class BloomBits(Filter):
             },
         )
 
-    def _places(self, hashes: Words) -> Int64:
+    def _positions(self, hashes: Words) -> Int64:
         """The bits [probes, n] of values with these hashes."""
         positions, bits = np.empty((self.probes, len(hashes)), np.int64), np.uint64(self.bits)
         for probe in range(self.probes):
@@ -143,7 +143,7 @@ class BloomBits(Filter):
             positions[probe] = words - words // bits * bits
         return positions
 
-    def _places_of_one(self, value: int) -> list[int]:
+    def _positions_of_one(self, value: int) -> list[int]:
         return [
             mixed_one((value + probe * GOLDEN) % 2**64) % self.bits for probe in range(self.probes)
         ]
@@ -163,8 +163,8 @@ class BloomBits(Filter):
         none = (0,) * (self.bits // 8)
         bits = [x | y for x, y in zip(a[1] or none, b[1] or none, strict=True)]
         for value in hashes:
-            for place in self._places_of_one(value):
-                bits[place // 8] |= 1 << place % 8
+            for position in self._positions_of_one(value):
+                bits[position // 8] |= 1 << position % 8
         return ((), tuple(bits))
 
 
@@ -209,8 +209,10 @@ class Bloom(BloomBits, Membership):
         if stored[:1] == HASHES:
             return np.isin(hashes, np.frombuffer(stored, "<u8", offset=1)).tolist()  # type: ignore[no-any-return]
         bits = np.frombuffer(stored, np.uint8, offset=1)
-        places = self._places(hashes)
-        members = ((bits[places >> 3] >> (places & 7).astype(np.uint8)) & 1).all(axis=0).tolist()
+        positions = self._positions(hashes)
+        members = (
+            ((bits[positions >> 3] >> (positions & 7).astype(np.uint8)) & 1).all(axis=0).tolist()
+        )
         return [None if member else False for member in members] if stored[:1] == FULL else members
 
 
@@ -238,7 +240,7 @@ class BloomFill(BloomBits):
             )
         for row in np.flatnonzero(hashes.lengths).tolist():
             some = hashes.values[hashes.offsets[row] : hashes.offsets[row + 1]]
-            fills[row] = len(np.unique(self._places(some))) / self.bits
+            fills[row] = len(np.unique(self._positions(some))) / self.bits
         empty = (hashes.lengths == 0) & (bits.lengths == 0)
         return Finished(pa.array(fills, mask=empty))
 
@@ -247,7 +249,8 @@ class BloomFill(BloomBits):
         if bits:
             return sum(bin(byte).count("1") for byte in bits) / self.bits
         return (
-            len({place for value in hashes for place in self._places_of_one(value)}) / self.bits
+            len({position for value in hashes for position in self._positions_of_one(value)})
+            / self.bits
             if hashes
             else None
         )

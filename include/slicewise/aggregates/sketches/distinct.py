@@ -40,8 +40,8 @@ from slicewise.aggregates.sketches.hyperloglog import (
     estimate,
     estimates,
     histogram,
-    place,
-    places,
+    register_and_rank,
+    registers_and_ranks,
 )
 from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
@@ -185,7 +185,7 @@ class DistinctCount(Aggregate):
         chosen = (
             universe[used] if isinstance(universe, np.ndarray) else universe.take(pa.array(used))
         )
-        register, rank = places(hash_stored(chosen), self.precision)
+        register, rank = registers_and_ranks(hash_stored(chosen), self.precision)
         at = (np.cumsum(seen) - 1)[code]
         np.maximum.at(registers.reshape(-1), rows * self.size + register[at], rank[at])
 
@@ -209,7 +209,7 @@ class DistinctCount(Aggregate):
             for pair in zip(a[1] or b[1] or [0] * self.size, b[1] or [0] * self.size, strict=True)
         ]
         for value in values:
-            register, rank = place(hash_one(value), self.precision)
+            register, rank = register_and_rank(hash_one(value), self.precision)
             registers[register] = max(registers[register], rank)
         return ((), tuple(registers))
 

@@ -264,9 +264,9 @@ class TopKFrequent(Aggregate):
         group = group[allowed]
         order = order_of(priority[allowed], group, stable=True)  # equal priorities stay by value
         # groups stand alike in both orders
-        place = np.arange(len(group)) - np.searchsorted(group, group)
+        rank = np.arange(len(group)) - np.searchsorted(group, group)
         kept = np.zeros(len(fits), bool)
-        kept[allowed[order[place < self.capacity]]] = True
+        kept[allowed[order[rank < self.capacity]]] = True
         return kept
 
     def finish_columns(self, partials: Columns) -> Finished:
@@ -285,8 +285,8 @@ class TopKFrequent(Aggregate):
             cells = countmin.cells(_hashes(values, at), self.width) + counters.offsets[row[at]]
             estimates[at] = counters.values[cells].min(axis=0)
         order = np.lexsort((self.value.order(values), -estimates, row))
-        place = np.arange(len(row)) - items.offsets[row]
-        chosen = order[place < self.k]
+        rank = np.arange(len(row)) - items.offsets[row]
+        chosen = order[rank < self.k]
         lengths = np.minimum(items.lengths, self.k)
         bounds, empty = offsets_of(lengths), (items.lengths == 0) & (counters.lengths == 0)
         taken = values[chosen] if isinstance(values, np.ndarray) else values.take(pa.array(chosen))

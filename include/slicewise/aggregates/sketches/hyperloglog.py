@@ -22,7 +22,9 @@ _BIAS = 1023
 LEAST_PRECISION, MOST_PRECISION = 4, 16
 
 
-def places(hashes: NDArray[np.uint64], precision: int) -> tuple[Int64, NDArray[np.uint8]]:
+def registers_and_ranks(
+    hashes: NDArray[np.uint64], precision: int
+) -> tuple[Int64, NDArray[np.uint8]]:
     """(register, rank) of each hash: its first p bits, and the first one bit after them, from 1."""
     register = (hashes >> np.uint64(64 - precision)).astype(np.int64)
     # The bit put below the last one bounds the rank at 64 - p + 1.
@@ -33,7 +35,7 @@ def places(hashes: NDArray[np.uint64], precision: int) -> tuple[Int64, NDArray[n
     return register, (64 + _BIAS - exponent).astype(np.uint8)
 
 
-def place(value: int, precision: int) -> tuple[int, int]:
+def register_and_rank(value: int, precision: int) -> tuple[int, int]:
     """The same for one hash."""
     width = 64 - precision
     rest = value & ((1 << width) - 1)

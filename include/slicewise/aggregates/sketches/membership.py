@@ -117,10 +117,10 @@ class Membership(Filter):
         """
         several = pa.types.is_list(questions.type) or pa.types.is_large_list(questions.type)
         values = questions.flatten() if several else questions
-        known = values.is_valid().to_numpy(zero_copy_only=False)
+        present = values.is_valid().to_numpy(zero_copy_only=False)
         hashes = np.zeros(len(values), np.uint64)
         kept = values.drop_null().cast(self.type_of(self.column))
-        hashes[known] = self.hashes(kept)
+        hashes[present] = self.hashes(kept)
         lengths = (
             questions.value_lengths().fill_null(0).to_numpy()
             if several
@@ -129,20 +129,20 @@ class Membership(Filter):
         ends = np.cumsum(lengths).tolist()
         answers: list[bool | None] = []
         errors: dict[int, str] = {}
-        for row, (found, end) in enumerate(zip(finished.values.to_pylist(), ends, strict=True)):
+        for row, (stored, end) in enumerate(zip(finished.values.to_pylist(), ends, strict=True)):
             here = slice(len(answers), end)
             contained = (
                 [False] * len(hashes[here])
-                if found is None
-                else self.contained(found, hashes[here])
+                if stored is None
+                else self.contained(stored, hashes[here])
             )
             some = [
                 answer if valid else None
-                for answer, valid in zip(contained, known[here].tolist(), strict=True)
+                for answer, valid in zip(contained, present[here].tolist(), strict=True)
             ]
             if any(
                 answer is None and valid
-                for answer, valid in zip(contained, known[here].tolist(), strict=True)
+                for answer, valid in zip(contained, present[here].tolist(), strict=True)
             ):
                 errors[row] = OVER_CAPACITY
             answers += some

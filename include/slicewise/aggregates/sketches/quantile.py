@@ -133,11 +133,11 @@ class Quantiles(Aggregate):
         )
 
     def longest(self, events: int) -> Mapping[str, int]:
-        values, found = (
+        values, most_bins = (
             min(events, self.threshold),
             min(events, MOST_BINS) if events > self.threshold else 0,
         )
-        return {"values": values, "bins": found, "counts": max(values, found)}
+        return {"values": values, "bins": most_bins, "counts": max(values, most_bins)}
 
     @property
     def output_type(self) -> pa.DataType:

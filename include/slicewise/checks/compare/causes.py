@@ -78,7 +78,7 @@ def causes_of(recomputation: Recomputation, hypotheses: Sequence[Hypothesis]) ->
         for i, hypothesis in enumerate(hypotheses)
         if not (hypothesis.approximate or hypothesis.gap_us)
     ]
-    whole = (each for i in exactly for each in _whole(i, hypotheses[i].window, slice_us))
+    whole = (candidate for i in exactly for candidate in _whole(i, hypotheses[i].window, slice_us))
     matching = _matching(recomputation, hypotheses, whole)
     entities: dict[str, list[int]] = {}
     for i in range(len(hypotheses)):
@@ -98,9 +98,9 @@ def causes_of(recomputation: Recomputation, hypotheses: Sequence[Hypothesis]) ->
         ),
     )
     untried = (
-        each
+        candidate
         for own in entities.values()
-        for each in _candidates_for_all(hypotheses, own, matching, slice_us)
+        for candidate in _candidates_for_all(hypotheses, own, matching, slice_us)
     )
     _add(matching, _matching(recomputation, hypotheses, untried, with_engine=True))
     causes: dict[int, Cause] = {}
@@ -117,19 +117,19 @@ def causes_of(recomputation: Recomputation, hypotheses: Sequence[Hypothesis]) ->
     ]
 
 
-def _add(found: dict[int, list[_Candidate]], more: Mapping[int, list[_Candidate]]) -> None:
+def _add(matching: dict[int, list[_Candidate]], more: Mapping[int, list[_Candidate]]) -> None:
     for i, some in more.items():
-        found[i] = [*found.get(i, ()), *some]
+        matching[i] = [*matching.get(i, ()), *some]
 
 
-def _is_one(own: Sequence[int], found: Mapping[int, list[_Candidate]]) -> bool:
+def _is_one(own: Sequence[int], matching: Mapping[int, list[_Candidate]]) -> bool:
     """Tells whether one change explains all of these."""
-    changes = [{candidate.change for candidate in found.get(i, ())} for i in own]
+    changes = [{candidate.change for candidate in matching.get(i, ())} for i in own]
     return bool(set.intersection(*changes))
 
 
 def _votes(
-    own: Sequence[int], found: Mapping[int, list[_Candidate]]
+    own: Sequence[int], matching: Mapping[int, list[_Candidate]]
 ) -> dict[_Change, tuple[int, int]]:
     """By change: how many hypotheses it explains; of two that explain as many, the more particular
     is the greater.
@@ -142,9 +142,9 @@ def _votes(
     counts: Counter[_Change] = Counter()
     moved: dict[_Change, bool] = {}
     for i in own:
-        for change in dict.fromkeys(candidate.change for candidate in found.get(i, ())):
+        for change in dict.fromkeys(candidate.change for candidate in matching.get(i, ())):
             counts[change] += 1
-        for candidate in found.get(i, ()):
+        for candidate in matching.get(i, ()):
             moved[candidate.change] = moved.get(candidate.change, True) and candidate.edge
     return {change: (n, _particular(change, moved[change])) for change, n in counts.items()}
 
@@ -176,21 +176,23 @@ def _rank(hypothesis: Hypothesis) -> int:
 def _candidates_for_all(
     hypotheses: Sequence[Hypothesis],
     own: Sequence[int],
-    found: Mapping[int, list[_Candidate]],
+    matching: Mapping[int, list[_Candidate]],
     slice_us: int,
 ) -> Iterator[_Candidate]:
     """Tries what explains most of an entity's doubts for all of them that it was not tried for."""
-    votes = _votes(own, found)
+    votes = _votes(own, matching)
     likely = sorted(votes, key=lambda vote: votes[vote], reverse=True)[:MOST_HYPOTHESES]
     for i in own:
-        known = {each.change for each in found.get(i, ())}
-        wanted = [change for change in likely if change not in known]
-        for each in wanted:
-            if isinstance(each.what, Part):
-                yield _of_part(i, hypotheses[i].window, each.cause, each.what)
+        already = {candidate.change for candidate in matching.get(i, ())}
+        wanted = [change for change in likely if change not in already]
+        for change in wanted:
+            if isinstance(change.what, Part):
+                yield _of_part(i, hypotheses[i].window, change.cause, change.what)
         if hypotheses[i].approximate or hypotheses[i].gap_us:
             yield from (
-                each for each in _whole(i, hypotheses[i].window, slice_us) if each.change in wanted
+                candidate
+                for candidate in _whole(i, hypotheses[i].window, slice_us)
+                if candidate.change in wanted
             )
 
 

@@ -76,8 +76,8 @@ def engines_of(
     for key, (hypothesis, windows) in beyond.items():
         rows = recomputation.raw(list(windows.values()), hypothesis.aggregate)
         question = declared.question(hypothesis.aggregate.parameters)
-        found = engine.recomputed(hypothesis.feature.aggregate, rows, list(windows), question)
-        values |= {(w, key): value for w, value in found.items()}
+        recomputed = engine.recomputed(hypothesis.feature.aggregate, rows, list(windows), question)
+        values |= {(w, key): value for w, value in recomputed.items()}
     return values
 
 
@@ -155,8 +155,8 @@ def _next_to(online: Any, offline: Any) -> bool:
     return bool(online == offline and type(online) is type(offline))
 
 
-def is_tied(hypothesis: Hypothesis, places: Any) -> bool:
-    if not places:
+def is_tied(hypothesis: Hypothesis, entries: Any) -> bool:
+    if not entries:
         return False
     aggregate, row, kind = (
         hypothesis.aggregate,
@@ -164,11 +164,12 @@ def is_tied(hypothesis: Hypothesis, places: Any) -> bool:
         hypothesis.feature.aggregate.output_type,
     )
     if aggregate.kind in ("argmin", "argmax"):
-        first = canonical(places[0]["by"])
-        best = [place["payload"] for place in places if canonical(place["by"]) == first]
+        first = canonical(entries[0]["by"])
+        best = [entry["payload"] for entry in entries if canonical(entry["by"]) == first]
         return any(canonical(typed(payload, kind)) == row.online for payload in best)
     struct = kind.value_type
     ranks = [
-        canonical(typed(place["by"], struct.field("by").type)) for place in places[: aggregate["k"]]
+        canonical(typed(entry["by"], struct.field("by").type))
+        for entry in entries[: aggregate["k"]]
     ]
     return ranks == row.online_ranks()

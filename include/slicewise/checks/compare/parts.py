@@ -58,26 +58,34 @@ def candidates(
             (Cause.STALE, _stale(window, stored, slice_us)),
             (Cause.DROPPED, _hours(window, stored, slice_us)),
         ):
-            yield from (Candidate(cause, each.part, 0) for each in _some(pieces, added))
+            yield from (Candidate(cause, piece.part, 0) for piece in _some(pieces, added))
     if added is None or added > 0:
         yield from (
-            Candidate(Cause.DOUBLED, each.part, 2)
-            for each in _some(_hours(window, stored, slice_us), added)
+            Candidate(Cause.DOUBLED, piece.part, 2)
+            for piece in _some(_hours(window, stored, slice_us), added)
         )
-    inside = [each for each in stored if start <= each.number * slice_us < end]
+    inside = [
+        stored_slice for stored_slice in stored if start <= stored_slice.number * slice_us < end
+    ]
     edges = {start // slice_us, end // slice_us - 1}
-    near = [each for each in stored if not start <= each.number * slice_us < end]
-    near = [each for each in near if start - REACH_US <= each.number * slice_us < end + REACH_US]
+    near = [
+        stored_slice for stored_slice in stored if not start <= stored_slice.number * slice_us < end
+    ]
+    near = [
+        stored_slice
+        for stored_slice in near
+        if start - REACH_US <= stored_slice.number * slice_us < end + REACH_US
+    ]
     if added is None or added < 0:
-        for each in _some(_slices(inside, added, edges, slice_us), added):
-            yield Candidate(Cause.DROPPED, each.part, 0, each.edge)
-            yield Candidate(Cause.BOUNDARY, each.part, 0, each.edge)
+        for piece in _some(_slices(inside, added, edges, slice_us), added):
+            yield Candidate(Cause.DROPPED, piece.part, 0, piece.edge)
+            yield Candidate(Cause.BOUNDARY, piece.part, 0, piece.edge)
     if added is None or added > 0:
-        for each in _some(_slices(inside, added, edges, slice_us), added):
-            yield Candidate(Cause.DOUBLED, each.part, 2)
-        for each in _some(_slices(near, added, edges, slice_us), added):
-            yield Candidate(Cause.BOUNDARY, each.part, 2, edge=True)
-            yield Candidate(Cause.DOUBLED, each.part, 2)
+        for piece in _some(_slices(inside, added, edges, slice_us), added):
+            yield Candidate(Cause.DOUBLED, piece.part, 2)
+        for piece in _some(_slices(near, added, edges, slice_us), added):
+            yield Candidate(Cause.BOUNDARY, piece.part, 2, edge=True)
+            yield Candidate(Cause.DOUBLED, piece.part, 2)
 
 
 def _some(pieces: Iterable[_Piece], added: int | None) -> Iterable[_Piece]:
@@ -86,23 +94,29 @@ def _some(pieces: Iterable[_Piece], added: int | None) -> Iterable[_Piece]:
 
 
 def _within(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> list[StoredSlice]:
-    return [each for each in stored if window.start_us <= each.number * slice_us < window.end_us]
+    return [
+        stored_slice
+        for stored_slice in stored
+        if window.start_us <= stored_slice.number * slice_us < window.end_us
+    ]
 
 
 def _versions(stored: Iterable[StoredSlice]) -> list[int]:
-    return sorted({each.archive_version for each in stored}, reverse=True)[:MOST_VERSIONS]
+    return sorted({stored_slice.archive_version for stored_slice in stored}, reverse=True)[
+        :MOST_VERSIONS
+    ]
 
 
 def _by_hour(stored: Iterable[StoredSlice], slice_us: int) -> dict[int, list[StoredSlice]]:
     hours: dict[int, list[StoredSlice]] = {}
-    for each in stored:
-        hours.setdefault(each.number * slice_us // HOUR_US, []).append(each)
+    for stored_slice in stored:
+        hours.setdefault(stored_slice.number * slice_us // HOUR_US, []).append(stored_slice)
     return hours
 
 
 def _late(window: WindowOf, stored: Sequence[StoredSlice], slice_us: int) -> Iterator[_Piece]:
     """Pieces that came late and had been archived by then, of all hours or of one."""
-    late = [each for each in _within(window, stored, slice_us) if each.late]
+    late = [stored_slice for stored_slice in _within(window, stored, slice_us) if stored_slice.late]
     spans = [(0, _EVER_US, late)]
     spans += [
         (hour * HOUR_US, (hour + 1) * HOUR_US, some)
@@ -174,10 +188,10 @@ def _slices(
     """Pieces of one slice and partition from the end of an archive to any event; and of all
     partitions together."""
     by_slice: dict[int, dict[tuple[str, int], list[StoredSlice]]] = {}
-    for each in stored:
-        by_slice.setdefault(each.number, {}).setdefault((each.topic_id, each.partition), []).append(
-            each
-        )
+    for stored_slice in stored:
+        by_slice.setdefault(stored_slice.number, {}).setdefault(
+            (stored_slice.topic_id, stored_slice.partition), []
+        ).append(stored_slice)
     cuts: list[_Piece] = []
     for number, topic_partitions in by_slice.items():
         start, end = number * slice_us, (number + 1) * slice_us

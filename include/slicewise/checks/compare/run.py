@@ -101,7 +101,7 @@ def _with_causes(
         causes |= dict(zip(chosen, causes_of(recomputation, hypotheses), strict=True))
     except Exception as error:  # noqa: BLE001
         log.warning(
-            "check_causes_not_found",
+            "check_causes_failed",
             differences=len(chosen),
             error=f"{type(error).__name__}: {error}",
         )

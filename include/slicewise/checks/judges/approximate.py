@@ -26,8 +26,8 @@ def quantiles(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     exact = len(set(values)) <= spec["threshold"]
     if not values:
         return {"equal": True, "value": None}
-    places = [max(1, math.ceil(Fraction(str(q)) * len(values))) for q in spec["q"]]
-    return {"equal": exact, "value": [values[place - 1] for place in places]}
+    ranks = [max(1, math.ceil(Fraction(str(q)) * len(values))) for q in spec["q"]]
+    return {"equal": exact, "value": [values[rank - 1] for rank in ranks]}
 
 
 @judge("top_k_frequent")
@@ -39,7 +39,7 @@ def top_k_frequent(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
         return {"equal": True, "value": None}
     size = sum(map(_size, counts))
     exact = len(counts) <= spec["capacity"] and size <= 256 * spec["capacity"]
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], _place(item[0])))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], _sort_key(item[0])))
     listed = [{"value": value, "count": count} for value, count in ranked[: spec["k"]]]
     value: dict[str, Any] = {"items": listed, "error": 0, "miss": 0.0}
     if not exact:
@@ -54,7 +54,7 @@ def _size(value: Any) -> int:
     )
 
 
-def _place(value: Any) -> Any:
+def _sort_key(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from slicewise.checks.judges import END, Row, exact, judge, judged
-from slicewise.checks.judges.order import folded
+from slicewise.checks.judges.order import ordered_value
 from slicewise.checks.judges.own import taken
 
 Spec = Mapping[str, Any]
@@ -61,7 +61,7 @@ def _failed(rows: Sequence[Row], spec: Spec, value: Any) -> bool:
             [row for row in rows if row.values[spec["column"]] is True], spec["aggregate"], value
         )
     if spec["kind"] == "ordered":
-        return folded(rows, spec)[1]
+        return ordered_value(rows, spec)[1]
     if spec["kind"] == "own":
         return taken(rows, spec)[1]
     if spec["kind"] == "decay_count":

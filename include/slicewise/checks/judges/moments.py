@@ -108,7 +108,9 @@ def _of_column(
     present = [row.values[spec["column"]] for row in rows if row.values[spec["column"]] is not None]
     if len(present) < _least(spec):
         return None
-    return value([Fraction(each) for each in present]) if all(map(_finite, present)) else math.nan
+    return (
+        value([Fraction(number) for number in present]) if all(map(_finite, present)) else math.nan
+    )
 
 
 def _of_pairs(

@@ -42,10 +42,10 @@ def last_k_distinct(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
 @judge("ordered")
 def ordered(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
     """The fold, by the functions of the definition."""
-    return folded(rows, spec)[0]
+    return ordered_value(rows, spec)[0]
 
 
-def folded(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
+def ordered_value(rows: Sequence[Row], spec: Mapping[str, Any]) -> tuple[Any, bool]:
     """The value, and whether it is null for an error."""
     events = [{name: row.values[name] for name in spec["columns"]} for row in rows]
     if spec["policy"] == "newest":

@@ -81,8 +81,8 @@ def with_question(spec: Mapping[str, Any], values: Sequence[Any]) -> dict[str, A
 
 def question(spec: Mapping[str, Any]) -> Sequence[Any]:
     """The values that are asked for; of most aggregates none."""
-    found: Sequence[Any] = _given(spec).get(QUESTIONS, ())
-    return found
+    values: Sequence[Any] = _given(spec).get(QUESTIONS, ())
+    return values
 
 
 def _given(spec: Mapping[str, Any]) -> Mapping[str, Any]:

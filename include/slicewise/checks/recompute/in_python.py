@@ -99,9 +99,9 @@ def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Tabl
 
 def _present(column: pa.ChunkedArray) -> list[Any]:
     """The values that are not null."""
-    found = column.drop_null()
+    present = column.drop_null()
     values: list[Any] = (
-        found.to_numpy().tolist() if pa.types.is_float64(column.type) else found.to_pylist()
+        present.to_numpy().tolist() if pa.types.is_float64(column.type) else present.to_pylist()
     )
     return values
 

@@ -115,8 +115,8 @@ def viewed(unit: StorageUnit, source: Source, events: str) -> str:
         f"coalesce(`v_{name}` BETWEEN -{MAX_DOUBLE} AND {MAX_DOUBLE}, TRUE)"
         for name in sorted(doubles)
     ]
-    known = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
-    kept = " AND ".join([*finite, *known]) or "TRUE"
+    not_null = [f"`e_{name}` IS NOT NULL" for name, _ in unit.entity]
+    kept = " AND ".join([*finite, *not_null]) or "TRUE"
     event_id = "" if unit.dedupe is None else f", {_column(unit.dedupe.column)} AS {EVENT_ID}"
     head = f"SELECT topic_id, p, o, seq, t, kafka_t{event_id}" + (
         f", {selected}" if selected else ""
@@ -170,10 +170,10 @@ def stored_slices(slice_us: int) -> str:
     of = f"w, t DIV {slice_us} AS number, topic_id, p, seq, NOT in_time AS late"
     offsets = f"slice(array_sort(collect_list(o)), 1, {MOST_OFFSETS}) AS offsets"
     groups = f"SELECT {of}, {offsets}, count(*) AS n FROM {ROWS} GROUP BY ALL"
-    place = (
+    numbered = (
         "row_number() OVER (PARTITION BY w ORDER BY number DESC, topic_id, p, seq, late) AS place"
     )
-    return f"SELECT * FROM (SELECT *, {place} FROM ({groups})) WHERE place <= {MOST_STORED} ORDER BY w, place"
+    return f"SELECT * FROM (SELECT *, {numbered} FROM ({groups})) WHERE place <= {MOST_STORED} ORDER BY w, place"
 
 
 def _column(name: str) -> str:
@@ -283,13 +283,13 @@ def ranked(aggregate: Aggregated, bit: int) -> str:
         direction = "DESC" if aggregate.kind in ("argmax", "top_k") else "ASC"
         order, present = f"{rank} {direction}, {ORDER}", f"{rank} IS NOT NULL"
     k = aggregate.parameters.get("k", 1)
-    place = f"row_number() OVER (PARTITION BY w ORDER BY {order})"
+    numbered = f"row_number() OVER (PARTITION BY w ORDER BY {order})"
     rows = f"SELECT * FROM {ROWS} WHERE {_with_bit(bit)} AND {present}"
     if aggregate.kind in ("argmin", "argmax"):
         # only those of the best rank are put in order
         best = f"SELECT w AS best_w, {aggregate.kind[3:]}({rank}) AS best FROM ({rows}) GROUP BY w"
         rows = f"SELECT /*+ BROADCAST(b) */ r.* FROM ({rows}) r JOIN ({best}) b ON w = best_w AND {rank} = best"
-    placed = f"SELECT w, {rank} AS rank_by, {payload} AS payload, {place} AS place FROM ({rows})"
+    placed = f"SELECT w, {rank} AS rank_by, {payload} AS payload, {numbered} AS place FROM ({rows})"
     return f"SELECT * FROM ({placed}) WHERE place <= {k} ORDER BY w, place"
 
 

@@ -250,12 +250,12 @@ class Recomputation:
         if not requested:
             return
         numbers: dict[str, int] = {}
-        aggregates = list({each.key: each for _, each in requested}.values())
+        aggregates = list({aggregate.key: aggregate for _, aggregate in requested}.values())
         for aggregate in aggregates:
             numbers[aggregate.key] = len(numbers)
         wanted: dict[int, list[int]] = {}
-        for window, each in requested:
-            wanted.setdefault(window.w, []).append(numbers[each.key])
+        for window, aggregate in requested:
+            wanted.setdefault(window.w, []).append(numbers[aggregate.key])
         ages_from = {window.w: window.end_us - window.back_us for window, _ in requested}
         judges = any(
             aggregate.kind not in queries.BY_SQL and aggregate.kind != ABSOLUTE

@@ -46,8 +46,8 @@ HELP = "a statement ends with ;   \\d lists sources   \\q leaves"
 
 @dataclass
 class Session:
-    """One run of the command. sources: declared in what was typed. known: the project's, once they
-    are needed.
+    """One run of the command. sources: declared in what was typed. of_project: the project's, once
+    they are needed.
 
     guessed: the file's events by the source that was made of its columns.
     """
@@ -58,7 +58,7 @@ class Session:
     start_us: int | None = None
     end_us: int | None = None
     sources: dict[str, KafkaSource] = field(default_factory=dict)
-    known: dict[str, KafkaSource] | None = None
+    of_project: dict[str, KafkaSource] | None = None
     guessed: dict[str, FileEvents] = field(default_factory=dict)
 
     @staticmethod
@@ -114,11 +114,11 @@ class Session:
 
     def project_sources(self) -> dict[str, KafkaSource]:
         """The sources of the project; none, where there is no project."""
-        if self.known is None:
+        if self.of_project is None:
             file = definitions_of(self.arguments.project, self.settings)
             exists = file.exists() or self.arguments.project is not None
-            self.known = {s.name: s for s in load_project(file).sources} if exists else {}
-        return self.known
+            self.of_project = {s.name: s for s in load_project(file).sources} if exists else {}
+        return self.of_project
 
     # ---- answers
     def _show_definition(self, view: FeatureView) -> None:

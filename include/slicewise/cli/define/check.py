@@ -42,9 +42,11 @@ def law_checks(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
     yield from map(check_laws, own_aggregates(deployment))
     for view in project.views:
         for name, function in {
-            each for unit in deployment.view(view.name) for each in unit.functions
+            named_function
+            for unit in deployment.view(view.name)
+            for named_function in unit.functions
         }:
-            verify(function, f"column {name!r} of {view.place}")
+            verify(function, f"column {name!r} of {view.subject}")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:

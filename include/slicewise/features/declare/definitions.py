@@ -15,7 +15,6 @@ from slicewise.features.declare.feature_set import FeatureSet
 from slicewise.features.naming import (
     OF_QUESTIONS,
     Location,
-    at_place,
     check_mapping,
     check_name,
     check_owner,
@@ -25,6 +24,7 @@ from slicewise.features.naming import (
     refuse_cases,
     refuse_reserved,
     refuse_twice,
+    subject_of,
     texts,
     written_at,
 )
@@ -54,7 +54,7 @@ class Feature:
         from slicewise.aggregates import Aggregate
         from slicewise.features import meant
 
-        where = at_place("feature", self.name, self.location)
+        where = subject_of("feature", self.name, self.location)
         check_name(self.name, "a feature", where)
         if not isinstance(self.aggregate, Aggregate):
             raise DefinitionError(
@@ -127,12 +127,12 @@ class FeatureView:
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
-    def place(self) -> str:
+    def subject(self) -> str:
         """The view and where it was written, for messages."""
-        return at_place("view", self.name, self.location)
+        return subject_of("view", self.name, self.location)
 
     def __post_init__(self) -> None:
-        where = self.place
+        where = self.subject
         check_name(self.name, "a view", where)
         if not isinstance(self.source, KafkaSource):
             raise DefinitionError(
@@ -231,21 +231,21 @@ class FeatureView:
     def _check_columns(self, names: Sequence[str]) -> None:
         """An answer has a column for each feature and window, and those of the entity: each under a
         name of its own."""
-        refuse_twice(names, "feature column", self.place)
+        refuse_twice(names, "feature column", self.subject)
         seen = {column.lower(): f"entity column {column!r}" for column in self.entity}
         for name in names:
             other = seen.setdefault(name.lower(), f"feature column {name!r}")
             if other != f"feature column {name!r}":
                 raise DefinitionError(
                     f"the feature column {name!r} has the name of the {other}",
-                    where=self.place,
+                    where=self.subject,
                     expected="names that differ in more than case, since SQL does not see it",
                     next_step="rename the feature",
                 )
         for word in sorted({*self.entity} & OF_QUESTIONS):
             raise DefinitionError(
                 f"an entity column named {word!r}",
-                where=self.place,
+                where=self.subject,
                 expected=(
                     f"another name: in sw.evaluate and in spines the column {word!r} says how a "
                     "row is read"

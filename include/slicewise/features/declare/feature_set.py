@@ -11,13 +11,13 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.cases import Scalar
 from slicewise.features.naming import (
     Location,
-    at_place,
     check_mapping,
     check_name,
     check_owner,
     frozen,
     placed,
     refuse_twice,
+    subject_of,
     texts,
     written_at,
 )
@@ -47,7 +47,7 @@ class FeatureSet:
 
     @property
     def where(self) -> str:
-        return at_place("feature set", self.name, self.location)
+        return subject_of("feature set", self.name, self.location)
 
     def __post_init__(self) -> None:
         where = self.where

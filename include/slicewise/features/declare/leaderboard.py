@@ -10,10 +10,10 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.naming import (
     Location,
-    at_place,
     check_name,
     check_owner,
     placed,
+    subject_of,
     written_at,
 )
 from slicewise.features.schema.kafka_source import TOPIC_NAME
@@ -49,7 +49,7 @@ class Leaderboard:
 
     @property
     def where(self) -> str:
-        return at_place("leaderboard", self.name, self.location)
+        return subject_of("leaderboard", self.name, self.location)
 
     @property
     def view_name(self) -> str:

@@ -123,14 +123,14 @@ def leaderboard_changes(new: Deployment, deployed: Deployment | None) -> tuple[C
         if deployed is None
         else {leaderboard.name: leaderboard for leaderboard in deployed.leaderboards}
     )
-    found = []
+    per_leaderboard = []
     for leaderboard in new.leaderboards:
         before, what = (
             old.pop(leaderboard.name, None),
             f"the {leaderboard.k} with the highest {leaderboard.ref}",
         )
         if before is None:
-            found.append(
+            per_leaderboard.append(
                 Change(
                     leaderboard.name,
                     "new",
@@ -138,11 +138,11 @@ def leaderboard_changes(new: Deployment, deployed: Deployment | None) -> tuple[C
                 )
             )
         elif before == leaderboard:
-            found.append(Change(leaderboard.name, "unchanged", "nothing to do"))
+            per_leaderboard.append(Change(leaderboard.name, "unchanged", "nothing to do"))
         else:
             again = ": its rows begin anew" if before.fingerprint != leaderboard.fingerprint else ""
-            found.append(Change(leaderboard.name, "definition", what + again))
-    return (*found, *(Change(name, "removed", "no longer served") for name in old))
+            per_leaderboard.append(Change(leaderboard.name, "definition", what + again))
+    return (*per_leaderboard, *(Change(name, "removed", "no longer served") for name in old))
 
 
 def published(deployment: Deployment) -> tuple[tuple[str, str], ...]:

@@ -157,7 +157,7 @@ def _made(own: Own) -> Any:
     return own.own.made(own.parameters)
 
 
-def _fold(own: Own, events: Sequence[Event]) -> Any:
+def _accumulated(own: Own, events: Sequence[Event]) -> Any:
     """The state of the events, each accumulated to what came back from the bytes of the one
     before."""
     made = _made(own)
@@ -217,7 +217,7 @@ def _fields(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
 
 
 def _empty(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
-    combine, empty, state = _made(own).combine, _fold(own, ()), _fold(own, events)
+    combine, empty, state = _made(own).combine, _accumulated(own, ()), _accumulated(own, events)
     for text, combined in (
         ("combine(empty(), state)", combine(empty, state)),
         ("combine(state, empty())", combine(state, empty)),
@@ -229,7 +229,7 @@ def _empty(own: Own, events: Sequence[Event], random: Random) -> Broken | None: 
 
 def _order(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     other = random.sample(events, len(events))
-    one, two = _fold(own, events), _fold(own, other)
+    one, two = _accumulated(own, events), _accumulated(own, other)
     if _same(own, one, two):
         return None
     return (
@@ -240,7 +240,11 @@ def _order(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
 
 def _split(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     at = random.randint(0, len(events))
-    whole, a, b = _fold(own, events), _fold(own, events[:at]), _fold(own, events[at:])
+    whole, a, b = (
+        _accumulated(own, events),
+        _accumulated(own, events[:at]),
+        _accumulated(own, events[at:]),
+    )
     combined = _made(own).combine(a, b)
     if _same(own, combined, whole):
         return None
@@ -255,7 +259,7 @@ def _tree(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     parts: list[list[Event]] = [[], [], []]
     for event in events:
         parts[random.randrange(3)].append(event)
-    a, b, c = (_fold(own, part) for part in parts)
+    a, b, c = (_accumulated(own, part) for part in parts)
     combine = _combining(own)
     if not _same(own, combine(a, b), combine(b, a)):
         return f"a = {_show(a)} and b = {_show(b)}: combine(a, b) is {_show(combine(a, b))}, combine(b, a) is {_show(combine(b, a))}"
@@ -270,7 +274,7 @@ def _tree(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
 
 
 def _pure(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
-    made, state = _made(own), _fold(own, events)
+    made, state = _made(own), _accumulated(own, events)
     given = _counting(own, events)
     calls: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
         ("combine", made.combine, (state, copy.deepcopy(state))),
@@ -291,7 +295,7 @@ def _pure(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  
 
 
 def _codec(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
-    form = _form(own, _fold(own, events))
+    form = _form(own, _accumulated(own, events))
     assert form is not None
     back = tuple(
         loaded(value, kind) for value, kind in zip(form, own.own.fields.values(), strict=True)
@@ -299,10 +303,10 @@ def _codec(own: Own, events: Sequence[Event], random: Random) -> Broken | None: 
     partial = own.to_columns([_rows(own, events)])
     layout = Layout((own,))
     decoded = layout.decode_blocks([layout.encode_block([partial])], [1])[0]
-    if not _same(own, back, _fold(own, events)) or repr(own.from_columns(decoded)) != repr(
+    if not _same(own, back, _accumulated(own, events)) or repr(own.from_columns(decoded)) != repr(
         own.from_columns(partial)
     ):
-        return f"the state {_show(_fold(own, events))} comes back from its bytes as {_show(back)}"
+        return f"the state {_show(_accumulated(own, events))} comes back from its bytes as {_show(back)}"
     return None
 
 
@@ -341,7 +345,11 @@ def _deduct(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     if not isinstance(own, Invertible):
         return None
     at = random.randint(0, len(events))
-    whole, part, rest = _fold(own, events), _fold(own, events[:at]), _fold(own, events[at:])
+    whole, part, rest = (
+        _accumulated(own, events),
+        _accumulated(own, events[:at]),
+        _accumulated(own, events[at:]),
+    )
     deducted = _made(own).deduct(whole, part)
     if _same(own, deducted, rest):
         return None
@@ -383,15 +391,15 @@ def _smallest(own: Own, law: Law, events: list[Event], seed: int) -> tuple[list[
             (broken for s in range(24) if (broken := _broken(own, law, some, s)) is not None), None
         )
 
-    found = _broken(own, law, events, seed)
-    assert found is not None
+    breakage = _broken(own, law, events, seed)
+    assert breakage is not None
     at = 0
     while at < len(events):
         fewer = [*events[:at], *events[at + 1 :]]
         if (broken := still(fewer)) is None:
             at += 1
         else:
-            events, found, at = fewer, broken, 0
+            events, breakage, at = fewer, broken, 0
     for at, name in product(range(len(events)), own.inputs):
         edges = _edges(own.type_of(name))
         topic_partition = (
@@ -403,9 +411,9 @@ def _smallest(own: Own, law: Law, events: list[Event], seed: int) -> tuple[list[
             event = replace(events[at], columns={**events[at].columns, name: plainer})
             plain = [*events[:at], event, *events[at + 1 :]]
             if (broken := still(plain)) is not None:
-                events, found = plain, broken
+                events, breakage = plain, broken
                 break
-    return events, found
+    return events, breakage
 
 
 def _refusal(own: Own, law: str, events: Sequence[Event], broken: Broken) -> DefinitionError:

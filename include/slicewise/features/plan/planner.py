@@ -62,7 +62,7 @@ def plan(project: Project) -> Deployment:
             expected="at least one sw.FeatureView at the top level of its module",
             next_step="declare one; `slicewise init` writes an example",
         )
-    _unique([view.name for view in project.views], "view", [v.place for v in project.views])
+    _unique([view.name for view in project.views], "view", [v.subject for v in project.views])
     sets = project.feature_sets
     _unique([feature_set.name for feature_set in sets], "feature set", [s.where for s in sets])
     sources = _sources(project.views)
@@ -124,21 +124,21 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
     wanted: list[_Wanted] = []
     conditions: dict[str, RowExpression] = {}
     for feature in view.features:
-        place = f"feature {feature.name!r} of {view.place}"
-        _check_question(feature.aggregate, view, place)
-        aggregate, named = _conditions(feature.aggregate, source, columns, place)
+        subject = f"feature {feature.name!r} of {view.subject}"
+        _check_question(feature.aggregate, view, subject)
+        aggregate, named = _conditions(feature.aggregate, source, columns, subject)
         conditions |= {name: e for name, e in named.items() if name not in conditions}
         computed_kinds = {n: e.kind for n, e in (columns | conditions).items()} | {
             n: f.kind for n, f in functions.items()
         }
-        _check_aggregate(aggregate, source, computed_kinds, place)
+        _check_aggregate(aggregate, source, computed_kinds, subject)
         for window in map(as_window, feature.windows):
             column = f"{feature.name}_{window.column_suffix()}"
-            check_window(feature.aggregate, window, place)
+            check_window(feature.aggregate, window, subject)
             wanted.append((column, feature.name, window, aggregate))
     exact = [entry for entry in wanted if entry[2].by_events]
     if source.dedupe is not None:
-        refuse_by_event([entry[0] for entry in exact], view.emit is not None, view.place)
+        refuse_by_event([entry[0] for entry in exact], view.emit is not None, view.subject)
     sliced = [entry for entry in wanted if not entry[2].by_events]
     computed = columns | conditions
     # What refuses a row refuses it in the whole view: each unit computes it, whatever its own
@@ -165,7 +165,7 @@ def plan_view(view: FeatureView, source: Source) -> tuple[StorageUnit, ...]:
     ]
     if exact:
         kept = kept_for(
-            (entry[2] for entry in exact), source.max_lateness_us, view.capacity, view.place
+            (entry[2] for entry in exact), source.max_lateness_us, view.capacity, view.subject
         )
         listed = build_unit(
             source,
@@ -195,14 +195,14 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
     ):
         raise DefinitionError(
             "emit= on a view none of whose results can be published",
-            where=view.place,
+            where=view.subject,
             expected=(
                 "a value over a sliding, tumbling or hopping window, neither open nor with an "
                 "offset"
             ),
             next_step="declare such a window, or leave emit= out",
         )
-    return view.emit.planned(view.place)
+    return view.emit.planned(view.subject)
 
 
 def _used(
@@ -222,11 +222,11 @@ def _sources(views: Sequence[FeatureView]) -> tuple[Source, ...]:
     declared_sources: dict[str, tuple[KafkaSource, Source]] = {}
     for view in views:
         declared = view.source
-        known = declared_sources.setdefault(declared.name, (declared, plan_source(declared)))
-        if known[1] != plan_source(declared):
+        first = declared_sources.setdefault(declared.name, (declared, plan_source(declared)))
+        if first[1] != plan_source(declared):
             raise DefinitionError(
                 f"two different sources are named {declared.name!r}",
-                where=f"{known[0].where} and {declared.where}",
+                where=f"{first[0].where} and {declared.where}",
                 expected="one definition for a name",
                 next_step="share one object, or rename one",
             )
@@ -252,14 +252,14 @@ def _entity(view: FeatureView, column: str, source: Source) -> tuple[str, str]:
     if column not in kinds:
         raise DefinitionError(
             f"the entity names {column!r}, which is no column of source {source.name!r}",
-            where=view.place,
+            where=view.subject,
             expected="columns of the source: " + listed(kinds),
             next_step=nearest(column, kinds),
         )
     if kinds[column] == DOUBLE or decimal_parts(kinds[column]) or element_type(kinds[column]):
         raise DefinitionError(
             f"the entity column {column!r} is {kinds[column]}",
-            where=view.place,
+            where=view.subject,
             expected="string, long, boolean, date or an instant: equal keys must be equal bytes",
             next_step="produce the key as string or long",
         )
@@ -274,12 +274,14 @@ def _row_logic(
     for name, text in view.columns.items():
         if isinstance(text, RowFunction):
             continue
-        place = f"column {name!r} of {view.place}"
-        columns[name] = parse_expression(text, kinds, where=place, defined=columns)
+        subject = f"column {name!r} of {view.subject}"
+        columns[name] = parse_expression(text, kinds, where=subject, defined=columns)
     if view.where is None:
         return None, columns
-    place = f"where of {view.place}"
-    return parse_expression(view.where, kinds, where=place, defined=columns, boolean=True), columns
+    subject = f"where of {view.subject}"
+    return parse_expression(
+        view.where, kinds, where=subject, defined=columns, boolean=True
+    ), columns
 
 
 def _functions(
@@ -293,12 +295,12 @@ def _functions(
     for name, function in view.columns.items():
         if not isinstance(function, RowFunction):
             continue
-        place = f"column {name!r} of {view.place}"
+        subject = f"column {name!r} of {view.subject}"
         for column in function.reads:
             if column not in kinds:
                 raise DefinitionError(
                     f"row function {function.name!r} reads unknown column {column!r}",
-                    where=place,
+                    where=subject,
                     expected="arguments named as columns of the source or of row logic: "
                     + listed(kinds),
                     next_step=nearest(column, kinds),
@@ -308,13 +310,13 @@ def _functions(
 
 
 def _conditions(
-    aggregate: Aggregate, source: Source, columns: Mapping[str, RowExpression], place: str
+    aggregate: Aggregate, source: Source, columns: Mapping[str, RowExpression], subject: str
 ) -> tuple[Aggregate, dict[str, RowExpression]]:
     """The aggregate with a computed column for each of its conditions, and those columns."""
     conditions: dict[str, RowExpression] = {}
 
     def named(text: str) -> str:
-        where, kinds = f"where of {place}", dict(source.columns)
+        where, kinds = f"where of {subject}", dict(source.columns)
         condition = parse_expression(text, kinds, where=where, defined=columns, boolean=True)
         name = condition_column(condition)
         conditions[name] = condition
@@ -323,7 +325,7 @@ def _conditions(
     return aggregate.resolve(named), conditions
 
 
-def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None:
+def _check_question(aggregate: Aggregate, view: FeatureView, subject: str) -> None:
     """The reader's row has one column of a name: the entity's, or what is asked."""
     membership = membership_of(aggregate)
     if membership is not None and membership.question in {*view.entity, *OF_QUESTIONS}:
@@ -334,7 +336,7 @@ def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None
         )
         raise DefinitionError(
             f"{aggregate.describe()} is asked by {membership.question!r}, which is {own}",
-            where=place,
+            where=subject,
             expected="a column that is no entity column, and has another name than "
             + ", ".join(sorted(OF_QUESTIONS)),
             next_step="an entity sees no other value of its own key; name another column",
@@ -342,7 +344,7 @@ def _check_question(aggregate: Aggregate, view: FeatureView, place: str) -> None
 
 
 def _check_aggregate(
-    aggregate: Aggregate, source: Source, computed: Mapping[str, str], place: str
+    aggregate: Aggregate, source: Source, computed: Mapping[str, str], subject: str
 ) -> None:
     kinds = {**dict(source.columns), **computed}
     named = [name for name in kinds if not name.startswith("_")]  # without conditions
@@ -350,14 +352,14 @@ def _check_aggregate(
         if column not in kinds:
             raise DefinitionError(
                 f"{aggregate.describe()} reads unknown column {column!r}",
-                where=place,
+                where=subject,
                 expected="a column of the source or of the view: " + listed(named),
                 next_step=nearest(column, named),
             )
         if column in source.allow_nan and aggregate.core.kind != "count":
             raise DefinitionError(
                 f"{aggregate.describe()} reads {column!r}, which allows NaN and infinities",
-                where=place,
+                where=subject,
                 expected="finite values; sw.count alone reads a column that allows others",
                 next_step="compute a column of what is finite: "
                 f'"CASE WHEN ABS({column}) <= {MAX_DOUBLE} THEN {column} END"',
@@ -367,13 +369,13 @@ def _check_aggregate(
     except SlicewiseError as error:
         raise DefinitionError(
             error.what,
-            where=place,
+            where=subject,
             expected=error.expected,
             next_step=error.next_step or "choose another column or aggregate",
         ) from error
 
 
-def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
+def check_window(aggregate: Aggregate, window: Window, subject: str) -> None:
     """Raises DefinitionError where the aggregate cannot answer a window of this length."""
     expected = aggregate.answers(FOR_EVER_US if window.unbounded else window.length_us)
     if expected is not None:
@@ -382,7 +384,7 @@ def check_window(aggregate: Aggregate, window: Window, place: str) -> None:
                 f"{aggregate.describe()} over "
                 f"{LIFETIME if window.unbounded else format_duration(window.length_us)}"
             ),
-            where=place,
+            where=subject,
             expected=expected,
             next_step="declare a shorter window, or change the aggregate's parameters",
         )
@@ -412,7 +414,7 @@ def _groups(view: FeatureView, wanted: Sequence[_Wanted]) -> list[tuple[int, lis
         return sliced
     except DefinitionError as error:
         raise DefinitionError(
-            error.what, where=view.place, expected=error.expected, next_step=error.next_step
+            error.what, where=view.subject, expected=error.expected, next_step=error.next_step
         ) from error
 
 
@@ -476,19 +478,19 @@ def _defaults(declared: FeatureSet, outputs: dict[str, pa.DataType]) -> list[tup
     return defaults
 
 
-def _unique(names: Sequence[str], what: str, places: Sequence[str]) -> None:
+def _unique(names: Sequence[str], what: str, subjects: Sequence[str]) -> None:
     lowered = [name.lower() for name in names]
     same = [
-        (name, place)
-        for name, place in zip(names, places, strict=True)
+        (name, subject)
+        for name, subject in zip(names, subjects, strict=True)
         if lowered.count(name.lower()) > 1
     ]
-    refuse_cases([name for name, _ in same], what, " and ".join(place for _, place in same))
+    refuse_cases([name for name, _ in same], what, " and ".join(subject for _, subject in same))
     for name in names:
         if names.count(name) > 1:
             raise DefinitionError(
                 f"{what} {name!r} is defined twice",
-                where=" and ".join(p for n, p in zip(names, places, strict=True) if n == name),
+                where=" and ".join(p for n, p in zip(names, subjects, strict=True) if n == name),
                 expected="each name once",
                 next_step="rename one",
             )

@@ -44,8 +44,8 @@ def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
                     f"column {name!r} "
                     f"{words if name in getattr(now, option) else 'no longer ' + words}"
                 )
-    places = dict(now.paths), dict(then.paths)
-    moved = [name for name in both if places[0].get(name) != places[1].get(name)]
+    paths = dict(now.paths), dict(then.paths)
+    moved = [name for name in both if paths[0].get(name) != paths[1].get(name)]
     return (*changes, *(f"column {name!r} stands elsewhere in a record" for name in moved))
 
 
@@ -63,11 +63,11 @@ class Took:
         what = "; ".join(self.changes) or "other names within its records"
         if self.until is None:
             return f"{what}; from where the log ends when it is applied"
-        places = ", ".join(
+        offsets = ", ".join(
             f"{offset} of partition {partition}"
             for (_, partition), offset in self.until.offsets.items()
         )
-        return f"{what}; from offset {places or '0'} on"
+        return f"{what}; from offset {offsets or '0'} on"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""

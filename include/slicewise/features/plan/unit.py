@@ -223,9 +223,9 @@ def shared(units: Iterable[StorageUnit]) -> tuple[StorageUnit, ...]:
     lists: dict[str, EventList] = {}
     for unit in units:
         if isinstance(unit, ListUnit):
-            known = lists.get(unit.storage_fingerprint)
+            joined = lists.get(unit.storage_fingerprint)
             lists[unit.storage_fingerprint] = (
-                unit.event_list if known is None else known.join(unit.event_list)
+                unit.event_list if joined is None else joined.join(unit.event_list)
             )
     return tuple(
         replace(

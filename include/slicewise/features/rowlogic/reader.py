@@ -86,11 +86,11 @@ def _parsed(text: str, where: str) -> exp.Expr:
     return statements[0]
 
 
-def _size(node: Node, known: dict[int, int]) -> int:
+def _size(node: Node, sizes: dict[int, int]) -> int:
     # How often the compiled text repeats its parts: NULLIF and guarded casts repeat theirs.
     if not isinstance(node, Call):
         return 1
-    if id(node) not in known:
+    if id(node) not in sizes:
         times = 3 if node.op == "cast" else REPEATED.get(node.op, 1)
-        known[id(node)] = 1 + times * sum(_size(argument, known) for argument in node.args)
-    return known[id(node)]
+        sizes[id(node)] = 1 + times * sum(_size(argument, sizes) for argument in node.args)
+    return sizes[id(node)]

@@ -144,15 +144,15 @@ class Typer:
         if name in self.defined:
             return self.defined[name].tree
         if name not in self.columns:
-            known = {*self.columns, *self.defined}
-            then = nearest(name, known)
+            names = {*self.columns, *self.defined}
+            then = nearest(name, names)
             if node.this.args.get("quoted"):
                 text = name.replace("'", "''")
                 then = (
                     f"a text stands in single quotes: '{text}'; in double quotes it is the name "
                     "of a column"
                 )
-            raise self.refused(f"unknown column {name!r}", node, "one of " + listed(known), then)
+            raise self.refused(f"unknown column {name!r}", node, "one of " + listed(names), then)
         return ColumnRef(name, self.columns[name])
 
     def literal(self, node: exp.Literal, sign: int = 1) -> Node:

@@ -31,7 +31,7 @@ class Judged:
     """Per event, in the order in which they were given."""
 
     duplicate: Flags
-    in_place: Flags
+    in_order: Flags
     remembered: Flags
     """Events in place by which events after all of these can still be found to be duplicates."""
     clock: Ints
@@ -55,10 +55,10 @@ def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) 
     times, rank = np.unique(kafka_us[order], return_inverse=True)
     floor = segment * max(1, len(times))
     clock = times[np.maximum.accumulate(floor + rank) - floor] if n else times
-    in_place = kafka_us[order] >= clock - STEP_BACK_US
-    nth = np.cumsum(in_place)
+    in_order = kafka_us[order] >= clock - STEP_BACK_US
+    nth = np.cumsum(in_order)
     duplicate = np.zeros(n, np.bool_)
-    placed = np.flatnonzero(in_place)
+    placed = np.flatnonzero(in_order)
     # stable: of equal ids in the order of offsets
     by = placed[np.lexsort((ids[order][placed], segment[placed]))]
     later, before = by[1:], by[:-1]
@@ -69,13 +69,13 @@ def judge(group: Ints, ids: NDArray[np.uint64], kafka_us: Ints, rule: EventIds) 
         & (nth[later] - nth[before] <= rule.most)
     )
     ends = np.append(np.flatnonzero(begins)[1:], n) - 1
-    remembered = in_place.copy()
+    remembered = in_order.copy()
     if n:
         remembered &= nth > nth[ends][segment] - rule.most
         remembered &= clock >= clock[ends][segment] - rule.within_us
     back = np.empty(n, np.int64)
     back[order] = np.arange(n)
-    return Judged(duplicate[back], in_place[back], remembered[back], clock[back])
+    return Judged(duplicate[back], in_order[back], remembered[back], clock[back])
 
 
 def hashed(column: pa.Array | pa.ChunkedArray) -> tuple[NDArray[np.uint64], Flags]:

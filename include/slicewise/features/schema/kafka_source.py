@@ -12,7 +12,6 @@ from slicewise.errors import DefinitionError
 from slicewise.features.names import nearest
 from slicewise.features.naming import (
     Location,
-    at_place,
     check_mapping,
     check_name,
     check_owner,
@@ -20,6 +19,7 @@ from slicewise.features.naming import (
     placed,
     refuse_cases,
     refuse_reserved,
+    subject_of,
     texts,
     written_at,
 )
@@ -79,7 +79,7 @@ class KafkaSource:
 
     @property
     def where(self) -> str:
-        return at_place("source", self.name, self.location)
+        return subject_of("source", self.name, self.location)
 
     def __post_init__(self) -> None:
         where = self.where

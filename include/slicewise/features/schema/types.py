@@ -55,7 +55,7 @@ TIME_FORMS = {
 }
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _ARRAY = re.compile(r"array<\s*(.+?)\s*>")
-_KNOWN = (
+_EXPECTED = (
     "string, int64 (or long), int8 to int32, uint8 to uint32, double, float, boolean, decimal(p,s), date, "
     "timestamp_us, timestamp_ms, timestamp_s or timestamp_rfc3339, or an array<…> of one that is no instant"
 )
@@ -81,7 +81,7 @@ def wire_type(text: str) -> str:
     """
     if not isinstance(text, str):
         raise DefinitionError(
-            f"{shown(text)} is no column type", expected=_KNOWN, next_step="write one of these"
+            f"{shown(text)} is no column type", expected=_EXPECTED, next_step="write one of these"
         )
     lowered = text.strip().lower()
     narrow = _NARROW_ALIASES.get(lowered, lowered)
@@ -102,7 +102,7 @@ def wire_type(text: str) -> str:
         if element != TIMESTAMP and element_type(element) is None:
             return f"array<{element}>"
     raise DefinitionError(
-        f"{shown(text)} is no column type", expected=_KNOWN, next_step="change the schema"
+        f"{shown(text)} is no column type", expected=_EXPECTED, next_step="change the schema"
     )
 
 

@@ -143,7 +143,7 @@ def read_definitions(
         )
     sources = _sources(sources, name)
     whole = SqlText(text, name)
-    known = {source.name: source for source in sources}
+    by_name = {source.name: source for source in sources}
     own: list[KafkaSource] = []
     views: list[FeatureView] = []
     queries: list[FeatureView] = []
@@ -151,15 +151,15 @@ def read_definitions(
     for statement in parsed:
         if statement.kind == "source":
             source = read_source(whole, statement, _line(whole, statement, location, own_lines))
-            _refuse_again(whole, "source", source.name, known, statement)
-            known[source.name] = source
+            _refuse_again(whole, "source", source.name, by_name, statement)
+            by_name[source.name] = source
             own.append(source)
     for statement in parsed:
         if statement.kind != "source":
             at = _line(whole, statement, location, own_lines)
             _refuse_again(whole, "view", statement.name, [view.name for view in views], statement)
             cases = (tests or {}).get(statement.name) or (tests or {}).get(None) or ()
-            view = read_view(whole, statement, known, at, cases)
+            view = read_view(whole, statement, by_name, at, cases)
             (views if statement.kind == "view" else queries).append(view)
     return Definitions(tuple(own), tuple(views), tuple(queries))
 
@@ -211,10 +211,10 @@ def _check_tests(tests: object, location: Location) -> None:
 
 
 def _refuse_again(
-    whole: SqlText, what: str, name: str, known: Iterable[str], statement: Statement
+    whole: SqlText, what: str, name: str, names: Iterable[str], statement: Statement
 ) -> None:
     """Refuse a name that is declared already, also in other capitals and small letters."""
-    for other in known:
+    for other in names:
         if other == name:
             raise whole.refused(
                 f"{what} {name!r} is declared twice", statement.head, "each name once", "rename one"
@@ -229,7 +229,7 @@ def _refuse_again(
 
 
 def _line(whole: SqlText, statement: Statement, location: Location, own: bool) -> Location:
-    line, column = whole.place(statement.head.start)
+    line, column = whole.line_and_column(statement.head.start)
     if own:
         return Location(location.file, line, f":{column}")
     return Location(location.file, location.line, f", in its SQL, line {line}, column {column}")

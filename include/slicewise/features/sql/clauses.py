@@ -108,9 +108,9 @@ def _parts(sql: SqlText, tokens: Tokens) -> dict[str, Tokens]:
     for index in tokens.outside(*_REFUSED):
         raise sql.refused(_REFUSED[tokens.word(index)], tokens.at(index), " … ".join(_PARTS))
     _refuse_gaps(sql, tokens)
-    marks = [i for i in tokens.outside(*_PARTS) if not is_distinct_from(tokens, i)]
+    starts = [i for i in tokens.outside(*_PARTS) if not is_distinct_from(tokens, i)]
     parts: dict[str, Tokens] = {}
-    for index, end in zip(marks, [*marks[1:], len(tokens)], strict=True):
+    for index, end in zip(starts, [*starts[1:], len(tokens)], strict=True):
         word = tokens.word(index)
         if word in parts:
             raise sql.refused(f"{word} stands twice", tokens.at(index), "each clause once")
@@ -171,8 +171,8 @@ def _check_from(sql: SqlText, tokens: Tokens) -> None:
 
 def _tree(sql: SqlText, tokens: Tokens) -> exp.Select:
     tree = sql.parsed(tokens.span())
-    known = {"expressions", "from_", "where", "group", "windows"}
-    others = [name for name, value in tree.args.items() if value and name not in known]
+    supported = {"expressions", "from_", "where", "group", "windows"}
+    others = [name for name, value in tree.args.items() if value and name not in supported]
     if not isinstance(tree, exp.Select) or others:
         kind = others[0].strip("_").upper() if others else type(tree).__name__
         raise sql.refused(f"{kind} is no part of a view", tokens.at(0), " … ".join(_PARTS))

@@ -30,7 +30,7 @@ from slicewise.features.sql.names import (
     Spelling,
     existing,
     expected_names,
-    known_names,
+    function_names,
     meant,
 )
 from slicewise.features.sql.rowlogic import RowLogic
@@ -218,8 +218,8 @@ class Functions:
             )
         # What the aggregate does not know by that name it has by default, or bind says what is
         # missing.
-        known = inspect.signature(made).parameters
-        given = {name: value for name, value in spelling.given.items() if name in known}
+        parameters = inspect.signature(made).parameters
+        given = {name: value for name, value in spelling.given.items() if name in parameters}
         if len(given) < len(spelling.given) and any(spelling.given.values()):
             raise self.sql.refused(
                 (
@@ -229,7 +229,9 @@ class Functions:
                 call.span,
                 expected_names(),
             )
-        order = [name for name, p in known.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+        order = [
+            name for name, p in parameters.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY
+        ]
         first = [values.pop(name) for name in order if name in values]
         return made, first, {**given, **values, **named}
 
@@ -300,7 +302,7 @@ class Functions:
     # ---- arguments
     def _value(self, node: exp.Expr, call: Call, used: set[str]) -> Any:
         if isinstance(node, exp.Column) and not node.args.get("table"):
-            self.logic.known(node)
+            self.logic.column_name(node)
             used.add(node.name)
             return node.name
         if isinstance(node, exp.Array | exp.Tuple):
@@ -308,7 +310,7 @@ class Functions:
         aggregate, condition = (
             (node.this, node.expression.this) if isinstance(node, exp.Filter) else (node, None)
         )
-        if isinstance(aggregate, exp.Anonymous) and str(aggregate.this).lower() in known_names():
+        if isinstance(aggregate, exp.Anonymous) and str(aggregate.this).lower() in function_names():
             inner = self.aggregate(Call(aggregate, node_span(aggregate) or call.span, condition))
             used.update(columns_of(inner))
             return inner

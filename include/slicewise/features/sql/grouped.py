@@ -153,10 +153,10 @@ class Grouped:
         return Meant(_Hopping(is_open), (length, every, *back), tokens.span())
 
     def _session(self, lengths: list[int], named: Mapping[str, exp.Expr], tokens: Tokens) -> Meant:
-        known = inspect.signature(session).parameters
+        declared = inspect.signature(session).parameters
         parameters, wanted = (
-            list(known),
-            {name for name, parameter in known.items() if parameter.default is parameter.empty},
+            list(declared),
+            {name for name, parameter in declared.items() if parameter.default is parameter.empty},
         )
         names = [*parameters[: len(lengths)], *named]
         if (

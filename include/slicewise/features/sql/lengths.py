@@ -81,7 +81,7 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
         )
     size = _UNITS.get(unit.removesuffix("S"))
     if size is None or not is_whole(value) or not int(value):
-        known = ", ".join(_UNITS)
+        units = ", ".join(_UNITS)
         month = unit.removesuffix("S") in ("MONTH", "YEAR", "QUARTER")
         raise sql.refused(
             f"a {unit.lower()} has no fixed length"
@@ -90,7 +90,7 @@ def interval(sql: SqlText, node: Any, span: Span) -> int:
             if is_whole(value) and not int(value)
             else "this is no length of a window",
             (node_span(node) if isinstance(node, exp.Expr) else None) or span,
-            f"INTERVAL '3' HOUR: a whole number of {known}",
+            f"INTERVAL '3' HOUR: a whole number of {units}",
             "write it in days" if month else None,
         )
     return int(value) * size

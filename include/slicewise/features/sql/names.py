@@ -111,7 +111,7 @@ def existing() -> dict[str, Callable[..., Aggregate]]:
     return {name: made for name, made in functions.items() if inspect.isfunction(made)}
 
 
-def known_names() -> list[str]:
+def function_names() -> list[str]:
     """Every name that can be called: our own, and the field's for what exists."""
     ours = existing()
     return sorted(
@@ -137,11 +137,11 @@ def meant(name: str) -> str:
     ours = re.search(r"sw\.(\w+)\(", hints.ATTRIBUTES.get(name, ""))
     if ours is not None and ours.group(1) in existing():
         return f"{name} is {ours.group(1)} here"
-    close = hints.close_to(name, known_names())
+    close = hints.close_to(name, function_names())
     return f"did you mean {hints.either(close)}?" if close else "name one of those"
 
 
 def kept_names() -> frozenset[str]:
     """Every name that SQL's parser must leave as it is written, in capitals."""
-    ours = (name.upper() for name in (*known_names(), *SPELLINGS, *REASONS, *BOUNDS))
+    ours = (name.upper() for name in (*function_names(), *SPELLINGS, *REASONS, *BOUNDS))
     return frozenset({*OF_WINDOWS, "COUNTIF", *ours})

@@ -38,19 +38,19 @@ class RowLogic:
         """Types of the source's columns and of those that were computed."""
         return {**self.kinds, **{name: e.kind for name, e in self.typed.items()}}
 
-    def known(self, node: exp.Column) -> str:
+    def column_name(self, node: exp.Column) -> str:
         """The name of a column that exists. Raises SqlRefused."""
-        known = self.all_kinds()
-        if node.name not in known:
+        kinds = self.all_kinds()
+        if node.name not in kinds:
             raise self.sql.refused(
                 f"unknown column {node.name!r}",
-                self.place(node),
-                "one of " + listed(known),
-                nearest(node.name, known),
+                self.span_of(node),
+                "one of " + listed(kinds),
+                nearest(node.name, kinds),
             )
         return node.name
 
-    def place(self, node: exp.Expr) -> Span:
+    def span_of(self, node: exp.Expr) -> Span:
         """The place of a node."""
         return node_span(node) or self.head
 
@@ -63,7 +63,7 @@ class RowLogic:
         if name in self.columns:
             raise self.sql.refused(
                 f"{name!r} is computed twice",
-                self.place(node),
+                self.span_of(node),
                 "each name once",
                 "give one of them another name",
             )
@@ -87,7 +87,7 @@ class RowLogic:
         )
 
     def _text(self, node: exp.Expr, *, boolean: bool = False) -> str:
-        place = self.place(node)
+        span = self.span_of(node)
         for inner in node.find_all(exp.Anonymous):
             if str(inner.this).lower() in self.aggregates:
                 raise self.sql.refused(
@@ -104,7 +104,7 @@ class RowLogic:
             again = self._parsed(text, boolean=boolean)
         except RowLogicRefused as error:
             at = (
-                place
+                span
                 if not error.where or error.start is None or error.where.startswith(self.sql.name)
                 else None
             )
@@ -112,13 +112,13 @@ class RowLogic:
                 error.what, at or self._word(error.start), error.expected, error.next_step
             ) from error
         except DefinitionError as error:
-            raise self.sql.refused(error.what, place, error.expected, error.next_step) from error
+            raise self.sql.refused(error.what, span, error.expected, error.next_step) from error
         except RecursionError:
-            raise self.sql.refused("the expression is nested too deeply", place) from None
+            raise self.sql.refused("the expression is nested too deeply", span) from None
         if again.tree != tree:
             raise self.sql.refused(
                 "this expression is read in two ways",
-                place,
+                span,
                 next_step="put parentheses where it is meant",
             )
         return text

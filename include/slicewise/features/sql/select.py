@@ -20,7 +20,7 @@ from slicewise.features.sql.clauses import ONE_SOURCE, Clauses, is_distinct_from
 from slicewise.features.sql.functions import Call, Functions, columns_of
 from slicewise.features.sql.grouped import Grouped
 from slicewise.features.sql.lengths import Meant
-from slicewise.features.sql.names import expected_names, known_names, meant
+from slicewise.features.sql.names import expected_names, function_names, meant
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
@@ -59,11 +59,13 @@ def read_view(
 def source_of(statement: Statement) -> str | None:
     """The name that stands behind FROM, if a single name does."""
     tokens = statement.body
-    places = [i for i in tokens.outside("FROM") if not is_distinct_from(tokens, i)]
-    if not places or places[0] + 1 >= len(tokens):
+    positions = [i for i in tokens.outside("FROM") if not is_distinct_from(tokens, i)]
+    if not positions or positions[0] + 1 >= len(tokens):
         return None
-    name, then = (tokens.word(places[0] + i) if places[0] + i < len(tokens) else "" for i in (1, 2))
-    return None if "(" in (name, then) else str(tokens[places[0] + 1].text)
+    name, then = (
+        tokens.word(positions[0] + i) if positions[0] + i < len(tokens) else "" for i in (1, 2)
+    )
+    return None if "(" in (name, then) else str(tokens[positions[0] + 1].text)
 
 
 class _Select:
@@ -81,9 +83,11 @@ class _Select:
         self.parts, self.tree = self.clauses.parts, self.clauses.tree
         self.source = self.clauses.source(sources)
         kinds = dict(plan_source(self.source).columns)
-        self.logic = RowLogic(sql, kinds, statement.head, frozenset(known_names()))
+        self.logic = RowLogic(sql, kinds, statement.head, frozenset(function_names()))
         self.functions = Functions(sql, self.logic)
-        self.windows = Windows(sql, self.source.timestamp, self.clauses.windows(), self.logic.known)
+        self.windows = Windows(
+            sql, self.source.timestamp, self.clauses.windows(), self.logic.column_name
+        )
 
     # ---- the view
     def view(self) -> FeatureView:
@@ -110,17 +114,17 @@ class _Select:
                 location=self.location,
             )
             self._check_windows(view, [item.meant for item in items])
-            self._check_each(view, items)
+            self._check_aggregates(view, items)
             plan_view(view, plan_source(self.source))
         except DefinitionError as error:
             if hasattr(error, "column"):
                 raise
             raise self.sql.refused(
-                error.what, self._place_of(error), error.expected, error.next_step
+                error.what, self._span_of(error), error.expected, error.next_step
             ) from error
         return view
 
-    def _place_of(self, error: DefinitionError) -> Span:
+    def _span_of(self, error: DefinitionError) -> Span:
         """The option that the error is about, else the view's name."""
         message = f"{error.what} {error.where}"
         options = self.statement.options.items()
@@ -144,7 +148,7 @@ class _Select:
                     error.what, item.span, error.expected, error.next_step
                 ) from error
 
-    def _check_each(self, view: FeatureView, items: Sequence[_Item]) -> None:
+    def _check_aggregates(self, view: FeatureView, items: Sequence[_Item]) -> None:
         """Checks the aggregates one by one, so that what is wrong with one is said where it
         stands."""
         for item in items:
@@ -220,7 +224,7 @@ class _Select:
     ) -> _Item:
         call, window = self._call(inner, tokens)
         if window is None and grouped is None:
-            if call.name not in known_names():
+            if call.name not in function_names():
                 self.functions.aggregate(call)  # says which functions exist
             raise self.sql.refused(
                 f"{call.node.this} has no window",
@@ -236,11 +240,11 @@ class _Select:
             )
         if grouped is not None:
             columns, meant = grouped
-            place = self.parts["GROUP BY"].span()
+            span = self.parts["GROUP BY"].span()
         else:
             assert window is not None
-            columns, meant, place = self.windows.over(window, tokens_of_over(tokens))
-        self.entities.append((columns, place))
+            columns, meant, span = self.windows.over(window, tokens_of_over(tokens))
+        self.entities.append((columns, span))
         try:
             meant.plain()
         except DefinitionError as error:
@@ -291,8 +295,8 @@ class _Select:
 
     # ---- entity and features
     def _entity(self, plain: Sequence[tuple[exp.Column, Tokens]]) -> list[str]:
-        first, place = self.entities[0]
-        names = [self.logic.known(column) for column in first]
+        first, span = self.entities[0]
+        names = [self.logic.column_name(column) for column in first]
         for columns, other in self.entities[1:]:
             if {column.name for column in columns} != set(names):
                 raise self.sql.refused(
@@ -308,14 +312,14 @@ class _Select:
             if names.count(column.name) > 1:
                 raise self.sql.refused(
                     f"the entity's column {column.name!r} stands twice",
-                    place,
+                    span,
                     "each column once",
                     "remove one",
                 )
             if column.name in self.logic.typed:
                 raise self.sql.refused(
                     f"the entity {column.name!r} is computed",
-                    place,
+                    span,
                     "columns of the source",
                     "produce the key as a column of its own",
                 )
@@ -330,7 +334,7 @@ class _Select:
         elif not names:
             raise self.sql.refused(
                 "there is no entity: the features would be of all events together",
-                place,
+                span,
                 "PARTITION BY user_id" if "GROUP BY" not in self.parts else "GROUP BY user_id, …",
                 (
                     "name the key's columns; or CREATE FEATURE VIEW … WITH (global = TRUE), if "
@@ -338,7 +342,7 @@ class _Select:
                 ),
             )
         for column, tokens in plain:
-            self.logic.known(column)
+            self.logic.column_name(column)
             renamed = isinstance(column.parent, exp.Alias)
             if renamed and column.name in names:
                 raise self.sql.refused(
@@ -361,7 +365,7 @@ class _Select:
             )
         except DefinitionError as error:
             raise self.sql.refused(
-                error.what, self.logic.place(column), error.expected, error.next_step
+                error.what, self.logic.span_of(column), error.expected, error.next_step
             ) from error
 
     def _features(self, items: Sequence[_Item]) -> list[Feature]:
@@ -383,24 +387,24 @@ class _Select:
                     "names that differ in more, since SQL does not see case",
                     "rename one",
                 )
-            known = by_name.setdefault(name, (item.aggregate, [], item.call.span))
-            if known[0] != item.aggregate:
-                line, column = self.sql.place(known[2].start)
+            first = by_name.setdefault(name, (item.aggregate, [], item.call.span))
+            if first[0] != item.aggregate:
+                line, column = self.sql.line_and_column(first[2].start)
                 raise self.sql.refused(
-                    f"the feature {name!r} is {known[0].describe()} in line {line}, column "
+                    f"the feature {name!r} is {first[0].describe()} in line {line}, column "
                     f"{column}, "
                     f"and {item.aggregate.describe()} here",
                     item.alias_span,
                     "one aggregate for a feature, over any windows",
                     "give one of them another name",
                 )
-            if any(w.column_suffix() == window.column_suffix() for w in known[1]):
+            if any(w.column_suffix() == window.column_suffix() for w in first[1]):
                 raise self.sql.refused(
                     f"the column {name}_{window.column_suffix()} stands twice",
                     item.alias_span,
                     "each column once",
                 )
-            known[1].append(window)
+            first[1].append(window)
         try:
             return [
                 Feature(name, aggregate, windows, location=self.location)

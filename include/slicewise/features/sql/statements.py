@@ -170,18 +170,18 @@ def _nothing_after(tokens: Tokens, at: int) -> None:
 
 
 def refuse_unknown_options(
-    sql: SqlText, options: Mapping[str, Option], known: Iterable[str], hints: Mapping[str, str]
+    sql: SqlText, options: Mapping[str, Option], allowed: Iterable[str], hints: Mapping[str, str]
 ) -> None:
     """Refuse an option that does not exist; `hints` tell what to do instead of some."""
-    known = sorted(known)
+    allowed = sorted(allowed)
     for name, option in options.items():
-        if name not in known:
+        if name not in allowed:
             hint = next(
                 (text for start, text in hints.items() if name.startswith(start)),
-                nearest(name, known),
+                nearest(name, allowed),
             )
             raise sql.refused(
-                f"unknown option {name!r}", option.name_span, "one of " + ", ".join(known), hint
+                f"unknown option {name!r}", option.name_span, "one of " + ", ".join(allowed), hint
             )
 
 

@@ -61,7 +61,7 @@ class SqlText:
     text: str
     name: str
 
-    def place(self, at: int) -> tuple[int, int]:
+    def line_and_column(self, at: int) -> tuple[int, int]:
         """Line and column of a character, both from 1."""
         return self.text.count("\n", 0, at) + 1, at - (self.text.rfind("\n", 0, at) + 1) + 1
 
@@ -70,7 +70,7 @@ class SqlText:
     ) -> SqlRefused:
         """The error for what stands there."""
         then = next_step or (FROM_EXPECTED if expected else FROM_DOCS)
-        line, column = self.place(at.start)
+        line, column = self.line_and_column(at.start)
         return SqlRefused(
             what,
             line=line,
@@ -216,10 +216,10 @@ def quoted(token: Token) -> bool:
 
 def node_span(node: exp.Expr) -> Span | None:
     """From the first to the last position that the parser kept below a node."""
-    known = [n.meta for n in node.walk() if "start" in n.meta]
-    if not known:
+    spans = [n.meta for n in node.walk() if "start" in n.meta]
+    if not spans:
         return None
-    return Span(min(m["start"] for m in known), max(m["end"] for m in known) + 1)
+    return Span(min(m["start"] for m in spans), max(m["end"] for m in spans) + 1)
 
 
 def _elsewhere(text: str) -> str | None:

@@ -28,12 +28,12 @@ _FRAME = "RANGE BETWEEN INTERVAL '1' HOUR PRECEDING AND CURRENT ROW"
 @dataclass(frozen=True)
 class Windows:
     """Reads OVER. timestamp: the source's event time. named: the windows of the WINDOW clause, with
-    their tokens. known: refuses a column that does not exist."""
+    their tokens. column_name: refuses a column that does not exist."""
 
     sql: SqlText
     timestamp: str
     named: Mapping[str, tuple[exp.Window, Tokens]]
-    known: Callable[[exp.Column], str]
+    column_name: Callable[[exp.Column], str]
 
     def over(self, node: exp.Window, tokens: Tokens) -> tuple[tuple[exp.Column, ...], Meant, Span]:
         """Partition columns and window of OVER, and its place. tokens: those of OVER (…)."""
@@ -62,7 +62,7 @@ class Windows:
         for name, (node, tokens) in self.named.items():
             partition, order, spec, where = self._merged(node, tokens, (name,))
             for column in partition:
-                self.known(entity_column(self.sql, column, "PARTITION BY", where))
+                self.column_name(entity_column(self.sql, column, "PARTITION BY", where))
             sliced = bool(order and self._order(order, where))
             if spec:
                 self._frame(spec, where, sliced)
@@ -106,12 +106,12 @@ class Windows:
     def _order(self, order: exp.Expr, tokens: Tokens) -> bool:
         """Tells whether events are ordered by slice."""
         by = order.expressions
-        place = node_span(order) or tokens.span()
+        span = node_span(order) or tokens.span()
         if len(by) == 1:
             inner = by[0].this
             if by[0].args.get("desc"):
                 raise self.sql.refused(
-                    "DESC: the window would lie in the future", place, f"ORDER BY {self.timestamp}"
+                    "DESC: the window would lie in the future", span, f"ORDER BY {self.timestamp}"
                 )
             if (
                 isinstance(inner, exp.Column)
@@ -129,7 +129,7 @@ class Windows:
                     return True
         raise self.sql.refused(
             "ORDER BY is not the event time",
-            place,
+            span,
             f"ORDER BY {SLICE}({self.timestamp}) or ORDER BY {self.timestamp}",
             f"{self.timestamp!r} is the event time of the source",
         )
@@ -253,5 +253,5 @@ class Windows:
 
 def tokens_of_over(tokens: Tokens) -> Tokens:
     """The tokens behind OVER of a selected item."""
-    places = tokens.outside("OVER")
-    return tokens.part(places[-1] + 1, len(tokens)) if places else tokens
+    positions = tokens.outside("OVER")
+    return tokens.part(positions[-1] + 1, len(tokens)) if positions else tokens

@@ -158,7 +158,7 @@ def _due(job: str, age_s: float) -> bool:
 
 
 def _accepted_gaps(status: StoreStatus) -> list[Finding]:
-    found = []
+    per_source = []
     for source in status.sources:
         text = status.parts.get(f"holes:{source}")
         if text is None or source == own.SOURCE:
@@ -166,7 +166,7 @@ def _accepted_gaps(status: StoreStatus) -> list[Finding]:
         try:
             gaps = accepted_gaps.from_json(text, f"status holes:{source}")
         except CodecError as error:
-            found.append(Finding(f"source {source}", error.what, "slicewise hole"))
+            per_source.append(Finding(f"source {source}", error.what, "slicewise hole"))
             continue
         lost = sum(gap.end - gap.first for gap in gaps)
         if lost:
@@ -174,8 +174,8 @@ def _accepted_gaps(status: StoreStatus) -> list[Finding]:
                 f"{lost:,} offsets are lost for good, accepted by "
                 f"{', '.join(sorted({gap.by for gap in gaps}))}"
             )
-            found.append(Finding(f"source {source}", text, "slicewise hole", now=False))
-    return found
+            per_source.append(Finding(f"source {source}", text, "slicewise hole", now=False))
+    return per_source
 
 
 def _alerts(status: StoreStatus) -> list[Finding]:

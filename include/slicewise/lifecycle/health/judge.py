@@ -120,9 +120,11 @@ class Health:
         }
         return Health(
             reasons=tuple(
-                reason for part, each in named.items() if part not in AGING for reason in each
+                reason for part, reasons in named.items() if part not in AGING for reason in reasons
             ),
-            aging=tuple(reason for part, each in named.items() if part in AGING for reason in each),
+            aging=tuple(
+                reason for part, reasons in named.items() if part in AGING for reason in reasons
+            ),
             starting=tuple(
                 _named(p, word)
                 for p, component in healths.items()
@@ -165,8 +167,12 @@ def judge(
         for status in statuses
     }
     by_source = {status.source: status for status in statuses if not waited[status.source]}
-    known = [by_source[source] for source in sources if source in by_source]
-    if known and len(known) == len(sources) and all(stream.state == "stopped" for stream in known):
+    reported = [by_source[source] for source in sources if source in by_source]
+    if (
+        reported
+        and len(reported) == len(sources)
+        and all(stream.state == "stopped" for stream in reported)
+    ):
         return Health((), stopped=True)
     reasons: list[str] = []
     starting: list[str] = []

@@ -88,13 +88,13 @@ def speaks(has_status: bool, age_s: float) -> bool:
 
 
 def relieved(
-    ends: Mapping[int, int], reached: Mapping[int, int], applied: Mapping[int, int]
+    ends: Mapping[int, int], acknowledged: Mapping[int, int], applied: Mapping[int, int]
 ) -> bool:
     """Tells whether a query that began beside another has caught up, so that the other may end.
 
     By partition: where the log ended when it could be judged first; what it has acknowledged; the
     committed offsets."""
-    return all(max(reached.get(p, 0), applied.get(p, 0)) >= end for p, end in ends.items())
+    return all(max(acknowledged.get(p, 0), applied.get(p, 0)) >= end for p, end in ends.items())
 
 
 def microbatch_wait_s(most: int, records: int, took_s: float, over_s: float, pace: Pace) -> float:

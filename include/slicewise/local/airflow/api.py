@@ -226,9 +226,9 @@ class AirflowApi:
             "reprocess_behavior": "completed",
         }
         keys = self._partitions(dag_id, body)
-        known = {run.run_id for run in self.runs(dag_id, run_type="backfill", limit=1)}
+        earlier = {run.run_id for run in self.runs(dag_id, run_type="backfill", limit=1)}
         before = self._create_backfill(dag_id, body, deadline)
-        awaited = [run.run_id for run in self._newer(dag_id, known, len(keys))]
+        awaited = [run.run_id for run in self._newer(dag_id, earlier, len(keys))]
         if len(awaited) < len(keys):
             # none was made for a partition that is under way; its key may be written in another
             # form
@@ -243,10 +243,10 @@ class AirflowApi:
         left = max(0.0, deadline - time.monotonic())
         return self._wait(look, f"backfill of {dag_id}", left, progress)
 
-    def _newer(self, dag_id: str, known: Set[str], most: int) -> list[DagRun]:
-        """The backfill's runs that were made since those of `known`."""
+    def _newer(self, dag_id: str, earlier: Set[str], most: int) -> list[DagRun]:
+        """The backfill's runs that were made since those of `earlier`."""
         runs = self.runs(dag_id, run_type="backfill", limit=most)
-        return list(takewhile(lambda run: run.run_id not in known, runs))
+        return list(takewhile(lambda run: run.run_id not in earlier, runs))
 
     def _partitions(self, dag_id: str, body: Mapping[str, object]) -> list[str]:
         answer = self._http.send("POST", "/api/v2/backfills/dry_run", json=dict(body))

@@ -95,14 +95,14 @@ def _chosen(settings: Settings, only: Iterable[str] | None, command: str) -> set
     return chosen
 
 
-def _check_nodes(settings: Settings, known: str | None) -> None:
+def _check_nodes(settings: Settings, recorded: str | None) -> None:
     """Another number of nodes is another, empty store: nobody means that of a folder that has
     one."""
-    if known is not None and known != str(settings.store_nodes):
+    if recorded is not None and recorded != str(settings.store_nodes):
         raise SettingsError(
-            f"{settings.store_nodes} nodes, and the store of {settings.state_dir} has {known}",
+            f"{settings.store_nodes} nodes, and the store of {settings.state_dir} has {recorded}",
             where="SLICEWISE_STORE_NODES",
-            expected=known,
+            expected=recorded,
             next_step=(
                 "leave it out; or begin anew, in another SLICEWISE_STATE or after `slicewise clean`"
             ),
@@ -187,9 +187,11 @@ def down(settings: Settings, notify: Notify, only: Iterable[str] | None = None) 
         return
     state.create()
     with state.locked():
-        known = services.build(settings).services
+        processes = services.build(settings).services
         stopped = 0
-        meant = [process for process in known.values() if chosen is None or process.name in chosen]
+        meant = [
+            process for process in processes.values() if chosen is None or process.name in chosen
+        ]
         by_order = sorted(meant, key=lambda service: service.stop_order)
         for _, together in groupby(by_order, key=lambda service: service.stop_order):
             wave = list(together)

@@ -22,7 +22,7 @@ def answer_of(
     mode: str,
     t_us: int,
     planned: Planned,
-    found: Answered,
+    store_answer: Answered,
     freshness: tuple[SourceFreshness, ...],
     questions: Mapping[str, list[list[Any]]],
     unseen: Mapping[int, tuple[str, ...]],
@@ -36,16 +36,16 @@ def answer_of(
     refs, n = selection.refs, len(request.entities)
     # what is remembered may be asked for with its tokens
     named = request.tokens or selection.is_remembered
-    whole = found.values_of_one
+    whole = store_answer.values_of_one
     if whole is not None:
-        row = tuple([whole[place] for place in planned.places])
+        row = tuple([whole[position] for position in planned.positions])
         if selection.defaults is not None:
             row = tuple(
                 [d if v is None else v for v, d in zip(row, selection.defaults, strict=True)]
             )
-        token = tokens.join(found.tokens(0)) if named else ""
+        token = tokens.join(store_answer.tokens(0)) if named else ""
         (entity_of,) = request.entities
-        sessions = _sessions(selection, found, 0)
+        sessions = _sessions(selection, store_answer, 0)
         one = (EntityAnswer(entity_of, row, token, bounds=sessions, no_data=unseen.get(0, ())),)
         return Answer(
             refs,
@@ -64,7 +64,7 @@ def answer_of(
     """Converted values of each finish: features may share them."""
     for number, part in enumerate(selection.parts):
         for i, position in enumerate(part.positions):
-            finished, where = found.column(number, i)
+            finished, where = store_answer.column(number, i)
             values = cached.get(id(finished))
             if values is None:
                 values = finished.values
@@ -92,9 +92,9 @@ def answer_of(
         EntityAnswer(
             entity,
             rows[i],
-            tokens.join(found.tokens(i)) if named else "",
+            tokens.join(store_answer.tokens(i)) if named else "",
             errors[i],
-            _sessions(selection, found, i),
+            _sessions(selection, store_answer, i),
             unseen.get(i, ()),
         )
         for i, entity in enumerate(request.entities)
@@ -113,14 +113,14 @@ def answer_of(
     )
 
 
-def _sessions(selection: Selection, found: Answered, entity: int) -> dict[str, Interval]:
+def _sessions(selection: Selection, store_answer: Answered, entity: int) -> dict[str, Interval]:
     """Bounds of each feature's session for an entity; other features have the answer's bounds."""
-    if not found.plan.slices.has_sessions:
+    if not store_answer.plan.slices.has_sessions:
         return {}
     return {
         selection.refs[part.positions[i]]: interval
         for number, part in enumerate(selection.sliced)
-        for i, interval in found.sessions(number, entity).items()
+        for i, interval in store_answer.sessions(number, entity).items()
     }
 
 

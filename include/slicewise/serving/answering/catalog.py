@@ -146,7 +146,8 @@ class Catalog:
             # plans read from the earliest on: a node whose totals reach further says so with its
             # data
             totals_until |= {
-                u: min(each, totals_until.get(u, each)) for u, each in metadata.totals_until.items()
+                u: min(total_until, totals_until.get(u, total_until))
+                for u, total_until in metadata.totals_until.items()
             }
         # a partition's committed offset is that of the node with its keys: others may not have
         # begun it
@@ -158,8 +159,8 @@ class Catalog:
             totals_until=totals_until,
             topic_partitions=topic_partitions,
         )
-        each = {number: Catalog.of(deployment, metadata) for number, metadata in nodes.items()}
-        return replace(Catalog.of(deployment, together), nodes=each, count=count)
+        catalogs = {number: Catalog.of(deployment, metadata) for number, metadata in nodes.items()}
+        return replace(Catalog.of(deployment, together), nodes=catalogs, count=count)
 
     def of_node(self, number: int) -> Catalog:
         """The catalog as it stands on one node. StoreUnavailable where the node is away, or lacks
@@ -336,18 +337,18 @@ def tags_of(
     several = bool(catalog.nodes)
     per_partition = {source: catalog.partitions(source) for _, s, source in selection.groups if s}
     targets: list[Target] = []
-    found: list[bytes] = []
+    all_tags: list[bytes] = []
     numbers: list[int] = []
     for group, by_partition in enumerate(entity_tags(selection, entities, per_partition)):
         for partition, tags in by_partition:
             targets += [(group, entity, partition) for entity in range(len(tags))]
-            found += tags
+            all_tags += tags
             if several:
                 for tag in tags:
                     number = nodes.node_of(tag, catalog.count)
                     catalog.of_node(number)
                     numbers.append(number)
-    return targets, found, numbers
+    return targets, all_tags, numbers
 
 
 def _refuse(entity: Entity, columns: Mapping[str, str], i: int) -> None:

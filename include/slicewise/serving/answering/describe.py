@@ -137,15 +137,15 @@ def gauges(metrics: Metrics, service: FeatureService) -> None:
     """Sets what is read off when metrics are asked for."""
     now_us = service.clock.now_us()
     metrics.partial_cache_bytes.set(service.cache.partials.bytes)
-    metrics.partial_cache_asked.labels("yes").set(service.cache.partials.hits)
-    metrics.partial_cache_asked.labels("no").set(service.cache.partials.misses)
+    metrics.partial_cache_reads.labels("yes").set(service.cache.partials.hits)
+    metrics.partial_cache_reads.labels("no").set(service.cache.partials.misses)
     for source in service.catalog.deployment.sources if service.catalog is not None else ():
         lost = service.high_water.anywhere.get(source.name)
         metrics.lost.labels(source.name).set(0 if lost is None else lost.events)
     for name, newest_us in service.freshness.newest_pending.items():
         metrics.realtime_age.labels(name).set((now_us - newest_us) / 1e6)
-    for name, known in service.freshness.all().items():
-        if known.ledger_advanced_us is not None:
-            metrics.committed_age.labels(name).set((now_us - known.ledger_advanced_us) / 1e6)
-        if known.lag_events is not None:
-            metrics.lag.labels(name).set(known.lag_events)
+    for name, freshness in service.freshness.all().items():
+        if freshness.ledger_advanced_us is not None:
+            metrics.committed_age.labels(name).set((now_us - freshness.ledger_advanced_us) / 1e6)
+        if freshness.lag_events is not None:
+            metrics.lag.labels(name).set(freshness.lag_events)

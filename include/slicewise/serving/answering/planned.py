@@ -21,7 +21,7 @@ class Planned:
     plan: Plan
     bounds: Bounds
     """Per feature, in the order of the selection."""
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     """Per feature, where the value of one entity stands among those of all finishes; of slices
     alone."""
     kept_until_us: int
@@ -47,7 +47,7 @@ def plan_selection(
             bounds[selection.refs[position]] = plan.interval(number, i)
     at: dict[int, int] = {}
     if not selection.listed:
-        for part, places in zip(selection.sliced, plan.slices.batch.of_one, strict=True):
-            at |= zip(part.positions, places, strict=True)
+        for part, positions in zip(selection.sliced, plan.slices.batch.of_one, strict=True):
+            at |= zip(part.positions, positions, strict=True)
     in_order = Bounds({ref: bounds[ref] for ref in selection.refs})
     return Planned(plan, in_order, tuple(at[i] for i in sorted(at)), kept_until_us(plan))

@@ -20,7 +20,7 @@ from slicewise.serving.answering.requests import MAX_VALUES, Entity, instant_us
 
 MAX_QUESTIONS = 1_000
 """Values that one entity's row asks for in one column."""
-NOTHING_ASKED: Mapping[str, list[list[Any]]] = {}
+NO_QUESTIONS: Mapping[str, list[list[Any]]] = {}
 
 
 def questions_of(selection: Selection, entities: Sequence[Entity]) -> Mapping[str, list[list[Any]]]:

@@ -88,10 +88,12 @@ def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:
             )
 
 
-def check_whole(request: FeaturesRequest, found: Answered, mode: ReadMode, now_us: int) -> None:
+def check_whole(
+    request: FeaturesRequest, store_answer: Answered, mode: ReadMode, now_us: int
+) -> None:
     """Refuses a window that reaches events which its list no longer has, by the list's own word:
     BeyondRetention."""
-    for merged in found.events.lists:
+    for merged in store_answer.events.lists:
         for short in merged.short:
             plan = merged.plan
             feature = plan.span_of.index(short.span)
@@ -202,13 +204,13 @@ def check_named(request: FeaturesRequest, selection: Selection) -> None:
             )
 
 
-def check_min_token(request: FeaturesRequest, found: Answered) -> None:
+def check_min_token(request: FeaturesRequest, store_answer: Answered) -> None:
     """Refuses an answer that lacks what the client has seen already: BehindToken."""
     for wanted in request.min_token:
-        for number, part in enumerate(found.plan.parts):
+        for number, part in enumerate(store_answer.plan.parts):
             if part.unit.storage_fingerprint == wanted.unit:
-                hours = found.plan.hours(number)
-                for base, compacted_beyond in found.contained(number):
+                hours = store_answer.plan.hours(number)
+                for base, compacted_beyond in store_answer.contained(number):
                     _refuse_behind(tokens.missing_partitions(wanted, base, compacted_beyond, hours))
 
 

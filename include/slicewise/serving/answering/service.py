@@ -29,7 +29,7 @@ from slicewise.reading.reader import Answered, NeedsClaims, Plan, Replies, Stale
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.assemble import answer_of, views_without_data
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
-from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastKnown, defaults_of
+from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastAnswers, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
 from slicewise.serving.answering.memory.high_water import (
     HighWater,
@@ -37,7 +37,7 @@ from slicewise.serving.answering.memory.high_water import (
     check_regression,
 )
 from slicewise.serving.answering.planned import Planned, plan_selection
-from slicewise.serving.answering.questions import NOTHING_ASKED, questions_of
+from slicewise.serving.answering.questions import NO_QUESTIONS, questions_of
 from slicewise.serving.answering.refusals import (
     check_kept,
     check_min_token,
@@ -69,7 +69,7 @@ class FeatureService:
     clock: Clock = field(default_factory=SystemClock)
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
-    last_known: LastKnown = field(default_factory=LastKnown)
+    last_answers: LastAnswers = field(default_factory=LastAnswers)
     cache: ReadCache = field(default_factory=ReadCache)
     high_water: HighWater = field(default_factory=HighWater)
     _declared: Catalog | None = None
@@ -110,13 +110,16 @@ class FeatureService:
                 check_one_set(current)
                 current = newest_of(current)
             metadata = next(iter(current.values()))
-            found, newest = self.catalog, {number: reply.node_replies[number] for number in current}
+            loaded, newest = (
+                self.catalog,
+                {number: reply.node_replies[number] for number in current},
+            )
             if (
-                found is not None
-                and found.matches_replies(newest)
-                and (found.count == 1 or found.nodes.keys() == newest.keys())
+                loaded is not None
+                and loaded.matches_replies(newest)
+                and (loaded.count == 1 or loaded.nodes.keys() == newest.keys())
             ):
-                return found
+                return loaded
             manifest: str | None = None
             if metadata.units:
                 manifest = yield ReadManifest(metadata.units)
@@ -197,7 +200,7 @@ class FeatureService:
                 raise
             return None  # the node is back
         questions = (
-            questions_of(selection, request.entities) if selection.question_types else NOTHING_ASKED
+            questions_of(selection, request.entities) if selection.question_types else NO_QUESTIONS
         )
         plan = planned.plan
         reply: ReadReply = yield Read(plan.requests(targets, tags, nodes))
@@ -219,25 +222,27 @@ class FeatureService:
                 check_recovered(selection, lost)
         if now_us > planned.kept_until_us or t_us > now_us:
             check_kept(plan, mode, t_us, now_us)
-        found = yield from self._answered(
+        store_answer = yield from self._answered(
             catalog, selection, plan, targets, len(request.entities), reply
         )
-        if isinstance(found, Stale):
-            self._read_without(found)
+        if isinstance(store_answer, Stale):
+            self._read_without(store_answer)
             return None
         if selection.listed:
-            check_whole(request, found, mode, now_us)
+            check_whole(request, store_answer, mode, now_us)
         parts = () if catalog.nodes else selection.parts
         committed_offsets = [
             self._claims_of(catalog, part, 0, reply.node_replies[0]).committed for part in parts
         ]
-        check_regression(self.high_water, selection, targets, tags, reply, found, committed_offsets)
+        check_regression(
+            self.high_water, selection, targets, tags, reply, store_answer, committed_offsets
+        )
         if request.min_token:
-            check_min_token(request, found)
-        freshness = self.freshness.of(selection, found.pending)
+            check_min_token(request, store_answer)
+        freshness = self.freshness.of(selection, store_answer.pending)
         unseen = views_without_data(selection, targets, reply.entities, len(request.entities))
         answer = answer_of(
-            request, selection, mode, t_us, planned, found, freshness, questions, unseen
+            request, selection, mode, t_us, planned, store_answer, freshness, questions, unseen
         )
         if lacking := self.freshness.incomplete(selection, planned.bounds):
             answer = replace(answer, incomplete=lacking, flags=(*answer.flags, "incomplete"))
@@ -247,7 +252,7 @@ class FeatureService:
             # under the selection that it was read with: another read may have brought a newer
             # catalog
             if selection.is_remembered:
-                self.last_known.keep(answer, selection)
+                self.last_answers.keep(answer, selection)
         return answer
 
     def _planned(
@@ -379,7 +384,7 @@ class FeatureService:
         now_us = self.clock.now_us()
         answer: Answer | None = None
         if selection.on_failure == "stale":
-            answer = self.last_known.answer(request, selection, now_us, self.freshness.incomplete)
+            answer = self.last_answers.answer(request, selection, now_us, self.freshness.incomplete)
         elif selection.on_failure == "default":
             answer = defaults_of(request, selection, now_us)
         if answer is None:
@@ -395,7 +400,7 @@ def newest_of(metadata: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]
     deployed."""
     first = list(metadata.values())[sharded_metadata.newest(list(metadata.values()))]
     return {
-        n: each
-        for n, each in metadata.items()
-        if (each.deployment_version, each.units) == (first.deployment_version, first.units)
+        n: node
+        for n, node in metadata.items()
+        if (node.deployment_version, node.units) == (first.deployment_version, first.units)
     }

@@ -88,13 +88,13 @@ class AsyncNodes(AsyncConnection):
         return route.join(answered)
 
     async def _request(self, number: int, part: Routed[R]) -> R:
-        each = self._connections[number]
+        connection = self._connections[number]
         try:
-            reply: R = await each._perform(part)
+            reply: R = await connection._perform(part)
         except (StoreUnavailable, NotReady) as error:
-            if each.is_open and isinstance(error, ServerRunChanged | NotReady):
+            if connection.is_open and isinstance(error, ServerRunChanged | NotReady):
                 # it is of another server run now, or has no metadata: the next ask sees which
-                each.close()
+                connection.close()
                 raise
             raise _of_node(error, number, len(self._connections)) from error
         return reply

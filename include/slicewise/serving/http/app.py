@@ -217,8 +217,8 @@ class App:
         )
 
     async def _other(self, scope: Scope, path: str, method: str) -> Response:
-        known = path in _PAGES or path.startswith(_NAMED)
-        if not known and path != "/v1/features":
+        served = path in _PAGES or path.startswith(_NAMED)
+        if not served and path != "/v1/features":
             error = UnknownName("no such page", expected=", ".join(_PAGES), next_step="see /")
             return error_response(error)
         if method not in ("GET", "HEAD"):

@@ -60,7 +60,7 @@ def html(leaderboard: PlannedLeaderboard) -> bytes:
     """The page."""
     name, every = escape(leaderboard.name), format_duration(leaderboard.every_us)
     wait = max(SOONEST_MS, min(LATEST_MS, leaderboard.every_us // 1_000))
-    known = json.dumps({"url": f"/v1/leaderboards/{leaderboard.name}", "every": wait})
+    parameters = json.dumps({"url": f"/v1/leaderboards/{leaderboard.name}", "every": wait})
     return (
         "<!doctype html><html lang=en><meta "
         f"charset=utf-8><title>{name}</title><style>{_STYLE}</style>"
@@ -70,5 +70,5 @@ def html(leaderboard: PlannedLeaderboard) -> bytes:
         "<table><thead><tr><th>#<th id=who><th><th class=value>"
         f"{escape(leaderboard.column)}</thead><tbody></tbody></table>"
         f'<p class=quiet><a href="/v1/leaderboards/{name}">JSON</a> · <a href="/">features</a></p>'
-        f"<script>{_SCRIPT.replace('LEADERBOARD', known, 1)}</script></html>"
+        f"<script>{_SCRIPT.replace('LEADERBOARD', parameters, 1)}</script></html>"
     ).encode()

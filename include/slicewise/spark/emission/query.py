@@ -124,9 +124,10 @@ class EmissionQuery:
         progress = Progress(kept.since_us, kept.instant_us, kept.offset_vector)
         reach_us = ViewEmission(emitted, topic_id, {}, progress).reach_us
         first = log.offsets_at(kept.instant_us - reach_us - self.source.most_ahead_us, partitions)
-        known = {p: kept.offset_vector.get((topic_id, p)) for p in range(partitions)}
+        emitted_until = {p: kept.offset_vector.get((topic_id, p)) for p in range(partitions)}
         start = {
-            p: known[p] if offset is None else min(known[p], offset) for p, offset in first.items()
+            p: emitted_until[p] if offset is None else min(emitted_until[p], offset)
+            for p, offset in first.items()
         }
         gone = {
             p: earliest.get((topic_id, p))

@@ -33,9 +33,9 @@ class KafkaSink:
         starts, ends = (
             pa.array(np.full(len(rows), at, np.int64)) for at in (tick.start_us, tick.end_us)
         )
-        place = {int(row): i for i, row in enumerate(rows)} if any(tick.errors.values()) else {}
+        index = {int(row): i for i, row in enumerate(rows)} if any(tick.errors.values()) else {}
         errors = {
-            column: {place[row]: code for row, code in codes.items() if row in place}
+            column: {index[row]: code for row, code in codes.items() if row in index}
             for column, codes in tick.errors.items()
         }
         whole = len(rows) == tick.values.num_rows

@@ -66,13 +66,15 @@ def compact(context: Context, request: Request) -> Report:
         )
     now_hour = context.store.run(ReadTime()) // HOUR_US
     tables = [context.unit_table(unit) for unit in units]
-    known = [context.hours(table.unit, table.headers()) for table in tables]
-    chosen = hours_to_compact(known, request.hour, request.only, request.max_hours, now_hour)
+    hours_of_tables = [context.hours(table.unit, table.headers()) for table in tables]
+    chosen = hours_to_compact(
+        hours_of_tables, request.hour, request.only, request.max_hours, now_hour
+    )
     raw = request.hour if request.from_raw and (request.hour or 0) < now_hour else None
     if raw is not None:
         chosen = [raw, *(hour for hour in chosen if hour != raw)]
     dirty = 0
-    for table, hours in zip(tables, known, strict=True):
+    for table, hours in zip(tables, hours_of_tables, strict=True):
         UnitRun(context, table, report, raw).run(hours, chosen)
         for day in days_to_total(chosen, request.hour, now_hour):
             if (day + 1) * 24 > hours.kept_from:
@@ -101,16 +103,16 @@ class UnitRun:
     report: Report
     raw_hour: int | None
 
-    def run(self, known: UnitHours, chosen: Sequence[int]) -> None:
+    def run(self, hours: UnitHours, chosen: Sequence[int]) -> None:
         """Compacts and publishes them; after a conflict decides anew, from what then stands."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._run(known, chosen)
+                self._run(hours, chosen)
             except CommitConflict as conflict:
                 warning("compaction_conflict", unit=self._unit.storage_fingerprint, attempt=attempt)
                 if attempt == _ATTEMPTS:
                     raise conflict
-                known = self.context.hours(self._unit, self.table.headers())
+                hours = self.context.hours(self._unit, self.table.headers())
             else:
                 return
 
@@ -118,8 +120,8 @@ class UnitRun:
     def _unit(self) -> StorageUnit:
         return self.table.unit
 
-    def _run(self, known: UnitHours, chosen: Sequence[int]) -> None:
-        why = {h: dirty.why for h in chosen if (dirty := known.dirty(h)) is not None}
+    def _run(self, hours: UnitHours, chosen: Sequence[int]) -> None:
+        why = {h: dirty.why for h in chosen if (dirty := hours.dirty(h)) is not None}
         headers = self.table.headers()
         archive = self.table.archive
         jobs = [
@@ -134,7 +136,7 @@ class UnitRun:
         ]
         if jobs:
             self.table.write(jobs, self._rows([job.hour for job in jobs]))
-        self.publish([h for h in chosen if h in why or h == self.raw_hour], known.kept_from, why)
+        self.publish([h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why)
 
     def publish(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
         """Publishes committed hours and marks those of which nothing was left over."""

@@ -241,9 +241,9 @@ class UnitTable:
         rows, size = slices.bounds(self.table, hours, snapshot_id)
         if rows > _DRIVER_ROWS or size > _DRIVER_BYTES:
             return None
-        found = slices.scan_slices(self.table, hours, snapshot_id)
+        scanned = slices.scan_slices(self.table, hours, snapshot_id)
         schema = RowShape(self.unit).schema
-        batches: list[pa.RecordBatch] = found.select(schema.names).cast(schema).to_batches()
+        batches: list[pa.RecordBatch] = scanned.select(schema.names).cast(schema).to_batches()
         return batches
 
     def _outcomes(self, task: Task, rows: list[pa.RecordBatch]) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.hours import first_kept, unit_hours
-from slicewise.lifecycle.lifetime import Reached, reached
+from slicewise.lifecycle.lifetime import TotalsClaim, totals_claim
 from slicewise.settings import Settings
 from slicewise.spark.lake.archive import Archived, Archiver
 from slicewise.spark.lake.compaction import UnitTable
@@ -144,9 +144,9 @@ class Context:
             TrimArchiveVersions(source, count, self.metadata.deployment_version, live)
         )
 
-    def reached(self, unit: StorageUnit) -> Reached | None:
+    def totals_claim(self, unit: StorageUnit) -> TotalsClaim | None:
         """The reach of the totals of a unit with a lifetime, by the metadata of now."""
-        return reached(
+        return totals_claim(
             self.store.run(ReadMetadata()),
             unit.storage_fingerprint,
             self.archives[unit.source].contained,

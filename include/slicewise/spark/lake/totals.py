@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import Fill, Filling
-from slicewise.lifecycle.lifetime import Move, Reached, days_of, next_move
+from slicewise.lifecycle.lifetime import Move, TotalsClaim, days_of, next_move
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
@@ -30,11 +30,11 @@ def move_total_until(
     """Moves the total-until hour of a unit that has one, where that is due; whether it stays due.
     One that has none yet is the backfill's. raw: an hour that was recomputed from its events; where
     totals hold it, all are written anew."""
-    reached, archive = context.reached(table.unit), table.archive
-    if reached is None or not archive.archive_version:
+    claim, archive = context.totals_claim(table.unit), table.archive
+    if claim is None or not archive.archive_version:
         return False
     return not _moved(
-        context, table, report, reached, archive.archive_version, archive.offset_vector, raw
+        context, table, report, claim, archive.archive_version, archive.offset_vector, raw
     )
 
 
@@ -77,7 +77,7 @@ def _moved(
     context: Context,
     table: UnitTable,
     report: Report,
-    reached: Reached | None,
+    claim: TotalsClaim | None,
     archive_version: int,
     offset_vector: OffsetVector,
     raw: int | None = None,
@@ -86,9 +86,9 @@ def _moved(
     unit, store = table.unit, context.store
     anew = False
     for _ in range(2):
-        move = _move(context, table, reached, archive_version, raw)
+        move = _move(context, table, claim, archive_version, raw)
         if move is None:
-            return reached is not None and context.total_until_due(unit) <= reached.hour
+            return claim is not None and context.total_until_due(unit) <= claim.hour
         if not store.run(ReadMetadata()).committed.dominates(offset_vector):
             warning(
                 "total_until_waits",
@@ -99,11 +99,11 @@ def _moved(
             return False
         store.run(AnnounceTotal(unit, move.total_until, archive_version, offset_vector))
         announced = store.run(CountArchiveVersions(unit.source))
-        if _move(context, table, reached, archive_version, raw) != move:
+        if _move(context, table, claim, archive_version, raw) != move:
             return False  # another run came between: the next one decides again
         move = Move(move.total_until, None) if anew else move
         hours = move.hours(context.hours(unit, table.headers()))
-        days = days_of(move, reached)
+        days = days_of(move, claim)
         done = table.publish_totals(
             hours, PublishTotals(table.ref, table.store, move, archive_version, offset_vector, days)
         )
@@ -135,7 +135,7 @@ def _moved(
 def _move(
     context: Context,
     table: UnitTable,
-    reached: Reached | None,
+    claim: TotalsClaim | None,
     archive_version: int,
     raw: int | None,
 ) -> Move | None:
@@ -143,4 +143,4 @@ def _move(
     # what the start offsets leaves out is the micro-batch lane's, whatever is archived
     if archive_version == START_VERSION:
         return Move(due, None)
-    return next_move(context.hours(table.unit, table.headers()), reached, due, archive_version, raw)
+    return next_move(context.hours(table.unit, table.headers()), claim, due, archive_version, raw)

@@ -108,9 +108,9 @@ class MicroBatchTask:
         for placed in self.placed:
             unit = deployment.unit(placed.unit)
             codes = table[placed.keep].combine_chunks()
-            ahead_us = deployment.source(unit.source).most_ahead_us
+            max_ahead_us = deployment.source(unit.source).most_ahead_us
             outcome, refused, most = _applied(
-                store, unit, placed, rows, realtime=self.realtime, max_ahead_us=ahead_us
+                store, unit, placed, rows, realtime=self.realtime, max_ahead_us=max_ahead_us
             )
             units[placed.unit] = asdict(outcome) | {
                 "left_out": _with_refused(_counts(codes), refused),

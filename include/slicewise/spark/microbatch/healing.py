@@ -88,7 +88,7 @@ class Healer:
     _backup: MetadataBackup | None = None
     _manifest: str | None = None
     _looked_up: bool = False
-    _tail_marked: tuple[ServerRun, int] | None = None
+    _realtime_marked: tuple[ServerRun, int] | None = None
     """Server run of which was told how far a real-time lane may have come before it."""
 
     def __post_init__(self) -> None:
@@ -198,7 +198,7 @@ class Healer:
         if (
             not lost
             or not (metadata.realtime_starts or self.settings.realtime == "on")
-            or self._tail_marked == run
+            or self._realtime_marked == run
         ):
             return OffsetVector()
         named = {topic_id: name for name, topic_id in {**backup.topics, **metadata.topics}.items()}
@@ -209,7 +209,7 @@ class Healer:
         except SlicewiseError as error:  # asked again at the next look
             warning("log_end_unknown", error=str(error))
             return OffsetVector()
-        self._tail_marked = run
+        self._realtime_marked = run
         return vector
 
     def _log_end(self, topic: str) -> OffsetVector:
@@ -244,15 +244,15 @@ class Healer:
         with KafkaLog(self.settings.kafka_bootstrap) as log:
             topics, first = beginnings(deployment, log, self.archived)
         try:
-            found = store.run(Deploy(deployment, metadata.deployment_version, topics, first))
+            deployed = store.run(Deploy(deployment, metadata.deployment_version, topics, first))
         except DeploymentSuperseded:
             return store.run(ReadMetadata())  # somebody was quicker
         warning(
             "nodes_deployed_again",
             nodes=[number + 1 for number in metadata.behind],
-            deployment_version=found.deployment_version,
+            deployment_version=deployed.deployment_version,
         )
-        return with_probes_ready(store, deployment, found)
+        return with_probes_ready(store, deployment, deployed)
 
     def _keep(self, store: OnlineStore, metadata: StoreMetadata) -> None:
         before = self._backup

@@ -90,10 +90,10 @@ def plan_stream(
     learn the ids of the events before it, so much earlier (docs/adr/0064). DataLoss when the log
     has lost what the committed offsets lack, or stands for another topic than the one that was
     deployed."""
-    known = metadata.topics.get(source.topic)
+    deployed = metadata.topics.get(source.topic)
     topic_id = log.topic_id(source.topic)
-    if known is not None and known != topic_id:
-        log.check_topic(source.topic, known)
+    if deployed is not None and deployed != topic_id:
+        log.check_topic(source.topic, deployed)
     earliest, latest = log.earliest(source.topic), log.latest(source.topic)
     start = {}
     for partition in range(log.partitions(source.topic)):
@@ -219,7 +219,11 @@ class SourceQuery:
                 raise
         took_s = time.monotonic() - self._begun
         wait_s = microbatch_wait_s(
-            hottest(results), sum(each["records"] for each in results), took_s, over_s, self._pace
+            hottest(results),
+            sum(result["records"] for result in results),
+            took_s,
+            over_s,
+            self._pace,
         )
         self._waits = wait_s > 0
         if self.paced:

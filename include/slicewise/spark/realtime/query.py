@@ -157,7 +157,7 @@ class RealtimeQuery:
         *_, last = self._runs
         age_s = (self.figures.source.clock.now_us() - last.begun_us) / 1e6
         applied = {p: self._committed.get((self.plan.topic_id, p)) for p in last.start}
-        judged = speaks(bool(last.reached), age_s)
+        judged = speaks(bool(last.acknowledged), age_s)
         if len(self._runs) == 1:
             if self._relieves and age_s >= self._settings.realtime_batch_s and judged:
                 start = {p: max(offset, applied[p]) for p, offset in last.at.items()}
@@ -176,12 +176,14 @@ class RealtimeQuery:
         received = []
         for partition in self.plan.start:
             text = store.run(ReadStatus(status_part(self.plan.source.name, partition)))
-            each = WriterStatus.parse(text) if text else None
+            writer_status = WriterStatus.parse(text) if text else None
             for number, run in enumerate(self._runs):
-                if each is not None and each.run == run.name:
-                    run.reached[partition] = each.acked + 1
-                    if not any(partition in later.reached for later in self._runs[number + 1 :]):
-                        received.append(each)
+                if writer_status is not None and writer_status.run == run.name:
+                    run.acknowledged[partition] = writer_status.acked + 1
+                    if not any(
+                        partition in later.acknowledged for later in self._runs[number + 1 :]
+                    ):
+                        received.append(writer_status)
         self.figures.take_in(received)
 
     @property
@@ -197,7 +199,7 @@ class RealtimeQuery:
                 end
                 - max(
                     self._committed.get((topic, p)),
-                    *(run.reached.get(p, 0) for run in self._runs),
+                    *(run.acknowledged.get(p, 0) for run in self._runs),
                     0,
                 ),
             )

@@ -33,7 +33,7 @@ class RealtimeRun:
     query: Any
     """Spark's, of the JVM."""
     checkpoint: Path
-    reached: dict[int, int] = field(default_factory=dict)
+    acknowledged: dict[int, int] = field(default_factory=dict)
     """Partition whose writer has spoken -> first offset that it has not acknowledged."""
     ends: Mapping[int, int] | None = None
     """Ends of the log when the writers of one that begins beside another first spoke."""
@@ -45,7 +45,7 @@ class RealtimeRun:
     @property
     def at(self) -> dict[int, int]:
         """Partition -> first offset that may not be acknowledged yet."""
-        return {p: max(offset, self.reached.get(p, 0)) for p, offset in self.start.items()}
+        return {p: max(offset, self.acknowledged.get(p, 0)) for p, offset in self.start.items()}
 
     def error(self) -> BaseException | None:
         """The reason why it ended, if it ended by itself."""

@@ -33,7 +33,7 @@ MAIN = "io.slicewise.log.LogReader"
 LOST = 3
 """Exit code where the log no longer holds what was asked for."""
 _JAR = "slicewise-spark.jar"
-_AHEAD = 8
+_MOST_FRAMES = 8
 """Frames that wait to be taken; one has at most `max.poll.records`."""
 _AT_ONCE_BYTES = 64 << 20
 _END_S = 10.0
@@ -72,7 +72,7 @@ class LogReader:
     ) -> None:
         self._bootstrap, self._topic = settings.kafka_bootstrap, source.topic
         self._kinds = {name: kind for name, kind in source.columns if name in only}
-        self._frames: queue.Queue[Frame] = queue.Queue(_AHEAD)
+        self._frames: queue.Queue[Frame] = queue.Queue(_MOST_FRAMES)
         self._closed = False
         self._broken: Exception | None = None
         self._child = subprocess.Popen(

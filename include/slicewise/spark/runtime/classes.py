@@ -219,7 +219,7 @@ def _stem(settings: Settings) -> Path | None:
     try:
         spark = settings.spark_submit.parent.parent.glob("lib/python3*/site-packages/pyspark/jars")
         files = sorted([Path(java).resolve(), *spark, *settings.spark_jars.glob("*.jar")])
-        known = [(str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
+        stamps = [(str(file), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
     except OSError:
         return None
-    return settings.spark_jars / f"classes-{hashlib.sha256(repr(known).encode()).hexdigest()[:16]}"
+    return settings.spark_jars / f"classes-{hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]}"

@@ -53,7 +53,7 @@ class ArchiveState:
     def contained(self, offset_vector: OffsetVector) -> int:
         """The newest archive all of whose events `offset_vector` contains; 0 if there is none."""
         return max(
-            (n for n, each in self.offset_vectors.items() if offset_vector.dominates(each)),
+            (n for n, archived in self.offset_vectors.items() if offset_vector.dominates(archived)),
             default=0,
         )
 
@@ -84,10 +84,10 @@ def archive_state(table: IcebergTable) -> ArchiveState:
     for archive_version, topic, partition, offset in zip(
         *(c.to_pylist() for c in rows.columns), strict=True
     ):
-        known = offsets.setdefault(archive_version, {}).setdefault((topic, partition), offset)
-        if known != offset:
+        first = offsets.setdefault(archive_version, {}).setdefault((topic, partition), offset)
+        if first != offset:
             raise DataLoss(
-                f"archive {archive_version} has two offset vectors: {known} and {offset}",
+                f"archive {archive_version} has two offset vectors: {first} and {offset}",
                 where=f"{'.'.join(table.name())}, topic {topic} partition {partition}",
                 expected="one commit per archive",
                 next_step=(
@@ -118,18 +118,18 @@ def remember_schemas(table: IcebergTable, source: Source) -> None:
     Raises DataLoss where it holds rows that were judged by a history that the source does not go on
     with: a store that lost a deployment would judge the same records otherwise (docs/adr/0057).
     """
-    known = table.properties.get(_SCHEMAS, "[]")
-    if not is_later(source, known):
+    stored = table.properties.get(_SCHEMAS, "[]")
+    if not is_later(source, stored):
         raise DataLoss(
             (
                 f"the archive of source {source.name!r} was judged by a schema that the "
                 "deployment does not know"
             ),
-            where=f"{'.'.join(table.name())}: {known}",
+            where=f"{'.'.join(table.name())}: {stored}",
             expected=f"the beginning of {history_text(source)}",
             next_step="docs/runbook.md, 'A source's schema changes'",
         )
-    if known != (now := history_text(source)):
+    if stored != (now := history_text(source)):
         with table.transaction() as transaction:
             transaction.set_properties({_SCHEMAS: now})
 

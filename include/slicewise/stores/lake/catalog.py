@@ -61,11 +61,11 @@ def ensure(catalog: SqlCatalog, table: Table) -> IcebergTable:
 
 def tables(catalog: SqlCatalog, namespaces: Iterable[str] = NAMESPACES) -> list[tuple[str, ...]]:
     """Identifiers of all tables of these namespaces, sorted."""
-    known = set(catalog.list_namespaces())
+    existing = set(catalog.list_namespaces())
     return sorted(
         identifier
         for namespace in namespaces
-        if (namespace,) in known
+        if (namespace,) in existing
         for identifier in catalog.list_tables(namespace)
     )
 

@@ -33,7 +33,7 @@ def accepted(table: IcebergTable, archive_version: int | None = None) -> tuple[A
     rows = table.scan(
         row_filter=f"kind = '{ACCEPTED_GAP}'", selected_fields=("archive_seq", "reason")
     ).to_arrow()
-    found = [
+    gaps = [
         gap
         for archive, text in sorted(
             zip(rows["archive_seq"].to_pylist(), rows["reason"].to_pylist(), strict=True)
@@ -43,7 +43,7 @@ def accepted(table: IcebergTable, archive_version: int | None = None) -> tuple[A
     ]
     return tuple(
         sorted(
-            found,
+            gaps,
             key=lambda accepted_gap: (
                 accepted_gap.at_us,
                 accepted_gap.topic_partition,

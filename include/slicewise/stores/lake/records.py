@@ -79,11 +79,11 @@ def archived_until_us(catalog: SqlCatalog, source: str, archive_version: int) ->
     table = load(catalog, source)
     if table is None or table.current_snapshot() is None:
         return None
-    found = table.scan(
+    rows = table.scan(
         row_filter=f"kind = '{OFFSET_VECTOR}' and archive_seq = {archive_version:d}",
         selected_fields=("archive_time",),
     ).to_arrow()
     times = [
-        value for value in found["archive_time"].cast(pa.int64()).to_pylist() if value is not None
+        value for value in rows["archive_time"].cast(pa.int64()).to_pylist() if value is not None
     ]
     return min(times, default=None)

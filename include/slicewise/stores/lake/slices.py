@@ -41,7 +41,7 @@ def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, He
         return {}
     schema = table.schema()
     version_id, offset_vector_id = (schema.find_field(name).field_id for name in ("seq", "cover"))
-    known: dict[int, Header] = {}
+    by_hour: dict[int, Header] = {}
     unread = set()
     for task in table.scan(snapshot_id=snapshot_id).plan_files():
         hour, bounds = task.file.partition[0], task.file.upper_bounds or {}
@@ -50,10 +50,10 @@ def headers(table: IcebergTable, snapshot_id: int | None = None) -> dict[int, He
         if version_id in bounds and offset_vector_id in bounds:
             archive_version = int(from_bytes(LongType(), bounds[version_id]))
             offset_vector: Any = from_bytes(BinaryType(), bounds[offset_vector_id])
-            known[hour] = Header(archive_version, OffsetVector.unpack(offset_vector))
+            by_hour[hour] = Header(archive_version, OffsetVector.unpack(offset_vector))
         else:
             unread.add(hour)
-    return known | _read(table, sorted(unread), snapshot_id)
+    return by_hour | _read(table, sorted(unread), snapshot_id)
 
 
 def _read(table: IcebergTable, hours: Sequence[int], snapshot_id: int | None) -> dict[int, Header]:

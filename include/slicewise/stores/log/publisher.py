@@ -122,19 +122,19 @@ class ProgressLog:
     def load(self, topic_id: str, partitions: int) -> Kept | None:
         """The progress that was saved last of this very topic; None where nothing was."""
         requested = [TopicPartition(self.topic, p) for p in range(partitions)]
-        found: list[TopicPartition] = self._answered("read", lambda: self._committed(requested))
+        committed: list[TopicPartition] = self._answered("read", lambda: self._committed(requested))
         stored = [
             json.loads(partition.metadata)
-            for partition in found
+            for partition in committed
             if partition.offset >= 0 and partition.metadata
         ]
-        own = [each for each in stored if each.get("topic") == topic_id]
+        own = [progress for progress in stored if progress.get("topic") == topic_id]
         if not own:
             return None
         newest = max(own, key=lambda progress: int(progress["instant"]))
         offsets = {
             (topic_id, partition.partition): partition.offset
-            for partition in found
+            for partition in committed
             if partition.offset >= 0
         }
         return Kept(int(newest["since"]), int(newest["instant"]), OffsetVector(offsets))

@@ -107,11 +107,11 @@ class KafkaLog:
             futures = self._admin.describe_topics(topics, request_timeout=self.timeout_s)
             return self._result(futures[topic])
 
-        found = self._answered(topic, call, exists=exists)
-        identity = found.topic_id
+        description = self._answered(topic, call, exists=exists)
+        identity = description.topic_id
         high = identity.get_most_significant_bits() & (2**64 - 1)
         low = identity.get_least_significant_bits() & (2**64 - 1)
-        return f"{high:016x}{low:016x}", len(found.partitions)
+        return f"{high:016x}{low:016x}", len(description.partitions)
 
     def _offsets(self, topic: str, spec: OffsetSpec) -> OffsetVector:
         identity, partitions = self._described(topic)

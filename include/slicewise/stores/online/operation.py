@@ -85,17 +85,17 @@ class NodeContext:
         self, source: str, versions: Iterable[int]
     ) -> Steps[Mapping[int, OffsetVector]]:
         """Offsets of these archive versions, of those that are still registered."""
-        known = self.cache.archive_versions.setdefault(source, {})
+        cached = self.cache.archive_versions.setdefault(source, {})
         unknown = sorted(
-            {version for version in versions if version != decisions.START_VERSION} - known.keys()
+            {version for version in versions if version != decisions.START_VERSION} - cached.keys()
         )
         if unknown:
             key = keys.offset_vectors_key(self.store_id, source)
             (values,) = yield [Fields(key, [b"%d" % version for version in unknown])]
             for version, raw in zip(unknown, values, strict=True):
                 if raw is not None:
-                    known[version] = OffsetVector.unpack(raw)
-        return known
+                    cached[version] = OffsetVector.unpack(raw)
+        return cached
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class NodesContext:
             yield from together({n: operation.steps(node) for n, node in enumerate(self.contexts)})
         )
 
-    def metadata_of_each(self) -> ShardedSteps[list[StoreMetadata]]:
+    def metadata_of_nodes(self) -> ShardedSteps[list[StoreMetadata]]:
         """Control records in the order of the nodes."""
         if not self.is_bound:
             raise NotReady(
@@ -155,7 +155,7 @@ class NodesContext:
         builds = yield from self.builds_of(unit)
         return [n for n, build in builds.items() if build.start == start] or list(builds)
 
-    def reached_by(
+    def nodes_for(
         self, unit: StoredUnit, version: int, offsets: OffsetVector
     ) -> ShardedSteps[list[int]]:
         """The nodes that an hour of this archive version is for: those that the backfill was made

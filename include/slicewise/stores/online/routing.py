@@ -151,14 +151,14 @@ def together(many: Mapping[int, Steps[T]]) -> ShardedSteps[dict[int, T]]:
                 done[node] = ended.value
         if not running:
             return {node: done[node] for node in many}
-        found = iter(
+        answers = iter(
             (
                 yield [
                     On(node, command) for node, commands in running.items() for command in commands
                 ]
             )
         )
-        replies = {node: [next(found) for _ in commands] for node, commands in running.items()}
+        replies = {node: [next(answers) for _ in commands] for node, commands in running.items()}
         running = {}
 
 
@@ -172,7 +172,7 @@ def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
 
 def check_one_set(metadata: Mapping[int, StoreMetadata]) -> None:
     """Checks that nodes with this metadata belong together. SettingsError."""
-    sets = {number: each.set_id for number, each in metadata.items()}
+    sets = {number: node.set_id for number, node in metadata.items()}
     if len(set(sets.values())) > 1:
         named = ", ".join(f"node {number + 1} of set {set_id}" for number, set_id in sets.items())
         raise SettingsError(

@@ -211,12 +211,12 @@ def begins(prefix: bytes) -> bytes:
     return b"^" + prefix
 
 
-def passes(want: bytes, found: bytes | None) -> bool:
+def passes(want: bytes, actual: bytes | None) -> bool:
     """Decides one check, as the script does."""
-    if want == ABSENT or found is None:
-        return want == ABSENT and found is None
+    if want == ABSENT or actual is None:
+        return want == ABSENT and actual is None
     value = want[1:]
-    return found == value if want[:1] == b"=" else found.startswith(value)
+    return actual == value if want[:1] == b"=" else actual.startswith(value)
 
 
 def drive(steps: Steps[T], run: Callable[[Sequence[Command]], list[Any]]) -> T:

@@ -42,8 +42,8 @@ def entities_of(table: pa.Table, columns: Sequence[str]) -> Entities:
         return Entities((), chosen)
     codes = _codes([chosen[name] for name in columns])
     _, first = np.unique(codes[codes >= 0], return_index=True)
-    places = np.flatnonzero(codes >= 0)[np.sort(first)]
-    return Entities(tuple(columns), chosen.take(pa.array(places)))
+    first_rows = np.flatnonzero(codes >= 0)[np.sort(first)]
+    return Entities(tuple(columns), chosen.take(pa.array(first_rows)))
 
 
 def _numbers(entities: Entities, table: pa.Table) -> Ints:
@@ -59,9 +59,9 @@ def _numbers(entities: Entities, table: pa.Table) -> Ints:
     codes = _codes(both)
     if not n:
         return np.full(table.num_rows, UNKNOWN, np.int64)
-    known = np.argsort(codes[:n], kind="stable")
-    place = np.searchsorted(codes[:n], codes[n:], sorter=known)
-    nearest = known[np.minimum(place, n - 1)]
+    order = np.argsort(codes[:n], kind="stable")
+    at = np.searchsorted(codes[:n], codes[n:], sorter=order)
+    nearest = order[np.minimum(at, n - 1)]
     return np.where((codes[n:] >= 0) & (codes[nearest] == codes[n:]), nearest, UNKNOWN).astype(
         np.int64
     )

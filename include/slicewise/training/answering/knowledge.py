@@ -73,10 +73,10 @@ class TokenOffsets:
 
     def contain(self, row: Ints, time_us: Ints, topic_partition: Ints, offset: Ints) -> Flags:
         """Per event whether the row knows it."""
-        known = offset < self.base[row, topic_partition]
+        contained = offset < self.base[row, topic_partition]
         if len(self.beyond_row):
-            known |= offset < self._compacted_beyond(row, time_us // HOUR_US, topic_partition)
-        return known
+            contained |= offset < self._compacted_beyond(row, time_us // HOUR_US, topic_partition)
+        return contained
 
     def _compacted_beyond(self, row: Ints, hour: Ints, topic_partition: Ints) -> Ints:
         first = int(self.beyond_hour.min())

@@ -37,19 +37,19 @@ def _positions(
     rows = events.source.rows
     while True:
         position, owner = expand(begin, beyond)
-        known = question.offset_vectors.contain(
+        contained = question.offset_vectors.contain(
             owner + part.start,
             rows.time[position],
             events.topic_partition[position],
             rows.offset[position],
         )
-        count = np.bincount(owner[known], minlength=len(first))
+        count = np.bincount(owner[contained], minlength=len(first))
         lacking = (count < most) & (begin > first)
         if not lacking.any():
             break
         # some of the latest are not known: look twice as far back
         begin = np.where(lacking, np.maximum(first, 2 * begin - beyond), begin)
-    position, owner = position[known], owner[known]
+    position, owner = position[contained], owner[contained]
     from_end = np.cumsum(count)[owner] - 1 - np.arange(len(owner))
     latest = from_end < most
     return position[latest], owner[latest]

@@ -69,7 +69,7 @@ def _partials(
         return _combined(tree, features, question)
     parts, order = [], []
     for rows in _alike(question.offset_vectors):
-        parts.append(_known_to(events, features, question.take(rows), transit))
+        parts.append(_contained_in(events, features, question.take(rows), transit))
         order.append(rows)
     if not parts:
         return _combined(_tree(events.unit, events.source, transit), features, question)
@@ -128,7 +128,7 @@ def _alike(offset_vectors: TokenOffsets) -> Iterator[Ints]:
         yield order[first : first + ROWS_OF_TOKENS_AT_ONCE]
 
 
-def _known_to(
+def _contained_in(
     events: UnitEvents,
     features: Sequence[PlannedFeature],
     question: Question,
@@ -174,7 +174,7 @@ def _accumulated(
     for part in batches(beyond - first, ITEMS_AT_ONCE):
         position, owner = expand(first[part], beyond[part])
         rows = source.rows
-        known = offset_vectors.contain(
+        contained = offset_vectors.contain(
             owner + part.start,
             rows.time[position],
             topic_partition[position],
@@ -182,7 +182,7 @@ def _accumulated(
         )
         parts.append(
             feature.aggregate.accumulate_columns(
-                rows.take(position[known]), owner[known], part.stop - part.start
+                rows.take(position[contained]), owner[contained], part.stop - part.start
             )
         )
     return Columns.concat(parts)

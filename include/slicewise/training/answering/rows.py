@@ -66,8 +66,8 @@ def unit_events(
     all. span: as for `row_logic`.
     """
     kept, refused = row_logic(unit, events, span)
-    known = entities or entities_of(kept, [name for name, _ in unit.entity])
-    number = known.numbers(kept)
+    distinct = entities or entities_of(kept, [name for name, _ in unit.entity])
+    number = distinct.numbers(kept)
     wanted = np.flatnonzero(number >= 0).astype(np.int64)
     kept, number = kept.take(pa.array(wanted)), number[wanted]
     topic, topic_hi, topic_lo = _topics(kept["topic_id"])
@@ -93,7 +93,7 @@ def unit_events(
         columns,
     )
     return UnitEvents(
-        unit, known, SortedRows(number[order], rows), topic_partition, topic_partitions, refused
+        unit, distinct, SortedRows(number[order], rows), topic_partition, topic_partitions, refused
     )
 
 

@@ -59,10 +59,10 @@ class SortedRows:
     def between(self, entity: Ints, start_us: Ints, end_us: Ints) -> tuple[Ints, Ints]:
         """Per query the range of positions of the entity's events in `[start_us, end_us)`; entity <
         0 has none."""
-        known = (entity >= 0) & (start_us < end_us)
-        number = np.where(known, entity, 0)
+        valid = (entity >= 0) & (start_us < end_us)
+        number = np.where(valid, entity, 0)
         first, beyond = self.first_at(number, start_us), self.first_at(number, end_us)
-        return np.where(known, first, 0), np.where(known, beyond, 0)
+        return np.where(valid, first, 0), np.where(valid, beyond, 0)
 
     def take(self, positions: npt.NDArray[np.int64]) -> SortedRows:
         """These events alone; the positions ascend."""
@@ -85,11 +85,11 @@ class _Level:
     def between(self, entity: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         """Per query the range of positions of the entity's runs in `[low, high)`; entity < 0 has
         none."""
-        known = (entity >= 0) & (low < high)
-        start = np.where(known, entity, 0) * self.span
+        valid = (entity >= 0) & (low < high)
+        start = np.where(valid, entity, 0) * self.span
         first = np.searchsorted(self.keys, start + np.clip(low - self.first_run, 0, self.span))
         beyond = np.searchsorted(self.keys, start + np.clip(high - self.first_run, 0, self.span))
-        return np.where(known, first, 0).astype(np.int64), np.where(known, beyond, 0).astype(
+        return np.where(valid, first, 0).astype(np.int64), np.where(valid, beyond, 0).astype(
             np.int64
         )
 

@@ -111,8 +111,8 @@ def _refs(features: object) -> tuple[str, ...]:
 def entity_types(requested: Sequence[UnitRequest]) -> dict[str, str]:
     """Declared type of every entity column that the spine must have."""
     types: dict[str, str] = {}
-    for each in requested:
-        for name, kind in each.unit.entity:
+    for unit_request in requested:
+        for name, kind in unit_request.unit.entity:
             if types.setdefault(name, kind) != kind:
                 raise BadRequest(
                     (
@@ -128,7 +128,7 @@ def entity_types(requested: Sequence[UnitRequest]) -> dict[str, str]:
 
 def questions_of(requested: Sequence[UnitRequest]) -> dict[str, str]:
     """Declared type of every column that the features are asked by. Raises BadRequest."""
-    return question_types((each.unit, each.features) for each in requested)
+    return question_types((unit_request.unit, unit_request.features) for unit_request in requested)
 
 
 def reach(
@@ -142,11 +142,11 @@ def reach(
     Raises NothingArchived where nothing is archived.
     """
     reaches = {}
-    for name in sorted({each.unit.source for each in requested}):
-        reached = archive.reaches(name)
-        if latest_us is not None and latest_us > reached.until_us:
-            reached = archive.confirmed(deployment.source(name), reached)
-        reaches[name] = reached
+    for name in sorted({unit_request.unit.source for unit_request in requested}):
+        archived_until = archive.reaches(name)
+        if latest_us is not None and latest_us > archived_until.until_us:
+            archived_until = archive.confirmed(deployment.source(name), archived_until)
+        reaches[name] = archived_until
     return reaches
 
 
@@ -166,28 +166,28 @@ def answer_spine(
     """
     tokens = spine.tokens() if knowledge == "token" else None
     finished: dict[str, Finished] = {}
-    for each in requested:
-        unit = each.unit
-        reached = archived[unit.source]
+    for unit_request in requested:
+        unit = unit_request.unit
+        archived_until = archived[unit.source]
         if tokens is None:
             if len(spine):
-                refuse_beyond(unit.source, reached, int(spine.at_us.max()))
-            bounds = _by_mode(each, spine, mode)
+                refuse_beyond(unit.source, archived_until, int(spine.at_us.max()))
+            bounds = _by_mode(unit_request, spine, mode)
             own = None
         else:
             own = tokens_of(unit, tokens)
-            refuse_unarchived(unit.source, reached, own)
-            bounds = _recorded(each, own)
-        events = read_unit(deployment, archive, unit, bounds, reached.archive_version, spine)
+            refuse_unarchived(unit.source, archived_until, own)
+            bounds = _recorded(unit_request, own)
+        events = read_unit(deployment, archive, unit, bounds, archived_until.archive_version, spine)
         offset_vectors = None if own is None else TokenOffsets.of(own, events.topic_partitions)
         numbers = events.entities.numbers(spine.table)
         if own is None:
-            bounds = settled(events, each.features, numbers, bounds)
+            bounds = settled(events, unit_request.features, numbers, bounds)
         question = Question(numbers, bounds, offset_vectors, mode)
-        some_finished = answer(events, each.features, question)
+        some_finished = answer(events, unit_request.features, question)
         finished |= {
-            each.ref(feature): answered(feature, some_finished[feature.column], spine.table)
-            for feature in each.features
+            unit_request.ref(feature): answered(feature, some_finished[feature.column], spine.table)
+            for feature in unit_request.features
         }
     return finished
 
@@ -201,25 +201,25 @@ def incomplete(
     """Ref -> rows whose window may lack events that are lost for good; refs without any are left
     out."""
     gaps: dict[str, int] = {}
-    for each in requested:
-        accepted_gaps = archived[each.unit.source].accepted_gaps
+    for unit_request in requested:
+        accepted_gaps = archived[unit_request.unit.source].accepted_gaps
         if not accepted_gaps:
             continue
         if tokens is None:
-            slice_us = each.unit.slice_us
+            slice_us = unit_request.unit.slice_us
             bounds = {
                 f.column: f.window.bounds_columns("event_time", at_us, slice_us)
-                for f in each.features
+                for f in unit_request.features
             }
         else:
-            bounds = _recorded(each, tokens_of(each.unit, tokens))
-        for feature in each.features:
+            bounds = _recorded(unit_request, tokens_of(unit_request.unit, tokens))
+        for feature in unit_request.features:
             start, end = bounds[feature.column]
             touched = np.zeros(len(start), np.bool_)
             for accepted_gap in accepted_gaps:
                 touched |= (start < accepted_gap.until_us) & (end > accepted_gap.from_us)
             if touched.any():
-                gaps[each.ref(feature)] = int(touched.sum())
+                gaps[unit_request.ref(feature)] = int(touched.sum())
     return gaps
 
 
@@ -238,10 +238,10 @@ def read_unit(
     source = deployment.source(unit.source)
     span = start, max(start, end)
     events = events_of(archive, source, unit, *span, archive_version)
-    known = None
+    entities = None
     if spine is not None:
-        known = entities_of(spine.table, [name for name, _ in unit.entity])
-    return unit_events(unit, events, known, span)
+        entities = entities_of(spine.table, [name for name, _ in unit.entity])
+    return unit_events(unit, events, entities, span)
 
 
 def _by_mode(request: UnitRequest, spine: Spine, mode: Mode) -> dict[str, Bounds]:

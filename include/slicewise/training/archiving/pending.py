@@ -56,25 +56,25 @@ def need_of(
         row = int(at_us.argmax())
         return Need(int(at_us[row]), row)
     offset_vectors: dict[str, OffsetVector] = {}
-    for each in requested:
-        for token in tokens_of(each.unit, tokens):
+    for unit_request in requested:
+        for token in tokens_of(unit_request.unit, tokens):
             for offset_vector in (token.base, *token.compacted_beyond.values()):
-                offset_vectors[each.unit.source] = offset_vectors.get(
-                    each.unit.source, OffsetVector()
+                offset_vectors[unit_request.unit.source] = offset_vectors.get(
+                    unit_request.unit.source, OffsetVector()
                 ).join(offset_vector)
     return Need(None, 0, offset_vectors)
 
 
-def lacking(name: str, reached: Archived | None, need: Need) -> str | None:
+def lacking(name: str, archived: Archived | None, need: Need) -> str | None:
     """Tells why this archive is not enough; None where it is."""
-    if reached is None:
+    if archived is None:
         return "nothing of it is archived yet"
-    if need.latest_us is not None and need.latest_us > reached.until_us:
+    if need.latest_us is not None and need.latest_us > archived.until_us:
         return (
-            f"it is archived until {text_of(reached.until_us)}, and `at` goes to "
+            f"it is archived until {text_of(archived.until_us)}, and `at` goes to "
             f"{text_of(need.latest_us)}"
         )
-    if not reached.offset_vector.dominates(need.offset_vectors.get(name, OffsetVector())):
+    if not archived.offset_vector.dominates(need.offset_vectors.get(name, OffsetVector())):
         return "tokens contain events that are not archived yet"
     return None
 
@@ -93,10 +93,10 @@ def pending(
     nothing to archive.
     """
     needed = []
-    for name in sorted({each.unit.source for each in requested}):
+    for name in sorted({unit_request.unit.source for unit_request in requested}):
         source = deployment.source(name)
-        reached = _reached(archive, source, need.latest_us)
-        why = lacking(name, reached, need)
+        archived = _archived(archive, source, need.latest_us)
+        why = lacking(name, archived, need)
         if why is None:
             continue
         if need.latest_us is not None and need.latest_us > now_us:
@@ -110,28 +110,28 @@ def pending(
                 ),
             )
         # else another run was faster, or a token is of no log of ours
-        if offsets := _offsets(log, source, reached):
+        if offsets := _offsets(log, source, archived):
             needed.append(Pending(source, offsets, why))
     return needed
 
 
-def _reached(archive: Archive, source: Source, latest_us: int | None) -> Archived | None:
+def _archived(archive: Archive, source: Source, latest_us: int | None) -> Archived | None:
     try:
-        reached = archive.reaches(source.name)
+        archived = archive.reaches(source.name)
     except NothingArchived:
         return None
-    late = latest_us is not None and latest_us > reached.until_us
-    return archive.confirmed(source, reached) if late else reached
+    late = latest_us is not None and latest_us > archived.until_us
+    return archive.confirmed(source, archived) if late else archived
 
 
-def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
+def _offsets(log: Log, source: Source, archived: Archived | None) -> int:
     what = (
         f"nothing of {source.name!r} is archived"
-        if reached is None
+        if archived is None
         else f"the archive of {source.name!r} lags"
     )
     # an archive that stands is not nothing: then it is the broker's answer that is missing
-    kind = NothingArchived if reached is None else StoreUnavailable
+    kind = NothingArchived if archived is None else StoreUnavailable
     try:
         offsets = log.pending(source)
     except TopicGone as error:
@@ -148,7 +148,7 @@ def _offsets(log: Log, source: Source, reached: Archived | None) -> int:
             expected="a running broker",
             next_step="slicewise status shows whether it runs, slicewise up starts it; then ask again",
         ) from error
-    if offsets == 0 and reached is None:
+    if offsets == 0 and archived is None:
         raise NothingArchived(
             f"{what}, and its topic holds no event",
             where=f"topic {source.topic!r}",

@@ -50,9 +50,9 @@ def of_file(error: Exception) -> str:
     if isinstance(error, IsADirectoryError):
         return "it is a folder"
     text = str(error).partition("\n")[0]
-    found = ((re.search(pattern, text), message) for pattern, message in _FAULTS)
+    matches = ((re.search(pattern, text), message) for pattern, message in _FAULTS)
     return next(
-        (message(match) for match, message in found if match), "its content is not of that kind"
+        (message(match) for match, message in matches if match), "its content is not of that kind"
     )
 
 

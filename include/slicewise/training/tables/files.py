@@ -28,7 +28,7 @@ from slicewise.features.schema.types import (
 )
 from slicewise.training.tables import faults
 
-PLACES = ("partition", "offset", "kafka_time")
+RECORD_COLUMNS = ("partition", "offset", "kafka_time")
 """Columns that a file may hold beside the source's: where its events stood in the log."""
 
 _LOST_BY_INT = "^[+-]?0[0-9]"
@@ -101,7 +101,7 @@ def read_events(path: Path, source: KafkaSource | None) -> FileEvents:
                 next_step=f"it has {', '.join(table.column_names)}",
             )
         table = table.select(
-            [name for name in table.column_names if name in (*source.schema, *PLACES)]
+            [name for name in table.column_names if name in (*source.schema, *RECORD_COLUMNS)]
         )
     return _in_utc(table)
 
@@ -136,7 +136,7 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
         reason = (
             f"the query's time is {timestamp!r}" if timestamp else "the query names no event time"
         )
-        known = [
+        names = [
             column.name
             for column in table.schema
             if pa.types.is_timestamp(column.type) and column.name not in unnamed
@@ -147,7 +147,7 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
                 "instants in the file"
             ),
             where=str(path),
-            expected="one of " + (", ".join(known) or "none in this file"),
+            expected="one of " + (", ".join(names) or "none in this file"),
             next_step="declare it: CREATE SOURCE …, which says how the time is written",
         )
     source = KafkaSource(

@@ -87,13 +87,13 @@ def typed_events(source: Source, given: object) -> tuple[pa.Table, Mapping[str, 
 
 
 def _refuse_unknown(source: Source, table: pa.Table) -> None:
-    known = [name for name, _ in source.columns]
+    columns = [name for name, _ in source.columns]
     for name in table.column_names:
-        if name not in (*known, *_OFFSETS, "kafka_time"):
+        if name not in (*columns, *_OFFSETS, "kafka_time"):
             raise BadRequest(
                 f"events have a column {name!r} that the source {source.name!r} does not have",
                 where="events",
-                expected="columns of " + ", ".join((*known, *_OFFSETS, "kafka_time")),
+                expected="columns of " + ", ".join((*columns, *_OFFSETS, "kafka_time")),
                 next_step="correct the name, or declare the column in the source's schema",
             )
 
@@ -194,12 +194,12 @@ def _written(column: pa.Array, where: str, kind: str) -> pa.Array:
 
 def _instants(source: Source, column: pa.Array, where: str) -> tuple[pa.Array, Flags]:
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-    places = pa.array(np.flatnonzero(valid))
-    known = instants_us(pa.chunked_array([column.take(places)]), where)
+    positions = pa.array(np.flatnonzero(valid))
+    instants = instants_us(pa.chunked_array([column.take(positions)]), where)
     ticks = _TICKS.get(source.time_form, 1) if pa.types.is_integer(column.type) else 1
-    good = is_time(known, ticks)
+    good = is_time(instants, ticks)
     whole = np.zeros(len(column), np.int64)
-    whole[valid] = np.where(good, known, 0) * ticks
+    whole[valid] = np.where(good, instants, 0) * ticks
     beyond = np.zeros(len(column), np.bool_)
     beyond[valid] = ~good
     stamped = as_timestamps(whole)

@@ -67,16 +67,16 @@ def is_time(us: Ints, ticks: int = 1) -> NDArray[np.bool_]:
 
 def times_us(column: pa.ChunkedArray, where: str) -> Ints:
     """`instants_us`, all from 1970 to before the year 10000, as requests may have them."""
-    known = instants_us(column, where)
-    beyond = np.flatnonzero(~is_time(known))
+    instants = instants_us(column, where)
+    beyond = np.flatnonzero(~is_time(instants))
     if len(beyond):
         raise BadRequest(
-            f"{known[beyond[0]]} microseconds since 1970 are no instant",
+            f"{instants[beyond[0]]} microseconds since 1970 are no instant",
             where=f"{where}, row {beyond[0]}",
             expected="an instant from 1970 to before the year 10000",
             next_step="correct the row; integers are microseconds",
         )
-    return known
+    return instants
 
 
 def instants_us(column: pa.ChunkedArray, where: str) -> Ints:

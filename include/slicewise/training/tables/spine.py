@@ -199,9 +199,9 @@ def _question_values(column: pa.ChunkedArray, name: str, kind: str, where: str) 
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         if pa.types.is_null(column.type):
             return column.cast(arrow_type(kind))
-        known = typed(column.drop_null(), name, kind, where)
+        present = typed(column.drop_null(), name, kind, where)
         at = np.cumsum(column.is_valid().to_numpy()) - 1
-        return known.take(pa.array(at, mask=np.asarray(column.is_null())))
+        return present.take(pa.array(at, mask=np.asarray(column.is_null())))
     lists = column.combine_chunks()
     values = _question_values(
         pa.chunked_array([lists.flatten()]), name, kind, where

@@ -132,16 +132,16 @@ class OracleReader:
         base, compacted_beyond = self._offset_vectors()
         raw = self.all if unit.view == "sketch" else self.raw
         own = [e for e in raw if all(e.columns[name] == entity[name] for name, _ in unit.entity)]
-        known = contained(own, base, compacted_beyond)
+        in_token = contained(own, base, compacted_beyond)
         values, intervals = {}, {}
         for ref in refs:
             _, feature = self.deployment.resolve(ref)
             start, end = feature.window.bounds(mode, t, unit.slice_us)  # type: ignore[arg-type]
-            chosen = inside(known, start, end)
+            chosen = inside(in_token, start, end)
             if feature.window.most_rows:
                 chosen = sorted(chosen, key=lambda e: e.order)[-feature.window.most_rows :]
             if feature.window.session_gap_us and not self.whole_searches:
-                chosen = session(known, start, end, feature.window.session_gap_us)
+                chosen = session(in_token, start, end, feature.window.session_gap_us)
                 start = min((e.time for e in chosen), default=end) // unit.slice_us * unit.slice_us
             intervals[feature.column] = (start + self.move_bounds, end)
             wrong = self.falsify.get((ref, mode))

@@ -39,9 +39,9 @@ def of(cause: Cause, actual: list[Candidate]) -> list[Part]:
 
 def slices(actual: list[Candidate]) -> list[tuple[Cause, int | None, int | None, int]]:
     return [
-        (each.cause, each.part.first, each.part.last, each.times)
-        for each in actual
-        if each.part.first is not None
+        (candidate.cause, candidate.part.first, candidate.part.last, candidate.times)
+        for candidate in actual
+        if candidate.part.first is not None
     ]
 
 
@@ -129,7 +129,7 @@ def test_without_a_count_the_newest_parts_are_tried_and_no_more() -> None:
     assert by_cause[Cause.DROPPED] <= 2 * MOST_PARTS
     whole = [part for part in of(Cause.DROPPED, result) if part.first is not None][: len(own)]
     assert [(part.first, part.last) for part in whole] == [
-        (each.offsets[0], each.offsets[-1]) for each in own
+        (stored_slice.offsets[0], stored_slice.offsets[-1]) for stored_slice in own
     ]
 
 

@@ -474,8 +474,8 @@ def test_refused(name: str) -> None:
 def test_a_refusal_names_file_and_line() -> None:
     with pytest.raises(DefinitionError, match=r"test_definitions\.py:") as refused:
         planned(view(features=[feature("f", sw.sum("nope"))]))
-    place = str(refused.value.where)
-    line = int(place.rpartition(":")[2].rstrip(")"))
+    where = str(refused.value.where)
+    line = int(where.rpartition(":")[2].rstrip(")"))
     assert line == view.__code__.co_firstlineno + 8, "the line of the FeatureView(…) call"
 
 

@@ -35,9 +35,9 @@ def history(rng: random.Random, count: int, groups: int, *, steps_back: bool = T
 
 
 def duplicates_of(sent: list[Sent], rule: EventIds) -> list[bool]:
-    group = np.array([each.group for each in sent], np.int64)
-    kafka_us = np.array([each.kafka_us for each in sent], np.int64)
-    ids = pa.array([each.event_id for each in sent], pa.string())
+    group = np.array([event.group for event in sent], np.int64)
+    kafka_us = np.array([event.kafka_us for event in sent], np.int64)
+    ids = pa.array([event.event_id for event in sent], pa.string())
     return list(map(bool, duplicates_among(group, np.arange(len(sent)), ids, kafka_us, rule)))
 
 

@@ -90,11 +90,14 @@ def test_what_is_found_when_the_project_is_planned_has_the_views_place_in_the_te
         text, "views.sql", Location("views.sql", 1), [], own_lines=True
     ).views
     inline = sw.sql(text)
-    for given, place in ((view, "(views.sql:5:21)"), (inline, ", in its SQL, line 5, column 21)")):
+    for given, position in (
+        (view, "(views.sql:5:21)"),
+        (inline, ", in its SQL, line 5, column 21)"),
+    ):
         with pytest.raises(DefinitionError) as caught:
             plan(Project.of("p", [given, replace(given, name="V")]))
         assert "'v' and 'V' differ in case only" in caught.value.what
-        assert place in str(caught.value.where)
+        assert position in str(caught.value.where)
 
 
 def test_an_error_crosses_processes() -> None:

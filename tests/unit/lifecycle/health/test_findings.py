@@ -206,7 +206,7 @@ def test_alerts_of_the_last_day_are_told_and_older_ones_are_forgotten() -> None:
         now=False,
     )
     later = findings_of(replace(having(alerts=text), now_us=NOW + 23 * HOUR_US))
-    assert not [each for each in later if each.part.startswith("alert")]
+    assert not [finding for finding in later if finding.part.startswith("alert")]
     assert findings_of(having(alerts="torn")) == ()
 
 

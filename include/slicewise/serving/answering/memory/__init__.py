@@ -1,4 +1,4 @@
 """Memory of earlier answers and replies, so that no answer falls behind them.
 
-Doors: HighWater, LastKnown, Freshness.
+Doors: HighWater, LastAnswers, Freshness.
 """

@@ -23,7 +23,7 @@ Lacking = Callable[[Selection, Mapping[str, Interval]], Sequence[str]]
 
 
 @dataclass
-class LastKnown:
+class LastAnswers:
     """The newest live answer of each feature set and entity, the least recently used forgotten."""
 
     limit: int = 50_000
@@ -54,23 +54,21 @@ class LastKnown:
         and incomplete features are those of any, and what has been heard of lost events since."""
         answers, meaning = [], _meaning(selection)
         for entity in request.entities:
-            meant, known = self._answers.get(
+            meant, kept = self._answers.get(
                 (selection.feature_set or "", _key(entity)), (None, None)
             )
-            if known is None or meant != meaning:
+            if kept is None or meant != meaning:
                 return None
             limit = selection.max_staleness_us
-            if limit is not None and now_us - known.t_us > limit:
+            if limit is not None and now_us - kept.t_us > limit:
                 return None
-            answers.append(known)
-        oldest = min(answers, key=lambda known: known.t_us)
-        results = tuple(known.results[0] for known in answers)
+            answers.append(kept)
+        oldest = min(answers, key=lambda kept: kept.t_us)
+        results = tuple(kept.results[0] for kept in answers)
         lost = {
-            ref
-            for known in answers
-            for ref in (*known.incomplete, *lacking(selection, known.bounds))
+            ref for kept in answers for ref in (*kept.incomplete, *lacking(selection, kept.bounds))
         }
-        flags = dict.fromkeys(flag for known in answers for flag in known.flags)
+        flags = dict.fromkeys(flag for kept in answers for flag in kept.flags)
         if lost:
             flags[INCOMPLETE] = None
         incomplete = tuple(ref for ref in selection.refs if ref in lost)

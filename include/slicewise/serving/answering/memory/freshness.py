@@ -30,7 +30,7 @@ class Freshness:
     """Source -> why its losses cannot be read: until they can, any of its events may be lost."""
     _metadata: dict[int, StoreMetadata] = field(default_factory=dict)
     _committed_offsets: dict[tuple[int, str], OffsetVector] = field(default_factory=dict)
-    _known: dict[str, SourceFreshness] = field(default_factory=dict)
+    _by_source: dict[str, SourceFreshness] = field(default_factory=dict)
     newest_pending: dict[str, int] = field(default_factory=dict)
     """Source -> time of the latest event that an answer had from its real-time lane."""
     phases: dict[str, Phase] = field(default_factory=dict)
@@ -48,9 +48,9 @@ class Freshness:
                 continue
             self._committed_offsets[node, source.name] = committed
             if before is not None:
-                known = self._of(source.name)
-                self._known[source.name] = SourceFreshness(
-                    source.name, time_us, known.lag_events, known.heartbeat_us
+                current = self._of(source.name)
+                self._by_source[source.name] = SourceFreshness(
+                    source.name, time_us, current.lag_events, current.heartbeat_us
                 )
 
     def of(
@@ -79,7 +79,7 @@ class Freshness:
         )
 
     def all(self) -> Mapping[str, SourceFreshness]:
-        return self._known
+        return self._by_source
 
     def listen(self, catalog: Catalog) -> Flow[None]:
         """Reads what the stream says of each source, and which of its events are lost; `unreadable`
@@ -88,9 +88,11 @@ class Freshness:
             del self.unreadable[gone]
         for source in catalog.deployment.sources:
             text: str | None = yield ReadStatus(f"stream:{source.name}")
-            status, known = _status(source.name, text), self._of(source.name)
+            status, before = _status(source.name, text), self._of(source.name)
             seen = (None, None) if status is None else (status.lag_events, status.heartbeat_us)
-            self._known[source.name] = SourceFreshness(source.name, known.ledger_advanced_us, *seen)
+            self._by_source[source.name] = SourceFreshness(
+                source.name, before.ledger_advanced_us, *seen
+            )
             text = yield ReadStatus(f"holes:{source.name}")
             self._take_in(source.name, text)
         yield from self._listen_to_builds(catalog)
@@ -135,7 +137,7 @@ class Freshness:
         )
 
     def _of(self, source: str) -> SourceFreshness:
-        return self._known.get(source) or SourceFreshness(source, None, None, None)
+        return self._by_source.get(source) or SourceFreshness(source, None, None, None)
 
 
 def _status(source: str, text: str | None) -> Status | None:

@@ -92,7 +92,7 @@ class HighWater:
             self._restarted()
             self._pending.restarted()
         self._top = self._top.join(metadata.committed)
-        self._pending.reached(metadata.committed, metadata.topics.values())
+        self._pending.forget(metadata.committed, metadata.topics.values())
         high_water = self._before.join(metadata.lost_offsets)
         losses = {}
         for source in sources if high_water else ():
@@ -180,14 +180,14 @@ def check_regression(
     targets: Sequence[Target],
     tags: Sequence[bytes],
     reply: ReadReply,
-    found: Answered,
+    store_answer: Answered,
     committed_offsets: Sequence[OffsetVector],
 ) -> None:
     """Refuses an answer without pending events that answers held before the store began anew;
     remembers what this one holds. targets: of each tag; committed_offsets: of the only node, as
     each part was merged under. Raises Recovering."""
-    _check_left(selection, found.pending)
-    bases_of = [*zip(selection.parts, found.bases, strict=True)]
+    _check_left(selection, store_answer.pending)
+    bases_of = [*zip(selection.parts, store_answer.bases, strict=True)]
     if reply.nodes:
         for part, bases in bases_of:
             name = part.unit.storage_fingerprint
@@ -227,7 +227,7 @@ def _tagged(targets: Sequence[Target], tags: Sequence[bytes]) -> Mapping[int, Se
     for (group, entity, partition), own in zip(targets, tags, strict=True):
         tag = own if partition is None else whole_entity(own)
         by_group.setdefault(group, {}).setdefault(entity, tag)
-    return {group: [*each.values()] for group, each in by_group.items()}
+    return {group: [*by_entity.values()] for group, by_entity in by_group.items()}
 
 
 def _by_node(

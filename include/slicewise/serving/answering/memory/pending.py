@@ -48,7 +48,7 @@ class Pending:
             self._before = {}
         self.recalls = bool(self._before or self._all_before)
 
-    def reached(self, committed: OffsetVector, topics: Iterable[str]) -> None:
+    def forget(self, committed: OffsetVector, topics: Iterable[str]) -> None:
         """Forgets of earlier server runs what the committed offsets hold. topics: ids of those that
         stand."""
         if self.recalls:

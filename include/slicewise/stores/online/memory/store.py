@@ -183,10 +183,10 @@ class MemoryServer:
 
     def _put_leaderboard(self, command: PutLeaderboard) -> int:
         """Does what scripts/leaderboard.lua does."""
-        found, now = self._hash(command.key), self.clock.now_us()
-        if found is not None and found.fields.get(b"o", b"") >= command.order:
+        stored, now = self._hash(command.key), self.clock.now_us()
+        if stored is not None and stored.fields.get(b"o", b"") >= command.order:
             return 0
-        before = [(command.key, found)]
+        before = [(command.key, stored)]
         self._remember(lambda: self._restore(before))
         fields = {b"o": command.order, b"b": command.value, b"t": b"%d" % now}
         self.hashes[command.key] = Hash(fields, expiry_us=now + command.expiry_ms * 1_000)
@@ -258,8 +258,8 @@ class MemoryServer:
     # ------------------------------------------------------------ the pending events
     def _pending_change(self, change: PendingChange) -> list[int]:
         """Does what scripts/pending.lua does."""
-        found, now = self._hash(change.key), self.clock.now_us() // 1_000_000
-        fields = {} if found is None else found.fields
+        stored, now = self._hash(change.key), self.clock.now_us() // 1_000_000
+        fields = {} if stored is None else stored.fields
         applied_offset = int(fields.get(change.applied_field, b"-1"))
         new = [event for event in change.events if event[0] > applied_offset]
         kept = [event for event in new if event[2] == 0 or event[2] > now]
@@ -268,11 +268,11 @@ class MemoryServer:
             return [0, already_applied, expired, 0]
         before = [(change.key, self._copy(change.key))]
         self._remember(lambda: self._restore(before))
-        existed = found is not None
-        found = self.hashes.setdefault(change.key, Hash())
+        existed = stored is not None
+        stored = self.hashes.setdefault(change.key, Hash())
         last, skip = (
-            memory_pending.last_of(found.fields, change.topic_partition),
-            found.fields.get(change.skip),
+            memory_pending.last_of(stored.fields, change.topic_partition),
+            stored.fields.get(change.skip),
         )
         # what came before stands, or was skipped
         again = sum(
@@ -281,18 +281,18 @@ class MemoryServer:
             if offset <= last
         )
         beyond = [event for event in kept if event[0] > last]
-        room = max(0, change.bound - int(found.fields.get(PENDING_COUNT, b"0")))
+        room = max(0, change.bound - int(stored.fields.get(PENDING_COUNT, b"0")))
         if beyond[:room]:
             some = [member for _, member, _ in beyond[:room]]
-            memory_pending.append(found.fields, change.topic_partition, some, change.room)
+            memory_pending.append(stored.fields, change.topic_partition, some, change.room)
         skipped = [offset for offset, *_ in beyond[room:]]
         if skipped:
-            found.fields[change.skip] = pack_skip(
+            stored.fields[change.skip] = pack_skip(
                 *decisions.skipped(skip, applied_offset, skipped[0], skipped[-1])
             )
         latest = max(expiry for *_, expiry in kept)
-        if latest and (not existed or latest > found.expiry):
-            found.expiry = latest
+        if latest and (not existed or latest > stored.expiry):
+            stored.expiry = latest
         left_out = again + len(skipped)
         return [len(kept) - left_out, already_applied, expired, left_out]
 

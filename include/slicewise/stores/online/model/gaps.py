@@ -22,10 +22,10 @@ def of_nodes(part: str, texts: Sequence[str | None]) -> str | None:
     distinct = list(dict.fromkeys(text for text in texts if text is not None))
     if len(distinct) < 2 or not part.startswith(PART):
         return next(iter(distinct), None)
-    known: tuple[AcceptedGap, ...] = ()
+    gaps: tuple[AcceptedGap, ...] = ()
     for text in distinct:
         try:
-            known = joined(known, from_json(text, f"status {part}"))
+            gaps = joined(gaps, from_json(text, f"status {part}"))
         except CodecError:
             return text
-    return to_json(known)
+    return to_json(gaps)

@@ -107,9 +107,9 @@ def _start(run_id: str, replication_id: str, start: OffsetVector) -> RealtimeSta
 def bound(metadata: StoreMetadata | None, store_id: int) -> StoreMetadata:
     """The metadata, if they are of this store id; ServerRunChanged otherwise."""
     if metadata is None or metadata.store_id != store_id:
-        found = "no metadata" if metadata is None else f"store id {metadata.store_id}"
+        actual = "no metadata" if metadata is None else f"store id {metadata.store_id}"
         raise ServerRunChanged(
-            f"the store was emptied: it has {found}, this connection is of {store_id}",
+            f"the store was emptied: it has {actual}, this connection is of {store_id}",
             next_step="open a new connection, initialise, deploy, and start at the committed offsets",
         )
     return metadata
@@ -180,21 +180,21 @@ def advance_committed(
             deployment_version,
             units,
         )
-        reached = decisions.advanced(metadata.committed, end)
-        if not reached:
+        advanced = decisions.advanced(metadata.committed, end)
+        if not advanced:
             return metadata.committed
-        sets: Sets = [(committed_field(p), b"%d" % o, 0) for p, o in reached.items()]
-        new = set(reached) - metadata.topic_partitions
+        sets: Sets = [(committed_field(p), b"%d" % o, 0) for p, o in advanced.items()]
+        new = set(advanced) - metadata.topic_partitions
         if new:
             sets.append((TOPIC_PARTITIONS, b"%d" % (len(metadata.topic_partitions) + len(new)), 0))
         checks = [
             (m.DEPLOYMENT_VERSION.form, exact(b"%d" % deployment_version)),
             (m.DEPLOYMENT.form, exact(units.encode())),
-            *unmoved_checks(metadata, {*reached, *start, *end}),
+            *unmoved_checks(metadata, {*advanced, *start, *end}),
             *topic_partitions(metadata),
         ]
         (reply,) = yield [change(store_id, checks, sets)]
-        return AGAIN if reply == MISSED else metadata.committed.join(OffsetVector(reached))
+        return AGAIN if reply == MISSED else metadata.committed.join(OffsetVector(advanced))
 
     return (yield from change_while(attempt, None, "committed offsets"))
 
@@ -264,8 +264,8 @@ def end_realtime(store_id: int, source: str, server_run: ServerRun) -> Steps[boo
     """Removes an entry that names a server run before this one. That of this server run stands,
     whatever is applied: a zombie may write on, and what was served of it would be taken back
     (docs/adr/0054)."""
-    found = yield from read(store_id)
-    begun = found.realtime_starts.get(source)
+    metadata = yield from read(store_id)
+    begun = metadata.realtime_starts.get(source)
     if begun is None or not decisions.realtime_over(begun, server_run):
         return False
     checks = [(realtime_field(source), exact(pack_realtime_start(begun)))]
@@ -340,10 +340,10 @@ def mark_published(
     key, field = keys.published_key(store_id, build.name), b"%d" % hour
 
     def attempt(_: None) -> Attempt[bool]:
-        ((found,),) = yield [Fields(key, [field])]
-        if found is not None and int(found) > archive_version:
+        ((stored,),) = yield [Fields(key, [field])]
+        if stored is not None and int(stored) > archive_version:
             return False
-        other = KeyChange(key, [(field, exact(found))], [(field, b"%d" % archive_version, 0)])
+        other = KeyChange(key, [(field, exact(stored))], [(field, b"%d" % archive_version, 0)])
         (reply,) = yield [change(store_id, _build(unit, build), [], (), other)]
         if reply != MISSED:
             return True
@@ -403,8 +403,8 @@ def mark_total_until(
     ):
         return False
     key, count = announced
-    known = exact(b"%d" % count) if count else ABSENT
-    others = [KeyChange(key, [(decisions.ANNOUNCED, known)])]
+    expected = exact(b"%d" % count) if count else ABSENT
+    others = [KeyChange(key, [(decisions.ANNOUNCED, expected)])]
     if whole:
         older = [
             archive_version

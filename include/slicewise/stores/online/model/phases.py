@@ -45,12 +45,12 @@ def phases_of(text: str | None) -> dict[str, Phase]:
 def changed(text: str | None, units: Mapping[str, str], now_us: int) -> str:
     """The text with these said of units (fingerprint -> text); what is over, or a day old, is left
     out."""
-    found = phases_of(text) | {
+    phases = phases_of(text) | {
         unit: Phase(phase_text, now_us) for unit, phase_text in units.items()
     }
     kept = {
         unit: phase
-        for unit, phase in found.items()
+        for unit, phase in phases.items()
         if phase.text and now_us - _KEPT_US < phase.at_us
     }
     return json.dumps({unit: asdict(phase) for unit, phase in kept.items()}, sort_keys=True)

@@ -279,7 +279,7 @@ def _attempt(
     for (i, _, key), raw in zip(days, hours, strict=True):
         day_checks.setdefault(i, []).append(KeyChange(key, ((keys.HOURS, exact(raw)),)))
     partition = keys.topic_partition_text(topic_partition)
-    for i, reached in enumerate(new_last.tolist()):
+    for i, last_applied in enumerate(new_last.tolist()):
         low, high = bounds[i], bounds[i + 1]
         checks = [(applied_field, exact(applied_offsets[i]))]
         sets = []
@@ -289,10 +289,10 @@ def _attempt(
                 state = running[g]
                 checks.append((names[g], ABSENT if state is None else begins(state[:16])))
                 sets.append((names[g], value, expiries[g]))
-        if not sets and reached == last[i]:
+        if not sets and last_applied == last[i]:
             continue
-        sets.append((applied_field, b"%d" % reached, expiries[high - 1]))
-        passed = Passed(partition, reached) if had_pending[i] else None
+        sets.append((applied_field, b"%d" % last_applied, expiries[high - 1]))
+        passed = Passed(partition, last_applied) if had_pending[i] else None
         if passed is None:
             checks.append((keys.PENDING_COUNT, ABSENT))
         hot = KeyChange(hot_keys[i], checks, sets, (), passed)

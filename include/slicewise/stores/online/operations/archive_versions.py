@@ -54,12 +54,14 @@ class PutArchiveVersion(Everywhere[None]):
     ) -> Generator[Sequence[Command], list[Any], Missed[None] | None]:
         key, name = keys.offset_vectors_key(at.store_id, self.source), b"%d" % self.version
         (flat,) = yield [Whole(key)]
-        known, count = _parsed(flat)
-        near = {version: OffsetVector.unpack(raw) for version, raw in _around(known, self.version)}
+        registered, count = _parsed(flat)
+        near = {
+            version: OffsetVector.unpack(raw) for version, raw in _around(registered, self.version)
+        }
         decisions.check_offset_vector(self.source, self.version, self.offsets, near)
-        checks = [(COUNT, exact(count)), (name, exact(known.get(self.version)))]
+        checks = [(COUNT, exact(count)), (name, exact(registered.get(self.version)))]
         sets = [(COUNT, b"%d" % (int(count or 0) + 1), 0)]
-        if self.version not in known:
+        if self.version not in registered:
             sets.append((name, self.offsets.pack(), 0))
         (reply,) = yield [metadata.change(at.store_id, [], [], (), KeyChange(key, checks, sets))]
         if reply != MISSED:
@@ -97,7 +99,9 @@ class ReadArchiveVersions(Everywhere[Mapping[int, OffsetVector]]):
     ) -> Mapping[int, OffsetVector]:
         """Merges what the nodes know: a version contains the same wherever it is known."""
         return {
-            version: offsets for known in replies.values() for version, offsets in known.items()
+            version: offsets
+            for registered in replies.values()
+            for version, offsets in registered.items()
         }
 
 
@@ -125,7 +129,7 @@ class CountArchiveVersions(Everywhere[int]):
         return self.merge(counts)
 
 
-def counts_of_each(nodes: NodesContext, source: str, total: int) -> ShardedSteps[tuple[int, ...]]:
+def counts_by_node(nodes: NodesContext, source: str, total: int) -> ShardedSteps[tuple[int, ...]]:
     """Per-node counts that add up to `total`; -1 for each if a node announced more since."""
     if (source, total) not in nodes.announced:
         yield from CountArchiveVersions(source).over(nodes)
@@ -148,8 +152,8 @@ class TrimArchiveVersions(Operation[int]):
     def steps(self, at: NodeContext) -> Steps[int]:
         key = keys.offset_vectors_key(at.store_id, self.source)
         (flat,) = yield [Whole(key)]
-        known, count = _parsed(flat)
-        drop = decisions.versions_to_drop(known, self.in_use)
+        registered, count = _parsed(flat)
+        drop = decisions.versions_to_drop(registered, self.in_use)
         if not drop or int(count or 0) != self.count:
             return 0
         other = KeyChange(key, [(COUNT, exact(count))], (), [b"%d" % version for version in drop])
@@ -161,7 +165,7 @@ class TrimArchiveVersions(Operation[int]):
         return len(drop)
 
     def over(self, nodes: NodesContext) -> ShardedSteps[int]:
-        counts = yield from counts_of_each(nodes, self.source, self.count)
+        counts = yield from counts_by_node(nodes, self.source, self.count)
         parts = {
             n: TrimArchiveVersions(
                 self.source, counts[n], self.deployment_version, self.in_use
@@ -178,10 +182,10 @@ def check_registered(
     other offsets."""
     if version == decisions.START_VERSION:
         return
-    known = yield from at.archive_versions(source, [version])
-    if version not in known:
+    registered = yield from at.archive_versions(source, [version])
+    if version not in registered:
         raise decisions.unknown_version(version, source)
-    if known[version] != offsets:
+    if registered[version] != offsets:
         raise DataLoss(
             f"archive version {version} of {source} is registered with another offset vector",
             next_step="see which archive this store belongs to",
@@ -195,12 +199,12 @@ def _parsed(flat: Sequence[bytes]) -> tuple[dict[int, bytes], bytes | None]:
     return {int(version): value for version, value in raw.items()}, count
 
 
-def _around(known: dict[int, bytes], version: int) -> Iterable[tuple[int, bytes]]:
+def _around(registered: dict[int, bytes], version: int) -> Iterable[tuple[int, bytes]]:
     """The version itself and its neighbours."""
-    below, above = [v for v in known if v < version], [v for v in known if v > version]
+    below, above = [v for v in registered if v < version], [v for v in registered if v > version]
     near = [
         *([max(below)] if below else []),
-        *([version] if version in known else []),
+        *([version] if version in registered else []),
         *([min(above)] if above else []),
     ]
-    return [(v, known[v]) for v in near]
+    return [(v, registered[v]) for v in near]

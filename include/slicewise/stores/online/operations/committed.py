@@ -59,8 +59,8 @@ class AdvanceCommitted(InTurn[OffsetVector]):
         return (yield from change)
 
     def merge(self, replies: Mapping[int, OffsetVector]) -> OffsetVector:
-        reached = list(replies.values())
-        return sharded_metadata.least(reached, frozenset.intersection(*map(frozenset, reached)))
+        committed = list(replies.values())
+        return sharded_metadata.least(committed, frozenset.intersection(*map(frozenset, committed)))
 
 
 @dataclass(frozen=True)

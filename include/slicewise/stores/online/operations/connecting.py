@@ -124,7 +124,7 @@ class HoldBuilds(Rebinding[Builds]):
             return tuple(
                 {unit: node.builds[unit] for unit in self.builds} for node in nodes.contexts
             )
-        records = yield from nodes.metadata_of_each()
+        records = yield from nodes.metadata_of_nodes()
         newest = sharded_metadata.merged(records).builds
         for unit, number in self.builds.items():
             if newest.get(unit, 0) != number:
@@ -162,7 +162,7 @@ class ReadMetadata(Everywhere[StoreMetadata]):
         return sharded_metadata.merged(list(replies.values()))
 
     def over(self, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
-        return sharded_metadata.merged((yield from nodes.metadata_of_each()))
+        return sharded_metadata.merged((yield from nodes.metadata_of_nodes()))
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class Deploy(Operation[StoreMetadata]):
     earliest: OffsetVector = NOTHING
     """First offsets of the log, where topics are new: committed offsets and starts begin there."""
     renewal: Renewal = NO_RENEWAL
-    reached_version: int = 0
+    target_version: int = 0
     """Deployment version that all of several nodes get; 0: the next."""
     since: OffsetVector = NOTHING
     """Offsets that another of several nodes has applied: units begin at or beyond them, so that one
@@ -80,7 +80,7 @@ class Deploy(Operation[StoreMetadata]):
     def _change(
         self, at: NodeContext
     ) -> Generator[Sequence[Command], list[Any], Missed[None] | StoreMetadata]:
-        reached = self.reached_version or self.expected_version + 1
+        next_version = self.target_version or self.expected_version + 1
         units = {unit.storage_fingerprint: unit for unit in self.deployment.units}
         lists = {name: unit.event_list for name, unit in units.items()}
         views: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ class Deploy(Operation[StoreMetadata]):
             views.setdefault(unit.view, []).append(unit.storage_fingerprint)
         current = yield from at.metadata()
         unknown = any(current.topics.get(name) != topic for name, topic in self.topics.items())
-        unchanged = current.units == self.deployment.digest and self.reached_version in (
+        unchanged = current.units == self.deployment.digest and self.target_version in (
             0,
             current.deployment_version,
         )
@@ -128,15 +128,15 @@ class Deploy(Operation[StoreMetadata]):
                 for name in empty
             }
         ready = ((current.ready - rebuilt) | set(at_once)) & set(units)
-        build = decisions.new_build(current, reached)
+        build = decisions.new_build(current, next_version)
         # a list that is built again leaves what it kept so far under the name that it had
-        builds = {name: reached if name in rebuilt else build for name in starts}
+        builds = {name: next_version if name in rebuilt else build for name in starts}
         gone = sorted(set(current.starts) - set(units))
         aliases = decisions.aliases_to_set(
             views, {v: a for v, a in current.aliases.items() if v in views}, ready
         )
         sets: Sets = [
-            (b"epoch", b"%d" % reached, 0),
+            (b"epoch", b"%d" % next_version, 0),
             (b"units", self.deployment.digest.encode(), 0),
             (
                 metadata.TOPIC_PARTITIONS,
@@ -156,10 +156,10 @@ class Deploy(Operation[StoreMetadata]):
                 if kept is not None
             ],
             *[
-                (b"h:%s" % u.encode(), metadata.total_until_text(each), 0)
-                for u, each in totals_until.items()
+                (b"h:%s" % u.encode(), metadata.total_until_text(total_until), 0)
+                for u, total_until in totals_until.items()
             ],
-            *([(b"retired", b"%d" % reached, 0)] if gone or rebuilt else []),
+            *([(b"retired", b"%d" % next_version, 0)] if gone or rebuilt else []),
             *[(b"a:%s" % v.encode(), ",".join(f).encode(), 0) for v, f in aliases.items()],
             *[(b"t:%s" % n.encode(), t.encode(), 0) for n, t in self.topics.items()],
         ]
@@ -192,9 +192,9 @@ class Deploy(Operation[StoreMetadata]):
     def over(self, nodes: NodesContext) -> ShardedSteps[StoreMetadata]:
         """One node after another, to one version; who finds that it stopped between two nodes goes
         on with it."""
-        records = yield from nodes.metadata_of_each()
+        records = yield from nodes.metadata_of_nodes()
         newest = records[sharded_metadata.newest(records)]
-        version = self.reached_version
+        version = self.target_version
         unknown = any(newest.topics.get(name) != topic for name, topic in self.topics.items())
         if newest.units == self.deployment.digest and not unknown and not self.renewal.units:
             others = [
@@ -217,13 +217,13 @@ class Deploy(Operation[StoreMetadata]):
                 self,
                 expected_version=record.deployment_version,
                 renewal=self._renewal_of(record),
-                reached_version=version,
+                target_version=version,
                 # a node that was emptied is brought everything again: what the log has needs no
                 # backfill
                 since=since if anew and record.topic_partitions else NOTHING,
             )
             since = since.join((yield from on_node(n, of_node.steps(node))).committed)
-        return sharded_metadata.merged((yield from nodes.metadata_of_each()))
+        return sharded_metadata.merged((yield from nodes.metadata_of_nodes()))
 
     def _renewal_of(self, record: StoreMetadata) -> Renewal:
         """The part of the renewal for one of several nodes: where it holds all that the others

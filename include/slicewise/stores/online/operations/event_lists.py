@@ -181,7 +181,7 @@ def _attempt(
             continue
         checks = [(name, exact(stored)) for name, stored in zip(names, replies[i], strict=True)]
         expiry = decisions.list_expiry_s(keeps, int(batch.time[some].max()))
-        adds = [(codec.score_of(codec.identity_time(each)), each) for each in above]
+        adds = [(codec.score_of(codec.identity_time(member)), member) for member in above]
         members_key = keys.members_key(store_id, batch.tags[entities[i]], build.name)
         wanted.append(ListChange(hashes[i], members_key, checks, sets, adds, keeps, expiry))
         owners.append(i)

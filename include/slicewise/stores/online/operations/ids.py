@@ -117,7 +117,7 @@ def judged(
     order = order[np.argsort(group[order], kind="stable")]
     bounds = np.searchsorted(group[order], [*touched.tolist(), touched[-1] + 1]).tolist()
     ends = np.searchsorted(owner[new], touched, side="right") - 1
-    grown = set(group[old:][judgement.in_place[old:]].tolist())  # else there is nothing to remember
+    grown = set(group[old:][judgement.in_order[old:]].tolist())  # else there is nothing to remember
     changes = {}
     field = keys.ids_field(stored_ids.topic_partition)
     for entity, (begin, end), last in zip(

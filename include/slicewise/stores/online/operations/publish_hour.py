@@ -139,7 +139,7 @@ class PublishHour(ByTag[PublishOutcome]):
         return Split(parts, positions)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
-        return (yield from nodes.reached_by(self.unit, self.archive_version, self.offsets))
+        return (yield from nodes.nodes_for(self.unit, self.archive_version, self.offsets))
 
     def join(
         self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]
@@ -149,8 +149,8 @@ class PublishHour(ByTag[PublishOutcome]):
     def _is_in_totals(self, at: NodeContext) -> Steps[bool]:
         """Tells whether no reader looks for the hour in its day any more. Read after the hour was
         announced: a total that is marked later is one whose run saw the hour."""
-        reached = (yield from at.metadata()).totals_until.get(self.unit.storage_fingerprint)
-        return reached is not None and self.hour < reached.hour
+        total_until = (yield from at.metadata()).totals_until.get(self.unit.storage_fingerprint)
+        return total_until is not None and self.hour < total_until.hour
 
     def _publish(self, at: NodeContext, build: Build, progress: Progress) -> Published:
         reads: list[Command] = []
@@ -279,9 +279,9 @@ class MarkHour(Operation[bool]):
             for n, node in enumerate(nodes.contexts)
         }
         versions = yield from together(by_node)
-        registered = [known[version] for known in versions.values() if version in known]
+        registered = [of_node[version] for of_node in versions.values() if version in of_node]
         return (
-            (yield from nodes.reached_by(self.unit, version, registered[0]))
+            (yield from nodes.nodes_for(self.unit, version, registered[0]))
             if registered
             else list(versions)
         )

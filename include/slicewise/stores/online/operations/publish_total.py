@@ -32,7 +32,7 @@ from slicewise.stores.online.operation import (
 from slicewise.stores.online.operations.archive_versions import (
     PutArchiveVersion,
     check_registered,
-    counts_of_each,
+    counts_by_node,
 )
 from slicewise.stores.online.operations.publish_hour import (
     CHUNK,
@@ -255,7 +255,7 @@ class MarkTotal(Operation[bool]):
     def over(self, nodes: NodesContext) -> ShardedSteps[bool]:
         """True where it stands on all that the totals were brought to; a node that has a newer one
         keeps it."""
-        counts = yield from counts_of_each(nodes, self.unit.source, self.announced)
+        counts = yield from counts_by_node(nodes, self.unit.source, self.announced)
         wanted: Collection[int] = range(nodes.count)
         if self.start is not None:
             wanted = yield from nodes.built_for(self.unit, self.start)

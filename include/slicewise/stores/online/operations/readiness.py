@@ -28,7 +28,7 @@ class MarkBuilding(InTurn[None]):
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
         """The nodes on which the unit is not ready; all where it is on every one."""
-        records = yield from nodes.metadata_of_each()
+        records = yield from nodes.metadata_of_nodes()
         unready = [
             n
             for n, record in enumerate(records)

@@ -56,12 +56,12 @@ class StoreStatus:
         leaderboards = {
             str(leaderboard["view"]) for leaderboard in self.manifest.get("leaderboards", ())
         }
-        found = {
+        sources = {
             str(unit["source"])
             for unit in self.units
             if "emission" in unit or unit["view"] in leaderboards
         }
-        return tuple(sorted(found))
+        return tuple(sorted(sources))
 
     @property
     def units(self) -> tuple[Mapping[str, Any], ...]:
@@ -235,9 +235,9 @@ def _published(client: Any, status: StoreStatus) -> dict[str, dict[int, int]]:
     for unit in units:
         build = int(status.metadata.get(f"n:{unit}", 0))
         pipe.hgetall(published_key(store_id, unit_name(unit, build)))
-    found = pipe.execute() if units else []
+    replies = pipe.execute() if units else []
     return {
-        unit: published_hours(fields.items()) for unit, fields in zip(units, found, strict=True)
+        unit: published_hours(fields.items()) for unit, fields in zip(units, replies, strict=True)
     }
 
 

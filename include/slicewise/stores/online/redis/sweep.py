@@ -60,11 +60,11 @@ def deployed(url: str) -> Deployed | None:
     """None before the first deployment."""
     with closing(RedisNode(Address.parse(url), TIMEOUT_S)) as node:
         (flat,) = node.run([WHOLE_METADATA])
-        found = metadata.parse(flat)
-        if found is None or not found.units:
+        stored = metadata.parse(flat)
+        if stored is None or not stored.units:
             return None
-        (text,) = node.run([Text(manifest_key(found.units))])
-        return None if text is None else Deployed(node.server_run, found, json.loads(text))
+        (text,) = node.run([Text(manifest_key(stored.units))])
+        return None if text is None else Deployed(node.server_run, stored, json.loads(text))
 
 
 def sweep(

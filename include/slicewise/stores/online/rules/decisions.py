@@ -252,12 +252,12 @@ def begun(
 
     topics: ids that are known already. A partition that is added to a known topic begins at 0.
     """
-    known = {topic for topic, _ in topic_partitions} | set(topics)
+    begun_topics = {topic for topic, _ in topic_partitions} | set(topics)
     return OffsetVector(
         {
             topic_partition: offset
             for topic_partition, offset in earliest.offsets.items()
-            if topic_partition[0] not in known
+            if topic_partition[0] not in begun_topics
         }
     )
 
@@ -410,7 +410,7 @@ def lifetime_decision(
     days; running: partials of hours before the total-until hour. An hour that another run published
     from a newer archive holds more than this total.
     """
-    if any(seq_before > archive_version for seq_before in compacted):
+    if any(version > archive_version for version in compacted):
         return PublishDecision.LEAVE_OVER, ()
     if current is not None:
         if (
@@ -438,12 +438,12 @@ def check_offset_vector(
     source: str,
     archive_version: int,
     offset_vector: OffsetVector,
-    known: Mapping[int, OffsetVector],
+    registered: Mapping[int, OffsetVector],
 ) -> None:
     """Checks that an archive known archive versions are one history, in which offset vectors only
     grow: also where what an archive version stood for was forgotten, no other archive can take its
     place. Raises GapRefused."""
-    for other, archived in known.items():
+    for other, archived in registered.items():
         grown = (
             offset_vector.dominates(archived)
             if other < archive_version
@@ -468,11 +468,11 @@ def check_offset_vector(
             )
 
 
-def versions_to_drop(known: Iterable[int], live: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+def versions_to_drop(registered: Iterable[int], live: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Archive versions that no hour can name. live: per hour that is kept the first and the last
     archive version that any entity's may stand at. The newest archive version is what the next
     hours will name."""
-    ordered = sorted(known)
+    ordered = sorted(registered)
     return tuple(
         archive_version
         for archive_version in ordered[:-1]
@@ -529,16 +529,16 @@ def new_build(metadata: StoreMetadata, deployment_version: int) -> int:
     return deployment_version if metadata.retired else 0
 
 
-def check_unchanged(found: Sequence[bytes | None], store_id: int, deployment_version: int) -> None:
+def check_unchanged(actual: Sequence[bytes | None], store_id: int, deployment_version: int) -> None:
     """Checks that data that was read after the metadata was read under them. found: store id and
     deployment version after it. Else what the metadata claims may be gone: the store was emptied,
     or units were left out and their keys swept."""
-    if found[0] != b"%d" % store_id:
+    if actual[0] != b"%d" % store_id:
         raise ServerRunChanged(
             "the store was emptied while it was read",
             next_step="open a new connection, and read the metadata again",
         )
-    if found[1] != b"%d" % deployment_version:
+    if actual[1] != b"%d" % deployment_version:
         raise StoreUnavailable("a deployment came while the store was read", next_step="read again")
 
 

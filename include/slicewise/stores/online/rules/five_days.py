@@ -41,13 +41,13 @@ def total_five_days(
         rows: list[codec.Raw] = []
         groups: list[int] = []
         for position, of in enumerate(hashes):
-            found = replies[position * FIVE_DAYS : (position + 1) * FIVE_DAYS]
-            totals = [_row(hours, total) for hours, total in found if hours is not None]
+            day_fields = replies[position * FIVE_DAYS : (position + 1) * FIVE_DAYS]
+            totals = [_row(hours, total) for hours, total in day_fields if hours is not None]
             own = [row for row in totals if row is not None]
             if own and len(own) == len(totals):
                 rows += own
                 groups += [len(valid)] * len(own)
-                valid.append((of, [hours for hours, _ in found]))
+                valid.append((of, [hours for hours, _ in day_fields]))
         if not rows:
             continue
         combined = unit.layout.combine_rows(rows, np.array(groups, np.int64), len(valid))

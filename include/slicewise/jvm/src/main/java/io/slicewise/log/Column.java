@@ -233,8 +233,8 @@ abstract class Column {
     @Override
     void addValue(Object value) {
       if (value != null) {
-        for (Object each : (List<?>) value) {
-          elements.add(each);
+        for (Object element : (List<?>) value) {
+          elements.add(element);
           count++;
         }
       }

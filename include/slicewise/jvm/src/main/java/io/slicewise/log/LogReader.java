@@ -91,7 +91,7 @@ public final class LogReader {
   private void run() throws IOException {
     Properties options = new Properties();
     given.get("options").properties()
-        .forEach(each -> options.put(each.getKey(), each.getValue().asText()));
+        .forEach(option -> options.put(option.getKey(), option.getValue().asText()));
     ByteArrayDeserializer raw = new ByteArrayDeserializer();
     try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(options, raw, raw)) {
       String topic = given.get("topic").asText();
@@ -99,8 +99,8 @@ public final class LogReader {
           .get("start")
           .properties()
           .forEach(
-              each -> ends.put(new TopicPartition(topic, Integer.parseInt(each.getKey())),
-                  each.getValue().asLong()));
+              start -> ends.put(new TopicPartition(topic, Integer.parseInt(start.getKey())),
+                  start.getValue().asLong()));
       consumer.assign(ends.keySet());
       ends.forEach(consumer::seek);
       while (true) {
@@ -139,7 +139,7 @@ public final class LogReader {
     List<Column.Bytes> buffers = new ArrayList<>(List.of(offsets, times, good));
     eventTimes.buffers(buffers);
     columns.forEach(column -> column.buffers(buffers));
-    String sizes = buffers.stream().map(each -> Integer.toString(each.size()))
+    String sizes = buffers.stream().map(buffer -> Integer.toString(buffer.size()))
         .collect(Collectors.joining(","));
     String head =
         String.format(
@@ -148,8 +148,8 @@ public final class LogReader {
     byte[] text = head.getBytes(StandardCharsets.US_ASCII);
     out.writeInt(text.length);
     out.write(text);
-    for (Column.Bytes each : buffers) {
-      each.to(out);
+    for (Column.Bytes buffer : buffers) {
+      buffer.to(out);
     }
   }
 }

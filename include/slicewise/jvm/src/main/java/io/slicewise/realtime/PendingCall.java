@@ -38,23 +38,23 @@ final class PendingCall {
     commands.word(unit.appliedField(entity.partition)).word(unit.skip(entity.partition))
         .word(unit.topicPartition(entity.partition));
     commands.word(spec.bound).word(spec.fieldEvents).word(spec.fieldBytes);
-    for (PendingWrite each : writes) {
-      commands.word(each.offset).word(each.value).word(unit.expiry(each.timeUs));
+    for (PendingWrite write : writes) {
+      commands.word(write.offset).word(write.value).word(unit.expiry(write.timeUs));
     }
   }
 
   private void list(Commands commands, RealtimeSpec spec) {
     RealtimeUnit unit = entity.unit;
     RealtimeUnit.Keeps keeps = unit.list;
-    long newest = writes.stream().mapToLong(each -> each.timeUs).max().orElseThrow();
+    long newest = writes.stream().mapToLong(write -> write.timeUs).max().orElseThrow();
     commands.begin(11 + 3 * writes.size());
     commands.word("EVALSHA").word(spec.list.sha()).word("2");
     commands.word(unit.listKey(entity.tag)).word(unit.membersKey(entity.tag));
     commands.word(unit.appliedField(entity.partition));
     commands.word(keeps.rangeUs()).word(keeps.rows()).word(keeps.lateUs()).word(keeps.most());
     commands.word(unit.listExpiry(newest));
-    for (PendingWrite each : writes) {
-      commands.word(each.offset).word(RealtimeUnit.score(each.timeUs)).word(each.value);
+    for (PendingWrite write : writes) {
+      commands.word(write.offset).word(RealtimeUnit.score(write.timeUs)).word(write.value);
     }
   }
 

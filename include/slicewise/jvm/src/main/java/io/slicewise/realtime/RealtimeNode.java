@@ -42,7 +42,7 @@ final class RealtimeNode implements Closeable {
   private void hello() throws IOException {
     Commands commands = new Commands().command("INFO");
     scripts(commands);
-    requestMarks(commands, spec.partitions);
+    requestMetadata(commands, spec.partitions);
     List<Object> replies = connection.exchange(commands);
     Map<String, String> info = info(checked(replies.get(0)));
     if (!spec.runId.equals(info.get("run_id"))
@@ -63,21 +63,21 @@ final class RealtimeNode implements Closeable {
   }
 
   private void scripts(Commands commands) {
-    for (RealtimeSpec.Script each : List.of(spec.pending, spec.list)) {
+    for (RealtimeSpec.Script script : List.of(spec.pending, spec.list)) {
       commands.begin(3).word("SCRIPT").word("LOAD")
-          .word(each.text().getBytes(StandardCharsets.UTF_8));
+          .word(script.text().getBytes(StandardCharsets.UTF_8));
     }
   }
 
   private static Map<String, String> info(Object raw) {
-    Map<String, String> found = new HashMap<>();
+    Map<String, String> fields = new HashMap<>();
     for (String line : new String((byte[]) raw, StandardCharsets.UTF_8).split("\r?\n")) {
       int colon = line.indexOf(':');
       if (colon > 0) {
-        found.put(line.substring(0, colon), line.substring(colon + 1));
+        fields.put(line.substring(0, colon), line.substring(colon + 1));
       }
     }
-    return found;
+    return fields;
   }
 
   List<Object> exchange(Commands commands) throws IOException {
@@ -92,10 +92,10 @@ final class RealtimeNode implements Closeable {
   }
 
   /** Asks the metadata: the server run, and the committed offsets of these partitions. */
-  void requestMarks(Commands commands, Set<Integer> partitions) {
+  void requestMetadata(Commands commands, Set<Integer> partitions) {
     commands.begin(4 + partitions.size()).word("HMGET").word(spec.metadataKey);
     commands.word(StoreFields.STORE_ID).word(StoreFields.DEPLOYMENT_VERSION);
-    partitions.forEach(each -> commands.word(spec.committedField(each)));
+    partitions.forEach(partition -> commands.word(spec.committedField(partition)));
   }
 
   /**
@@ -103,8 +103,8 @@ final class RealtimeNode implements Closeable {
    * server run.
    */
   Map<Integer, Long> committedOffsets(Object reply, Set<Integer> partitions) {
-    List<?> found = (List<?>) checked(reply);
-    Long storeId = number(found.get(0));
+    List<?> values = (List<?>) checked(reply);
+    Long storeId = number(values.get(0));
     if (storeId == null || storeId != spec.storeId) {
       throw new Failure(
           "the store was emptied: it has "
@@ -113,18 +113,18 @@ final class RealtimeNode implements Closeable {
           "store id " + spec.storeId,
           "the real-time lane starts again from the metadata by itself");
     }
-    if (spec.deploymentVersion != null && !spec.deploymentVersion.equals(number(found.get(1)))) {
+    if (spec.deploymentVersion != null && !spec.deploymentVersion.equals(number(values.get(1)))) {
       throw new Failure(
-          "another deployment stands: version " + number(found.get(1)),
+          "another deployment stands: version " + number(values.get(1)),
           spec.address.toString(),
           "deployment version " + spec.deploymentVersion,
           "the real-time lane starts again with what is deployed by itself");
     }
     Map<Integer, Long> committedOffsets = new HashMap<>();
     int at = 2;
-    for (Integer each : partitions) {
-      Long committedOffset = number(found.get(at++));
-      committedOffsets.put(each, committedOffset == null ? 0L : committedOffset);
+    for (Integer partition : partitions) {
+      Long committedOffset = number(values.get(at++));
+      committedOffsets.put(partition, committedOffset == null ? 0L : committedOffset);
     }
     return committedOffsets;
   }

@@ -88,7 +88,8 @@ final class RealtimeSender implements Closeable {
   }
 
   RealtimeStatus partition(int number) {
-    return partitions.computeIfAbsent(number, each -> RealtimeStatus.of(spec, each, nowUs()));
+    return partitions.computeIfAbsent(number,
+        partition -> RealtimeStatus.of(spec, partition, nowUs()));
   }
 
   /** Waits where there is no room. Throws why the sender ended, if it has. */
@@ -217,10 +218,10 @@ final class RealtimeSender implements Closeable {
   private Collection<PendingCall> runs() {
     waits = false;
     Map<PendingWrite.Entity, PendingCall> runs = new LinkedHashMap<>();
-    for (PendingWrite each : unacked) {
-      Long committedOffset = committedOffsets.get(each.entity.partition);
-      if (committedOffset != null && each.offset - committedOffset < spec.ahead) {
-        runs.computeIfAbsent(each.entity, PendingCall::new).add(each);
+    for (PendingWrite write : unacked) {
+      Long committedOffset = committedOffsets.get(write.entity.partition);
+      if (committedOffset != null && write.offset - committedOffset < spec.ahead) {
+        runs.computeIfAbsent(write.entity, PendingCall::new).add(write);
       } else {
         waits = true;
       }
@@ -242,9 +243,9 @@ final class RealtimeSender implements Closeable {
         throw new InterruptedException();
       }
       commands.clear();
-      runs.forEach(each -> each.to(commands, spec));
+      runs.forEach(run -> run.to(commands, spec));
       if (requests) {
-        node.requestMarks(commands, requested);
+        node.requestMetadata(commands, requested);
       }
       if (putsStatus) {
         putStatus();
@@ -323,19 +324,19 @@ final class RealtimeSender implements Closeable {
         }
         continue;
       }
-      long[] counts = ((List<?>) reply).stream().mapToLong(each -> (Long) each).toArray();
+      long[] counts = ((List<?>) reply).stream().mapToLong(count -> (Long) count).toArray();
       RealtimeStatus status = partitions.get(run.entity.partition);
       status.replied(run.entity.unit.list != null, counts);
       boolean visible = run.entity.unit.list != null || counts[3] == 0;
-      for (PendingWrite each : run.writes) {
-        each.done = true;
-        unackedBytes.addAndGet(-each.size());
+      for (PendingWrite write : run.writes) {
+        write.done = true;
+        unackedBytes.addAndGet(-write.size());
         if (visible) {
-          status.visible((now - each.kafkaTimeUs) / 1_000.0);
+          status.visible((now - write.kafkaTimeUs) / 1_000.0);
         }
       }
     }
-    unacked.removeIf(each -> each.done);
+    unacked.removeIf(write -> write.done);
     vain = forgotten ? vain + 1 : 0;
     if (forgotten) {
       try {
@@ -348,24 +349,24 @@ final class RealtimeSender implements Closeable {
 
   private void putStatus() {
     long now = nowUs();
-    for (RealtimeStatus each : partitions.values()) {
-      long seen = each.seen; // before the queue is looked at: what was seen until then was in it
+    for (RealtimeStatus status : partitions.values()) {
+      long seen = status.seen; // before the queue is looked at: what was seen until then was in it
       boolean idle = queue.isEmpty();
       long first = Long.MAX_VALUE;
       for (PendingWrite write : unacked) {
-        first = write.entity.partition == each.partition ? Math.min(first, write.offset) : first;
+        first = write.entity.partition == status.partition ? Math.min(first, write.offset) : first;
       }
       if (first != Long.MAX_VALUE) {
-        each.acknowledged(first - 1);
+        status.acknowledged(first - 1);
       } else if (idle) {
-        each.acknowledged(seen);
+        status.acknowledged(seen);
       }
-      if (each.relieved) {
+      if (status.relieved) {
         continue; // another speaks for the partition
       }
       String text =
-          each.text(now, reconnects, queue.size(), committedOffsets.get(each.partition), waits);
-      commands.begin(3).word("SET").word(spec.statusKey + ":" + each.partition).word(text);
+          status.text(now, reconnects, queue.size(), committedOffsets.get(status.partition), waits);
+      commands.begin(3).word("SET").word(spec.statusKey + ":" + status.partition).word(text);
     }
   }
 

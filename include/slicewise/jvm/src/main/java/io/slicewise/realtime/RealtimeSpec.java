@@ -80,8 +80,8 @@ final class RealtimeSpec {
     queue = given.get("queue").asInt();
     timeoutMs = given.get("timeout_ms").asLong();
     patienceMs = given.get("patience_ms").asLong();
-    given.get("partitions").forEach(each -> partitions.add(each.asInt()));
-    given.get("units").forEach(each -> units.add(RealtimeUnit.of(each, storeId, topicId)));
+    given.get("partitions").forEach(partition -> partitions.add(partition.asInt()));
+    given.get("units").forEach(unit -> units.add(RealtimeUnit.of(unit, storeId, topicId)));
   }
 
   static RealtimeSpec of(String json) {

@@ -16,7 +16,8 @@ final class RealtimeStatus {
     30_000, 60_000
   };
 
-  private static final ConcurrentHashMap<String, RealtimeStatus> KNOWN = new ConcurrentHashMap<>();
+  private static final ConcurrentHashMap<String, RealtimeStatus> BY_PARTITION =
+      new ConcurrentHashMap<>();
 
   final int partition;
   private final String run;
@@ -54,34 +55,34 @@ final class RealtimeStatus {
   /** That of a run's partition; begun anew with another run. */
   static RealtimeStatus of(RealtimeSpec spec, int partition, long nowUs) {
     RealtimeStatus latest =
-        KNOWN.compute(
+        BY_PARTITION.compute(
             spec.source + ":" + partition,
             (name, current) ->
-                current != null && current.known(spec.run) != null ? current
+                current != null && current.ofRun(spec.run) != null ? current
                     : after(current, spec, partition, nowUs));
-    RealtimeStatus found = latest.known(spec.run);
-    found.seen = -1; // what an attempt before this one saw may be to come again
-    return found;
+    RealtimeStatus status = latest.ofRun(spec.run);
+    status.seen = -1; // what an attempt before this one saw may be to come again
+    return status;
   }
 
   private static RealtimeStatus after(RealtimeStatus current, RealtimeSpec spec, int partition,
       long nowUs) {
-    RealtimeStatus found = begun(spec.run, partition, nowUs);
+    RealtimeStatus status = begun(spec.run, partition, nowUs);
     if (current != null && current.run.equals(spec.after)) {
-      found.before = current;
+      status.before = current;
       current.before = null;
       current.relieved = true;
     }
-    return found;
+    return status;
   }
 
-  private RealtimeStatus known(String name) {
+  private RealtimeStatus ofRun(String name) {
     RealtimeStatus earlier = before;
-    return run.equals(name) ? this : earlier == null ? null : earlier.known(name);
+    return run.equals(name) ? this : earlier == null ? null : earlier.ofRun(name);
   }
 
-  /** Whether the run before this one has brought the event, into the same server run. */
-  boolean brought(long offset) {
+  /** Whether the run before this one has written the event, into the same server run. */
+  boolean acknowledgedBefore(long offset) {
     RealtimeStatus earlier = before;
     return earlier != null && offset <= earlier.acked;
   }

@@ -68,9 +68,9 @@ final class RealtimeUnit {
   }
 
   private static List<String> texts(JsonNode columns, String member) {
-    List<String> found = new ArrayList<>();
-    columns.forEach(each -> found.add(each.get(member).asText()));
-    return found;
+    List<String> texts = new ArrayList<>();
+    columns.forEach(column -> texts.add(column.get(member).asText()));
+    return texts;
   }
 
   /** Whether the row is of the unit's backfill, which lies below its start offsets. */

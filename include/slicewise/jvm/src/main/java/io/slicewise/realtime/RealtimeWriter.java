@@ -51,21 +51,21 @@ public final class RealtimeWriter extends ForeachWriter<Row> {
   @Override
   public void process(Row row) {
     if (placed == null) {
-      place(row);
+      locate(row);
     }
     int partition = row.getInt(partitionAt);
     long offset = row.getLong(offsetAt);
     if (status == null || status.partition != partition) {
       status = sender.partition(partition);
     }
-    if (status.brought(offset)) {
+    if (status.acknowledgedBefore(offset)) {
       status.seen = offset;
       return;
     }
-    for (Placed each : placed) {
-      if (!row.isNullAt(each.keep) && row.getByte(each.keep) == 0
-          && each.unit.starts(partition, offset)) {
-        sender.put(write(each, row, partition, offset));
+    for (Placed placedUnit : placed) {
+      if (!row.isNullAt(placedUnit.keep) && row.getByte(placedUnit.keep) == 0
+          && placedUnit.unit.starts(partition, offset)) {
+        sender.put(write(placedUnit, row, partition, offset));
       }
     }
     status.rows++;
@@ -89,18 +89,18 @@ public final class RealtimeWriter extends ForeachWriter<Row> {
     return values;
   }
 
-  private void place(Row row) {
+  private void locate(Row row) {
     partitionAt = row.fieldIndex("partition");
     offsetAt = row.fieldIndex("offset");
     kafkaTimeAt = row.fieldIndex("kafka_time");
     eventTimeAt = row.fieldIndex("event_time");
-    List<Placed> found = new ArrayList<>();
+    List<Placed> placedUnits = new ArrayList<>();
     for (RealtimeUnit unit : spec.units) {
       int[] entity = unit.entity.stream().mapToInt(row::fieldIndex).toArray();
       int[] inputs = unit.inputs.stream().mapToInt(row::fieldIndex).toArray();
-      found.add(new Placed(unit, row.fieldIndex(unit.keep), entity, inputs));
+      placedUnits.add(new Placed(unit, row.fieldIndex(unit.keep), entity, inputs));
     }
-    placed = found;
+    placed = placedUnits;
   }
 
   /** Without an error: once all rows were acknowledged. */

@@ -22,12 +22,12 @@ final class Avro implements Format {
   private static final int MAX_DEPTH = 999;
 
   private final Field[] fields;
-  private final ColumnTree places;
+  private final ColumnTree columns;
   private final Registry registry;
 
-  Avro(Field[] fields, ColumnTree places, Registry registry) {
+  Avro(Field[] fields, ColumnTree columns, Registry registry) {
     this.fields = fields;
-    this.places = places;
+    this.columns = columns;
     this.registry = registry;
   }
 
@@ -44,46 +44,46 @@ final class Avro implements Format {
       if (schema.getType() != Schema.Type.RECORD) {
         return NOT_AVRO;
       }
-      record(schema, places, body, read, 0);
+      record(schema, columns, body, read, 0);
       return body.left() == 0 ? null : NOT_AVRO;
     } catch (Malformed bad) {
       return bad.getMessage().equals(Malformed.BAD_TEXT) ? Malformed.BAD_TEXT : NOT_AVRO;
     }
   }
 
-  private static Schema parsed(Registry.Registered found) {
-    if (!found.type().equals("AVRO")) {
-      throw new IllegalArgumentException("it is of type " + found.type());
+  private static Schema parsed(Registry.Registered registered) {
+    if (!registered.type().equals("AVRO")) {
+      throw new IllegalArgumentException("it is of type " + registered.type());
     }
     // what a registry took is read: names and defaults bear on no byte of a record
     Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION)
         .setValidateDefaults(false);
-    found.references().forEach(parser::parse);
-    return parser.parse(found.text());
+    registered.references().forEach(parser::parse);
+    return parser.parse(registered.text());
   }
 
-  private void record(Schema schema, ColumnTree place, Cursor in, Object[] read, int depth)
+  private void record(Schema schema, ColumnTree at, Cursor in, Object[] read, int depth)
       throws Malformed {
     if (depth > MAX_DEPTH) {
       throw new Malformed("too deep");
     }
     for (Schema.Field field : schema.getFields()) {
-      member(field.schema(), place == null ? null : place.member(field.name()), in, read, depth);
+      member(field.schema(), at == null ? null : at.member(field.name()), in, read, depth);
     }
   }
 
-  private void member(Schema declared, ColumnTree place, Cursor in, Object[] read, int depth)
+  private void member(Schema declared, ColumnTree at, Cursor in, Object[] read, int depth)
       throws Malformed {
     Schema schema = branch(declared, in);
     boolean isRecord = schema.getType() == Schema.Type.RECORD;
-    if (place != null && place.column() != ColumnTree.INNER) {
-      read[place.column()] = value(fields[place.column()], schema, in, depth);
+    if (at != null && at.column() != ColumnTree.INNER) {
+      read[at.column()] = value(fields[at.column()], schema, in, depth);
     } else if (isRecord) {
-      record(schema, place, in, read, depth + 1);
+      record(schema, at, in, read, depth + 1);
     } else {
       skip(schema, in, depth);
-      if (place != null && schema.getType() != Schema.Type.NULL) {
-        place.refuse(read);
+      if (at != null && schema.getType() != Schema.Type.NULL) {
+        at.refuse(read);
       }
     }
   }
@@ -159,16 +159,16 @@ final class Avro implements Format {
   }
 
   private Object array(Field element, Schema of, Cursor in, int depth) throws Malformed {
-    List<Object> found = new ArrayList<>();
+    List<Object> elements = new ArrayList<>();
     Object refused = null;
     for (long count = block(in); count != 0; count = block(in)) {
       for (long i = 0; i < count; i++) {
         Object value = value(element, branch(of, in), in, depth);
         refused = refused == null && value instanceof Refused ? value : refused;
-        found.add(value);
+        elements.add(value);
       }
     }
-    return refused != null ? refused : found;
+    return refused != null ? refused : elements;
   }
 
   /** How many items follow. An item without bytes is no item: there are never more than bytes. */

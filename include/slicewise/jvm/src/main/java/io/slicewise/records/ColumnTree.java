@@ -44,6 +44,6 @@ final class ColumnTree implements Serializable {
     if (column != INNER) {
       read[column] = Refused.WRONG_TYPE;
     }
-    members.values().forEach(each -> each.refuse(read));
+    members.values().forEach(member -> member.refuse(read));
   }
 }

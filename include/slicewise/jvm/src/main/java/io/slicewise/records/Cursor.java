@@ -67,11 +67,11 @@ final class Cursor {
   }
 
   String text(long count) throws Malformed {
-    byte[] found = bytes(count);
-    if (!UTF8String.fromBytes(found).isValid()) {
+    byte[] utf8 = bytes(count);
+    if (!UTF8String.fromBytes(utf8).isValid()) {
       throw new Malformed(Malformed.BAD_TEXT);
     }
-    return new String(found, StandardCharsets.UTF_8);
+    return new String(utf8, StandardCharsets.UTF_8);
   }
 
   /** Where the bytes that it passes began. */

@@ -150,7 +150,7 @@ public final class Field implements Serializable {
     if (token != JsonToken.START_ARRAY) {
       return Refused.WRONG_TYPE;
     }
-    List<Object> found = new ArrayList<>();
+    List<Object> elements = new ArrayList<>();
     Object refused = null;
     for (JsonToken next = parser.nextToken(); next != JsonToken.END_ARRAY; next =
         parser.nextToken()) {
@@ -159,10 +159,10 @@ public final class Field implements Serializable {
       if (value instanceof Refused && refused == null) {
         refused = value;
       } else if (kept) {
-        found.add(value);
+        elements.add(value);
       }
     }
-    return refused != null ? refused : found;
+    return refused != null ? refused : elements;
   }
 
   private Object wholeNumber(JsonParser parser, JsonToken token) throws IOException {
@@ -219,15 +219,15 @@ public final class Field implements Serializable {
     if (text.indexOf('e') >= 0 || text.indexOf('E') >= 0) {
       return Refused.WRONG_TYPE;
     }
-    BigDecimal found = new BigDecimal(text);
-    if (found.precision() > MAX_DIGITS || found.scale() > MAX_DIGITS) {
+    BigDecimal number = new BigDecimal(text);
+    if (number.precision() > MAX_DIGITS || number.scale() > MAX_DIGITS) {
       return Refused.WRONG_TYPE;
     }
     // more digits than the column's are more value
-    if (found.stripTrailingZeros().scale() > scale) {
+    if (number.stripTrailingZeros().scale() > scale) {
       return Refused.OUT_OF_RANGE;
     }
-    BigDecimal scaled = found.setScale(scale);
+    BigDecimal scaled = number.setScale(scale);
     return scaled.precision() > precision ? Refused.OUT_OF_RANGE : scaled;
   }
 

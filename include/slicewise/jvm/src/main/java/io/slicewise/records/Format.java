@@ -12,14 +12,14 @@ interface Format extends Serializable {
    */
   String read(byte[] value, Object[] read);
 
-  static Format of(String name, String registry, Field[] fields, ColumnTree places) {
+  static Format of(String name, String registry, Field[] fields, ColumnTree columns) {
     switch (name) {
       case "json":
-        return new Json(fields, places);
+        return new Json(fields, columns);
       case "avro":
-        return new Avro(fields, places, new Registry(registry));
+        return new Avro(fields, columns, new Registry(registry));
       case "protobuf":
-        return new Protobuf(fields, places, new Registry(registry));
+        return new Protobuf(fields, columns, new Registry(registry));
       default:
         throw new IllegalArgumentException("no format " + name);
     }

@@ -28,11 +28,11 @@ final class Json implements Format {
           .build();
 
   private final Field[] fields;
-  private final ColumnTree places;
+  private final ColumnTree columns;
 
-  Json(Field[] fields, ColumnTree places) {
+  Json(Field[] fields, ColumnTree columns) {
     this.fields = fields;
-    this.places = places;
+    this.columns = columns;
   }
 
   @Override
@@ -52,8 +52,8 @@ final class Json implements Format {
 
   /** The bytes as text; null where they are no UTF-8. */
   private static String textOf(byte[] value) {
-    for (byte each : value) {
-      if (each < 0) {
+    for (byte octet : value) {
+      if (octet < 0) {
         boolean valid = UTF8String.fromBytes(value).isValid();
         return valid ? new String(value, StandardCharsets.UTF_8) : null;
       }
@@ -74,24 +74,24 @@ final class Json implements Format {
   private void members(String text, Object[] read) throws IOException {
     try (JsonParser parser = JSON.createParser(text)) {
       parser.nextToken();
-      members(parser, places, read);
+      members(parser, columns, read);
       if (parser.nextToken() != null) {
         throw new IOException("something follows the object");
       }
     }
   }
 
-  private void members(JsonParser parser, ColumnTree at, Object[] read) throws IOException {
+  private void members(JsonParser parser, ColumnTree inside, Object[] read) throws IOException {
     while (parser.nextToken() != JsonToken.END_OBJECT) {
-      ColumnTree place = at.member(parser.currentName());
+      ColumnTree member = inside.member(parser.currentName());
       JsonToken token = parser.nextToken();
-      if (place != null && place.column() != ColumnTree.INNER) {
-        read[place.column()] = fields[place.column()].read(parser, token);
-      } else if (place != null && token == JsonToken.START_OBJECT) {
-        members(parser, place, read);
+      if (member != null && member.column() != ColumnTree.INNER) {
+        read[member.column()] = fields[member.column()].read(parser, token);
+      } else if (member != null && token == JsonToken.START_OBJECT) {
+        members(parser, member, read);
         continue;
-      } else if (place != null && token != JsonToken.VALUE_NULL) {
-        place.refuse(read);
+      } else if (member != null && token != JsonToken.VALUE_NULL) {
+        member.refuse(read);
       }
       parser.skipChildren(); // a container that is here still; duplicate keys in it are found
     }

@@ -23,7 +23,7 @@ final class ProtoFile {
       Set.of("double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32",
           "fixed64",
           "sfixed32", "sfixed64", "bool", "string", "bytes");
-  private static final String KNOWN =
+  private static final String STANDARD_TYPES =
       "syntax = 'proto3'; package google.protobuf; message Timestamp {int64 seconds = 1; int32 nanos = 2;}"
           + "message DoubleValue {double value = 1;} message FloatValue {float value = 1;}"
           + "message Int64Value {int64 value = 1;} message UInt64Value {uint64 value = 1;}"
@@ -70,15 +70,15 @@ final class ProtoFile {
   private ProtoFile() {}
 
   /** The file of a registered schema, with all that it names. */
-  static ProtoFile of(Registry.Registered found) {
-    if (!found.type().equals("PROTOBUF")) {
-      throw new IllegalArgumentException("it is of type " + found.type());
+  static ProtoFile of(Registry.Registered registered) {
+    if (!registered.type().equals("PROTOBUF")) {
+      throw new IllegalArgumentException("it is of type " + registered.type());
     }
     ProtoFile file = new ProtoFile();
-    file.parse(KNOWN);
-    found.references().forEach(file::parse);
+    file.parse(STANDARD_TYPES);
+    registered.references().forEach(file::parse);
     file.top.clear();
-    file.parse(found.text());
+    file.parse(registered.text());
     file.messages.values().forEach(message -> message.members.values().forEach(file::resolve));
     return file;
   }
@@ -86,15 +86,15 @@ final class ProtoFile {
   /** The message that indexes lead to, from the top; null where there is none. */
   Message message(int[] indexes) {
     List<Message> among = top;
-    Message found = null;
+    Message message = null;
     for (int index : indexes) {
       if (index < 0 || index >= among.size()) {
         return null;
       }
-      found = among.get(index);
-      among = found.inner;
+      message = among.get(index);
+      among = message.inner;
     }
-    return found;
+    return message;
   }
 
   private void parse(String text) {
@@ -160,11 +160,11 @@ final class ProtoFile {
         case "oneof":
           next();
           expect("{");
-          for (String each = next(); !each.equals("}"); each = next()) {
-            if (each.equals("option")) {
+          for (String first = next(); !first.equals("}"); first = next()) {
+            if (first.equals("option")) {
               statement();
             } else {
-              member(made, each, false, true);
+              member(made, first, false, true);
             }
           }
           break;
@@ -212,8 +212,8 @@ final class ProtoFile {
   }
 
   private void symbols(String scope) {
-    Map<Integer, String> found = new HashMap<>();
-    enums.put(scope + next(), found);
+    Map<Integer, String> symbols = new HashMap<>();
+    enums.put(scope + next(), symbols);
     expect("{");
     for (String word = next(); !word.equals("}"); word = next()) {
       if (word.equals("option") || word.equals("reserved")) {
@@ -221,7 +221,7 @@ final class ProtoFile {
       } else if (!word.equals(";")) {
         expect("=");
         String number = next();
-        found.putIfAbsent(Integer.decode(number.equals("-") ? "-" + next() : number), word);
+        symbols.putIfAbsent(Integer.decode(number.equals("-") ? "-" + next() : number), word);
         statement();
       }
     }
@@ -278,9 +278,9 @@ final class ProtoFile {
   }
 
   private void expect(String word) {
-    String found = next();
-    if (!found.equals(word)) {
-      throw new IllegalArgumentException(found + " where " + word + " was expected");
+    String token = next();
+    if (!token.equals(word)) {
+      throw new IllegalArgumentException(token + " where " + word + " was expected");
     }
   }
 }

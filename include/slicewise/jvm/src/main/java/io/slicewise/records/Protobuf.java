@@ -22,12 +22,12 @@ final class Protobuf implements Format {
   private static final int FIXED32 = 5;
 
   private final Field[] fields;
-  private final ColumnTree places;
+  private final ColumnTree columns;
   private final Registry registry;
 
-  Protobuf(Field[] fields, ColumnTree places, Registry registry) {
+  Protobuf(Field[] fields, ColumnTree columns, Registry registry) {
     this.fields = fields;
-    this.places = places;
+    this.columns = columns;
     this.registry = registry;
   }
 
@@ -45,7 +45,7 @@ final class Protobuf implements Format {
       if (message == null) {
         return NOT_PROTOBUF;
       }
-      message(message, places, body, read, 0);
+      message(message, columns, body, read, 0);
       return null;
     } catch (Malformed bad) {
       return bad.getMessage().equals(Malformed.BAD_TEXT) ? Malformed.BAD_TEXT : NOT_PROTOBUF;
@@ -57,21 +57,21 @@ final class Protobuf implements Format {
     if (count < 0 || count > MAX_DEPTH) {
       throw new Malformed("no path of messages");
     }
-    int[] found = new int[count == 0 ? 1 : (int) count]; // none stands for the first
+    int[] indexes = new int[count == 0 ? 1 : (int) count]; // none stands for the first
     for (int i = 0; i < count; i++) {
       long index = in.zigzag();
-      found[i] = index == (int) index ? (int) index : -1;
+      indexes[i] = index == (int) index ? (int) index : -1;
     }
-    return found;
+    return indexes;
   }
 
-  private void message(ProtoFile.Message of, ColumnTree place, Cursor in, Object[] read, int depth)
+  private void message(ProtoFile.Message of, ColumnTree at, Cursor in, Object[] read, int depth)
       throws Malformed {
     if (depth > MAX_DEPTH) {
       throw new Malformed("too deep");
     }
-    if (place != null) {
-      zeros(of, place, read);
+    if (at != null) {
+      zeros(of, at, read);
     }
     while (in.left() > 0) {
       long tag = in.varint();
@@ -80,7 +80,7 @@ final class Protobuf implements Format {
         throw new Malformed("no number of a member");
       }
       ProtoFile.Member member = of.members.get((int) (tag >>> 3));
-      ColumnTree inside = member == null || place == null ? null : place.member(member.name);
+      ColumnTree inside = member == null || at == null ? null : at.member(member.name);
       if (inside == null || !written(member, wire)) {
         pass(wire, in);
       } else {
@@ -89,29 +89,29 @@ final class Protobuf implements Format {
     }
   }
 
-  private void member(ProtoFile.Member member, ColumnTree place, int wire, Cursor in, Object[] read,
+  private void member(ProtoFile.Member member, ColumnTree at, int wire, Cursor in, Object[] read,
       int depth)
       throws Malformed {
-    if (place.column() == ColumnTree.INNER) {
+    if (at.column() == ColumnTree.INNER) {
       if (member.message != null && !member.repeated) {
-        message(member.message, place, in.part(in.varint()), read, depth + 1);
+        message(member.message, at, in.part(in.varint()), read, depth + 1);
       } else {
         pass(wire, in);
-        place.refuse(read);
+        at.refuse(read);
       }
       return;
     }
-    Field field = fields[place.column()];
+    Field field = fields[at.column()];
     if (!member.repeated) {
-      read[place.column()] = field.isArray() ? refused(wire, in) : value(field, member, in);
+      read[at.column()] = field.isArray() ? refused(wire, in) : value(field, member, in);
     } else if (!field.isArray()) {
-      read[place.column()] = refused(wire, in);
+      read[at.column()] = refused(wire, in);
     } else if (wire == COUNTED && wireOf(member) != COUNTED) { // packed
       for (Cursor packed = in.part(in.varint()); packed.left() > 0; ) {
-        add(place.column(), value(field.element(), member, packed), read);
+        add(at.column(), value(field.element(), member, packed), read);
       }
     } else {
-      add(place.column(), value(field.element(), member, in), read);
+      add(at.column(), value(field.element(), member, in), read);
     }
   }
 
@@ -134,17 +134,17 @@ final class Protobuf implements Format {
   }
 
   /** What members say that are not there. */
-  private void zeros(ProtoFile.Message of, ColumnTree place, Object[] read) {
+  private void zeros(ProtoFile.Message of, ColumnTree at, Object[] read) {
     for (ProtoFile.Member member : of.members.values()) {
-      ColumnTree at = place.member(member.name);
-      if (at == null || at.column() == ColumnTree.INNER || read[at.column()] != null) {
+      ColumnTree inside = at.member(member.name);
+      if (inside == null || inside.column() == ColumnTree.INNER || read[inside.column()] != null) {
         continue;
       }
-      Field field = fields[at.column()];
+      Field field = fields[inside.column()];
       if (member.repeated) {
-        read[at.column()] = field.isArray() ? new Values() : Refused.WRONG_TYPE;
+        read[inside.column()] = field.isArray() ? new Values() : Refused.WRONG_TYPE;
       } else if (!member.presence && member.message == null) {
-        read[at.column()] = field.isArray() ? Refused.WRONG_TYPE : zero(field, member);
+        read[inside.column()] = field.isArray() ? Refused.WRONG_TYPE : zero(field, member);
       }
     }
   }
@@ -242,8 +242,8 @@ final class Protobuf implements Format {
   }
 
   private static Object unsigned(Field field, long value) {
-    Object found = field.ofWhole(value);
-    return value < 0 && found != Refused.WRONG_TYPE ? Refused.OUT_OF_RANGE : found;
+    Object whole = field.ofWhole(value);
+    return value < 0 && whole != Refused.WRONG_TYPE ? Refused.OUT_OF_RANGE : whole;
   }
 
   private static Object symbol(Field field, Map<Integer, String> symbols, int number) {

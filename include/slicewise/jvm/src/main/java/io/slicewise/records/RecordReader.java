@@ -63,9 +63,9 @@ public final class RecordReader implements Serializable {
     this.fields = fields.toArray(new Field[0]);
     List<String> names = fields.stream().map(field -> field.name).toList();
     this.kept = (int) fields.stream().filter(field -> field.kept).count();
-    ColumnTree places =
+    ColumnTree columnTree =
         ColumnTree.of(paths == null ? names.stream().map(List::of).toList() : paths);
-    this.format = Format.of(format, registry, this.fields, places);
+    this.format = Format.of(format, registry, this.fields, columnTree);
     this.notOne = "not_" + format;
     this.timestamp = timestamp == null ? OF_KAFKA : names.indexOf(timestamp);
     this.required = required.stream().mapToInt(names::indexOf).toArray();

@@ -29,7 +29,7 @@ final class Registry implements Serializable {
   private static final long PAUSE_MS = 500;
   private static final int OK = 200;
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Map<String, Object> KNOWN = new ConcurrentHashMap<>();
+  private static final Map<String, Object> PARSED = new ConcurrentHashMap<>();
 
   /** A schema as it was registered, and those that it names, each before those that name it. */
   record Registered(String type, String text, List<String> references) {}
@@ -52,18 +52,18 @@ final class Registry implements Serializable {
   /** What `parse` made of the schema of an id, in this process, once. */
   <T> T schema(int id, Class<T> kind, Function<Registered, T> parse) {
     String key = kind.getName() + " " + url + " " + id;
-    Object known = KNOWN.get(key);
-    if (known == null) {
-      known = parsed(id, parse);
-      KNOWN.put(key, known);
+    Object schema = PARSED.get(key);
+    if (schema == null) {
+      schema = parsed(id, parse);
+      PARSED.put(key, schema);
     }
-    return kind.cast(known);
+    return kind.cast(schema);
   }
 
   private <T> T parsed(int id, Function<Registered, T> parse) {
-    Registered found = registered(fetched("/schemas/ids/" + Integer.toUnsignedString(id)));
+    Registered registered = registered(fetched("/schemas/ids/" + Integer.toUnsignedString(id)));
     try {
-      return parse.apply(found);
+      return parse.apply(registered);
     } catch (RuntimeException unreadable) {
       throw new Unavailable("schema " + id + " of " + url + " is not read: "
           + unreadable.getMessage(), unreadable);
@@ -72,12 +72,14 @@ final class Registry implements Serializable {
 
   private Registered registered(JsonNode body) {
     List<String> references = new ArrayList<>();
-    for (JsonNode each : body.path("references")) {
-      String subject = URLEncoder.encode(each.path("subject").asText(), StandardCharsets.UTF_8);
-      Registered found =
-          registered(fetched("/subjects/" + subject + "/versions/" + each.path("version").asInt()));
-      references.addAll(found.references());
-      references.add(found.text());
+    for (JsonNode reference : body.path("references")) {
+      String subject =
+          URLEncoder.encode(reference.path("subject").asText(), StandardCharsets.UTF_8);
+      Registered registered =
+          registered(fetched("/subjects/" + subject + "/versions/"
+              + reference.path("version").asInt()));
+      references.addAll(registered.references());
+      references.add(registered.text());
     }
     return new Registered(body.path("schemaType").asText("AVRO"), body.path("schema").asText(),
         references);

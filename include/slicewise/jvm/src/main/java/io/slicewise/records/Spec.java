@@ -21,8 +21,8 @@ public final class Spec {
   }
 
   static List<String> texts(JsonNode array) {
-    List<String> found = new ArrayList<>();
-    array.forEach(each -> found.add(each.asText()));
-    return found;
+    List<String> texts = new ArrayList<>();
+    array.forEach(text -> texts.add(text.asText()));
+    return texts;
   }
 }

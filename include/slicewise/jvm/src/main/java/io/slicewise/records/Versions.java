@@ -41,8 +41,8 @@ public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
     this.newest = newest;
     this.earlier = earlier;
     this.columns = columns;
-    earlier.forEach(each ->
-        each.until.forEach((partition, end) -> ends.merge(partition, end, Math::max)));
+    earlier.forEach(version ->
+        version.until.forEach((partition, end) -> ends.merge(partition, end, Math::max)));
   }
 
   /**
@@ -90,10 +90,10 @@ public final class Versions implements UDF4<byte[], Long, Integer, Long, Row> {
   public Object[] read(byte[] value, long kafkaTimeUs, int partition, long offset) {
     Long end = ends.get(partition);
     if (end != null && offset < end) {
-      for (Earlier each : earlier) {
-        Long until = each.until.get(partition);
+      for (Earlier version : earlier) {
+        Long until = version.until.get(partition);
         if (until != null && offset < until) {
-          return placed(each.reader.read(value, kafkaTimeUs), each.columns);
+          return placed(version.reader.read(value, kafkaTimeUs), version.columns);
         }
       }
     }

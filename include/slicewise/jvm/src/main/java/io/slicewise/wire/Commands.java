@@ -39,8 +39,8 @@ public final class Commands {
   /** A whole command of ASCII words. */
   public Commands command(String... words) {
     begin(words.length);
-    for (String each : words) {
-      word(each);
+    for (String word : words) {
+      word(word);
     }
     return this;
   }

@@ -65,11 +65,11 @@ public final class EntityTag {
 
   private static String percent(byte[] raw) {
     StringBuilder out = new StringBuilder(3 * raw.length);
-    for (byte each : raw) {
-      if (plain((char) (each & 0xff))) {
-        out.append((char) each);
+    for (byte octet : raw) {
+      if (plain((char) (octet & 0xff))) {
+        out.append((char) octet);
       } else {
-        out.append('%').append(HEX[each >> 4 & 0xf]).append(HEX[each & 0xf]);
+        out.append('%').append(HEX[octet >> 4 & 0xf]).append(HEX[octet & 0xf]);
       }
     }
     return out.toString();

@@ -28,8 +28,8 @@ public final class Member {
     this.topicLow = Long.parseUnsignedLong(topicId.substring(16), 16);
     this.columns = kinds.stream().map(Stored::of).toArray(Stored[]::new);
     int fixed = IDENTITY_BYTES + columns.length;
-    for (Stored each : columns) {
-      fixed += each.width == 0 ? SIZE_BYTES : each.width;
+    for (Stored column : columns) {
+      fixed += column.width == 0 ? SIZE_BYTES : column.width;
     }
     this.width = fixed;
   }
@@ -47,8 +47,8 @@ public final class Member {
     out.putLong(timeUs ^ Long.MIN_VALUE).putLong(topicHigh).putLong(topicLow).putInt(partition)
         .putLong(offset);
     out.order(ByteOrder.LITTLE_ENDIAN);
-    for (Object each : values) {
-      out.put((byte) (each == null ? 0 : 1));
+    for (Object value : values) {
+      out.put((byte) (value == null ? 0 : 1));
     }
     for (int i = 0; i < columns.length; i++) {
       if (columns[i].width == 0) {
@@ -62,9 +62,9 @@ public final class Member {
         out.putLong(fixed);
       }
     }
-    for (byte[] each : texts) {
-      if (each != null) {
-        out.put(each);
+    for (byte[] text : texts) {
+      if (text != null) {
+        out.put(text);
       }
     }
     CRC32 crc = new CRC32();

@@ -122,11 +122,11 @@ public final class RedisConnection implements Closeable {
     since = System.nanoTime() | 1; // 0 is: nobody waits
     try {
       commands.to(out);
-      List<Object> found = new ArrayList<>(commands.count());
-      while (found.size() < commands.count()) {
-        found.add(replies.next());
+      List<Object> received = new ArrayList<>(commands.count());
+      while (received.size() < commands.count()) {
+        received.add(replies.next());
       }
-      return found;
+      return received;
     } catch (IOException | RuntimeException broken) {
       close();
       if (late) {

@@ -53,39 +53,39 @@ public final class Replies {
     if (size < 0) {
       return null;
     }
-    byte[] found = new byte[size];
+    byte[] bulk = new byte[size];
     for (int done = 0; done < size; ) {
       if (at == end) {
         fill();
       }
       int some = Math.min(size - done, end - at);
-      System.arraycopy(buffer, at, found, done, some);
+      System.arraycopy(buffer, at, bulk, done, some);
       at += some;
       done += some;
     }
     octet();
     octet();
-    return found;
+    return bulk;
   }
 
   private List<Object> list(int size) throws IOException {
     if (size < 0) {
       return null;
     }
-    List<Object> found = new ArrayList<>(size);
+    List<Object> list = new ArrayList<>(size);
     for (int i = 0; i < size; i++) {
-      found.add(next());
+      list.add(next());
     }
-    return found;
+    return list;
   }
 
   private String line() throws IOException {
-    StringBuilder found = new StringBuilder();
-    for (int each = octet(); each != '\r'; each = octet()) {
-      found.append((char) each);
+    StringBuilder line = new StringBuilder();
+    for (int octet = octet(); octet != '\r'; octet = octet()) {
+      line.append((char) octet);
     }
     octet();
-    return found.toString();
+    return line.toString();
   }
 
   private int octet() throws IOException {

@@ -64,7 +64,7 @@ final class Node implements AutoCloseable {
   }
 
   private static List<String> words(List<?> raw) {
-    return raw.stream().map(each -> new String((byte[]) each, StandardCharsets.ISO_8859_1))
+    return raw.stream().map(word -> new String((byte[]) word, StandardCharsets.ISO_8859_1))
         .toList();
   }
 

@@ -35,14 +35,14 @@ class RealtimeSenderTest {
   }
 
   private static Map<String, List<Long>> offsets(List<List<String>> calls) {
-    Map<String, List<Long>> found = new HashMap<>();
+    Map<String, List<Long>> offsets = new HashMap<>();
     for (List<String> call : calls) {
       for (int at = HEAD; at < call.size(); at += 3) {
-        found.computeIfAbsent(call.get(3), key -> new ArrayList<>())
+        offsets.computeIfAbsent(call.get(3), key -> new ArrayList<>())
             .add(Long.valueOf(call.get(at)));
       }
     }
-    return found;
+    return offsets;
   }
 
   @Test
@@ -55,19 +55,19 @@ class RealtimeSenderTest {
             ? "other" : "hot"));
       }
       writer.close(null);
-      Map<String, List<Long>> found = offsets(node.calls);
-      assertEquals(2, found.size());
-      found.forEach(
+      Map<String, List<Long>> written = offsets(node.calls);
+      assertEquals(2, written.size());
+      written.forEach(
           (key, offsets) ->
               assertEquals(
                   LongStream.range(3, 3_000) // below lies what the backfill brings
-                      .filter(each -> each % 5 != 4 && each % 7 != 6
-                      && (each % 3 == 0) == key.contains("other"))
+                      .filter(offset -> offset % 5 != 4 && offset % 7 != 6
+                      && (offset % 3 == 0) == key.contains("other"))
                       .boxed()
                       .toList(),
                   offsets));
       assertTrue(node.calls.stream().allMatch(call -> call.size() <= HEAD + 3 * 512));
-      assertTrue(found.containsKey("sw:7:{e:string:hot}:u:hot"), found.keySet()::toString);
+      assertTrue(written.containsKey("sw:7:{e:string:hot}:u:hot"), written.keySet()::toString);
     }
   }
 
@@ -87,7 +87,7 @@ class RealtimeSenderTest {
   }
 
   @Test
-  void whatTheRunBeforeHasBroughtIsNotSentAgain() throws IOException {
+  void whatTheRunBeforeHasWrittenIsNotSentAgain() throws IOException {
     try (Node node = new Node(call -> DONE)) {
       String first = node.spec().replace("\"source\":\"s\"", "\"source\":\"relay\"");
       write(RealtimeWriter.of(first), 3, 100);
@@ -144,7 +144,7 @@ class RealtimeSenderTest {
   }
 
   @Test
-  void anotherGenerationIsRefusedBeforeTheFirstRow() throws IOException {
+  void anotherStoreIdIsRefusedBeforeTheFirstRow() throws IOException {
     try (Node node = new Node(call -> DONE)) {
       RealtimeWriter writer =
           RealtimeWriter.of(node.spec().replace("\"generation\":7", "\"generation\":8"));
@@ -203,7 +203,7 @@ class RealtimeSenderTest {
       writer.process(row(5, 0, "a"));
       writer.close(new IllegalStateException("the task"));
       assertTrue(Thread.getAllStackTraces().keySet().stream()
-          .noneMatch(each -> each.getName().equals("realtime-s")));
+          .noneMatch(thread -> thread.getName().equals("realtime-s")));
     }
   }
 }

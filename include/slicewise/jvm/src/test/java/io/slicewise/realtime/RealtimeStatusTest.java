@@ -25,11 +25,11 @@ class RealtimeStatusTest {
       before.acknowledged(7);
       RealtimeStatus after = RealtimeStatus.of(next(node, "b", "a"), 0, 2);
       assertEquals("true false", before.relieved + " " + after.relieved);
-      assertEquals("true false", after.brought(7) + " " + after.brought(8));
+      assertEquals("true false", after.acknowledgedBefore(7) + " " + after.acknowledgedBefore(8));
       assertSame(before, RealtimeStatus.of(first, 0, 3)); // its next batch, while both run
       assertSame(after, RealtimeStatus.of(next(node, "b", "a"), 0, 3));
       RealtimeStatus other = RealtimeStatus.of(next(node, "c", "x"), 0, 4);
-      assertFalse(other.brought(0));
+      assertFalse(other.acknowledgedBefore(0));
       assertFalse(after.relieved);
     }
   }

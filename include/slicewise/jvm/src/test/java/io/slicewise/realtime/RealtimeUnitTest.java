@@ -27,21 +27,22 @@ class RealtimeUnitTest {
   void expiriesAreTheGoldenOnes() {
     Golden.cases("pending.json", "expiries")
         .forEach(
-            each -> {
+            golden -> {
               RealtimeUnit unit =
-                  unit("u", each.get("slice_us").asLong(), each.get("retention_us").asLong(),
+                  unit("u", golden.get("slice_us").asLong(), golden.get("retention_us").asLong(),
                       "null");
-              assertEquals(each.get("expiry").asLong(), unit.expiry(each.get("time").asLong()),
-                  each::toString);
+              assertEquals(golden.get("expiry").asLong(), unit.expiry(golden.get("time").asLong()),
+                  golden::toString);
             });
     Golden.cases("pending.json", "list_expiries")
         .forEach(
-            each -> {
-              String kept = "{\"range_us\":" + each.get("range_us") + ",\"rows\":"
-                  + each.get("rows");
+            golden -> {
+              String kept = "{\"range_us\":" + golden.get("range_us") + ",\"rows\":"
+                  + golden.get("rows");
               RealtimeUnit unit = unit("u", 1, 1, kept + ",\"late_us\":0,\"most\":10}");
-              assertEquals(each.get("expiry").asLong(), unit.listExpiry(each.get("time").asLong()),
-                  each::toString);
+              assertEquals(golden.get("expiry").asLong(),
+                  unit.listExpiry(golden.get("time").asLong()),
+                  golden::toString);
             });
     assertEquals(0, unit("u", 1, 0, "null").expiry(1), "nothing of a lifetime expires");
   }

@@ -20,7 +20,7 @@ class VersionsTest {
 
   private static String version(String until, List<String> required, String... fields) {
     List<String> names = Arrays.stream(fields)
-        .map(each -> each.replaceAll(".*?name\":\"(\\w+)\".*", "[\"$1\"]")).toList();
+        .map(field -> field.replaceAll(".*?name\":\"(\\w+)\".*", "[\"$1\"]")).toList();
     return "{\"until\":" + until + ",\"reader\":{\"format\":\"json\",\"registry\":null,\"fields\":["
         + String.join(",", fields) + "],\"paths\":[" + String.join(",", names) + "],\"required\":["
         + String.join(",", required)
@@ -51,10 +51,10 @@ class VersionsTest {
     };
   }
 
-  private static void gives(Object[] wanted, Object[] found) {
+  private static void gives(Object[] wanted, Object[] actual) {
     assertArrayEquals(
-        Arrays.stream(wanted).map(each -> each == null ? null : each.toString()).toArray(),
-        Arrays.stream(found).map(each -> each == null ? null : each.toString()).toArray());
+        Arrays.stream(wanted).map(value -> value == null ? null : value.toString()).toArray(),
+        Arrays.stream(actual).map(value -> value == null ? null : value.toString()).toArray());
   }
 
   @Test
@@ -68,7 +68,7 @@ class VersionsTest {
   }
 
   @Test
-  void eachPartitionHasItsOwnPlacesAndOneThatHasNoneIsTheNewestSchemas() {
+  void eachPartitionHasItsOwnOffsetsAndOneThatHasNoneIsTheNewestSchemas() {
     gives(good(null, null), read("{}", 1, 1));
     assertEquals("missing_required:a", read("{}", 1, 2)[1]);
     assertEquals("missing_required:a", read("{}", 2, 0)[1]);
@@ -81,7 +81,7 @@ class VersionsTest {
   }
 
   @Test
-  void aColumnThatOnlyAnEarlierSchemaKeepsComesLastAndIsNullBeyondItsPlace() {
+  void aColumnThatOnlyAnEarlierSchemaKeepsComesLastAndIsNullBeyondItsOffset() {
     byte[] record = "{\"a\":\"x\",\"b\":\"y\",\"gone\":\"z\"}".getBytes(StandardCharsets.UTF_8);
     Versions all = of(GONE);
     gives(new Object[] {NOW_US, null, null, "y", "z"}, all.read(record, NOW_US, 0, 4));

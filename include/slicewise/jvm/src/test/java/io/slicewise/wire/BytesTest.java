@@ -24,7 +24,7 @@ class BytesTest {
   @TestFactory
   Stream<DynamicTest> tagsAreTheGoldenOnes() {
     return Stream.concat(Golden.cases("keys.json", "tags"), Golden.cases("pending.json", "tags"))
-        .map(each -> DynamicTest.dynamicTest(each.get("tag").asText(), () -> tag(each)));
+        .map(golden -> DynamicTest.dynamicTest(golden.get("tag").asText(), () -> tag(golden)));
   }
 
   private static void tag(JsonNode given) {
@@ -38,9 +38,9 @@ class BytesTest {
   @TestFactory
   Stream<DynamicTest> membersAreTheGoldenOnes() {
     return Golden.cases("pending.json", "members")
-        .map(each ->
-        DynamicTest.dynamicTest(each.get("columns") + ": " + each.get("values"), () ->
-            member(each)));
+        .map(golden ->
+        DynamicTest.dynamicTest(golden.get("columns") + ": " + golden.get("values"), () ->
+            member(golden)));
   }
 
   private static void member(JsonNode given) {

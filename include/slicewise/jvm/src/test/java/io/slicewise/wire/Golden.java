@@ -30,17 +30,17 @@ public final class Golden {
   }
 
   static List<String> texts(JsonNode columns, int at) {
-    List<String> found = new ArrayList<>();
-    columns.forEach(each -> found.add(each.get(at).asText()));
-    return found;
+    List<String> texts = new ArrayList<>();
+    columns.forEach(column -> texts.add(column.get(at).asText()));
+    return texts;
   }
 
   static Object[] values(JsonNode given, List<String> kinds) {
-    Object[] found = new Object[kinds.size()];
-    for (int i = 0; i < found.length; i++) {
-      found[i] = value(given.get(i), kinds.get(i));
+    Object[] values = new Object[kinds.size()];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = value(given.get(i), kinds.get(i));
     }
-    return found;
+    return values;
   }
 
   private static Object value(JsonNode given, String kind) {
@@ -53,9 +53,9 @@ public final class Golden {
         return Collections.nCopies(given.get("times").get(1).asInt(),
             value(given.get("times").get(0), element));
       }
-      List<Object> found = new ArrayList<>();
-      given.forEach(each -> found.add(value(each, element)));
-      return found;
+      List<Object> elements = new ArrayList<>();
+      given.forEach(item -> elements.add(value(item, element)));
+      return elements;
     }
     if (given.isObject()) {
       return given.has("bits")
