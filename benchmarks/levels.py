@@ -30,7 +30,7 @@ from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from slicewise.clock import ManualClock
 from slicewise.local.servers import redis as redis_server
-from slicewise.reading.cache import CACHE_BYTES, PartialCache, ReadCache
+from slicewise.reading.cache import CACHE_BYTES, PartialCache
 from slicewise.serving.answering.requests import FeaturesRequest, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import blocking
@@ -68,7 +68,7 @@ class Reads:
         request: FeaturesRequest,
         partial_cache: PartialCache,
     ) -> None:
-        self._service = FeatureService(ManualClock(now_us), cache=ReadCache(partial_cache))
+        self._service = FeatureService(ManualClock(now_us), partials=partial_cache)
         self._connection = blocking(url)
         self._server, self._request, self._block = server, request, 1
         self.blocks: list[Spent] = []

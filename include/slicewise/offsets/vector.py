@@ -75,10 +75,10 @@ class OffsetVector:
 
     def pack(self) -> bytes:
         """Canonical msgpack: {topic hex: {partition: offset}}, keys sorted, zeros left out."""
-        return self._packed
+        return self.packed
 
     @cached_property
-    def _packed(self) -> bytes:
+    def packed(self) -> bytes:
         import msgpack  # here, so that Airflow's environment can import this module without it
 
         nested: dict[str, dict[int, int]] = {}

@@ -14,17 +14,18 @@ from typing import Any
 
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Scalars
+from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.batched import BatchedPlan, combine
 from slicewise.reading.cache import PartialCache, PlanMemory
 from slicewise.reading.claims import NodeClaims, Stored
 from slicewise.reading.pending import PendingSeen
-from slicewise.reading.plan import Interval, Total, plan_key, plan_read
+from slicewise.reading.plan import TOKENS_LIMIT, Interval, Total, plan_read
 from slicewise.reading.rows import Gathering, Rows, gather
 from slicewise.reading.scalar import ScalarGathering, finish_scalars, rows_of
 from slicewise.windows.bounds import floor
 
-__all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_key", "plan_read"]
+__all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_read"]
 
 SCALAR_ROWS = 2_000
 """Up to about so many rows Python's own numbers are faster than whole columns."""
@@ -65,15 +66,22 @@ class Merged:
         return not any(self.stale)
 
     def token(self, plan: int, entity: int) -> str:
-        """The token of a unit's answer for an entity: what it contains."""
-        read_plan = self.batched.plans[plan]
-        intervals = self.intervals(plan, entity) if read_plan.gaps else None
-        return read_plan.sealed(
-            self.base[plan][entity],
-            self.compacted_beyond[plan][entity],
-            intervals,
-            self.memories[plan].tokens,
-        )
+        """The token of a unit's answer for an entity: what it contains. Most entities have the
+        committed offsets for their base, whose token is remembered."""
+        of, base = self.batched.plans[plan], self.base[plan][entity]
+        beyond = self.compacted_beyond[plan][entity]
+        if of.gaps:
+            own = tokens.bounds_bytes(of.bounds_of(self.intervals(plan, entity)))
+            return tokens.seal(of.token_head, base, beyond, own)
+        if beyond:
+            return tokens.seal(of.token_head, base, beyond, of.token_end)
+        remembered = self.memories[plan].tokens
+        token = remembered.get(base.packed)
+        if token is None:
+            if len(remembered) >= TOKENS_LIMIT:
+                remembered.clear()
+            token = remembered[base.packed] = tokens.seal(of.token_head, base, {}, of.token_end)
+        return token
 
     def column(self, plan: int, feature: int) -> tuple[Finished | Scalars, slice]:
         """Column and slice that hold a feature's values: one per entity."""

@@ -10,16 +10,14 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.ragged import Ragged
-from slicewise.reading.plan import HotField, ReadPlan, Total
+from slicewise.reading.plan import HotField, Total
 
 CACHE_BYTES = 64 << 20
 SEEN = 100_000
@@ -146,25 +144,16 @@ class PlanMemory(NamedTuple):
     """Tokens of the bases met so far."""
 
 
-@dataclass(eq=False)
-class ReadCache:
-    """All that a reader remembers between answers; it changes the time that they take, and no bit.
+class PlanCache(NamedTuple):
+    """All that is remembered for the answers of one plan. It changes the time that they take, and
+    no bit."""
 
-    Whoever answers owns one. What belongs to a plan goes with the plan.
-    """
+    partials: PartialCache
+    """Combined partials of compacted hours, of all plans of whoever answers."""
+    plans: Sequence[PlanMemory]
+    """Memories of the plan's units of slices, in their order."""
 
-    partials: PartialCache = field(default_factory=PartialCache)
-    """Combined partials of compacted hours."""
-    _plans: WeakKeyDictionary[ReadPlan, Sequence[PlanMemory]] = field(
-        default_factory=WeakKeyDictionary
-    )
-    """Memories of a batch's plans, by its first plan."""
-
-    def of(self, plans: Sequence[ReadPlan]) -> Sequence[PlanMemory]:
-        """Memories of the plans of a batch, in their order."""
-        if not plans:
-            return ()
-        plan = self._plans.get(plans[0])
-        if plan is None:
-            plan = self._plans[plans[0]] = [PlanMemory({}, {}) for _ in plans]
-        return plan
+    @staticmethod
+    def of(partials: PartialCache, units: int) -> PlanCache:
+        """A cache of a new plan."""
+        return PlanCache(partials, [PlanMemory({}, {}) for _ in range(units)])

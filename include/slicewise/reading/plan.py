@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -22,7 +22,7 @@ from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.codec.store_fields import fields as f
 from slicewise.offsets import token as tokens
-from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.offsets.vector import TopicPartition
 from slicewise.windows.bounds import EARLIEST_US
 from slicewise.windows.durations import HOUR_US
 from slicewise.windows.segments import FIVE_DAYS, segments, slice_segments, whole_five_days
@@ -271,34 +271,6 @@ class ReadPlan:
         """The day fields side by side."""
         return Fetched.of(self.days)
 
-    def sealed(
-        self,
-        base: OffsetVector,
-        compacted_beyond: Mapping[int, OffsetVector],
-        intervals: Sequence[Interval] | None,
-        cached: dict[bytes, str],
-    ) -> str:
-        """The token of an answer of this plan; intervals: those of an entity, where sessions make
-        them differ; cached: tokens of the bases met so far: most entities have the committed
-        offsets for theirs."""
-        if intervals is not None:
-            return tokens.seal(
-                self.token_head,
-                base,
-                compacted_beyond,
-                tokens.bounds_bytes(self.bounds_of(intervals)),
-            )
-        if compacted_beyond:
-            return tokens.seal(self.token_head, base, compacted_beyond, self.token_end)
-        sealed = cached.get(base.pack())
-        if sealed is None:
-            if len(cached) >= TOKENS_LIMIT:
-                cached.clear()
-            sealed = cached[base.pack()] = tokens.seal(
-                self.token_head, base, compacted_beyond, self.token_end
-            )
-        return sealed
-
     def days_after(
         self, days: Sequence[Sequence[bytes | None]], total_until: int
     ) -> Sequence[Sequence[bytes | None]]:
@@ -327,16 +299,6 @@ def _empty_of(partial: Aggregate) -> ScalarOf | None:
         return None
     (empty,) = partial.scalar.combine([()] * len(partial.fields), (), ((),))
     return lambda _: empty
-
-
-def plan_key(unit: StorageUnit, t_us: int) -> tuple[int, bool]:
-    """Equal for times between which no bound of the unit's windows moves.
-
-    Bounds are made by floor and ceil to multiples of the slice (all lengths, hops and resolutions
-    are such multiples), so they move only at a multiple of the slice and just after it.
-    """
-    whole, rest = divmod(t_us, unit.slice_us)
-    return whole, rest > 0
 
 
 def plan_read(

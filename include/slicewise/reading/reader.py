@@ -20,10 +20,11 @@ from typing import NamedTuple, Protocol
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
+from slicewise.offsets.token import SEPARATOR
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.answer import Merged, merge
 from slicewise.reading.batched import BatchedPlan
-from slicewise.reading.cache import ReadCache
+from slicewise.reading.cache import PlanCache
 from slicewise.reading.claims import NodeClaims, Stored
 from slicewise.reading.event_list import ListMerged, ListPlan, merge_list, plan_list
 from slicewise.reading.pending import PendingSeen
@@ -182,7 +183,7 @@ class Reader(Protocol):
         stored: Sequence[Sequence[Stored]],
         entities: int,
         claims: Sequence[NodeClaims],
-        cache: ReadCache,
+        cache: PlanCache,
     ) -> Results:
         """Combines the stored bytes and finishes. KeyError for an archive version that the claims
         do not know."""
@@ -210,10 +211,11 @@ class SliceReader:
         stored: Sequence[Sequence[Stored]],
         entities: int,
         claims: Sequence[NodeClaims],
-        cache: ReadCache,
+        cache: PlanCache,
     ) -> Merged:
-        memories = cache.of(self.batch.plans)
-        return merge(self.batch, stored, entities, claims, cache=cache.partials, memories=memories)
+        return merge(
+            self.batch, stored, entities, claims, cache=cache.partials, memories=cache.plans
+        )
 
     @cached_property
     def has_sessions(self) -> bool:
@@ -241,7 +243,7 @@ class ListReader:
         stored: Sequence[Sequence[Stored]],
         entities: int,
         claims: Sequence[NodeClaims],
-        cache: ReadCache,  # noqa: ARG002
+        cache: PlanCache,  # noqa: ARG002
     ) -> ListResults:
         per_plan = zip(self.plans, stored, claims, strict=True)
         return ListResults(
@@ -285,16 +287,13 @@ class Answered:
         results, number = self._of(part)
         return results.column(number, feature)
 
-    def tokens(self, entity: int) -> list[str]:
-        """Tokens of the answer for an entity, part by part."""
-        tokens = [
-            self.slices.token(part, entity) for part in range(len(self.plan.slices.batch.plans))
-        ]
-        return (
-            tokens + [merged.token(entity) for merged in self.events.lists]
-            if self.events.lists
-            else tokens
-        )
+    def token(self, entity: int) -> str:
+        """The token of the answer for an entity: those of its parts, joined."""
+        slices, plans = self.slices, self.plan.slices.batch.plans
+        parts = [slices.token(part, entity) for part in range(len(plans))]
+        if self.events.lists:
+            parts += [merged.token(entity) for merged in self.events.lists]
+        return SEPARATOR.join(parts)
 
     def contained(self, part: int) -> Iterable[tuple[OffsetVector, Mapping[int, OffsetVector]]]:
         """The same as offsets, per entity: the base, and per hour what is ahead of it."""
@@ -392,7 +391,7 @@ class Plan:
         return [TagRead(one[group], tag) for (group, _, _), tag in zip(targets, tags, strict=True)]
 
     def answer(
-        self, replies: Replies, claims: Claims, cache: ReadCache
+        self, replies: Replies, claims: Claims, cache: PlanCache
     ) -> Answered | Stale | NeedsClaims:
         """Answers the plan from the replies, under the claims that came with them.
 
@@ -418,6 +417,19 @@ class Plan:
             )
         events = self.events.answer(stored[first:], replies.entities, bases[first:], cache)
         return Answered(self, replies.entities, slices, events)
+
+
+def tick_of(t_us: int, step_us: int) -> tuple[int, bool]:
+    """Equal for times between which no bound of the windows of slices moves. step_us: a length that
+    divides the slices of all of them; 0: there are none.
+
+    Bounds are made by floor and ceil to multiples of the slice (all lengths, hops and resolutions
+    are such multiples), so they move only at a multiple of the slice and just after it.
+    """
+    if not step_us:
+        return 0, False
+    whole, rest = divmod(t_us, step_us)
+    return whole, rest > 0
 
 
 def plan(

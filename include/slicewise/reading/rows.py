@@ -112,7 +112,8 @@ class Gathering:
     ) -> Compacted:
         """Takes compacted hours, as `Rows`."""
         cache = self.cache
-        if cache is None or not days or plan.gaps:  # a session looks at each slice by itself
+        # nothing is compacted, or a session looks at each slice by itself
+        if cache is None or plan.gaps or not any(map(any, days)):
             return add_days(plan, days, key, self)
         name = cache.key(~plan.number, days)
         cached_columns = cache.get(name)

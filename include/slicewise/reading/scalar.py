@@ -48,7 +48,7 @@ class ScalarGathering:
     ) -> Compacted:
         """Takes compacted hours, as `merge_rows.Rows`."""
         cache = self.cache
-        if cache is None or not days:
+        if cache is None or not any(map(any, days)):
             return add_days(plan, days, key, self)
         name = cache.key(plan.number, days)
         cached_days = cache.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ class Count(Invertible):
 
     @cached_property
     def scalar(self) -> Tallies:
-        return Tallies(self.finish)
+        return Tallies(itemgetter(0))
 
     @cached_property
     def scalar_of(self) -> ScalarOf:

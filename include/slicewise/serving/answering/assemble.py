@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from slicewise.aggregates.scalar import Scalars
-from slicewise.offsets import token as tokens
 from slicewise.reading.reader import Answered
 from slicewise.serving.answering.answer import Answer, EntityAnswer, Interval, SourceFreshness
 from slicewise.serving.answering.catalog import Selection
@@ -43,7 +42,7 @@ def answer_of(
             row = tuple(
                 [d if v is None else v for v, d in zip(row, selection.defaults, strict=True)]
             )
-        token = tokens.join(store_answer.tokens(0)) if named else ""
+        token = store_answer.token(0) if named else ""
         (entity_of,) = request.entities
         sessions = _sessions(selection, store_answer, 0)
         one = (EntityAnswer(entity_of, row, token, bounds=sessions, no_data=unseen.get(0, ())),)
@@ -92,7 +91,7 @@ def answer_of(
         EntityAnswer(
             entity,
             rows[i],
-            tokens.join(store_answer.tokens(i)) if named else "",
+            store_answer.token(i) if named else "",
             errors[i],
             _sessions(selection, store_answer, i),
             unseen.get(i, ()),

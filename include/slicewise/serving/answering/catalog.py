@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 import pyarrow as pa
@@ -83,6 +84,11 @@ class Selection:
     def units(self) -> frozenset[str]:
         """Storage fingerprints of the units that it reads."""
         return frozenset(part.unit.storage_fingerprint for part in self.parts)
+
+    @cached_property
+    def step_us(self) -> int:
+        """The longest time that divides the slices of all its units; 0 where it has none."""
+        return gcd(*[part.unit.slice_us for part in self.sliced])
 
     @cached_property
     def sliced(self) -> tuple[Part, ...]:

@@ -136,9 +136,9 @@ def readiness(catalog: Catalog, high_water: HighWater) -> Flow[dict[str, Any]]:
 def gauges(metrics: Metrics, service: FeatureService) -> None:
     """Sets what is read off when metrics are asked for."""
     now_us = service.clock.now_us()
-    metrics.partial_cache_bytes.set(service.cache.partials.bytes)
-    metrics.partial_cache_reads.labels("yes").set(service.cache.partials.hits)
-    metrics.partial_cache_reads.labels("no").set(service.cache.partials.misses)
+    metrics.partial_cache_bytes.set(service.partials.bytes)
+    metrics.partial_cache_reads.labels("yes").set(service.partials.hits)
+    metrics.partial_cache_reads.labels("no").set(service.partials.misses)
     for source in service.catalog.deployment.sources if service.catalog is not None else ():
         lost = service.high_water.anywhere.get(source.name)
         metrics.lost.labels(source.name).set(0 if lost is None else lost.events)

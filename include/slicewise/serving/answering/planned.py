@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from slicewise.reading import reader
+from slicewise.reading.cache import PartialCache, PlanCache
 from slicewise.reading.plan import ReadMode, Total
 from slicewise.reading.reader import Plan
 from slicewise.serving.answering.answer import Bounds
@@ -24,6 +25,8 @@ class Planned:
     positions: tuple[int, ...]
     """Per feature, where the value of one entity stands among those of all finishes; of slices
     alone."""
+    cache: PlanCache
+    """Common parts of the answers of its slices, for as long as the plan is kept."""
     kept_until_us: int
     """The store's time up to which nothing that is read is too old for it."""
 
@@ -35,9 +38,11 @@ def plan_selection(
     t_us: int,
     without_total: Collection[tuple[str, Total]],
     kept: Planned | None = None,
+    partials: PartialCache | None = None,
 ) -> Planned:
     """without_total: (unit, day or five-day total) of what is read by its hours or days. kept: a
-    plan of the selection's slices that serves this instant too."""
+    plan of the selection's slices that serves this instant too. partials: compacted hours that were
+    read, of all plans; None: none are remembered."""
     plan = reader.plan(
         selection, mode, t_us, catalog, without_total, None if kept is None else kept.plan
     )
@@ -50,4 +55,8 @@ def plan_selection(
         for part, positions in zip(selection.sliced, plan.slices.batch.of_one, strict=True):
             at |= zip(part.positions, positions, strict=True)
     in_order = Bounds({ref: bounds[ref] for ref in selection.refs})
-    return Planned(plan, in_order, tuple(at[i] for i in sorted(at)), kept_until_us(plan))
+    if kept is None:
+        cache = PlanCache.of(partials or PartialCache(0), len(selection.sliced))
+    else:
+        cache = kept.cache
+    return Planned(plan, in_order, tuple(at[i] for i in sorted(at)), cache, kept_until_us(plan))

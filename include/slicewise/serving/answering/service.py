@@ -22,10 +22,10 @@ from slicewise.errors import (
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.cache import ReadCache
+from slicewise.reading.cache import PartialCache
 from slicewise.reading.claims import NodeClaims
-from slicewise.reading.plan import ReadMode, Total, plan_key
-from slicewise.reading.reader import Answered, NeedsClaims, Plan, Replies, Stale, Target
+from slicewise.reading.plan import ReadMode, Total
+from slicewise.reading.reader import Answered, NeedsClaims, Replies, Stale, Target, tick_of
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.assemble import answer_of, views_without_data
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
@@ -70,7 +70,8 @@ class FeatureService:
     catalog: Catalog | None = None
     freshness: Freshness = field(default_factory=Freshness)
     last_answers: LastAnswers = field(default_factory=LastAnswers)
-    cache: ReadCache = field(default_factory=ReadCache)
+    partials: PartialCache = field(default_factory=PartialCache)
+    """Combined partials of compacted hours, of all plans."""
     high_water: HighWater = field(default_factory=HighWater)
     _declared: Catalog | None = None
     """The newest catalog that there was: what feature sets declare for a store that is away or
@@ -223,7 +224,7 @@ class FeatureService:
         if now_us > planned.kept_until_us or t_us > now_us:
             check_kept(plan, mode, t_us, now_us)
         store_answer = yield from self._answered(
-            catalog, selection, plan, targets, len(request.entities), reply
+            catalog, selection, planned, targets, len(request.entities), reply
         )
         if isinstance(store_answer, Stale):
             self._read_without(store_answer)
@@ -258,7 +259,7 @@ class FeatureService:
     def _planned(
         self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int
     ) -> Planned:
-        tick = tuple([plan_key(part.unit, t_us) for part in selection.sliced])
+        tick = tick_of(t_us, selection.step_us)
         # The present does not come back: of a selection only the newest live plan is kept.
         key: object = selection if mode == "live" else (selection, tick)
         plan = self._plans.get(key)
@@ -273,7 +274,9 @@ class FeatureService:
             del self._plans[key]
         elif len(self._plans) >= PLANS:
             del self._plans[next(iter(self._plans))]
-        planned = plan_selection(catalog, selection, mode, t_us, self._without_total)
+        planned = plan_selection(
+            catalog, selection, mode, t_us, self._without_total, partials=self.partials
+        )
         self._plans[key] = (tick, planned)
         return planned
 
@@ -281,7 +284,7 @@ class FeatureService:
         self,
         catalog: Catalog,
         selection: Selection,
-        plan: Plan,
+        planned: Planned,
         targets: Sequence[Target],
         entities: int,
         reply: ReadReply,
@@ -302,7 +305,7 @@ class FeatureService:
                 }
                 for part in selection.parts
             ]
-            answer = plan.answer(replies, claims, self.cache)
+            answer = planned.plan.answer(replies, claims, planned.cache)
             if not isinstance(answer, NeedsClaims):
                 return answer
             if again:
