@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from slicewise.lifecycle.health.judge import Health
+from slicewise.lifecycle.health.overview import Overview
+
 ROOT = Path(__file__).resolve().parents[2]
 # As much of a document as the script uses: elements that keep their children and their text.
 DOCUMENT = """
@@ -30,10 +33,17 @@ const answer = JSON.parse(process.argv[1]);
 const fetch = async () => ({ ok: answer.status === 200, status: answer.status, json: async () => answer.body });
 const setInterval = () => 0;
 """
-OVERVIEW: dict[str, Any] = {
-    "now_us": 1_700_000_000_000_000,
-    "generation": 3,
-    "epoch": 2,
+WELL = Overview(
+    now_us=1_700_000_000_000_000,
+    store_id=3,
+    deployment_version=2,
+    health=Health(()),
+    streams=(),
+    probes=None,
+    views=(),
+    jobs=(),
+)
+OVERVIEW: dict[str, Any] = WELL.to_json() | {
     "health": {"reasons": [], "stopped": False, "well": True},
     "streams": [
         {

@@ -419,17 +419,13 @@ class Plan:
         return Answered(self, replies.entities, slices, events)
 
 
-def tick_of(t_us: int, step_us: int) -> tuple[int, bool]:
-    """Equal for times between which no bound of the windows of slices moves. step_us: a length that
-    divides the slices of all of them; 0: there are none.
+def tick_of(t_us: int, slices_us: Sequence[int]) -> tuple[tuple[int, bool], ...]:
+    """Equal for times between which no bound of windows of these slices moves.
 
     Bounds are made by floor and ceil to multiples of the slice (all lengths, hops and resolutions
     are such multiples), so they move only at a multiple of the slice and just after it.
     """
-    if not step_us:
-        return 0, False
-    whole, rest = divmod(t_us, step_us)
-    return whole, rest > 0
+    return tuple([(t_us // slice_us, t_us % slice_us > 0) for slice_us in slices_us])
 
 
 def plan(

@@ -1,6 +1,6 @@
 """Few rows stand by what they count in, as Python's own numbers, and are combined once per key.
 
-The same rows as `merge_rows.Gathering` holds, to the same bits (docs/adr/0016).
+The same rows as `rows.Gathering` holds, to the same bits (docs/adr/0016).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ScalarGathering:
     def compacted(
         self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
     ) -> Compacted:
-        """Takes compacted hours, as `merge_rows.Rows`."""
+        """Takes compacted hours, as `rows.Rows`."""
         cache = self.cache
         if cache is None or not any(map(any, days)):
             return add_days(plan, days, key, self)
@@ -76,7 +76,7 @@ class ScalarGathering:
         return list(zip(keys, zip(*states, strict=True), strict=True))
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
-        """Takes single rows, as `merge_rows.Rows`."""
+        """Takes single rows, as `rows.Rows`."""
         rows, by_key = self.scalar.singles(values, head), self.by_key
         if len(set(masks)) == 1:
             by_key[key + masks[0]] += rows
@@ -87,7 +87,7 @@ class ScalarGathering:
     def block(
         self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows
     ) -> None:
-        """Takes a block of rows, as `merge_rows.Rows`."""
+        """Takes a block of rows, as `rows.Rows`."""
         rows = self.scalar.block(value, start, len(numbers))
         at = 0
         for mask, n in part.runs(numbers):
@@ -96,7 +96,7 @@ class ScalarGathering:
             at += n
 
     def events(self, plan: ReadPlan, key: int, pending: PendingField) -> None:
-        """Takes pending events, as `merge_rows.Rows`: as states, each of all events of a key."""
+        """Takes pending events, as `rows.Rows`: as states, each of all events of a key."""
         of = plan.scalar_of
         if of is None:
             for partials, keys in accumulated(self.layout, [PendingEvents(plan, key, pending)]):

@@ -652,7 +652,7 @@ def test_each_partition_of_a_per_partition_unit_has_the_committed_offset_of_the_
 def test_times_of_one_tick_have_equal_bounds(t: int, step: int, window: Window) -> None:
     unit = unit_of(MINUTE_US)
     t += 30 * DAY_US
-    if tick_of(t, unit.slice_us) == tick_of(t + step, unit.slice_us):
+    if tick_of(t, [unit.slice_us]) == tick_of(t + step, [unit.slice_us]):
         for mode in ("live", "at"):
             one = window.bounds(mode, t, unit.slice_us)
             assert one == window.bounds(mode, t + step, unit.slice_us)

@@ -19,6 +19,7 @@ from prometheus_client import generate_latest
 
 from slicewise.clock import ManualClock
 from slicewise.emission.ticks import Correction, Tick
+from slicewise.errors import BadRequest
 from slicewise.spark.driver import Lane
 from slicewise.spark.emission.figures import ViewFigures
 from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
@@ -31,7 +32,7 @@ from slicewise.spark.runtime.status_sinks import (
     write_heartbeat,
 )
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.model.status import Status
+from slicewise.stores.online.model.status import OUTCOMES, Status, Totals, ViewStatus
 from slicewise.stores.online.operations.status import ReadStatus
 
 NOW, SECOND = 1_700_000_000_000_000, 1_000_000
@@ -232,3 +233,54 @@ def test_store_and_heartbeat_file_have_the_same_status(tmp_path: Path) -> None:
         "tail": "on",
         "sources": {"plays": json.loads(text)},
     }
+
+
+def test_a_view_that_moved_to_another_source_is_one_series_and_goes_on() -> None:
+    metrics = emission_metrics()
+    totals = Totals(1, 0.5, {"clicks": 100}, {}, {})
+    behind = {"clicks": ViewStatus(1, partials=5, late_events=0, too_late_events=0, behind_ms=40)}
+    metrics.show(
+        Status("new", "running", 9 * SECOND, views=behind, totals=Totals(1, 0.5, {"clicks": 3}))
+    )
+    metrics.show(Status("old", "running", 2 * SECOND, views={}, totals=totals))
+    lines = exposition(metrics).splitlines()
+    assert [line for line in lines if line.startswith("slicewise_emit_windows_total")] == [
+        'slicewise_emit_windows_total{view="clicks"} 103.0'
+    ]
+    assert [line for line in lines if line.startswith("slicewise_emit_behind_seconds{")] == [
+        'slicewise_emit_behind_seconds{view="clicks"} 0.04'
+    ]
+
+
+def test_an_emission_keeps_how_far_its_own_views_are_and_what_was_counted_of_all() -> None:
+    looks = Looks(emission_metrics())
+    figures = ViewFigures(looks.source)
+    figures.begun("stays", 1)
+    figures.begun("moves", 1)
+    figures.skipped("moves", {"board": 2})
+    figures.keep({"stays"})
+    status = figures.status()
+    assert set(status.views or ()) == {"stays"}
+    assert status.totals.leaderboards_skipped == {"board": 2}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '{"heartbeat_us": Infinity, "state": "running"}',
+        '{"heartbeat_us": 1, "lag": {"0": 1e999}}',
+        "[" * 100_000,
+        '{"heartbeat_us": 1, "views": {"v": 3}}',
+    ],
+)
+def test_a_damaged_status_is_refused_as_one(raw: str) -> None:
+    with pytest.raises(BadRequest):
+        Status.parse("s", raw)
+
+
+def test_a_status_of_a_writer_that_knows_fewer_figures_is_read() -> None:
+    status = Status.parse(
+        "s", '{"heartbeat_us": 1, "rows": 5, "views": {"v": {"instant_us": 2, "behind_ms": null}}}'
+    )
+    assert status.outcomes == {**dict.fromkeys(OUTCOMES, 0), "rows": 5}
+    assert status.views == {"v": ViewStatus(2)}

@@ -71,8 +71,10 @@ class Overview:
     off."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a page; ages in seconds."""
+        """Plain values for a page and for `--json`, by their public names; ages in seconds."""
         document = asdict(replace(self, streams=(), realtime=()))
+        document["generation"] = document.pop("store_id")
+        document["epoch"] = document.pop("deployment_version")
         document["health"]["well"] = self.health.well
         document["streams"] = [_line(status, self.now_us) for status in self.streams]
         del document["realtime"]

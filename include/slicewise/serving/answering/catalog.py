@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from math import gcd
 from typing import Any
 
 import pyarrow as pa
@@ -86,9 +85,17 @@ class Selection:
         return frozenset(part.unit.storage_fingerprint for part in self.parts)
 
     @cached_property
-    def step_us(self) -> int:
-        """The longest time that divides the slices of all its units; 0 where it has none."""
-        return gcd(*[part.unit.slice_us for part in self.sliced])
+    def slices_us(self) -> tuple[int, ...]:
+        """Lengths of its units' slices, without those that another one divides: bounds that move
+        by them move by that one too."""
+        lengths = {part.unit.slice_us for part in self.sliced}
+        return tuple(
+            sorted(
+                length
+                for length in lengths
+                if not any(length % other == 0 for other in lengths - {length})
+            )
+        )
 
     @cached_property
     def sliced(self) -> tuple[Part, ...]:

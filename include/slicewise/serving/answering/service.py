@@ -259,7 +259,7 @@ class FeatureService:
     def _planned(
         self, catalog: Catalog, selection: Selection, mode: ReadMode, t_us: int
     ) -> Planned:
-        tick = tick_of(t_us, selection.step_us)
+        tick = tick_of(t_us, selection.slices_us)
         # The present does not come back: of a selection only the newest live plan is kept.
         key: object = selection if mode == "live" else (selection, tick)
         plan = self._plans.get(key)

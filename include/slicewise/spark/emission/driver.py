@@ -31,6 +31,9 @@ class EmissionDriver(Driver):
         """Nothing: the log is read without Spark."""
 
     def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:  # noqa: ARG002
+        for name, lane in self._lanes.items():
+            if isinstance(lane, ViewFigures):
+                lane.keep({emitted.view for emitted in emitted_views(deployment, name)})
         for source in deployment.sources:
             if source.is_opening or not emitted_views(deployment, source.name):
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slicewise.emission.ticks import Correction, Tick
@@ -25,6 +25,11 @@ class ViewFigures:
 
     def __post_init__(self) -> None:
         self._batches = BatchFigures(self.source)
+
+    def keep(self, views: Collection[str]) -> None:
+        """Forgets how far other views are: nobody publishes them from this source. What was counted
+        of them stays counted."""
+        self._views = {view: status for view, status in self._views.items() if view in views}
 
     def begun(self, view: str, instant_us: int) -> None:
         self._views[view] = ViewStatus(instant_us)

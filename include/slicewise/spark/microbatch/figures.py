@@ -115,7 +115,7 @@ class BatchFigures:
             freshness_p50_ms=quantile(fresh, 0.5),
             freshness_p99_ms=quantile(fresh, 0.99),
             bad=dict(self._bad),
-            left_out={unit: dict(counts) for unit, counts in self._left_out.items()},
+            left_out={unit: dict(counts) for unit, counts in list(self._left_out.items())},
             totals=self._totals,
         )
 
@@ -128,9 +128,10 @@ def last_minute(recent: deque[tuple[int, int, T]], now_us: int) -> tuple[list[T]
     """
     while recent and recent[0][0] < now_us - _RECENT_US:
         recent.popleft()
-    span_s = max((now_us - recent[0][0]) / 1e6, 1.0) if recent else 1.0
-    rate = sum(events for _, events, _ in recent) / span_s
-    return [measured for *_, measured in recent], span_s, round(rate, 1)
+    kept = tuple(recent)  # in one step: a batch may end meanwhile, in a thread of its own
+    span_s = max((now_us - kept[0][0]) / 1e6, 1.0) if kept else 1.0
+    rate = sum(events for _, events, _ in kept) / span_s
+    return [measured for *_, measured in kept], span_s, round(rate, 1)
 
 
 def quantile(ascending: Sequence[float], q: float) -> float | None:

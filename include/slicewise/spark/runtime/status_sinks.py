@@ -88,15 +88,29 @@ class Metrics(Collector):
             name: kind(f"{self._prefix}_{name}", about, labels=labels.split())
             for name, (kind, about, labels) in self._table.items()
         }
-        for status, since in list(self._last.values()):
-            for name, given, values in _samples(status):
-                family, (kind, _, names) = families[name], self._table[name]
-                labels = dict(zip(names.split(), given, strict=True))
-                for suffix, value in zip(_SUFFIXES[kind], values, strict=True):
-                    family.add_sample(family.name + suffix, labels, value)
-                if kind is not Gauge:
-                    family.add_sample(f"{family.name}_created", labels, since)
+        for (name, given), (values, since) in self._together().items():
+            family, (kind, _, names) = families[name], self._table[name]
+            labels = dict(zip(names.split(), given, strict=True))
+            for suffix, value in zip(_SUFFIXES[kind], values, strict=True):
+                family.add_sample(family.name + suffix, labels, value)
+            if kind is not Gauge:
+                family.add_sample(f"{family.name}_created", labels, since)
         return families.values()
+
+    def _together(self) -> dict[tuple[str, tuple[str, ...]], tuple[tuple[float, ...], float]]:
+        """Metric and labels -> values, and since when they are counted. What sources have in
+        common, as a view that moved from one to another, is counted together; of a gauge the newest
+        status is right."""
+        together: dict[tuple[str, tuple[str, ...]], tuple[tuple[float, ...], float]] = {}
+        last = list(self._last.values())  # in one step: the driver's thread may show a new source
+        for status, since in sorted(last, key=lambda one: one[0].heartbeat_us):
+            for name, given, values in _samples(status):
+                before = together.get((name, given))
+                if before is not None and self._table[name][0] is not Gauge:
+                    values = tuple(map(sum, zip(before[0], values, strict=True)))
+                    since = min(since, before[1])
+                together[name, given] = values, since
+        return together
 
     def serve(self, address: str = "127.0.0.1:0", part: str = "stream") -> int:
         """Serves at host:port; the port. Raises SettingsError where it cannot."""

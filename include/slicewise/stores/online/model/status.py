@@ -39,7 +39,8 @@ class ViewStatus:
     @staticmethod
     def of_json(raw: Mapping[str, Any]) -> ViewStatus:
         names = {_STORED.get(name, name): name for name in ViewStatus.__dataclass_fields__}
-        return ViewStatus(**{names[name]: int(raw[name]) for name in names if name in raw})
+        given = {name for name in names if raw.get(name) is not None}
+        return ViewStatus(**{names[name]: int(raw[name]) for name in given})
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ class Status:
             views = {name: ViewStatus.of_json(view) for name, view in raw.get("views", {}).items()}
             return Status(
                 source=source,
-                outcomes={name: int(raw[name]) for name in OUTCOMES} if "rows" in raw else None,
+                outcomes={n: int(raw.get(n, 0)) for n in OUTCOMES} if "rows" in raw else None,
                 realtime=raw.get("tail"),
                 views=views if "views" in raw else None,
                 **{
@@ -138,7 +139,14 @@ class Status:
                     if raw.get(name) is not None
                 },
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+        ) as error:
             raise BadRequest(
                 f"the status of source {source!r} cannot be read: {error}",
                 expected=(
