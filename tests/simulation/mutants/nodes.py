@@ -180,7 +180,7 @@ OF_LIFETIMES: dict[str, Mutant] = {
     "node-held": Mutant(
         "lifetime",
         "totals of a backfill hold what lies below their own node's start offsets",
-        patched(moves, "reached", archived_by_the_least),
+        patched(moves, "totals_claim", archived_by_the_least),
         met=False,
     ),
     "node-kept": Mutant(

@@ -58,7 +58,7 @@ MUTANTS = {
     "pending-until": Mutant(
         SECTION,
         "it is missed until the committed offsets are there",
-        patched(Pending, "reached", forgotten),
+        patched(Pending, "forget", forgotten),
     ),
     "pending-others": Mutant(
         SECTION,
