@@ -227,10 +227,6 @@ def pack_realtime_start(begun: RealtimeStart) -> bytes:
     )
 
 
-def unpack_realtime_start(raw: bytes) -> RealtimeStart:
-    return _start(*m.REALTIME_START.value.parse(raw))
-
-
 def begin_realtime(
     store_id: int, source: str, begun: RealtimeStart, deployment_version: int, units: str
 ) -> Steps[StoreMetadata]:
