@@ -3,6 +3,7 @@ bounded."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ import slicewise as sw
 from slicewise.errors import BeyondRetention
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
+from slicewise.features.plan.unit import SliceUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.plan import ReadMode
+from slicewise.reading.reader import tick_of
 from slicewise.serving.answering import service as serving
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.planned import plan_selection
@@ -102,3 +105,30 @@ def refs_of(deployed: Catalog) -> list[str]:
         for unit in deployed.deployment.units
         for feature in unit.features
     ]
+
+
+@pytest.mark.parametrize(
+    ("of_units", "kept"),
+    [
+        ([60], (60,)),
+        ([60, 3_600], (60,)),
+        ([20, 30], (20, 30)),
+        ([20, 30, 60, 20], (20, 30)),
+        ([], ()),
+    ],
+)
+def test_a_plan_is_made_anew_at_the_bounds_of_slices_that_no_other_slice_divides(
+    of_units: list[int], kept: tuple[int, ...]
+) -> None:
+    deployed = catalog("10s")
+    selection = deployed.select(["v:n_10s"], None)
+    (part,), unit = selection.parts, selection.parts[0].unit
+    assert isinstance(unit, SliceUnit)
+    parts = tuple(
+        replace(part, unit=replace(unit, slice_us=seconds * SECOND_US)) for seconds in of_units
+    )
+    slices_us = replace(selection, parts=parts).slices_us
+    assert slices_us == tuple(seconds * SECOND_US for seconds in kept)
+    for t_us in range(NOW, NOW + 130 * SECOND_US, SECOND_US):
+        moved = any(t_us % (seconds * SECOND_US) == 0 for seconds in of_units)
+        assert (tick_of(t_us - 1, slices_us) != tick_of(t_us, slices_us)) == moved
