@@ -125,4 +125,5 @@ class Maintenance:
 
     def _before(self, age: timedelta) -> str:
         now = datetime.fromtimestamp(self.clock.now_us() / 1e6, UTC)
-        return (now - age).strftime("%Y-%m-%d %H:%M:%S")
+        # not whole seconds: a snapshot of the second that runs would stay
+        return (now - age).strftime("%Y-%m-%d %H:%M:%S.%f")
