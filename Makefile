@@ -199,7 +199,7 @@ bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests
 	@$(PY) -m benchmarks.surge $(BENCH)
 
 .PHONY: bench-kept
-bench-kept: setup ## what four pieces of own code give beside the same without them (options: BENCH="--only loop --turns 3 --json file")
+bench-kept: setup ## what three pieces of own code give beside the same without them (options: BENCH="--only loop --turns 3 --json file")
 	@$(PY) -m benchmarks.kept $(BENCH)
 
 .PHONY: bench-leaderboard

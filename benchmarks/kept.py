@@ -1,4 +1,4 @@
-"""Four pieces of own code are measured, each beside the same without it, in turns.
+"""Three pieces of own code are measured, each beside the same without it, in turns.
 
   make bench-kept
   make bench-kept BENCH="--only loop classes --turns 3 --json figures.json"
@@ -7,10 +7,8 @@ loop: a burst of connections while answers are long, by our event loop and by uv
 protocol: a request that is never whole, and what the bounds cost those that are, by our protocol
     and by uvicorn's own.
 classes: a Spark job that counts to a thousand, with the archive of classes and without.
-share: from the log to an answer under a steady load, the micro-batch lane giving way and not.
 
-Serving, store, broker and drivers are real ones of a platform of its own. Of share, nothing gives
-way where the kernel has no autogroups.
+Serving, store and broker are real ones of a platform of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,19 +27,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.freshness_sides import REALTIME, Request, Side
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
 from benchmarks.whole.http_load import CLOSED, Connection, Spec, get, post
 from benchmarks.whole.servers import HOME, measure, notify, pair, process, until
-from slicewise.local.servers import ports, stream
+from slicewise.local.servers import ports
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
 from slicewise.spark.runtime.classes import leaving, sharing
-from tests.support.platform.stack import Stack
 
-PARTS = ("loop", "protocol", "classes", "share")
+PARTS = ("loop", "protocol", "classes")
 OURS = {
     "loop": "slicewise.serving.connection.loop:Loop",
     "http": "slicewise.serving.http.protocol:Protocol",
@@ -53,7 +48,6 @@ BURST, ENTITIES = 300, 500
 SLOW_S = 15.0
 """Longest that a request which is never whole is watched."""
 LOAD_S, CONNECTIONS = 10.0, 8
-RATE, FRESH_S = 2_000.0, 60.0
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -181,52 +175,6 @@ def classes(turns: int) -> list[Turn]:
     return results
 
 
-@contextmanager
-def equal(pid: int) -> Iterator[None]:
-    """Keeps the session of a process at the weight of all others, whatever it makes of itself."""
-    over, file = threading.Event(), Path(f"/proc/{pid}/autogroup")
-
-    def hold() -> None:
-        while not over.wait(0.02):
-            with suppress(OSError):
-                file.write_text("0")
-
-    holding = threading.Thread(target=hold)
-    holding.start()
-    try:
-        yield
-    finally:
-        over.set()
-        holding.join()
-
-
-def share(turns: int) -> list[Turn]:
-    """Turns with the real-time lane beside the micro-batch lane."""
-    results = []
-    with pair("plays") as (stack, recipe, logs):
-        side = Side(REALTIME, stack, recipe, logs)
-        with side.up():
-            for turn in range(turns):
-                notify(f"share, turn {turn + 1} of {turns}")
-                ours = fresh(side)
-                with equal(driver_of(stack)):
-                    results.append(Turn(ours, fresh(side)))
-    return results
-
-
-def driver_of(stack: Stack) -> int:
-    """Process id of the stream's driver, which leads its session."""
-    [pid] = [running.pid for running in stack.status() if running.name == stream.NAME]
-    assert pid is not None
-    return os.getsid(pid)
-
-
-def fresh(side: Side) -> dict[str, float]:
-    """Milliseconds from the log to an answer."""
-    seen = side.run(Request(RATE, FRESH_S, 10.0, 10.0)).seen["freshness"]
-    return {f"{name}, ms": float(seen[name]) for name in ("p50", "p90", "p99", "worst")}
-
-
 # ---------------------------------------------------------------- figures
 def figures_of(part: str, turns: Sequence[Turn]) -> list[Figure]:
     """Medians over the turns; the baseline is without the piece."""
@@ -248,7 +196,6 @@ MEASURES: dict[str, Callable[[int], list[Turn]]] = {
     "loop": lambda turns: serving("loop", turns),
     "protocol": lambda turns: serving("protocol", turns),
     "classes": classes,
-    "share": share,
 }
 
 

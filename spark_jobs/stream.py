@@ -15,8 +15,7 @@ from slicewise.clock import SystemClock
 from slicewise.settings import Settings
 from slicewise.spark.driver import Driver
 from slicewise.spark.runtime.log import to_stderr
-from slicewise.spark.runtime.share import Share
 
 if __name__ == "__main__":
     to_stderr()
-    sys.exit(Driver(Settings.load(), SystemClock(), share=Share()).run())
+    sys.exit(Driver(Settings.load(), SystemClock()).run())

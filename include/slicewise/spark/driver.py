@@ -32,7 +32,6 @@ from slicewise.spark.microbatch.healing import Healer, Healing
 from slicewise.spark.microbatch.streaming import SourceQuery, forget_checkpoints, plan_stream
 from slicewise.spark.runtime.log import event, warning
 from slicewise.spark.runtime.session import stream_session
-from slicewise.spark.runtime.share import Share
 from slicewise.spark.runtime.status_sinks import Metrics, put_statuses, write_heartbeat
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
@@ -86,8 +85,6 @@ class Driver:
     clock: Clock
     stop: threading.Event = field(default_factory=threading.Event)
     metrics: Metrics = field(default_factory=Metrics)
-    share: Share | None = None
-    """Share of the processor, where this process shall give way while nobody waits for it."""
     _queries: dict[str, RunningQuery] = field(default_factory=dict)
     _lanes: dict[str, Lane] = field(default_factory=dict)
     """Source -> its figures, of which its status is made."""
@@ -243,15 +240,12 @@ class Driver:
         )
 
     def _report(self, store: OnlineStore, metadata: StoreMetadata) -> None:
-        in_time = bool(self._queries)
         for name, query in self._queries.items():
             lag, figures = query.lag(), self._lanes[name].source
             if isinstance(query, SourceQuery):
                 self._look_at_realtime(store, metadata, query)
                 figures.lost = self._healer.lost_of(query.plan.topic_id, metadata)
-                in_time = in_time and query.in_time(sum(lag.values()))
             figures.lagging(lag)
-        self._give_way(in_time)
         statuses = self._show()
         applied = sum(status.records for status in statuses)
         if applied > self._applied:
@@ -305,12 +299,7 @@ class Driver:
         self._drain("running")
         self._bound = None
 
-    def _give_way(self, wanted: bool) -> None:
-        if self.share is not None:
-            self.share.give_way(wanted)
-
     def _drain(self, state: State) -> None:
-        self._give_way(False)
         for name, query in self._queries.items():
             query.drain()
             event("query_drained", source=name)

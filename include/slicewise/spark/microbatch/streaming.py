@@ -26,7 +26,6 @@ from pyspark.sql.streaming import StreamingQuery
 from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import STEP_BACK_US
 from slicewise.lifecycle.health.realtime import Pace, microbatch_wait_s
@@ -181,10 +180,8 @@ class SourceQuery:
         )
         self._pace = Pace(longest_s, settings.realtime_fields, settings.max_events_per_batch)
         self._begun = time.monotonic()
-        self._waits = True
         self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
         units = [plan.deployment.unit(unit) for unit in plan.units]
-        self._all_realtime = all(no_realtime(unit) is None for unit in units)
         frame, placed = frame_of(kafka_stream(session, settings, plan), plan, units)
         task = MicroBatchTask(
             redis_url=settings.redis_url,
@@ -225,7 +222,6 @@ class SourceQuery:
             over_s,
             self._pace,
         )
-        self._waits = wait_s > 0
         if self.paced:
             self._draining.wait(wait_s)
 
@@ -256,13 +252,6 @@ class SourceQuery:
     @property
     def active(self) -> bool:
         return bool(self.query.isActive)
-
-    def in_time(self, lag: int) -> bool:
-        """Tells whether nobody waits for it: the real-time lane lives and brings all, and nothing
-        is left to apply, or the last batch left something of the interval and the next is not
-        overdue. lag: events that it has to apply."""
-        due = self._waits and time.monotonic() - self._begun < 2 * self._pace.longest_s
-        return self.paced and self._all_realtime and (not lag or due)
 
     def lag(self) -> dict[int, int]:
         """Events in the log that are not applied yet, per partition."""
