@@ -9,6 +9,7 @@ it has them (`make test-cluster`).
 
 from __future__ import annotations
 
+import gc
 import os
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +79,7 @@ if ENVIRONMENT != "airflow":
     # how long an example takes says how busy the machine is
     quiet = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.register_profile("beside others", quiet)
+    settings.register_profile("few", quiet, max_examples=25)  # of make test-fast
     settings.load_profile("beside others")
 
 
@@ -133,6 +135,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         rank = {TESTS / name: position for position, name in enumerate(LONGEST)}
         items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # modules and tests stay: no collection looks at them again
 
 
 def pytest_report_header() -> str:

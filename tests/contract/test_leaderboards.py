@@ -54,7 +54,7 @@ def test_an_older_leaderboard_never_replaces_a_newer_one(bench: Bench) -> None:
 
 
 def test_a_leaderboard_expires_after_two_periods(bench: Bench) -> None:
-    period_us = 500_000
+    period_us = 100_000
     bench.store.run(PublishLeaderboard("top_songs", 1, period_us, LEADERBOARD))
     written = bench.store.run(ReadLeaderboard("top_songs")).written_us
     assert written is not None

@@ -27,9 +27,9 @@ def _name(aggregate: Aggregate) -> str:
 def test_every_aggregate_obeys_every_law(aggregate: Aggregate) -> None:
     types = {column: aggregate.type_of(column) for column in aggregate.inputs}
 
-    # Drawing events costs more than any law: what was drawn is given to all of them.
+    # what was drawn is given to all laws
     @settings(
-        max_examples=8,
+        max_examples=settings().max_examples // 12,
         deadline=None,
         database=None,
         suppress_health_check=list(HealthCheck),

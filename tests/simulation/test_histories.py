@@ -15,10 +15,9 @@ def long_but_slices(entry: Entry) -> list[pytest.MarkDecorator]:
     return [] if entry.name == "slices" else [pytest.mark.long]
 
 
+@pytest.mark.long
 @pytest.mark.replayed
-@pytest.mark.parametrize(
-    "entry", [pytest.param(e, id=e.name, marks=long_but_slices(e)) for e in ENTRIES.values()]
-)
+@pytest.mark.parametrize("entry", [pytest.param(e, id=e.name) for e in ENTRIES.values()])
 def test_every_answer_is_what_its_token_says_in_every_history(entry: Entry) -> None:
     answers = 0
     for seed in range(entry.histories):
@@ -49,7 +48,9 @@ def test_without_the_rule_a_history_goes_wrong(entry: Entry, rule: str) -> None:
     print(f"{entry.name} without {rule}: seed {history.seed}: {history.wrong}")
 
 
-@pytest.mark.parametrize("entry", [pytest.param(e, id=e.name) for e in ENTRIES.values()])
+@pytest.mark.parametrize(
+    "entry", [pytest.param(e, id=e.name, marks=long_but_slices(e)) for e in ENTRIES.values()]
+)
 def test_a_seed_and_its_tape_are_one_history(entry: Entry) -> None:
     history = entry.play.history(7)
     assert entry.play.history(7) == history

@@ -219,7 +219,10 @@ def test_a_probe_is_asked_for_while_answers_to_others_are_under_way() -> None:
     with server(stall_s=0.3, stalled=1, answer=counted) as port, _requester(port) as requester:
         for user in ("a", "b"):
             requester.request(Waiting(user, 0.0, 0.0, get("/").encode(), 0.0), 0.0)
-        assert sorted([*_answers(requester), *_answers(requester)]) == [("a", True), ("b", True)]
+        answers = _answers(requester)
+        if len(answers) < 2:
+            answers += _answers(requester)
+        assert sorted(answers) == [("a", True), ("b", True)]
         assert requester.polls == 2
 
 

@@ -128,6 +128,7 @@ def test_the_embedded_airflow_gets_the_channels_and_connections_that_are_set(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long  # a process of Airflow for each
 def test_each_configured_channel_gets_a_test_alert(
     hook: Any, mail: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +169,7 @@ def test_each_configured_channel_gets_a_test_alert(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_what_is_not_delivered_is_told_with_its_reason_and_without_its_address(
     hook: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
