@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
-from slicewise.aggregates.kernel.fields import Field, Fixed, Items, Texts
+from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.ragged import Int64, Ragged, RaggedBytes, offsets_of
 from slicewise.codec.envelopes import Raw
 from slicewise.codec.scalar import Row, ScalarRows
@@ -31,7 +31,6 @@ CODEC_VERSION = 1
 U4 = np.dtype("<u4")
 LONG = 256
 """Lists of on average so many bytes are copied one by one: an index per item would take longer."""
-_CODES = {"<i8": "q", "<i4": "i", "<f8": "d", "|u1": "B", "<u4": "I"}
 
 
 @dataclass(frozen=True)
@@ -161,9 +160,15 @@ class Layout:
             ]
         )
 
-    def decode_blocks(self, blocks: Sequence[Raw], counts: Sequence[int]) -> list[Columns]:
+    def decode_blocks(
+        self,
+        blocks: Sequence[Raw],
+        counts: Sequence[int],
+        asked: frozenset[int] | None = None,
+    ) -> list[Columns]:
         """The rows of all blocks, one after the other; block i has counts[i] rows.
 
+        asked: partials that are wanted, None for all; others come without fields.
         Raises CodecError for bytes that are not exactly such blocks; the memory
         used stays within a small multiple of the blocks' own size.
         """
@@ -180,10 +185,19 @@ class Layout:
             heads.append(view[: count * size])
             behind.append(view[count * size :])
         records = np.frombuffer(b"".join(heads), self.record)
-        return self._decode(records, behind, np.fromiter(counts, np.int64, len(counts)))
+        wanted = self._every if asked is None else asked
+        return self._decode(records, behind, np.fromiter(counts, np.int64, len(counts)), wanted)
+
+    @cached_property
+    def _every(self) -> frozenset[int]:
+        return frozenset(range(len(self.partials)))
 
     def _decode(
-        self, records: NDArray[np.void], behind: Sequence[Raw], counts: Int64
+        self,
+        records: NDArray[np.void],
+        behind: Sequence[Raw],
+        counts: Int64,
+        wanted: frozenset[int],
     ) -> list[Columns]:
         n = len(records)
         widths = self._segment_widths(records)
@@ -204,6 +218,9 @@ class Layout:
         indices: NDArray[Any] | None = None
         offsets = np.zeros(1, np.int64)
         for i, field, name in self._slots:
+            if i not in wanted:
+                at += 0 if isinstance(field, Fixed) else 1 if isinstance(field, Items) else 2
+                continue
             if isinstance(field, Fixed):
                 out[i][field.name] = np.ascontiguousarray(records[name])
                 continue
@@ -231,49 +248,25 @@ class Layout:
 
     def _segment_widths(self, records: NDArray[np.void]) -> Int64:
         """Bytes of each heap segment of each row [n, segments]."""
-        widths: list[Int64] = []
-        for _, field, name in self._slots:
-            if isinstance(field, Items):
-                widths.append(records[name].astype(np.int64) * field.numpy.itemsize)
-            elif not isinstance(field, Fixed):
-                widths.append(records[name].astype(np.int64) * U4.itemsize)
-                widths.append(records[name + ".bytes"].astype(np.int64))
-        if not widths:
+        if not len(self.scalar.widths):
             return np.zeros((len(records), 1), np.int64)
-        return np.stack(widths, axis=1)
+        return self.scalar.segments(records.view(np.uint8), len(records))
 
     # ---- decoding few rows
 
     @cached_property
-    def scalar(self) -> ScalarRows | None:
-        """The form of some hundreds of rows in Python's own numbers; None where a row holds texts,
-        which only whole columns decode."""
-        if any(isinstance(field, Texts) for _, field, _ in self._slots):
-            return None
-        return ScalarRows(
-            "".join([_CODES[self.record[name].str] for _, _, name in self._slots]),
-            tuple(
-                (i, f.numpy.itemsize)
-                for i, (_, f, _) in enumerate(self._slots)
-                if isinstance(f, Items)
-            ),
-            tuple(len(partial.fields) for partial in self.partials),
-        )
+    def scalar(self) -> ScalarRows:
+        """Form of some hundreds of rows in Python's own numbers and bytes."""
+        return ScalarRows(tuple(tuple(partial.fields) for partial in self.partials))
 
     def scalar_rows(self, columns: Sequence[Columns]) -> list[Row]:
-        """Rows of `scalar` of some partials in column form; requires that there is such a form."""
-        record: list[list[Any]] = []
-        heap: list[list[bytes]] = []
-        for i, field, _ in self._slots:
-            if isinstance(field, Fixed):
-                record.append(columns[i].fixed(field.name).tolist())
-                continue
-            items = columns[i].items(field.name)
-            width, raw = items.values.itemsize, items.values.tobytes()
-            record.append(items.lengths.tolist())
-            heap.append([raw[a * width : b * width] for a, b in pairwise(items.offsets.tolist())])
-        rest = map(b"".join, zip(*heap, strict=True)) if heap else [b""] * columns[0].n
-        return list(zip(*record, rest, strict=True))
+        """Rows of `scalar` of all partials in column form."""
+        records, heaps, ends = self._encode(columns)
+        raw, size = records.tobytes(), self.record.itemsize
+        return [
+            (raw[at : at + size], heaps[a:b])
+            for at, (a, b) in zip(range(0, len(raw), size), pairwise(ends.tolist()), strict=True)
+        ]
 
     # ---- tables
 

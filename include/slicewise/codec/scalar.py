@@ -1,70 +1,100 @@
 """One call opens a stored value of one row; a value that is not exactly one is refused.
 
-Envelope, record and list of a row are cut at once, by a struct per length of value: for the some
-hundreds of rows of one read, whose values have few lengths.
+Envelope, record and what follows it are cut by a struct per length of value: for the some hundreds
+of rows of one read, whose values have few lengths. Of the rows' partials those that are asked for
+alone become Python's own numbers and bytes.
 """
 
 from __future__ import annotations
 
-import operator
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.codec.envelopes import SEAL_BYTES
 from slicewise.errors import CodecError
 
-Row = tuple[Any, ...]
-"""Members of the record as Python's own numbers, then what follows the record, as bytes."""
+Row = tuple[bytes, bytes]
+"""The record of a row, and what follows it: its lists."""
 LENGTHS = 4_096
 """Lengths of values for which a struct is kept."""
+_COUNT = 4
+_CODES = {"<i8": "q", "<i4": "i", "<f8": "d", "|u1": "B"}
 
 
 class _ByLength(dict[int, Callable[[bytes], Row]]):
     """Length of a value -> what cuts it: `head` bytes, the record, what follows, the checksum."""
 
-    def __init__(self, head: int, codes: str, size: int) -> None:
+    def __init__(self, head: int, size: int) -> None:
         super().__init__()
-        self._head, self._codes, self._size = head, codes, size
+        self._head, self._size = head, size
 
-    def __missing__(self, length: int) -> Callable[[bytes], Row]:
+    def __missing__(self, length: int) -> Callable[[bytes], Any]:
         rest = length - self._head - self._size - SEAL_BYTES
         if rest < 0:
             raise _refused(f"a value of {length} bytes", f"{length - rest} or more")
         if len(self) >= LENGTHS:
             self.clear()
         unpack = self[length] = struct.Struct(
-            f"<{self._head}x{self._codes}{rest}s{SEAL_BYTES}x"
+            f"<{self._head}x{self._size}s{rest}s{SEAL_BYTES}x"
         ).unpack
         return unpack
 
 
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is cut out of the rows when some partials are asked for."""
+
+    numbers: struct.Struct
+    """The members of a record that are asked for, and the count of an only segment."""
+    count_at: int
+    """Position of that count among the numbers."""
+    fields: tuple[tuple[tuple[type[Field], int], ...], ...]
+    """Per partial and field its kind, and its place: of scalars among the numbers, of lists among
+    the segments; empty of a partial that is not asked for."""
+    segments: tuple[int, ...]
+    """The segments that are asked for."""
+
+
 @dataclass(eq=False)
 class ScalarRows:
-    """Form of the rows of one layout in Python's own numbers; none of its fields is a text."""
+    """Rows of one layout as Python's own numbers and bytes. Lists stand behind the record in
+    segments: one for a list of items, two (lengths, bytes) for a list of texts."""
 
-    codes: str
-    """Codes of the record's members, for a struct."""
-    lists: tuple[tuple[int, int], ...]
-    """Per list of items its member in the record (how many items), and the bytes of an item."""
-    widths: tuple[int, ...]
-    """Per partial how many members of the record are its own."""
+    partials: tuple[tuple[Field, ...], ...]
     size: int = field(init=False)
     """Bytes of a record."""
-    _record: struct.Struct = field(init=False)
+    _counts: NDArray[np.int64] = field(init=False)
+    """The bytes of a record in which the count of each segment stands."""
+    widths: NDArray[np.int64] = field(init=False)
+    """Per segment the bytes that one count stands for."""
+    _asked: dict[frozenset[int], _Asked] = field(init=False, default_factory=dict)
     _cutters: dict[int, _ByLength] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._record = struct.Struct("<" + self.codes)
-        self.size = self._record.size
+        at, counts, widths = 0, list[int](), list[int]()
+        for one in chain.from_iterable(self.partials):
+            if isinstance(one, Fixed):
+                at += np.dtype(one.dtype).itemsize
+                continue
+            for width in (one.numpy.itemsize,) if isinstance(one, Items) else (_COUNT, 1):
+                counts += range(at, at + _COUNT)
+                widths.append(width)
+                at += _COUNT
+        self.size = at
+        self._counts, self.widths = np.array(counts, np.int64), np.array(widths, np.int64)
 
     def singles(self, values: Sequence[bytes], head: int) -> list[Row]:
         """The row of each sealed value, which begins after `head` bytes."""
         cutters = self._cutters.get(head)
         if cutters is None:
-            cutters = self._cutters[head] = _ByLength(head, self.codes, self.size)
+            cutters = self._cutters[head] = _ByLength(head, self.size)
         return [cutters[len(value)](value) for value in values]
 
     def block(self, value: bytes, start: int, n: int) -> list[Row]:
@@ -75,50 +105,115 @@ class ScalarRows:
             raise _refused(
                 f"a block of {end - start} bytes for {n} rows", f"records of {size} bytes"
             )
-        records = list(self._record.iter_unpack(value[start:middle]))
-        rest = value[middle:end]
-        if len(self.lists) == 1:
-            ((at, width),) = self.lists
-            widths = [width * record[at] for record in records]
-        else:
-            widths = [sum([width * record[at] for at, width in self.lists]) for record in records]
+        records, rest = value[start:middle], value[middle:end]
+        widths = self._ends(records, n)[:, -1].tolist() if len(self.widths) else [0] * n
         ends = list(accumulate(widths, initial=0))
         if ends[-1] != len(rest):
             raise _refused(
                 f"{len(rest)} bytes after {n} records", f"{ends[-1]}, as the records say"
             )
-        return list(
-            map(operator.add, records, zip([rest[a:b] for a, b in pairwise(ends)], strict=True))
-        )
+        return [
+            (records[at : at + size], rest[a:b])
+            for at, (a, b) in zip(range(0, n * size, size), pairwise(ends), strict=True)
+        ]
 
-    def columns(self, rows: Sequence[Row]) -> list[Sequence[Sequence[Any]]]:
-        """Per partial, per field, its value by row; a list of items is its raw bytes."""
+    def columns(
+        self, rows: Sequence[Row], asked: frozenset[int] | None = None
+    ) -> list[Sequence[Sequence[Any]]]:
+        """Per partial, per field, its value by row: a list of items is its raw bytes, one of texts
+        a tuple of theirs. asked: partials that are wanted, None for all; others have no fields."""
+        wanted = self._of(frozenset(range(len(self.partials))) if asked is None else asked)
         if not rows:
-            return [((),) * width for width in self.widths]
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True))
-        rests = columns.pop()
-        if len(self.lists) == 1:
-            ((at, width),) = self.lists
-            if list(map(len, rests)) != [width * n for n in columns[at]]:
+            return [((),) * len(fields) for fields in wanted.fields]
+        records, rests = zip(*rows, strict=True)
+        joined = b"".join(records)
+        numbers = list(zip(*wanted.numbers.iter_unpack(joined), strict=True))
+        pieces: dict[int, Sequence[bytes]] = {}
+        if len(self.widths) == 1:
+            width = int(self.widths[0])
+            if list(map(len, rests)) != [width * n for n in numbers[wanted.count_at]]:
                 raise _uneven()
-            columns[at] = rests
-        else:
-            self._split(columns, rests)
-        parts: list[Sequence[Sequence[Any]]] = []
-        first = 0
-        for width in self.widths:
-            parts.append(columns[first : first + width])
-            first += width
-        return parts
-
-    def _split(self, columns: list[Sequence[Any]], rests: Sequence[bytes]) -> None:
-        """Cuts what follows each record into its lists, in their order."""
-        ends = [0] * len(rests)
-        for at, width in self.lists:
-            begins, ends = ends, [end + width * n for end, n in zip(ends, columns[at], strict=True)]
-            columns[at] = [rest[a:b] for rest, a, b in zip(rests, begins, ends, strict=True)]
-        if list(map(len, rests)) != ends:
+            pieces[0] = rests
+        elif len(self.widths):
+            ends = self._ends(joined, len(rows))
+            if ends[:, -1].tolist() != list(map(len, rests)):
+                raise _uneven()
+            for at in wanted.segments:
+                begins = ends[:, at - 1].tolist() if at else [0] * len(rows)
+                pieces[at] = [
+                    rest[a:b]
+                    for rest, a, b in zip(rests, begins, ends[:, at].tolist(), strict=True)
+                ]
+        elif any(rests):
             raise _uneven()
+        return [
+            [
+                numbers[at]
+                if kind is Fixed
+                else pieces[at]
+                if kind is Items
+                else list(map(_texts, pieces[at], pieces[at + 1]))
+                for kind, at in fields
+            ]
+            for fields in wanted.fields
+        ]
+
+    def segments(self, records: NDArray[np.uint8], n: int) -> NDArray[np.int64]:
+        """Bytes of each segment of each row [n, segments]; requires that there is one."""
+        counts = records.reshape(n, self.size).take(self._counts, axis=1).view("<u4")
+        widths: NDArray[np.int64] = counts * self.widths
+        return widths
+
+    def _ends(self, records: bytes, n: int) -> NDArray[np.int64]:
+        """Per row and segment where it ends."""
+        return self.segments(np.frombuffer(records, np.uint8), n).cumsum(axis=1)
+
+    def _of(self, asked: frozenset[int]) -> _Asked:
+        found = self._asked.get(asked)
+        if found is None:
+            found = self._asked[asked] = self._prepared(asked)
+        return found
+
+    def _prepared(self, asked: frozenset[int]) -> _Asked:
+        codes, numbers, count_at, segment = "<", 0, 0, 0
+        places: list[tuple[tuple[type[Field], int], ...]] = []
+        segments: list[int] = []
+        for i, fields in enumerate(self.partials):
+            own: list[tuple[type[Field], int]] = []
+            for one in fields:
+                if isinstance(one, Fixed):
+                    own.append((Fixed, numbers))
+                    dtype = np.dtype(one.dtype)
+                    codes += _CODES[dtype.str] if i in asked else f"{dtype.itemsize}x"
+                    numbers += i in asked
+                    continue
+                more = range(segment, segment + (1 if isinstance(one, Items) else 2))
+                own.append((type(one), segment))
+                segment = more.stop
+                if len(self.widths) == 1:
+                    codes, count_at, numbers = codes + "I", numbers, numbers + 1
+                else:
+                    codes += f"{len(more) * _COUNT}x"
+                segments += more if i in asked else ()
+            places.append(tuple(own) if i in asked else ())
+        return _Asked(struct.Struct(codes), count_at, tuple(places), tuple(segments))
+
+
+def _texts(lengths: bytes, data: bytes) -> tuple[bytes, ...]:
+    """The texts of one row."""
+    n = len(lengths) // _COUNT
+    if n == 1:
+        if int.from_bytes(lengths, "little") != len(data):
+            raise _unlike()
+        return (data,)
+    ends = list(accumulate(struct.unpack(f"<{n}I", lengths), initial=0))
+    if ends[-1] != len(data):
+        raise _unlike()
+    return tuple([data[a:b] for a, b in pairwise(ends)])
+
+
+def _unlike() -> CodecError:
+    return _refused("lengths of texts that do not add up to their bytes", "as many bytes")
 
 
 def _uneven() -> CodecError:

@@ -128,7 +128,7 @@ def merge(
         return Merged(batched, entities, (), (), (), ())
     if memories is None:
         memories = [PlanMemory({}, {}) for _ in batched.plans]
-    scalar = batched.is_scalar and entities * sum(batched.windows) <= SCALAR_GROUPS
+    scalar = not batched.has_sessions and entities * sum(batched.windows) <= SCALAR_GROUPS
     if (
         scalar
         and sum([rows_of(plan, parts) for plan, parts in zip(batched.plans, stored, strict=True)])
@@ -143,7 +143,7 @@ def merge(
         )
     else:
         remembered = cache if entities <= CACHED_ENTITIES else None
-        columns = [Gathering(layout, masks, remembered) for layout, masks in batched.gathered]
+        columns = [Gathering(*layout, remembered) for layout in batched.gathered]
         offset_vectors, beyond_by_entity, stale, pending = _gathered(
             batched, stored, entities, claims, columns, memories
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -19,7 +19,8 @@ import numpy as np
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.operations import Finished
-from slicewise.codec import Layout, ScalarRows
+from slicewise.codec import Layout
+from slicewise.reading.columnar import FewRows, few_rows_of
 from slicewise.reading.index import Slot
 from slicewise.reading.plan import Int64, ReadPlan
 from slicewise.reading.table import Table
@@ -43,6 +44,11 @@ class Form:
     members: tuple[Member, ...]
     groups: int
     """Per entity."""
+
+    @cached_property
+    def few_rows(self) -> FewRows:
+        """The form in which few rows are combined."""
+        return few_rows_of(self.aggregate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,28 +103,36 @@ class BatchedPlan:
         return tuple(Table.of([self.plans[i] for i in members]) for members in self.layouts)
 
     @cached_property
-    def is_scalar(self) -> bool:
-        """Tells whether all that is asked for can be combined in Python's own numbers. Whole
-        columns tell what a session holds."""
-        if any(plan.gaps for plan in self.plans):
-            return False
-        decoded = all(
-            self.plans[members[0]].unit.layout.scalar is not None for members in self.layouts
-        )
-        return decoded and all(aggregate.scalar is not None for _, aggregate in self.finishes)
+    def has_sessions(self) -> bool:
+        """Tells whether a window is a session: whole columns alone tell what it holds."""
+        return any(plan.gaps for plan in self.plans)
 
     @cached_property
-    def scalar_layouts(self) -> tuple[tuple[Layout, ScalarRows], ...]:
-        """Per layout how its rows become Python's own numbers; requires `is_scalar`."""
-        layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
-        return tuple((layout, layout.scalar) for layout in layouts if layout.scalar is not None)
-
-    @property
-    def gathered(self) -> tuple[tuple[Layout, int], ...]:
-        """Per layout what its rows are decoded by, and how many masks there are."""
-        layouts = [self.plans[members[0]].unit.layout for members in self.layouts]
+    def scalar_layouts(self) -> tuple[tuple[Layout, Mapping[int, FewRows]], ...]:
+        """Per layout what its rows are cut by, and the forms of the partials that are asked for."""
         return tuple(
-            (layout, len(table.masks)) for layout, table in zip(layouts, self.tables, strict=True)
+            (layout, {i: few_rows_of(layout.partials[i]) for i in sorted(asked)})
+            for layout, asked in self._asked
+        )
+
+    @cached_property
+    def gathered(self) -> tuple[tuple[Layout, int, frozenset[int]], ...]:
+        """Per layout what its rows are decoded by, how many masks there are, and the partials that
+        are wanted: those that are asked for, and what tells a session's events."""
+        return tuple(
+            (layout, len(table.masks), asked if table.span is None else asked | {table.span})
+            for (layout, asked), table in zip(self._asked, self.tables, strict=True)
+        )
+
+    @cached_property
+    def _asked(self) -> tuple[tuple[Layout, frozenset[int]], ...]:
+        """Per layout the partials that its plans ask for."""
+        return tuple(
+            (
+                self.plans[members[0]].unit.layout,
+                frozenset[int]().union(*(self.plans[i].partials for i in members)),
+            )
+            for members in self.layouts
         )
 
     @cached_property
@@ -190,6 +204,11 @@ class BatchedPlan:
     def finishes(self) -> tuple[tuple[int, Aggregate], ...]:
         """The finishes, each in one call: (form, aggregate)."""
         return self._finishes[0]
+
+    @cached_property
+    def few_rows(self) -> tuple[FewRows, ...]:
+        """Per finish the form in which few rows are finished."""
+        return tuple(few_rows_of(aggregate) for _, aggregate in self.finishes)
 
     @cached_property
     def slots(self) -> tuple[tuple[Slot, ...], ...]:

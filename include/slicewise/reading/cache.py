@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.ragged import Ragged
+from slicewise.reading.columnar import ColumnarState
 from slicewise.reading.plan import HotField, Total
 
 CACHE_BYTES = 64 << 20
@@ -32,14 +33,25 @@ class CachedDays(NamedTuple):
     """hour -> archive version"""
     stale: frozenset[Total]
     """Days and five-day totals whose total is out of date."""
-    states: Sequence[tuple[int, Sequence[Any]]]
-    """(mask, per partial of the layout its state) of all rows that count in the mask's windows."""
+    states: Sequence[tuple[int, Mapping[int, Any]]]
+    """(mask, per partial that is asked for its state) of all rows that count in the mask's
+    windows."""
+
+    def has(self, partials: Collection[int]) -> bool:
+        """Tells whether these partials have their states in it."""
+        return all(state.keys() >= set(partials) for _, state in self.states)
 
     @property
     def size(self) -> int:
         """About the bytes that it takes."""
-        states = sum(len(state) for _, state in self.states)
-        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + _STATE_BYTES * states
+        states = [state for _, by_partial in self.states for state in by_partial.values()]
+        columns = {id(s.partials): s.partials for s in states if isinstance(s, ColumnarState)}
+        return (
+            _ENTRY_BYTES
+            + _HOUR_BYTES * len(self.hours)
+            + _STATE_BYTES * len(states)
+            + sum(map(_bytes_of, columns.values()))
+        )
 
 
 class CachedColumns(NamedTuple):
@@ -54,17 +66,12 @@ class CachedColumns(NamedTuple):
     @property
     def size(self) -> int:
         """About the bytes that it takes."""
-        arrays = [
-            array
-            for partial in self.partials
-            for values in partial.values.values()
-            for array in _arrays(values)
-        ]
-        return (
-            _ENTRY_BYTES
-            + _HOUR_BYTES * len(self.hours)
-            + sum(_ARRAY_BYTES + array.nbytes for array in arrays)
-        )
+        return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + sum(map(_bytes_of, self.partials))
+
+
+def _bytes_of(partials: Columns) -> int:
+    arrays = [array for values in partials.values.values() for array in _arrays(values)]
+    return sum(_ARRAY_BYTES + array.nbytes for array in arrays)
 
 
 def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -255,16 +255,14 @@ class ReadPlan:
         return frozenset(finisher.partial for finisher in self.finishers)
 
     @cached_property
-    def scalar_of(self) -> tuple[ScalarOf | None, ...] | None:
-        """Per partial of the layout what makes a state of few events: of what is not asked for the
-        empty one; None of what has no such form. None where one that is asked for has none."""
+    def scalar_of(self) -> Mapping[int, ScalarOf] | None:
+        """Per partial that is asked for what makes a state of few events; None where one has no
+        such form."""
         partials = self.unit.layout.partials
-        if any(partials[i].scalar_of is None for i in self.partials):
-            return None
-        return tuple(
-            partial.scalar_of if i in self.partials else _empty_of(partial)
-            for i, partial in enumerate(partials)
-        )
+        forms = {
+            i: scalar_of for i in self.partials if (scalar_of := partials[i].scalar_of) is not None
+        }
+        return forms if len(forms) == len(self.partials) else None
 
     @cached_property
     def fetched(self) -> Fetched:
@@ -292,13 +290,6 @@ class ReadPlan:
             feature.column: intervals[i]
             for feature, i in zip(self.features, self.interval_of, strict=True)
         }
-
-
-def _empty_of(partial: Aggregate) -> ScalarOf | None:
-    if partial.scalar is None:
-        return None
-    (empty,) = partial.scalar.combine([()] * len(partial.fields), (), ((),))
-    return lambda _: empty
 
 
 def plan_read(

@@ -97,6 +97,8 @@ class Gathering:
     layout: Layout
     masks: int
     """Number of masks of all plans of the layout."""
+    asked: frozenset[int]
+    """Partials that are decoded; others come without fields."""
     cache: PartialCache | None = None
     blocks: list[Raw] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
@@ -120,25 +122,23 @@ class Gathering:
         if not isinstance(cached_columns, CachedColumns):
             if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
-            own = Gathering(self.layout, self.masks)
-            cached_columns = CachedColumns(
-                *add_days(plan, days, 0, own), *own.combined(plan.partials)
-            )
+            own = Gathering(self.layout, self.masks, plan.partials)
+            cached_columns = CachedColumns(*add_days(plan, days, 0, own), *own.combined())
             cache.put(name, cached_columns)
         if cached_columns.masks:
             self.cached_keys += [key + mask for mask in cached_columns.masks]
             self.cached_partials.append(cached_columns.partials)
         return cached_columns.hours, cached_columns.stale
 
-    def combined(self, wanted: frozenset[int]) -> tuple[Sequence[int], list[Columns]]:
+    def combined(self) -> tuple[Sequence[int], list[Columns]]:
         """Keys, and per partial of the layout one row per key; empty ones of what is not asked
         for."""
         keys, groups = np.unique(self.keys(), return_inverse=True)
         n = len(keys)
-        decoded = self.layout.decode_blocks(self.blocks, self.counts)
+        decoded = self.layout.decode_blocks(self.blocks, self.counts, self.asked)
         partials = [
             partial.combine_columns(rows, groups, n)
-            if i in wanted
+            if i in self.asked
             else Columns.empty(partial.fields, n)
             for i, (partial, rows) in enumerate(zip(self.layout.partials, decoded, strict=True))
         ]
@@ -146,7 +146,7 @@ class Gathering:
 
     def columns(self) -> tuple[list[Columns], Int64]:
         """Per partial of the layout its rows, and per row its key."""
-        decoded = self.layout.decode_blocks(self.blocks, self.counts)
+        decoded = self.layout.decode_blocks(self.blocks, self.counts, self.asked)
         partials, keys = (
             [*self.cached_partials],
             [self.keys(), np.array(self.cached_keys, np.int64)],

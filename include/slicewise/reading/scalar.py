@@ -5,8 +5,9 @@ The same rows as `rows.Gathering` holds, to the same bits (docs/adr/0016).
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, pairwise
 from typing import Any
@@ -14,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents
+from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Run, Scalars
-from slicewise.codec import Layout, Row, ScalarRows
-from slicewise.reading.batched import BatchedPlan
+from slicewise.codec import Layout, Row
+from slicewise.reading.batched import BatchedPlan, ends_of
 from slicewise.reading.cache import CachedDays, PartialCache
 from slicewise.reading.claims import Stored
+from slicewise.reading.columnar import FewRows, finished
 from slicewise.reading.pending import (
     SCALAR_EVENTS,
     PendingEvents,
@@ -36,12 +39,13 @@ class ScalarGathering:
     """Rows of one layout by their key."""
 
     layout: Layout
-    scalar: ScalarRows
+    forms: Mapping[int, FewRows]
+    """The partials that are asked for, and how each is combined."""
     cache: PartialCache | None = None
     by_key: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
     cached_keys: list[int] = field(default_factory=list)
-    cached_states: list[Sequence[Any]] = field(default_factory=list)
-    """States cached of compacted hours: per key those of the layout's partials."""
+    cached_states: list[Mapping[int, Any]] = field(default_factory=list)
+    """States that were combined before: per key those of the partials that are asked for."""
 
     def compacted(
         self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
@@ -52,10 +56,10 @@ class ScalarGathering:
             return add_days(plan, days, key, self)
         name = cache.key(plan.number, days)
         cached_days = cache.get(name)
-        if not isinstance(cached_days, CachedDays):
+        if not isinstance(cached_days, CachedDays) or not cached_days.has(self.forms):
             if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
-            own = ScalarGathering(self.layout, self.scalar)
+            own = ScalarGathering(self.layout, self.forms)
             cached_days = CachedDays(*add_days(plan, days, 0, own), own.states())
             cache.put(name, cached_days)
         for mask, states in cached_days.states:
@@ -63,21 +67,19 @@ class ScalarGathering:
             self.cached_states.append(states)
         return cached_days.hours, cached_days.stale
 
-    def states(self) -> list[tuple[int, Sequence[Any]]]:
-        """Per key the states of the layout's partials; None of one that has no form for scalars."""
+    def states(self) -> list[tuple[int, Mapping[int, Any]]]:
+        """Per key the states of the partials that are asked for."""
         columns, runs, keys = self.columns()
         singles = [[run] for run in range(len(runs))]
-        states = [
-            [None] * len(runs)
-            if partial.scalar is None
-            else partial.scalar.combine(fields, runs, singles)
-            for partial, fields in zip(self.layout.partials, columns, strict=True)
+        combined = [form.combine(columns[i], runs, singles) for i, form in self.forms.items()]
+        return [
+            (key, dict(zip(self.forms, states, strict=True)))
+            for key, states in zip(keys, zip(*combined, strict=True), strict=True)
         ]
-        return list(zip(keys, zip(*states, strict=True), strict=True))
 
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """Takes single rows, as `rows.Rows`."""
-        rows, by_key = self.scalar.singles(values, head), self.by_key
+        rows, by_key = self.layout.scalar.singles(values, head), self.by_key
         if len(set(masks)) == 1:
             by_key[key + masks[0]] += rows
         else:
@@ -88,7 +90,7 @@ class ScalarGathering:
         self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows
     ) -> None:
         """Takes a block of rows, as `rows.Rows`."""
-        rows = self.scalar.block(value, start, len(numbers))
+        rows = self.layout.scalar.block(value, start, len(numbers))
         at = 0
         for mask, n in part.runs(numbers):
             if mask:
@@ -108,15 +110,21 @@ class ScalarGathering:
         for mask, events in _by_mask(pending):
             self.cached_keys.append(key + mask)
             self.cached_states.append(
-                [None if combiner is None else combiner(events) for combiner in of]
+                {i: of[i](events) if i in of else self._empty(i) for i in self.forms}
             )
+
+    def _empty(self, partial: int) -> Any:
+        """The state of no events: of what another plan of the layout asks for."""
+        fields = self.layout.partials[partial].fields
+        (empty,) = self.forms[partial].combine([()] * len(fields), (), ((),))
+        return empty
 
     def columns(self) -> tuple[list[Sequence[Sequence[Any]]], list[Run], list[int]]:
         """Per partial and field the values by row; the range of rows of each key; the keys."""
         rows = self.by_key.values()
         ends = accumulate(map(len, rows), initial=0)
         return (
-            self.scalar.columns(list(chain.from_iterable(rows))),
+            self.layout.scalar.columns(list(chain.from_iterable(rows)), frozenset(self.forms)),
             list(pairwise(ends)),
             list(self.by_key),
         )
@@ -152,7 +160,7 @@ def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
 
 def finish_scalars(
     batched: BatchedPlan, gathered: Sequence[ScalarGathering], entities: int
-) -> tuple[Scalars, ...]:
+) -> tuple[Finished | Scalars, ...]:
     """Per finish of the plan its values."""
     decoded, runs, groups = [], [], []
     for gathering, table in zip(gathered, batched.tables, strict=True):
@@ -161,7 +169,12 @@ def finish_scalars(
         runs.append(ranges)
         groups.append(runs_of(table, keys + gathering.cached_keys, entities))
     return combine_scalars(
-        batched, decoded, runs, groups, [gathering.cached_states for gathering in gathered]
+        batched,
+        decoded,
+        runs,
+        groups,
+        [gathering.cached_states for gathering in gathered],
+        entities,
     )
 
 
@@ -188,25 +201,27 @@ def combine_scalars(
     decoded: Sequence[Sequence[Sequence[Sequence[Any]]]],
     runs: Sequence[Sequence[Run]],
     groups: Sequence[Sequence[Sequence[int]]],
-    cached: Sequence[Sequence[Sequence[Any]]],
-) -> tuple[Scalars, ...]:
-    """`combine` in Python's own numbers, to the same bits. decoded: per layout, partial and field
+    cached: Sequence[Sequence[Mapping[int, Any]]],
+    entities: int,
+) -> tuple[Finished | Scalars, ...]:
+    """`combine` of few rows, to the same bits. decoded: per layout, partial and field
     its values by row; runs, groups: per layout ranges of rows, and per group the runs in it;
     cached: per layout further runs, each as the states of its partials."""
     combined: list[list[Any]] = []
     for form in batched.forms:
-        scalar = form.aggregate.scalar
-        assert scalar is not None
+        few_rows = form.few_rows
         whole: list[Any] = []
         for m in form.members:
             states = [state[m.partial] for state in cached[m.layout]]
-            whole += scalar.combine(
+            whole += few_rows.combine(
                 decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states
             )
         combined.append(whole)
-    finished = []
-    for number, aggregate in batched.finishes:
-        scalar = aggregate.scalar
-        assert scalar is not None
-        finished.append(scalar.finish(combined[number]))
-    return tuple(finished)
+    return tuple(
+        finished(
+            few_rows,
+            combined[number],
+            functools.partial(ends_of, batched, batched.forms[number], entities),
+        )
+        for (number, _), few_rows in zip(batched.finishes, batched.few_rows, strict=True)
+    )

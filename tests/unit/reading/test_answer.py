@@ -217,7 +217,7 @@ def merge_all(
         assert again.pending == one.pending
     if not any(map(has_compacted, stored)):
         assert cache.misses == 0, "there is nothing to be remembered"
-    elif batched.is_scalar:
+    elif not batched.has_sessions:
         assert cache.hits >= 1
     columns = PartialCache()
     for remembered in (None, columns, columns, columns):
