@@ -30,6 +30,10 @@ OF_EVENTS = [example for example in EXAMPLES if example.scalar_of is not None]
 
 def bits(value: Any) -> Any:
     """A value told apart to its last bit, and from another type of it."""
+    if isinstance(value, list):
+        return [bits(item) for item in value]
+    if isinstance(value, dict):
+        return {name: bits(item) for name, item in value.items()}
     return struct.pack("<d", value) if type(value) is float else (type(value), value)
 
 

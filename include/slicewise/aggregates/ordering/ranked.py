@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from slicewise.aggregates.kernel.ranking import Key, choose, identity_order, row
 from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_ordered
 from slicewise.aggregates.limits import check_whole
 from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.ordering.scalar_ranks import ScalarRanks
 from slicewise.aggregates.registry import register
 from slicewise.aggregates.stored_form import State
 
@@ -152,6 +154,19 @@ class Ranked(Aggregate):
         order = self.by_value.order(by)
         return ~order if self.largest else order
 
+    @cached_property
+    def scalar(self) -> ScalarRanks | None:
+        if not ScalarRanks.takes(self.by_value, self.payload_value):
+            return None
+        return ScalarRanks(
+            self.entries, self.largest, self.by_value, self.payload_value, self.value_of
+        )
+
+    @staticmethod
+    @abstractmethod
+    def value_of(entries: list[tuple[Any, Any]]) -> Any:
+        """The finished value of (by, payload) of the entries, the best first."""
+
     def _payloads(self, partials: Columns) -> pa.Array:
         partials.abreast("identity", "by", "payload", "payload_valid")
         valid = partials.items("payload_valid").values != 0
@@ -186,6 +201,10 @@ class Best(Ranked):
 
     def finish_columns(self, partials: Columns) -> Finished:
         return Finished(foremost(partials.items("identity").offsets, self._payloads(partials)))
+
+    @staticmethod
+    def value_of(entries: list[tuple[Any, Any]]) -> Any:
+        return entries[0][1] if entries else None
 
     def finish(self, state: State) -> Any:
         return self._payload(state, 0) if state[0] else None
@@ -225,6 +244,10 @@ class Several(OfK, Ranked):
             [by, self._payloads(partials)], fields=list(self.output_type.value_type)
         )
         return Finished(listing(partials.items("identity").offsets, entries))
+
+    @staticmethod
+    def value_of(entries: list[tuple[Any, Any]]) -> Any:
+        return [{"by": by, "payload": payload} for by, payload in entries] or None
 
     def finish(self, state: State) -> list[dict[str, Any]] | None:
         entries = [
