@@ -142,6 +142,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # modules and tests stay: no collection looks at them again
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 def pytest_report_header() -> str:
     return f"environment: {ENVIRONMENT}"
 

@@ -8,10 +8,11 @@ this form is told by `Aggregate.scalar`; the laws hold it equal to the column fo
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from slicewise.errors import CodecError
 
 Run = tuple[int, int]
 """Half-open range of rows."""
@@ -176,14 +177,16 @@ class Extremes:
 
 @dataclass(frozen=True)
 class Outermost:
-    """The one entry of the least or greatest identity: (identity, value), both as raw bytes.
+    """The one entry of the least or greatest identity: (identity, value), both as stored.
 
     Combined to that pair, or None without any; bytes of identities compare as the total order.
     """
 
     newest: bool
-    code: str
-    """Code of the value, for a struct."""
+    length: int
+    """Length of what is stored of a value: bytes of a number, one text."""
+    load: Callable[[Any], Any]
+    """Makes the value of what is stored: of a number its raw bytes, of a text a tuple of it."""
 
     def combine(
         self,
@@ -193,14 +196,19 @@ class Outermost:
         cached: Sequence[Any] = (),
     ) -> list[Any]:
         best: Any = max if self.newest else min
-        entries = list(zip(*columns, strict=True))
+        identities, values = columns
+        if list(map(len, values)) != [self.length if identity else 0 for identity in identities]:
+            raise CodecError(
+                "lists of identities and of values of unlike lengths",
+                expected="one item each per entry",
+            )
+        entries = list(zip(identities, values, strict=True))
         bests = [best([entry for entry in entries[a:b] if entry[0]], default=None) for a, b in runs]
         bests += cached
         return [best(_some([bests[run] for run in group]), default=None) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
-        unpack = struct.Struct(self.code).unpack
-        return Scalars([None if state is None else unpack(state[1])[0] for state in combined])
+        return Scalars([None if state is None else self.load(state[1]) for state in combined])
 
 
 @dataclass(frozen=True)

@@ -138,12 +138,13 @@ class ScalarRows:
             ends = self._ends(joined, len(rows))
             if ends[:, -1].tolist() != list(map(len, rests)):
                 raise _uneven()
+            bounds = {-1: [0] * len(rows)}
             for at in wanted.segments:
-                begins = ends[:, at - 1].tolist() if at else [0] * len(rows)
-                pieces[at] = [
-                    rest[a:b]
-                    for rest, a, b in zip(rests, begins, ends[:, at].tolist(), strict=True)
-                ]
+                for edge in (at - 1, at):
+                    if edge not in bounds:
+                        bounds[edge] = ends[:, edge].tolist()
+                spans = zip(rests, bounds[at - 1], bounds[at], strict=True)
+                pieces[at] = [rest[a:b] for rest, a, b in spans]
         elif any(rests):
             raise _uneven()
         return [
@@ -152,7 +153,7 @@ class ScalarRows:
                 if kind is Fixed
                 else pieces[at]
                 if kind is Items
-                else list(map(_texts, pieces[at], pieces[at + 1]))
+                else _texts(pieces[at], pieces[at + 1])
                 for kind, at in fields
             ]
             for fields in wanted.fields
@@ -199,17 +200,22 @@ class ScalarRows:
         return _Asked(struct.Struct(codes), count_at, tuple(places), tuple(segments))
 
 
-def _texts(lengths: bytes, data: bytes) -> tuple[bytes, ...]:
-    """The texts of one row."""
-    n = len(lengths) // _COUNT
-    if n == 1:
-        if int.from_bytes(lengths, "little") != len(data):
+def _texts(lengths: Sequence[bytes], data: Sequence[bytes]) -> list[tuple[bytes, ...]]:
+    """Per row its texts."""
+    counts = [len(of_row) // _COUNT for of_row in lengths]
+    sizes = struct.unpack(f"<{sum(counts)}I", b"".join(lengths))
+    if set(counts) == {1}:
+        if list(sizes) != list(map(len, data)):
             raise _unlike()
-        return (data,)
-    ends = list(accumulate(struct.unpack(f"<{n}I", lengths), initial=0))
-    if ends[-1] != len(data):
-        raise _unlike()
-    return tuple([data[a:b] for a, b in pairwise(ends)])
+        return list(zip(data, strict=True))
+    texts, first = [], 0
+    for n, whole in zip(counts, data, strict=True):
+        ends = list(accumulate(sizes[first : first + n], initial=0))
+        if ends[-1] != len(whole):
+            raise _unlike()
+        texts.append(tuple([whole[a:b] for a, b in pairwise(ends)]))
+        first += n
+    return texts
 
 
 def _unlike() -> CodecError:

@@ -19,7 +19,15 @@ from slicewise.aggregates.kernel.fields import IDENTITY, Field, Items
 from slicewise.aggregates.kernel.grouping import SPARE, coded, numbered
 from slicewise.aggregates.kernel.ragged import Int64, Ragged
 from slicewise.aggregates.kernel.ranking import Key, Keys, choose, identity_order, rows_order
-from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_double, is_ordered
+from slicewise.aggregates.kernel.values import (
+    ORDERED,
+    ValueType,
+    flat,
+    is_decimal,
+    is_double,
+    is_instant,
+    is_ordered,
+)
 from slicewise.aggregates.limits import COUNTABLE
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.ordering.ranked import OfK, foremost, listing
@@ -27,6 +35,7 @@ from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Outermost
 from slicewise.aggregates.stored_form import State
 
+_CODES = {"<i8": "<q", "<f8": "<d", "|u1": "<B"}
 OFFERED = 4
 """Latest events per value asked for, of which k values are likely to be found at once."""
 
@@ -160,15 +169,22 @@ class Single(Placed):
 
     @cached_property
     def scalar(self) -> Outermost | None:
-        if pa.types.is_int64(self.output_type):
-            return Outermost(self.newest, "<q")
-        return Outermost(self.newest, "<d") if pa.types.is_float64(self.output_type) else None
+        kind = self.output_type
+        if is_decimal(kind) or is_instant(kind):
+            return None
+        if self.value.dtype is None:
+            return Outermost(self.newest, 1, self._text)
+        number, load = struct.Struct(_CODES[self.value.dtype]), self.value.load_one
+        return Outermost(self.newest, number.size, lambda raw: load(number.unpack(raw)[0]))
+
+    def _text(self, stored: tuple[bytes, ...]) -> Any:
+        return self.value.load_one(stored[0])
 
     @cached_property
     def scalar_of(self) -> ScalarOf | None:
-        if self.scalar is None:
+        if not (pa.types.is_int64(self.output_type) or pa.types.is_float64(self.output_type)):
             return None
-        pack = struct.Struct(self.scalar.code).pack
+        pack = struct.Struct(_CODES[str(self.value.dtype)]).pack
 
         def outermost(events: ScalarEvents | ColumnarEvents) -> tuple[bytes, bytes] | None:
             entry = events.outermost(self.column, self.newest)
