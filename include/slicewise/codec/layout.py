@@ -164,11 +164,11 @@ class Layout:
         self,
         blocks: Sequence[Raw],
         counts: Sequence[int],
-        asked: frozenset[int] | None = None,
+        wanted: frozenset[int] | None = None,
     ) -> list[Columns]:
         """The rows of all blocks, one after the other; block i has counts[i] rows.
 
-        asked: partials that are wanted, None for all; others come without fields.
+        wanted: partials that are asked for, None for all; others come without fields.
         Raises CodecError for bytes that are not exactly such blocks; the memory
         used stays within a small multiple of the blocks' own size.
         """
@@ -185,8 +185,8 @@ class Layout:
             heads.append(view[: count * size])
             behind.append(view[count * size :])
         records = np.frombuffer(b"".join(heads), self.record)
-        wanted = self._every if asked is None else asked
-        return self._decode(records, behind, np.fromiter(counts, np.int64, len(counts)), wanted)
+        lengths = np.fromiter(counts, np.int64, len(counts))
+        return self._decode(records, behind, lengths, self._every if wanted is None else wanted)
 
     @cached_property
     def _every(self) -> frozenset[int]:
@@ -248,16 +248,35 @@ class Layout:
 
     def _segment_widths(self, records: NDArray[np.void]) -> Int64:
         """Bytes of each heap segment of each row [n, segments]."""
-        if not len(self.scalar.widths):
+        counts, widths = self._segments
+        if not len(widths):
             return np.zeros((len(records), 1), np.int64)
-        return self.scalar.segments(records.view(np.uint8), len(records))
+        raw = records.view(np.uint8).reshape(len(records), records.itemsize)
+        sizes: Int64 = raw.take(counts, axis=1).view(U4) * widths
+        return sizes
+
+    @cached_property
+    def _segments(self) -> tuple[Int64, Int64]:
+        """The bytes of a record in which the counts of the heap segments stand, four of each; and
+        per segment the bytes that one count stands for."""
+        at, counts, widths = 0, list[int](), list[int]()
+        for _, field, name in self._slots:
+            if isinstance(field, Fixed):
+                at += self.record[name].itemsize
+                continue
+            for width in (field.numpy.itemsize,) if isinstance(field, Items) else (U4.itemsize, 1):
+                counts += range(at, at + U4.itemsize)
+                widths.append(width)
+                at += U4.itemsize
+        return np.array(counts, np.int64), np.array(widths, np.int64)
 
     # ---- decoding few rows
 
     @cached_property
     def scalar(self) -> ScalarRows:
         """Form of some hundreds of rows in Python's own numbers and bytes."""
-        return ScalarRows(tuple(tuple(partial.fields) for partial in self.partials))
+        fields = tuple(tuple(partial.fields) for partial in self.partials)
+        return ScalarRows(fields, self.record.itemsize, *self._segments)
 
     def scalar_rows(self, columns: Sequence[Columns]) -> list[Row]:
         """Rows of `scalar` of all partials in column form."""

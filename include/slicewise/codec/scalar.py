@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -48,16 +48,16 @@ class _ByLength(dict[int, Callable[[bytes], Row]]):
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """What is cut out of the rows when some partials are asked for."""
+class _Cut:
+    """Parts of the rows that are cut out when some partials are asked for."""
 
     numbers: struct.Struct
     """The members of a record that are asked for, and the count of an only segment."""
     count_at: int
     """Position of that count among the numbers."""
     fields: tuple[tuple[tuple[type[Field], int], ...], ...]
-    """Per partial and field its kind, and its place: of scalars among the numbers, of lists among
-    the segments; empty of a partial that is not asked for."""
+    """Per partial and field its kind, and its position: of scalars among the numbers, of lists
+    among the segments; empty of a partial that is not asked for."""
     segments: tuple[int, ...]
     """The segments that are asked for."""
 
@@ -68,27 +68,14 @@ class ScalarRows:
     segments: one for a list of items, two (lengths, bytes) for a list of texts."""
 
     partials: tuple[tuple[Field, ...], ...]
-    size: int = field(init=False)
+    size: int
     """Bytes of a record."""
-    _counts: NDArray[np.int64] = field(init=False)
+    counts: NDArray[np.int64]
     """The bytes of a record in which the count of each segment stands."""
-    widths: NDArray[np.int64] = field(init=False)
+    widths: NDArray[np.int64]
     """Per segment the bytes that one count stands for."""
-    _asked: dict[frozenset[int], _Asked] = field(init=False, default_factory=dict)
+    _cuts: dict[frozenset[int], _Cut] = field(init=False, default_factory=dict)
     _cutters: dict[int, _ByLength] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        at, counts, widths = 0, list[int](), list[int]()
-        for one in chain.from_iterable(self.partials):
-            if isinstance(one, Fixed):
-                at += np.dtype(one.dtype).itemsize
-                continue
-            for width in (one.numpy.itemsize,) if isinstance(one, Items) else (_COUNT, 1):
-                counts += range(at, at + _COUNT)
-                widths.append(width)
-                at += _COUNT
-        self.size = at
-        self._counts, self.widths = np.array(counts, np.int64), np.array(widths, np.int64)
 
     def singles(self, values: Sequence[bytes], head: int) -> list[Row]:
         """The row of each sealed value, which begins after `head` bytes."""
@@ -118,20 +105,21 @@ class ScalarRows:
         ]
 
     def columns(
-        self, rows: Sequence[Row], asked: frozenset[int] | None = None
+        self, rows: Sequence[Row], wanted: frozenset[int] | None = None
     ) -> list[Sequence[Sequence[Any]]]:
         """Per partial, per field, its value by row: a list of items is its raw bytes, one of texts
-        a tuple of theirs. asked: partials that are wanted, None for all; others have no fields."""
-        wanted = self._of(frozenset(range(len(self.partials))) if asked is None else asked)
+        a tuple of theirs. wanted: partials that are asked for, None for all; others have no
+        fields."""
+        cut = self._cut(frozenset(range(len(self.partials))) if wanted is None else wanted)
         if not rows:
-            return [((),) * len(fields) for fields in wanted.fields]
+            return [((),) * len(fields) for fields in cut.fields]
         records, rests = zip(*rows, strict=True)
         joined = b"".join(records)
-        numbers = list(zip(*wanted.numbers.iter_unpack(joined), strict=True))
+        numbers = list(zip(*cut.numbers.iter_unpack(joined), strict=True))
         pieces: dict[int, Sequence[bytes]] = {}
         if len(self.widths) == 1:
             width = int(self.widths[0])
-            if list(map(len, rests)) != [width * n for n in numbers[wanted.count_at]]:
+            if list(map(len, rests)) != [width * n for n in numbers[cut.count_at]]:
                 raise _uneven()
             pieces[0] = rests
         elif len(self.widths):
@@ -139,7 +127,7 @@ class ScalarRows:
             if ends[:, -1].tolist() != list(map(len, rests)):
                 raise _uneven()
             bounds = {-1: [0] * len(rows)}
-            for at in wanted.segments:
+            for at in cut.segments:
                 for edge in (at - 1, at):
                     if edge not in bounds:
                         bounds[edge] = ends[:, edge].tolist()
@@ -156,28 +144,25 @@ class ScalarRows:
                 else _texts(pieces[at], pieces[at + 1])
                 for kind, at in fields
             ]
-            for fields in wanted.fields
+            for fields in cut.fields
         ]
 
-    def segments(self, records: NDArray[np.uint8], n: int) -> NDArray[np.int64]:
-        """Bytes of each segment of each row [n, segments]; requires that there is one."""
-        counts = records.reshape(n, self.size).take(self._counts, axis=1).view("<u4")
-        widths: NDArray[np.int64] = counts * self.widths
-        return widths
-
     def _ends(self, records: bytes, n: int) -> NDArray[np.int64]:
-        """Per row and segment where it ends."""
-        return self.segments(np.frombuffer(records, np.uint8), n).cumsum(axis=1)
+        """Per row and segment where it ends [n, segments]."""
+        raw = np.frombuffer(records, np.uint8).reshape(n, self.size)
+        counts = raw.take(self.counts, axis=1).view("<u4")
+        ends: NDArray[np.int64] = (counts * self.widths).cumsum(axis=1)
+        return ends
 
-    def _of(self, asked: frozenset[int]) -> _Asked:
-        found = self._asked.get(asked)
-        if found is None:
-            found = self._asked[asked] = self._prepared(asked)
-        return found
+    def _cut(self, wanted: frozenset[int]) -> _Cut:
+        cut = self._cuts.get(wanted)
+        if cut is None:
+            cut = self._cuts[wanted] = self._prepared(wanted)
+        return cut
 
-    def _prepared(self, asked: frozenset[int]) -> _Asked:
+    def _prepared(self, wanted: frozenset[int]) -> _Cut:
         codes, numbers, count_at, segment = "<", 0, 0, 0
-        places: list[tuple[tuple[type[Field], int], ...]] = []
+        positions: list[tuple[tuple[type[Field], int], ...]] = []
         segments: list[int] = []
         for i, fields in enumerate(self.partials):
             own: list[tuple[type[Field], int]] = []
@@ -185,8 +170,8 @@ class ScalarRows:
                 if isinstance(one, Fixed):
                     own.append((Fixed, numbers))
                     dtype = np.dtype(one.dtype)
-                    codes += _CODES[dtype.str] if i in asked else f"{dtype.itemsize}x"
-                    numbers += i in asked
+                    codes += _CODES[dtype.str] if i in wanted else f"{dtype.itemsize}x"
+                    numbers += i in wanted
                     continue
                 more = range(segment, segment + (1 if isinstance(one, Items) else 2))
                 own.append((type(one), segment))
@@ -195,9 +180,9 @@ class ScalarRows:
                     codes, count_at, numbers = codes + "I", numbers, numbers + 1
                 else:
                     codes += f"{len(more) * _COUNT}x"
-                segments += more if i in asked else ()
-            places.append(tuple(own) if i in asked else ())
-        return _Asked(struct.Struct(codes), count_at, tuple(places), tuple(segments))
+                segments += more if i in wanted else ()
+            positions.append(tuple(own) if i in wanted else ())
+        return _Cut(struct.Struct(codes), count_at, tuple(positions), tuple(segments))
 
 
 def _texts(lengths: Sequence[bytes], data: Sequence[bytes]) -> list[tuple[bytes, ...]]:

@@ -20,7 +20,7 @@ from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.operations import Finished
 from slicewise.codec import Layout
-from slicewise.reading.columnar import FewRows, few_rows_of
+from slicewise.reading.columnar import Combiner, combiner_of
 from slicewise.reading.index import Slot
 from slicewise.reading.plan import Int64, ReadPlan
 from slicewise.reading.table import Table
@@ -46,9 +46,9 @@ class Form:
     """Per entity."""
 
     @cached_property
-    def few_rows(self) -> FewRows:
+    def combiner(self) -> Combiner:
         """The form in which few rows are combined."""
-        return few_rows_of(self.aggregate)
+        return combiner_of(self.aggregate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +108,11 @@ class BatchedPlan:
         return any(plan.gaps for plan in self.plans)
 
     @cached_property
-    def scalar_layouts(self) -> tuple[tuple[Layout, Mapping[int, FewRows]], ...]:
+    def scalar_layouts(self) -> tuple[tuple[Layout, Mapping[int, Combiner]], ...]:
         """Per layout what its rows are cut by, and the forms of the partials that are asked for."""
         return tuple(
-            (layout, {i: few_rows_of(layout.partials[i]) for i in sorted(asked)})
-            for layout, asked in self._asked
+            (layout, {i: combiner_of(layout.partials[i]) for i in sorted(wanted)})
+            for layout, wanted in self._wanted
         )
 
     @cached_property
@@ -120,12 +120,16 @@ class BatchedPlan:
         """Per layout what its rows are decoded by, how many masks there are, and the partials that
         are wanted: those that are asked for, and what tells a session's events."""
         return tuple(
-            (layout, len(table.masks), asked if table.span is None else asked | {table.span})
-            for (layout, asked), table in zip(self._asked, self.tables, strict=True)
+            (
+                layout,
+                len(table.masks),
+                wanted if table.span is None else wanted | {table.span},
+            )
+            for (layout, wanted), table in zip(self._wanted, self.tables, strict=True)
         )
 
     @cached_property
-    def _asked(self) -> tuple[tuple[Layout, frozenset[int]], ...]:
+    def _wanted(self) -> tuple[tuple[Layout, frozenset[int]], ...]:
         """Per layout the partials that its plans ask for."""
         return tuple(
             (
@@ -206,9 +210,9 @@ class BatchedPlan:
         return self._finishes[0]
 
     @cached_property
-    def few_rows(self) -> tuple[FewRows, ...]:
+    def finishers(self) -> tuple[Combiner, ...]:
         """Per finish the form in which few rows are finished."""
-        return tuple(few_rows_of(aggregate) for _, aggregate in self.finishes)
+        return tuple(combiner_of(aggregate) for _, aggregate in self.finishes)
 
     @cached_property
     def slots(self) -> tuple[tuple[Slot, ...], ...]:

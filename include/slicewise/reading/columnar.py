@@ -1,5 +1,4 @@
-"""A partial without a form in Python's own numbers is combined as whole columns, beside others of
-the same few rows that have one."""
+"""A partial without a scalar form is combined as whole columns, beside others that have one."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.ragged import Ragged, RaggedBytes, offsets_of
 from slicewise.aggregates.operations import Ends, Finished
-from slicewise.aggregates.scalar import Groups, Run, ScalarForm, Scalars
+from slicewise.aggregates.scalar import Groups, Run, ScalarForm
 
 
 class ColumnarState(NamedTuple):
@@ -73,20 +72,13 @@ class Columnar:
         return self.aggregate.finish_columns_at(partials, ends)
 
 
-FewRows = ScalarForm | Columnar
+Combiner = ScalarForm | Columnar
 """The form in which few rows of a partial are combined."""
 
 
-def few_rows_of(aggregate: Aggregate) -> FewRows:
+def combiner_of(aggregate: Aggregate) -> Combiner:
     """The form of an aggregate: its own, where it has one."""
     return aggregate.scalar or Columnar(aggregate)
-
-
-def finished(form: FewRows, combined: Sequence[Any], ends: Ends) -> Finished | Scalars:
-    """The value of each state of a form."""
-    if isinstance(form, Columnar):
-        return form.finish(combined, ends)
-    return form.finish(combined)
 
 
 def rows_of(fields: Sequence[Field], columns: Sequence[Sequence[Any]]) -> Columns:

@@ -97,7 +97,7 @@ class Gathering:
     layout: Layout
     masks: int
     """Number of masks of all plans of the layout."""
-    asked: frozenset[int]
+    wanted: frozenset[int]
     """Partials that are decoded; others come without fields."""
     cache: PartialCache | None = None
     blocks: list[Raw] = field(default_factory=list)
@@ -135,10 +135,10 @@ class Gathering:
         for."""
         keys, groups = np.unique(self.keys(), return_inverse=True)
         n = len(keys)
-        decoded = self.layout.decode_blocks(self.blocks, self.counts, self.asked)
+        decoded = self.layout.decode_blocks(self.blocks, self.counts, self.wanted)
         partials = [
             partial.combine_columns(rows, groups, n)
-            if i in self.asked
+            if i in self.wanted
             else Columns.empty(partial.fields, n)
             for i, (partial, rows) in enumerate(zip(self.layout.partials, decoded, strict=True))
         ]
@@ -146,7 +146,7 @@ class Gathering:
 
     def columns(self) -> tuple[list[Columns], Int64]:
         """Per partial of the layout its rows, and per row its key."""
-        decoded = self.layout.decode_blocks(self.blocks, self.counts, self.asked)
+        decoded = self.layout.decode_blocks(self.blocks, self.counts, self.wanted)
         partials, keys = (
             [*self.cached_partials],
             [self.keys(), np.array(self.cached_keys, np.int64)],

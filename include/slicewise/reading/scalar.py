@@ -21,7 +21,7 @@ from slicewise.codec import Layout, Row
 from slicewise.reading.batched import BatchedPlan, ends_of
 from slicewise.reading.cache import CachedDays, PartialCache
 from slicewise.reading.claims import Stored
-from slicewise.reading.columnar import FewRows, finished
+from slicewise.reading.columnar import Columnar, Combiner
 from slicewise.reading.pending import (
     SCALAR_EVENTS,
     PendingEvents,
@@ -39,7 +39,7 @@ class ScalarGathering:
     """Rows of one layout by their key."""
 
     layout: Layout
-    forms: Mapping[int, FewRows]
+    forms: Mapping[int, Combiner]
     """The partials that are asked for, and how each is combined."""
     cache: PartialCache | None = None
     by_key: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
@@ -204,24 +204,25 @@ def combine_scalars(
     cached: Sequence[Sequence[Mapping[int, Any]]],
     entities: int,
 ) -> tuple[Finished | Scalars, ...]:
-    """`combine` of few rows, to the same bits. decoded: per layout, partial and field
-    its values by row; runs, groups: per layout ranges of rows, and per group the runs in it;
-    cached: per layout further runs, each as the states of its partials."""
+    """`combine` of few rows, to the same bits. decoded: per layout, partial and field its values by
+    row; runs, groups: per layout ranges of rows, and per group the runs in it; cached: per layout
+    further runs, each as the states of its partials."""
     combined: list[list[Any]] = []
     for form in batched.forms:
-        few_rows = form.few_rows
+        combiner = form.combiner
         whole: list[Any] = []
         for m in form.members:
             states = [state[m.partial] for state in cached[m.layout]]
-            whole += few_rows.combine(
+            whole += combiner.combine(
                 decoded[m.layout][m.partial], runs[m.layout], groups[m.layout], states
             )
         combined.append(whole)
-    return tuple(
-        finished(
-            few_rows,
-            combined[number],
-            functools.partial(ends_of, batched, batched.forms[number], entities),
-        )
-        for (number, _), few_rows in zip(batched.finishes, batched.few_rows, strict=True)
-    )
+    finished: list[Finished | Scalars] = []
+    for (number, _), finisher in zip(batched.finishes, batched.finishers, strict=True):
+        states = combined[number]
+        if isinstance(finisher, Columnar):
+            ends = functools.partial(ends_of, batched, batched.forms[number], entities)
+            finished.append(finisher.finish(states, ends))
+        else:
+            finished.append(finisher.finish(states))
+    return tuple(finished)
