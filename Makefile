@@ -187,6 +187,10 @@ bench-freshness: setup ## how soon an event is in an answer: real-time lane, mic
 bench-pending-reads: setup ## what a read costs whose entity has 0 to 10,000 pending events (options: BENCH="--seconds 5 --json file")
 	@$(PY) -m benchmarks.pending_reads $(BENCH)
 
+.PHONY: bench-reads
+bench-reads: setup ## reads of the shipped example, of narrow and of wide views, beside the usual recipe (options: BENCH="--seconds 5 --json file")
+	@$(PY) -m benchmarks.serving $(BENCH)
+
 .PHONY: bench-reader
 bench-reader: setup ## what a record costs whose source had other schemas before (options: BENCH="--records 100000 --json file")
 	@.venvs/spark/bin/python -m benchmarks.reader $(BENCH)

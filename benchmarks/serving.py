@@ -1,10 +1,13 @@
-"""Serving, beside the usual recipe: latency at one connection, requests per second at eight.
+"""Reads, beside the usual recipe: latency at one connection, requests per second at eight.
 
-Prints one JSON object, then the same as a table. One serving process each, the same Redis, the same
-machine, one after the other; the client is a process of its own that speaks HTTP over raw sockets
-(one connection: a blocking one).
+  make bench-reads
+  make bench-reads BENCH="--seconds 2 --json figures.json"
 
-Run it with the platform's Python: python -m benchmarks.serving [--seconds 5]
+The shipped example's own feature set (`delay_risk`: nine features of three views, argmax and top-k
+among them), one view × 3 windows, five views × 10 features, and a table of a view's width times
+what is asked of it. The baseline is the usual recipe with ready values: what it costs where nothing
+is left to do. One serving process each, the same machine, one after the other; the client is a
+process of its own that speaks HTTP over raw sockets (one connection: a blocking one).
 """
 
 from __future__ import annotations
@@ -12,25 +15,34 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import redis
 
 from benchmarks import serving_data
+from benchmarks.whole import machine
+from benchmarks.whole.document import publish
+from benchmarks.whole.figures import Figure
+from benchmarks.whole.servers import notify
 from slicewise.local.servers import ports
+from slicewise.local.servers import redis as redis_server
 from slicewise.serving.client import Client
+from slicewise.settings import Settings
 from tests.integration.serving.support import serving
 from tests.support.platform.servers import RedisServer, running
 
 BUCKET_S = 300
+WIDTH = "processor of a read in process, by the partials of a view"
+Entity = dict[str, Any]
+Measured = dict[str, float]
 
 
 # ------------------------------------------------------------------ the client, a process of its
@@ -196,76 +208,137 @@ def fill_recipe(url: str) -> None:
         pipeline.execute()
 
 
-def in_process(url: str, refs: list[str], seconds: float) -> dict[str, float]:
-    """One caller of slicewise.Client."""
+def in_process(url: str, refs: list[str], entities: list[Entity], seconds: float) -> Measured:
+    """One caller of slicewise.Client, with its processor time."""
     took: list[float] = []
-    cpu = []
     with Client(url) as client:
-        turn = 0
+        for turn in range(200):
+            client.get(refs, entities[turn % len(entities)])
         until = time.perf_counter() + seconds
-        begin = time.perf_counter()
-        while time.perf_counter() < until:
-            spent = time.process_time()
-            start = time.perf_counter()
-            client.get(refs, {"user_id": f"user{turn % serving_data.USERS}"})
+        begin, spent = time.perf_counter(), time.process_time()
+        while (start := time.perf_counter()) < until:
+            client.get(refs, entities[len(took) % len(entities)])
             took.append(time.perf_counter() - start)
-            cpu.append(time.process_time() - spent)
-            turn += 1
+        processor = (time.process_time() - spent) / len(took)
         return {
             **figures(took, time.perf_counter() - begin),
-            "cpu_p50_ms": round(statistics.median(cpu) * 1e3, 3),
+            "processor_ms": round(processor * 1e3, 3),
         }
 
 
-def measure(seconds: float) -> dict[str, Any]:
-    """All cases."""
-    users = [{"user_id": f"user{u}"} for u in range(serving_data.USERS)]
-    results: dict[str, Any] = {
-        "load_average": round(os.getloadavg()[0], 1),
-        "cores": os.cpu_count(),
-    }
-    with running(RedisServer) as server, running(RedisServer) as other:
-        serving_data.fill(server.url)
-        fill_recipe(other.operator_url)
-        names = {"one": "1 view x 3 windows", "five": "5 views x 10 features"}
-        for case, name in names.items():
-            refs = serving_data.refs(case)
-            results[f"in process, {name}"] = in_process(server.url, refs, seconds)
-        with serving(server.url) as url:
-            port = int(url.rpartition(":")[2])
-            for case, name in names.items():
-                refs = serving_data.refs(case)
-                bodies = [{"features": refs, "entities": [user]} for user in users]
-                for connections in (1, 8):
-                    key = f"HTTP, {name}, {connections} connection(s)"
-                    results[key] = over_http(port, "/v1/features", bodies, connections, seconds)
-        with recipe(other.operator_url) as port:
-            for path, name in (
-                ("/features", "recipe, sum of 24 buckets x 3 windows"),
-                ("/ready", "recipe, ready values"),
-            ):
-                for connections in (1, 8):
-                    key = f"{name}, {connections} connection(s)"
-                    results[key] = over_http(port, path, users, connections, seconds)
+class Case(NamedTuple):
+    """One request, of many entities in turn."""
+
+    name: str
+    body: dict[str, Any]
+    refs: list[str]
+    entities: list[Entity]
+    bounds: Mapping[str, float] = {}
+    """Figure -> what is wanted of it."""
+
+
+def side(url: str, cases: Sequence[Case], seconds: float) -> dict[str, Measured]:
+    """All cases of one store, over HTTP and in process."""
+    results: dict[str, Measured] = {}
+    with serving(url) as address:
+        port = int(address.rpartition(":")[2])
+        for case in cases:
+            notify(case.name)
+            bodies = [{**case.body, "entities": [entity]} for entity in case.entities]
+            one, eight = (over_http(port, "/v1/features", bodies, n, seconds) for n in (1, 8))
+            alone = in_process(url, case.refs, case.entities, seconds)
+            results[case.name] = {
+                "p50, ms": one["p50_ms"],
+                "p99, ms": one["p99_ms"],
+                "of eight connections, requests/s": eight["requests_per_s"],
+                "in process, p50, ms": alone["p50_ms"],
+                "in process, processor, ms": alone["processor_ms"],
+            }
     return results
 
 
+def widths(url: str, entities: list[Entity], seconds: float) -> list[Figure]:
+    """Processor time of a read in process: partials of a view times features asked for."""
+    result = []
+    for width in serving_data.WIDTHS:
+        for n in sorted({n for n in (1, 10, width) if n <= width}):
+            refs = [f"wide{width}:f{i}_1h" for i in range(n)]
+            measured = in_process(url, refs, entities, seconds)
+            name = f"of {width}, {n} asked for"
+            result.append(Figure(WIDTH, name, "ms", measured["processor_ms"]))
+    return result
+
+
+def measure(seconds: float) -> list[Figure]:
+    """All cases."""
+    users: list[Entity] = [{"user_id": f"user{u}"} for u in range(serving_data.USERS)]
+    now_us = time.time_ns() // 1_000
+    example = serving_data.flights()
+    flown = serving_data.flown(example, now_us)
+    routes: list[Entity] = [
+        {name: event.columns[name] for name in ("carrier", "origin", "dest")}
+        for event in flown[-500:]
+    ]
+    risk = next(s for s in example.feature_sets if s.name == "delay_risk")
+    cases = [
+        Case(name, {"features": serving_data.refs(case)}, serving_data.refs(case), users)
+        for case, name in (("one", "1 view x 3 windows"), ("five", "5 views x 10 features"))
+    ]
+    shipped = Case(
+        f"delay_risk, {len(risk.features)} features of 3 views",
+        {"feature_set": risk.name},
+        list(risk.features),
+        routes,
+        {"p50, ms": 1.0, "p99, ms": 3.0, "of eight connections, requests/s": 1_500.0},
+    )
+    with running(RedisServer) as server, running(RedisServer) as other:
+        serving_data.fill(server.url, example, flown, now_us)
+        ours = side(server.url, [shipped], seconds)
+        fill_recipe(other.operator_url)
+        with recipe(other.operator_url) as port:
+            ready = [over_http(port, "/ready", users, n, seconds) for n in (1, 8)]
+    with running(RedisServer) as server:
+        plays = serving_data.events(now_us)
+        serving_data.fill(server.url, serving_data.deployment(), plays, now_us)
+        ours |= side(server.url, cases, seconds)
+        table = widths(server.url, users, seconds / 2)
+    theirs = {
+        "p50, ms": ready[0]["p50_ms"],
+        "p99, ms": ready[0]["p99_ms"],
+        "of eight connections, requests/s": ready[1]["requests_per_s"],
+    }
+    result = []
+    for case in (shipped, *cases):
+        for figure, value in ours[case.name].items():
+            name, _, unit = figure.rpartition(", ")
+            better = "higher" if unit == "requests/s" else "lower"
+            section = f"{case.name} (baseline: the recipe, ready values)"
+            bound = case.bounds.get(figure)
+            result.append(
+                Figure(section, name, unit, value, theirs.get(figure), better, bound=bound)
+            )
+    return [*result, *table]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser = argparse.ArgumentParser(
+        "bench-reads", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each figure (5)")
+    parser.add_argument("--json", type=Path, help="also write the JSON there")
+    parser.add_argument(
+        "--doc", type=Path, help="also write the table between the marks of this document"
+    )
     parser.add_argument("--client", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.client:
+    given = parser.parse_args()
+    if given.client:
         sys.stdout.write(json.dumps(_measure(json.load(sys.stdin))))
         return
-    results = measure(arguments.seconds)
-    lines = [json.dumps(results), "", f"{'case':<52}{'requests/s':>12}{'p50 ms':>10}{'p99 ms':>10}"]
-    for name, case_figures in results.items():
-        if isinstance(case_figures, dict):
-            lines.append(
-                f"{name:<52}{case_figures['requests_per_s']:>12}{case_figures['p50_ms']:>10}{case_figures['p99_ms']:>10}"
-            )
-    sys.stdout.write("\n".join(lines) + "\n")
+    facts = machine.facts(redis_server.binary(Settings.load()))
+    begun = time.monotonic()
+    measured = measure(given.seconds)
+    seconds = round(time.monotonic() - begun)
+    publish("make bench-reads", sys.argv[1:], given, facts, seconds, measured)
 
 
 if __name__ == "__main__":

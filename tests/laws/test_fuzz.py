@@ -12,6 +12,7 @@ import pytest
 from slicewise.aggregates import REGISTRY, Aggregate, Columns
 from slicewise.codec import Layout
 from slicewise.errors import CodecError
+from slicewise.reading.columnar import Columnar
 from tests.laws.laws import ends, one
 from tests.unit.golden.partials import events_for
 
@@ -51,10 +52,13 @@ def read(aggregate: Aggregate, raw: bytes) -> None:
 def read_scalars(aggregate: Aggregate, raw: bytes) -> None:
     """Reads a few rows, as serving does."""
     layout, scalar = Layout((aggregate,)), aggregate.scalar
-    if scalar is None or layout.scalar is None:
-        return
     columns = layout.scalar.columns(layout.scalar.singles([raw + b"seal"] * 2, 0))
-    scalar.finish(scalar.combine(columns[0], [(0, 1), (1, 2)], [[0, 1], [1]]))
+    combiner = scalar or Columnar(aggregate)
+    combined = combiner.combine(columns[0], [(0, 1), (1, 2)], [[0, 1], [1]])
+    if isinstance(combiner, Columnar):
+        combiner.finish(combined, ends(2))
+    else:
+        combiner.finish(combined)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading import pending as reading_pending
 from slicewise.reading import scalar as scalar_reading
 from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
+from slicewise.reading.cache import PartialCache
 from slicewise.reading.plan import ReadPlan, plan_read
 from slicewise.training.answering.entities import Entities
 from slicewise.training.answering.knowledge import TokenOffsets
@@ -237,7 +238,8 @@ def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
 
 
 def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> Iterator[Merged]:
-    """By few rows, by whole columns, and with the pending events at once and one by one."""
+    """By few rows, by whole columns, with what is cached of few rows, and with the pending events
+    at once and one by one."""
     total_until = TOTAL_UNTIL if any(f.window.unbounded for f in features) else None
     plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), total_until)
     claims = NodeClaims(
@@ -245,6 +247,10 @@ def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> I
     )
     for scalar_rows in (2_000, -1):
         yield merge(BatchedPlan((plan,)), [[store.read(plan)]], 1, [claims], scalar_rows)
+    batched, cache = BatchedPlan((plan,)), PartialCache()
+    for _ in range(2):  # seen, then kept
+        merge(batched, [[store.read(plan)]], 1, [claims], cache=cache)
+    yield merge(batched, [[store.read(plan)]], 1, [claims], cache=cache)
 
 
 def value(merged: Merged, feature: int) -> Finished:

@@ -53,7 +53,6 @@ def is_scalar(
     scalar = aggregate.scalar
     assert scalar is not None
     layout = Layout((aggregate,))
-    assert layout.scalar is not None
     values = [value + b"seal" for value in layout.encode_rows([aggregate.to_columns(rows)])]
     columns = layout.scalar.columns(layout.scalar.singles(values, 0))
     runs = list(zip([0, *ends[:-1]], ends, strict=True)) if ends else []

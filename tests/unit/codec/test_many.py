@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import zlib
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicewise import aggregates, codec
-from slicewise.aggregates import Columns
+from slicewise.aggregates import REGISTRY, Columns, Event
 from slicewise.aggregates.kernel import limbs
 from slicewise.aggregates.kernel.ragged import Ragged
 from slicewise.codec import Layout
 from slicewise.errors import CodecError
+from slicewise.reading.columnar import rows_of
+from tests.laws.events import edges_of
 
 rows = st.binary(max_size=40)
 LAYOUT = Layout.of([aggregates.sum("x").bind({"x": pa.float64()}), aggregates.count().bind({})])
@@ -77,7 +80,6 @@ def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]])
     # one list in a row, and two
     for kinds in (LAYOUT.partials, [*LAYOUT.partials, aggregates.sum("y").bind({"y": pa.int64()})]):
         layout = Layout.of(kinds)
-        assert layout.scalar is not None
         states = []
         for partial in layout.partials:
             values: list[Any] = [(1,)] * len(numbers)
@@ -101,10 +103,69 @@ def test_few_rows_hold_what_whole_columns_hold(numbers: list[tuple[float, int]])
                     assert list(values_of) == whole.tolist()
 
 
+EVERY = [example for registration in REGISTRY.values() for example in registration.bound_examples()]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_of_few_rows_what_is_wanted_is_cut_whatever_stands_beside_it(seed: int) -> None:
+    """Lists of items and of texts, none of them, or many."""
+    chance = Random(seed)
+    layout = Layout.of(chance.sample(EVERY, chance.choice((1, 2, 5, 20))))
+    n = chance.choice((1, 2, 7))
+    parts = made(
+        layout, [[random_state(partial, chance) for _ in range(n)] for partial in layout.partials]
+    )
+    value = b"head" + layout.encode_block(parts) + b"seal"
+    rows = layout.scalar.block(value, 4, n)
+    assert rows == layout.scalar_rows(parts)
+    sealed = [b"head" + row + b"seal" for row in layout.encode_rows(parts)]
+    assert layout.scalar.singles(sealed, 4) == rows
+    every = layout.scalar.columns(rows)
+    for partial, fields, columns in zip(layout.partials, every, parts, strict=True):
+        assert same(partial, rows_of(partial.fields, fields), columns)
+    wanted = frozenset(i for i in range(len(layout.partials)) if chance.random() < 0.4)
+    some = layout.scalar.columns(rows, wanted)
+    decoded = layout.decode_blocks([value[4:-4]], [n], wanted)
+    for i, partial in enumerate(layout.partials):
+        assert some[i] == (every[i] if i in wanted else [])
+        if i in wanted:
+            assert same(partial, decoded[i], parts[i])
+        else:
+            assert not decoded[i].values
+
+
+def same(partial: aggregates.Aggregate, a: Columns, b: Columns) -> bool:
+    layout = Layout((partial,))
+    return layout.encode_rows([a]) == layout.encode_rows([b])
+
+
+def random_state(partial: aggregates.Aggregate, chance: Random) -> Any:
+    """The partial of up to three events."""
+    state = partial.empty()
+    for offset in range(chance.randrange(4)):
+        columns = {
+            name: chance.choice([*edges_of(partial.type_of(name)), None]) for name in partial.inputs
+        }
+        event = Event(chance.randrange(10**15), 0, 1, 0, offset, columns)
+        state = partial.accumulate(state, event)
+    return state
+
+
+def test_texts_whose_lengths_do_not_add_up_are_refused() -> None:
+    layout = Layout((aggregates.max("x").bind({"x": pa.string()}),))
+    (row,) = layout.encode_rows(made(layout, [[((b"abc",),)]]))
+    changed = bytearray(row)
+    changed[layout.record.itemsize] = 2  # the length of the text
+    with pytest.raises(CodecError, match="add up"):
+        layout.scalar.columns(layout.scalar.singles([bytes(changed) + b"seal"], 0))
+    (none,) = layout.encode_rows(made(layout, [[((),)]]))
+    with pytest.raises(CodecError, match="add up"):  # beside a row of no text
+        layout.scalar.columns(layout.scalar.singles([none + b"seal", bytes(changed) + b"seal"], 0))
+
+
 @pytest.mark.parametrize("change", ["cut", "long", "head"])
 def test_few_rows_that_are_not_exactly_such_rows_are_refused(change: str) -> None:
     scalar = LAYOUT.scalar
-    assert scalar is not None
     parts = made(LAYOUT, [[p.empty()] * 2 for p in LAYOUT.partials])
     empty, row = LAYOUT.encode_rows(parts)
     wrong = {"cut": row[:-1], "long": row + b"\0" * 4, "head": b""}[change]
