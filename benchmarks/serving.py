@@ -246,13 +246,13 @@ def side(url: str, cases: Sequence[Case], seconds: float) -> dict[str, Measured]
             notify(case.name)
             bodies = [{**case.body, "entities": [entity]} for entity in case.entities]
             one, eight = (over_http(port, "/v1/features", bodies, n, seconds) for n in (1, 8))
-            alone = in_process(url, case.refs, case.entities, seconds)
+            own = in_process(url, case.refs, case.entities, seconds)
             results[case.name] = {
                 "p50, ms": one["p50_ms"],
                 "p99, ms": one["p99_ms"],
                 "of eight connections, requests/s": eight["requests_per_s"],
-                "in process, p50, ms": alone["p50_ms"],
-                "in process, processor, ms": alone["processor_ms"],
+                "in process, p50, ms": own["p50_ms"],
+                "in process, processor, ms": own["processor_ms"],
             }
     return results
 

@@ -238,8 +238,7 @@ def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
 
 
 def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> Iterator[Merged]:
-    """By few rows, by whole columns, with what is cached of few rows, and with the pending events
-    at once and one by one."""
+    """By few rows, by whole columns, and by what is cached of few rows."""
     total_until = TOTAL_UNTIL if any(f.window.unbounded for f in features) else None
     plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), total_until)
     claims = NodeClaims(

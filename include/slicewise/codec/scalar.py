@@ -24,6 +24,8 @@ Row = tuple[bytes, bytes]
 """The record of a row, and what follows it: its lists."""
 LENGTHS = 4_096
 """Lengths of values for which a struct is kept."""
+CUTS = 256
+"""Choices of partials for which a cut is kept."""
 _COUNT = 4
 _CODES = {"<i8": "q", "<i4": "i", "<f8": "d", "|u1": "B"}
 
@@ -157,6 +159,8 @@ class ScalarRows:
     def _cut(self, wanted: frozenset[int]) -> _Cut:
         cut = self._cuts.get(wanted)
         if cut is None:
+            if len(self._cuts) >= CUTS:
+                self._cuts.clear()
             cut = self._cuts[wanted] = self._prepared(wanted)
         return cut
 
