@@ -23,7 +23,7 @@ from slicewise.reading.plan import HotField, Total
 CACHE_BYTES = 64 << 20
 SEEN = 100_000
 """Digests that were seen once: only what is asked for again is kept."""
-_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES = 600, 100, 250, 120
+_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES, _ITEM_BYTES = 600, 100, 250, 120, 40
 
 
 class CachedDays(NamedTuple):
@@ -49,7 +49,7 @@ class CachedDays(NamedTuple):
         return (
             _ENTRY_BYTES
             + _HOUR_BYTES * len(self.hours)
-            + _STATE_BYTES * len(states)
+            + sum(_STATE_BYTES + _inside(state) for state in states)
             + sum(map(_bytes_of, columns.values()))
         )
 
@@ -67,6 +67,17 @@ class CachedColumns(NamedTuple):
     def size(self) -> int:
         """About the bytes that it takes."""
         return _ENTRY_BYTES + _HOUR_BYTES * len(self.hours) + sum(map(_bytes_of, self.partials))
+
+
+def _inside(state: Any) -> int:
+    """About the bytes of the lists and arrays in a state."""
+    if isinstance(state, ColumnarState):
+        return 0  # its columns are counted once
+    if isinstance(state, np.ndarray):
+        return state.nbytes
+    if isinstance(state, list | tuple | frozenset):
+        return _ITEM_BYTES * len(state) + sum(map(_inside, state))
+    return len(state) if isinstance(state, bytes) else 0
 
 
 def _bytes_of(partials: Columns) -> int:

@@ -23,14 +23,13 @@ from slicewise.aggregates.kernel.values import (
     ORDERED,
     ValueType,
     flat,
-    is_decimal,
     is_double,
-    is_instant,
     is_ordered,
 )
 from slicewise.aggregates.limits import COUNTABLE
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.ordering.ranked import OfK, foremost, listing
+from slicewise.aggregates.ordering.scalar_ranks import ScalarListing, leaves_plain
 from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Outermost
 from slicewise.aggregates.stored_form import State
@@ -169,8 +168,7 @@ class Single(Placed):
 
     @cached_property
     def scalar(self) -> Outermost | None:
-        kind = self.output_type
-        if is_decimal(kind) or is_instant(kind):
+        if not leaves_plain(self.value):
             return None
         if self.value.dtype is None:
             return Outermost(self.newest, 1, self._text)
@@ -220,6 +218,8 @@ class Last(Single):
 class Listing(OfK, Placed):
     """k entries; finished to the list of their values, the outermost first; null without any."""
 
+    distinct: ClassVar[bool] = False
+
     @property
     def output_type(self) -> pa.DataType:
         return pa.list_(self.value.arrow)
@@ -234,6 +234,12 @@ class Listing(OfK, Placed):
                 pa.array(lists.offsets[row] + lists.offsets[row + 1] - 1 - np.arange(len(row)))
             )
         return Finished(listing(lists.offsets, values))
+
+    @cached_property
+    def scalar(self) -> ScalarListing | None:
+        if not leaves_plain(self.value):
+            return None
+        return ScalarListing(self.entries, self.newest, self.distinct, self.value)
 
     def finish(self, state: State) -> list[Any] | None:
         values = [self.value.load_one(stored) for stored in state[1]]
@@ -271,6 +277,7 @@ class LastKDistinct(Listing):
     kind = "last_k_distinct"
     form = "last_distinct"
     newest = True
+    distinct = True
 
     def accepts(self, column: str, kind: pa.DataType) -> str | None:  # noqa: ARG002
         return None if is_ordered(kind) and not is_double(kind) else COUNTABLE

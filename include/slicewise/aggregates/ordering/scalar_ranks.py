@@ -6,21 +6,25 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Any
 
-from slicewise.aggregates.kernel.fields import IDENTITY
+from slicewise.aggregates.kernel import scalar_lists as lists
 from slicewise.aggregates.kernel.values import ValueType, is_decimal, is_instant
 from slicewise.aggregates.scalar import Groups, Run, Scalars
-from slicewise.errors import CodecError
 
 Entry = tuple[int, bytes, Any, int]
 """Rank, identity, stored payload, and whether it is a value: entries in ascending order are in rank
 order."""
 Best = list[Entry]
 """The k best, the best first."""
-_WIDTH = IDENTITY.itemsize
 _MOST = 2**63 - 1
-_CODES = {"<i8": "q", "<f8": "d", "|u1": "B"}
+_IDENTITY = itemgetter(0)
+
+
+def leaves_plain(kind: ValueType) -> bool:
+    """Tells whether values of the type leave as they are loaded, without another form."""
+    return not (is_decimal(kind.arrow) or is_instant(kind.arrow))
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,7 @@ class ScalarRanks:
     def takes(by: ValueType, payload: ValueType) -> bool:
         """Tells whether entries of these types have this form: those that are ranked by a number,
         and whose values leave as Python's own."""
-        plain = not any(is_decimal(t.arrow) or is_instant(t.arrow) for t in (by, payload))
-        return plain and by.dtype is not None
+        return leaves_plain(by) and leaves_plain(payload) and by.dtype is not None
 
     def combine(
         self,
@@ -53,8 +56,8 @@ class ScalarRanks:
         entries = list(
             zip(
                 self._ranks(ranks, counts),
-                _cut(identities, counts),
-                self._payloads(payloads, counts),
+                lists.identities(identities, counts),
+                lists.values(self.payload, payloads, counts),
                 b"".join(valid),
                 strict=True,
             )
@@ -91,7 +94,7 @@ class ScalarRanks:
     def _ranks(self, column: Sequence[bytes], counts: Sequence[int]) -> list[int]:
         """Integers that ascend in rank order."""
         double = self.by.dtype == "<f8"
-        numbers = _numbers(column, "q" if double else _CODES[str(self.by.dtype)], counts)
+        numbers = lists.values(self.by, column, counts, bits=double)
         if double:
             numbers = [bits ^ _MOST if bits < 0 else bits for bits in numbers]
         return [-number for number in numbers] if self.largest else numbers
@@ -104,30 +107,57 @@ class ScalarRanks:
             return struct.unpack("<d", struct.pack("<q", bits))[0]
         return self.by.load_one(number)
 
-    def _payloads(self, column: Sequence[Any], counts: Sequence[int]) -> Sequence[Any]:
-        if self.payload.dtype is not None:
-            return _numbers(column, _CODES[self.payload.dtype], counts)
-        if list(map(len, column)) != counts:
-            raise _unlike("payloads")
-        return list(chain.from_iterable(column))
+
+Placed = tuple[bytes, Any]
+"""Identity and stored value: entries in ascending order are in the order of events."""
 
 
-def _numbers(column: Sequence[bytes], code: str, counts: Sequence[int]) -> list[Any]:
-    one = struct.calcsize(f"<{code}")
-    if list(map(len, column)) != [one * n for n in counts]:
-        raise _unlike("values")
-    return list(struct.unpack(f"<{sum(counts)}{code}", b"".join(column)))
+@dataclass(frozen=True)
+class ScalarListing:
+    """Partials of first-k and last-k, also of distinct values; combined to their k entries in the
+    order of events."""
 
+    k: int
+    newest: bool
+    distinct: bool
+    value: ValueType
 
-def _cut(column: Sequence[bytes], counts: Sequence[int]) -> list[bytes]:
-    if list(map(len, column)) != [_WIDTH * n for n in counts]:
-        raise _unlike("identities")
-    whole = b"".join(column)
-    return [whole[at : at + _WIDTH] for at in range(0, len(whole), _WIDTH)]
+    def combine(
+        self,
+        columns: Sequence[Sequence[Any]],
+        runs: Sequence[Run],
+        groups: Groups,
+        cached: Sequence[list[Placed]] = (),
+    ) -> list[list[Placed]]:
+        identities, stored = columns
+        counts = lists.counts_of(self.value, stored)
+        entries = list(
+            zip(
+                lists.identities(identities, counts),
+                lists.values(self.value, stored, counts),
+                strict=True,
+            )
+        )
+        at = list(accumulate(counts, initial=0))
+        of_run = [self._kept(entries[at[a] : at[b]]) for a, b in runs]
+        of_run += cached
+        return [
+            of_run[group[0]]
+            if len(group) == 1
+            else self._kept(list(chain.from_iterable([of_run[run] for run in group])))
+            for group in groups
+        ]
 
+    def finish(self, combined: Sequence[list[Placed]]) -> Scalars:
+        results = []
+        for entries in combined:
+            loaded = [self.value.load_one(stored) for _, stored in entries]
+            results.append((loaded[::-1] if self.newest else loaded) or None)
+        return Scalars(results)
 
-def _unlike(what: str) -> CodecError:
-    return CodecError(
-        f"lists of {what} and of what is valid of unlike lengths",
-        expected="one item each per entry",
-    )
+    def _kept(self, entries: list[Placed]) -> list[Placed]:
+        entries.sort(key=_IDENTITY)
+        if self.distinct:
+            latest = {stored: identity for identity, stored in entries}
+            entries = sorted([(identity, stored) for stored, identity in latest.items()])
+        return entries[-self.k :] if self.newest else entries[: self.k]

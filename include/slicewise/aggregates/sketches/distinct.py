@@ -43,6 +43,7 @@ from slicewise.aggregates.sketches.hyperloglog import (
     register_and_rank,
     registers_and_ranks,
 )
+from slicewise.aggregates.sketches.scalar_distinct import ScalarDistinct
 from slicewise.aggregates.stored_form import State
 from slicewise.errors import CodecError
 
@@ -194,6 +195,10 @@ class DistinctCount(Aggregate):
         registers, rows = self._registers(partials)
         counts[rows] = estimates(registers, self.precision)
         return Finished(pa.array(counts, pa.int64()))
+
+    @cached_property
+    def scalar(self) -> ScalarDistinct:
+        return ScalarDistinct(self.value, self.threshold, self.precision)
 
     def accumulate(self, state: State, event: Event) -> State:
         value = event.columns[self.column]
