@@ -1,4 +1,4 @@
 """Parts that every aggregate is made of: columns, events, exact digits, hashes and orders.
 
-Doors: values, ragged, Field, scalar_lists.
+Doors: values, ragged, Field.
 """

@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any
 
-from slicewise.aggregates.kernel import scalar_lists as lists
+from slicewise.aggregates import scalar_lists as lists
 from slicewise.aggregates.kernel.values import ValueType, is_decimal, is_instant
 from slicewise.aggregates.scalar import Groups, Run, Scalars
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slicewise.aggregates.kernel import scalar_lists as lists
+from slicewise.aggregates import scalar_lists as lists
 from slicewise.aggregates.kernel.hashing import hash_one
 from slicewise.aggregates.kernel.values import ValueType
 from slicewise.aggregates.scalar import Groups, Run, Scalars
