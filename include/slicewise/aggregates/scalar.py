@@ -43,7 +43,10 @@ class ScalarForm(Protocol):
         """One combined partial per group, in a form of its own: a state.
 
         columns: per field of the aggregate its values by row; a list of fixed-width items is its
-        raw bytes. cached: states that were combined before, numbered after the runs.
+        raw bytes, one of texts a tuple of theirs. Law: aggregates of one stored form have states of
+        one shape, so that any of them finishes what another combined.
+
+        cached: states that were combined before, numbered after the runs.
         """
         ...
 
@@ -187,6 +190,8 @@ class Outermost:
     """Length of what is stored of a value: bytes of a number, one text."""
     load: Callable[[Any], Any]
     """Makes the value of what is stored: of a number its raw bytes, of a text a tuple of it."""
+    listed: bool = False
+    """True where the value is finished to a list of it, as the first or last one of k."""
 
     def combine(
         self,
@@ -208,7 +213,11 @@ class Outermost:
         return [best(_some([bests[run] for run in group]), default=None) for group in groups]
 
     def finish(self, combined: Sequence[Any]) -> Scalars:
-        return Scalars([None if state is None else self.load(state[1]) for state in combined])
+        return Scalars([None if state is None else self._value(state[1]) for state in combined])
+
+    def _value(self, stored: Any) -> Any:
+        value = self.load(stored)
+        return [value] if self.listed else value
 
 
 @dataclass(frozen=True)

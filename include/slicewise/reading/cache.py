@@ -23,7 +23,7 @@ from slicewise.reading.plan import HotField, Total
 CACHE_BYTES = 64 << 20
 SEEN = 100_000
 """Digests that were seen once: only what is asked for again is kept."""
-_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES, _ITEM_BYTES = 600, 100, 250, 120, 40
+_ENTRY_BYTES, _HOUR_BYTES, _STATE_BYTES, _ARRAY_BYTES, _ITEM_BYTES = 600, 100, 250, 120, 70
 
 
 class CachedDays(NamedTuple):
@@ -147,8 +147,9 @@ class PartialCache:
         size = days.size
         if size > self._limit:
             return
+        replaced = self._entries.pop(key, None)
         self._entries[key] = days
-        self.bytes += size
+        self.bytes += size - (0 if replaced is None else replaced.size)
         while self.bytes > self._limit:
             self.bytes -= self._entries.pop(next(iter(self._entries))).size
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ import slicewise as sw
 from slicewise.aggregates import Aggregate, Event, Rows
 from slicewise.aggregates.registry import REGISTRY
 from slicewise.codec import Layout, Members
+from slicewise.reading.batched import form_of
+from slicewise.reading.columnar import Columnar, combiner_of
+from tests.laws.events import edges_of
 from tests.laws.events import events as drawn_events
 
 EXAMPLES = [
@@ -156,3 +160,50 @@ def test_a_sum_of_zero_beside_rows_of_nan_is_zero(made: Callable[[str], Aggregat
     result, errors = is_scalar(aggregate, rows, [1, 2], [[1], [0, 1]])
     want, _ = by_columns(aggregate, rows, [[1], [0, 1]])
     assert (list(map(bits, result)), errors) == (list(map(bits, want)), {})
+
+
+def of_one_stored_form() -> list[list[Aggregate]]:
+    """Aggregates that combine alike, those of the registry and the first and last of one."""
+    examples = [e for registration in REGISTRY.values() for e in registration.bound_examples()]
+    for kind in (pa.int64(), pa.float64(), pa.bool_(), pa.string()):
+        pairs = (sw.first("x"), sw.first_k("x", k=1), sw.last("x"), sw.last_k("x", k=1))
+        examples += [aggregate.bind({"x": kind}) for aggregate in pairs]
+    by_form: dict[str, list[Aggregate]] = {}
+    for example in examples:
+        by_form.setdefault(form_of(example), []).append(example)
+    return [alike for alike in by_form.values() if len(alike) > 1]
+
+
+@pytest.mark.parametrize(
+    "alike",
+    [pytest.param(alike, id=alike[0].describe()) for alike in of_one_stored_form()],
+)
+def test_what_one_aggregate_of_a_stored_form_combines_another_finishes(
+    alike: list[Aggregate],
+) -> None:
+    chance = Random(7)
+    for combining in alike:
+        for finishing in alike:
+            rows = []
+            for n in (0, 1, 3):
+                state = combining.empty()
+                for offset in range(n):
+                    columns = {
+                        name: chance.choice(edges_of(combining.type_of(name))[:3])
+                        for name in combining.inputs
+                    }
+                    event = Event(chance.randrange(10**12), 0, 1, 0, offset, columns)
+                    state = combining.accumulate(state, event)
+                rows.append(state)
+            layout = Layout((combining,))
+            stored = layout.scalar_rows([combining.to_columns(rows)])
+            combiner, finisher = combiner_of(combining), combiner_of(finishing)
+            groups = [[0], [1], [2], [0, 1, 2]]
+            runs = [(0, 1), (1, 2), (2, 3)]
+            states = combiner.combine(layout.scalar.columns(stored)[0], runs, groups)
+            if isinstance(finisher, Columnar):
+                result = finisher.finish(states, lambda: np.full(4, 10**13)).values.to_pylist()
+            else:
+                result = finisher.finish(states).values
+            want, _ = by_columns(finishing, rows, groups)
+            assert list(map(bits, result)) == list(map(bits, want))

@@ -153,6 +153,16 @@ class Placed(Aggregate):
         return tuple(zip(*kept, strict=True)) if kept else self.empty()
 
 
+def _outermost(value: ValueType, newest: bool, *, listed: bool) -> Outermost | None:
+    """The form of one entry; None of values that do not leave as they are loaded."""
+    if not leaves_plain(value):
+        return None
+    if value.dtype is None:
+        return Outermost(newest, 1, lambda stored: value.load_one(stored[0]), listed)
+    number = struct.Struct(_CODES[value.dtype])
+    return Outermost(newest, number.size, lambda raw: value.load_one(number.unpack(raw)[0]), listed)
+
+
 @dataclass(frozen=True)
 class Single(Placed):
     """One entry; finished to its value."""
@@ -168,15 +178,7 @@ class Single(Placed):
 
     @cached_property
     def scalar(self) -> Outermost | None:
-        if not leaves_plain(self.value):
-            return None
-        if self.value.dtype is None:
-            return Outermost(self.newest, 1, self._text)
-        number, load = struct.Struct(_CODES[self.value.dtype]), self.value.load_one
-        return Outermost(self.newest, number.size, lambda raw: load(number.unpack(raw)[0]))
-
-    def _text(self, stored: tuple[bytes, ...]) -> Any:
-        return self.value.load_one(stored[0])
+        return _outermost(self.value, self.newest, listed=False)
 
     @cached_property
     def scalar_of(self) -> ScalarOf | None:
@@ -236,10 +238,13 @@ class Listing(OfK, Placed):
         return Finished(listing(lists.offsets, values))
 
     @cached_property
-    def scalar(self) -> ScalarListing | None:
+    def scalar(self) -> ScalarListing | Outermost | None:
         if not leaves_plain(self.value):
             return None
-        return ScalarListing(self.entries, self.newest, self.distinct, self.value)
+        if self.k == 1 and not self.distinct:
+            # what is stored is what `first` or `last` stores, and so are the states
+            return _outermost(self.value, self.newest, listed=True)
+        return ScalarListing(self.k, self.newest, self.distinct, self.value)
 
     def finish(self, state: State) -> list[Any] | None:
         values = [self.value.load_one(stored) for stored in state[1]]

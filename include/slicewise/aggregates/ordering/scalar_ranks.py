@@ -16,7 +16,7 @@ from slicewise.aggregates.scalar import Groups, Run, Scalars
 Entry = tuple[int, bytes, Any, int]
 """Rank, identity, stored payload, and whether it is a value: entries in ascending order are in rank
 order."""
-Best = list[Entry]
+Entries = list[Entry]
 """The k best, the best first."""
 _MOST = 2**63 - 1
 _IDENTITY = itemgetter(0)
@@ -49,8 +49,8 @@ class ScalarRanks:
         columns: Sequence[Sequence[Any]],
         runs: Sequence[Run],
         groups: Groups,
-        cached: Sequence[Best] = (),
-    ) -> list[Best]:
+        cached: Sequence[Entries] = (),
+    ) -> list[Entries]:
         identities, ranks, payloads, valid = columns
         counts = list(map(len, valid))
         entries = list(
@@ -75,7 +75,7 @@ class ScalarRanks:
             for group in groups
         ]
 
-    def finish(self, combined: Sequence[Best]) -> Scalars:
+    def finish(self, combined: Sequence[Entries]) -> Scalars:
         values = []
         for entries in combined:
             both = [
@@ -85,7 +85,7 @@ class ScalarRanks:
             values.append(self.value(both))
         return Scalars(values)
 
-    def _best(self, entries: list[Entry]) -> Best:
+    def _best(self, entries: list[Entry]) -> Entries:
         if self.k == 1:
             return [min(entries)] if entries else []
         entries.sort()  # identities are unlike: no payload is compared
