@@ -19,22 +19,16 @@ from slicewise.aggregates.kernel.fields import IDENTITY, Field, Items
 from slicewise.aggregates.kernel.grouping import SPARE, coded, numbered
 from slicewise.aggregates.kernel.ragged import Int64, Ragged
 from slicewise.aggregates.kernel.ranking import Key, Keys, choose, identity_order, rows_order
-from slicewise.aggregates.kernel.values import (
-    ORDERED,
-    ValueType,
-    flat,
-    is_double,
-    is_ordered,
-)
+from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_double, is_ordered
 from slicewise.aggregates.limits import COUNTABLE
 from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.ordering.ranked import OfK, foremost, listing
 from slicewise.aggregates.ordering.scalar_ranks import ScalarListing, leaves_plain
 from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Outermost
+from slicewise.aggregates.scalar_lists import CODES
 from slicewise.aggregates.stored_form import State
 
-_CODES = {"<i8": "<q", "<f8": "<d", "|u1": "<B"}
 OFFERED = 4
 """Latest events per value asked for, of which k values are likely to be found at once."""
 
@@ -159,7 +153,7 @@ def _outermost(value: ValueType, newest: bool, *, listed: bool) -> Outermost | N
         return None
     if value.dtype is None:
         return Outermost(newest, 1, lambda stored: value.load_one(stored[0]), listed)
-    number = struct.Struct(_CODES[value.dtype])
+    number = struct.Struct("<" + CODES[value.dtype])
     return Outermost(newest, number.size, lambda raw: value.load_one(number.unpack(raw)[0]), listed)
 
 
@@ -184,7 +178,7 @@ class Single(Placed):
     def scalar_of(self) -> ScalarOf | None:
         if not (pa.types.is_int64(self.output_type) or pa.types.is_float64(self.output_type)):
             return None
-        pack = struct.Struct(_CODES[str(self.value.dtype)]).pack
+        pack = struct.Struct("<" + CODES[str(self.value.dtype)]).pack
 
         def outermost(events: ScalarEvents | ColumnarEvents) -> tuple[bytes, bytes] | None:
             entry = events.outermost(self.column, self.newest)
@@ -239,11 +233,11 @@ class Listing(OfK, Placed):
 
     @cached_property
     def scalar(self) -> ScalarListing | Outermost | None:
-        if not leaves_plain(self.value):
-            return None
         if self.k == 1 and not self.distinct:
             # what is stored is what `first` or `last` stores, and so are the states
             return _outermost(self.value, self.newest, listed=True)
+        if not leaves_plain(self.value):
+            return None
         return ScalarListing(self.k, self.newest, self.distinct, self.value)
 
     def finish(self, state: State) -> list[Any] | None:

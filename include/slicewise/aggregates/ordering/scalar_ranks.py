@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any
 
@@ -62,18 +61,7 @@ class ScalarRanks:
                 strict=True,
             )
         )
-        if len(entries) == len(counts) and set(counts) == {1}:
-            of_run = [self._best(entries[a:b]) for a, b in runs]
-        else:
-            at = list(accumulate(counts, initial=0))
-            of_run = [self._best(entries[at[a] : at[b]]) for a, b in runs]
-        of_run += cached
-        return [
-            of_run[group[0]]
-            if len(group) == 1
-            else self._best(list(chain.from_iterable([of_run[run] for run in group])))
-            for group in groups
-        ]
+        return lists.kept(entries, counts, runs, groups, cached, self._best)
 
     def finish(self, combined: Sequence[Entries]) -> Scalars:
         values = []
@@ -138,15 +126,7 @@ class ScalarListing:
                 strict=True,
             )
         )
-        at = list(accumulate(counts, initial=0))
-        of_run = [self._kept(entries[at[a] : at[b]]) for a, b in runs]
-        of_run += cached
-        return [
-            of_run[group[0]]
-            if len(group) == 1
-            else self._kept(list(chain.from_iterable([of_run[run] for run in group])))
-            for group in groups
-        ]
+        return lists.kept(entries, counts, runs, groups, cached, self._kept)
 
     def finish(self, combined: Sequence[list[Placed]]) -> Scalars:
         results = []
