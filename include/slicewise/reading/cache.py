@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -36,10 +36,8 @@ class CachedDays(NamedTuple):
     states: Sequence[tuple[int, Mapping[int, Any]]]
     """(mask, per partial that is asked for its state) of all rows that count in the mask's
     windows."""
-
-    def has(self, partials: Collection[int]) -> bool:
-        """Tells whether these partials have their states in it."""
-        return all(state.keys() >= set(partials) for _, state in self.states)
+    partials: frozenset[int]
+    """The partials that have states."""
 
     @property
     def size(self) -> int:

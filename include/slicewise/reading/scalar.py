@@ -9,6 +9,7 @@ import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -47,6 +48,11 @@ class ScalarGathering:
     cached_states: list[Mapping[int, Any]] = field(default_factory=list)
     """States that were combined before: per key those of the partials that are asked for."""
 
+    @cached_property
+    def wanted(self) -> frozenset[int]:
+        """The partials that are asked for."""
+        return frozenset(self.forms)
+
     def compacted(
         self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
     ) -> Compacted:
@@ -56,11 +62,11 @@ class ScalarGathering:
             return add_days(plan, days, key, self)
         name = cache.key(plan.number, days)
         cached_days = cache.get(name)
-        if not isinstance(cached_days, CachedDays) or not cached_days.has(self.forms):
+        if not isinstance(cached_days, CachedDays) or cached_days.partials != self.wanted:
             if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
             own = ScalarGathering(self.layout, self.forms)
-            cached_days = CachedDays(*add_days(plan, days, 0, own), own.states())
+            cached_days = CachedDays(*add_days(plan, days, 0, own), own.states(), self.wanted)
             cache.put(name, cached_days)
         for mask, states in cached_days.states:
             self.cached_keys.append(key + mask)
@@ -124,7 +130,7 @@ class ScalarGathering:
         rows = self.by_key.values()
         ends = accumulate(map(len, rows), initial=0)
         return (
-            self.layout.scalar.columns(list(chain.from_iterable(rows)), frozenset(self.forms)),
+            self.layout.scalar.columns(list(chain.from_iterable(rows)), self.wanted),
             list(pairwise(ends)),
             list(self.by_key),
         )
