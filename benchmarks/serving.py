@@ -39,7 +39,6 @@ from slicewise.settings import Settings
 from tests.integration.serving.support import serving
 from tests.support.platform.servers import RedisServer, running
 
-BUCKET_S = 300
 WIDTH = "processor of a read in process, by the partials of a view"
 Entity = dict[str, Any]
 Measured = dict[str, float]
@@ -193,16 +192,9 @@ async def _touch(port: int) -> None:
 
 
 def fill_recipe(url: str) -> None:
-    """The same events in the recipe's own buckets, and ready values."""
+    """Values that a job of the recipe has left ready."""
     with redis.Redis.from_url(url) as client:
         pipeline = client.pipeline(transaction=False)
-        for event in serving_data.events(time.time_ns() // 1_000):
-            user = event.columns["user_id"]
-            key = f"plays:{user}:{event.time_us // 1_000_000 // BUCKET_S}"
-            pipeline.hincrby(key, "plays", 1)
-            pipeline.hincrbyfloat(key, "seconds", event.columns["seconds"])
-            if len(pipeline) > 2_000:
-                pipeline.execute()
         for user in range(serving_data.USERS):
             pipeline.hset(f"ready:user{user}", mapping={"30m": 1.5, "1h": 2.5, "2h": 3.5})
         pipeline.execute()
