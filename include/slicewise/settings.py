@@ -75,7 +75,8 @@ class Settings:
     microbatch_interval_ms: int
     """Least time between the starts of two micro-batches of the stream."""
     max_events_per_batch: int
-    """Bound of one micro-batch over all partitions of a source, for surges and catching up."""
+    """Most events of one micro-batch over all partitions of a source. A lane that is behind takes
+    batches of up to so many, as far as each stays short (docs/adr/0088)."""
     stream_metrics: str
     """host:port where the stream's driver serves its metrics to Prometheus; port 0: any that is
     free."""
@@ -234,7 +235,7 @@ class Settings:
                 "SLICEWISE_SERVING_CLIENT_HEADER", text("serving_client_header", "").lower()
             ),
             microbatch_interval_ms=number("microbatch_interval_ms", 100, 0),
-            max_events_per_batch=number("max_events_per_batch", 200_000),
+            max_events_per_batch=number("max_events_per_batch", 2_000_000),
             stream_metrics=_checked_address(
                 "SLICEWISE_STREAM_METRICS", text("stream_metrics", "127.0.0.1:0")
             ),

@@ -245,6 +245,7 @@ class Driver:
             if isinstance(query, SourceQuery):
                 self._look_at_realtime(store, metadata, query)
                 figures.lost = self._healer.lost_of(query.plan.topic_id, metadata)
+                query.fit()
             figures.lagging(lag)
         statuses = self._show()
         applied = sum(status.records for status in statuses)

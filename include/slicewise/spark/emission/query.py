@@ -69,6 +69,8 @@ class _View:
 
 
 _BUSY_S = 1.0
+_MOST = 200_000
+"""Records that are held at once."""
 _QUIET_S = 0.25
 """Seconds of waiting for records before it is seen whether to end."""
 
@@ -160,10 +162,11 @@ class EmissionQuery:
     # ------------------------------------------------------------ batches
     def _run(self) -> None:
         interval_s = self._settings.microbatch_interval_ms / 1000
+        most = min(_MOST, self._settings.max_events_per_batch)
         try:
             while not self._draining.is_set():
                 begun = time.monotonic()
-                frames = self._reader.take(self._settings.max_events_per_batch, _QUIET_S)
+                frames = self._reader.take(most, _QUIET_S)
                 if frames:
                     self._take(frames)
                     self._draining.wait(begun + interval_s - time.monotonic())

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -32,6 +32,7 @@ from slicewise.lifecycle.health.realtime import Pace, microbatch_wait_s
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed
+from slicewise.spark.microbatch.batch_bound import first_bound, next_bound
 from slicewise.spark.microbatch.figures import BatchFigures
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
@@ -171,19 +172,19 @@ class SourceQuery:
         self._end = self._offset_vector(plan.start)
         self._between = threading.Lock()
         self._draining = threading.Event()
+        self._behind = 0
+        """Events that were not applied when it was last looked at."""
         self.paced = False
         """Tells whether the real-time lane lives, so that nobody waits for the micro-batch lane."""
-        longest_s = (
+        self._longest_s = (
             settings.realtime_microbatch_interval_ms
             / 1000
             * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
         )
-        self._pace = Pace(longest_s, settings.realtime_fields, settings.max_events_per_batch)
+        self._bound = self._wanted = first_bound(settings.max_events_per_batch)
+        """Events of a batch, and of the batches that would be better."""
         self._begun = time.monotonic()
-        self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
-        units = [plan.deployment.unit(unit) for unit in plan.units]
-        frame, placed = frame_of(kafka_stream(session, settings, plan), plan, units)
-        task = MicroBatchTask(
+        self._task = MicroBatchTask(
             redis_url=settings.redis_url,
             kafka_bootstrap=settings.kafka_bootstrap,
             server_run=self._store.server_run,
@@ -192,10 +193,19 @@ class SourceQuery:
             manifest=manifest,
             topic=plan.source.topic,
             topic_id=plan.topic_id,
-            placed=placed,
+            placed=(),
             realtime=plan.realtime,
         )
-        applied = frame.mapInArrow(task, "outcome string")
+        self._start()
+
+    def _start(self) -> None:
+        """Begins where the plan does, with a checkpoint of its own."""
+        plan, settings = self.plan, self._settings
+        units = [plan.deployment.unit(unit) for unit in plan.units]
+        records = kafka_stream(self._session, settings, plan, self._bound)
+        frame, placed = frame_of(records, plan, units)
+        applied = frame.mapInArrow(replace(self._task, placed=placed), "outcome string")
+        self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
         self.query: StreamingQuery = (
             applied.writeStream.queryName(f"microbatch-{plan.source.name}")
             .option("checkpointLocation", str(self._checkpoint))
@@ -203,6 +213,27 @@ class SourceQuery:
             .foreachBatch(self._batch)
             .start()
         )
+
+    def fit(self) -> None:
+        """Goes on with batches of the size that the last one suggests; between two batches."""
+        if self._wanted == self._bound or not self.active:
+            return
+        self._end_query()
+        if self.error() is not None:
+            return
+        self._bound = self._wanted
+        start = {partition: offset for (_, partition), offset in self._end.offsets.items()}
+        self.plan = replace(self.plan, start=start)
+        event("batches_fitted", source=self.plan.source.name, events=self._bound)
+        self._draining.clear()
+        self._start()
+
+    def _end_query(self) -> None:
+        self._draining.set()  # a batch that has not begun yet does nothing
+        with self._between:
+            pass  # the batch that runs is finished
+        self.query.stop()  # which waits for a batch that begins meanwhile: the lock must be free
+        shutil.rmtree(self._checkpoint, ignore_errors=True)
 
     def _batch(self, outcomes: DataFrame, batch_id: int) -> None:
         over_s, self._begun = time.monotonic() - self._begun, time.monotonic()
@@ -215,13 +246,12 @@ class SourceQuery:
                 self.failure = error
                 raise
         took_s = time.monotonic() - self._begun
-        wait_s = microbatch_wait_s(
-            hottest(results),
-            sum(result["records"] for result in results),
-            took_s,
-            over_s,
-            self._pace,
+        records = sum(result["records"] for result in results)
+        self._wanted = next_bound(
+            self._bound, records, took_s, self._behind, self._settings.max_events_per_batch
         )
+        pace = Pace(self._longest_s, self._settings.realtime_fields, self._bound)
+        wait_s = microbatch_wait_s(hottest(results), records, took_s, over_s, pace)
         if self.paced:
             self._draining.wait(wait_s)
 
@@ -256,7 +286,9 @@ class SourceQuery:
     def lag(self) -> dict[int, int]:
         """Events in the log that are not applied yet, per partition."""
         latest = self._log.latest(self.plan.source.topic)
-        return {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
+        lag = {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
+        self._behind = sum(lag.values())
+        return lag
 
     def error(self) -> BaseException | None:
         """The reason why it ended, if it ended by itself."""
@@ -265,13 +297,9 @@ class SourceQuery:
     def drain(self) -> None:
         """Ends it between two batches: one that runs is finished and its committed offsets
         advanced."""
-        self._draining.set()  # a batch that has not begun yet does nothing
-        with self._between:
-            pass  # the batch that runs is finished
-        self.query.stop()  # which waits for a batch that begins meanwhile: the lock must be free
+        self._end_query()
         self._store.close()
         del self._log  # the JVM holds this object, and with it the connection, until it collects
-        shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 
 def hottest(outcomes: Sequence[Mapping[str, Any]]) -> int:
@@ -295,9 +323,11 @@ def frame_of(
     return frame.select(*needed), tuple(map(_placed, names, columns))
 
 
-def kafka_stream(session: SparkSession, settings: Settings, plan: StreamPlan) -> DataFrame:
-    """The source's records from where the plan begins, committed ones only."""
-    bounded = {"maxOffsetsPerTrigger": str(settings.max_events_per_batch)}
+def kafka_stream(
+    session: SparkSession, settings: Settings, plan: StreamPlan, bound: int
+) -> DataFrame:
+    """The source's records from where the plan begins, committed ones only, so many a batch."""
+    bounded = {"maxOffsetsPerTrigger": str(bound)}
     return (
         session.readStream.format("kafka")
         .options(**stream_options(settings, plan), **bounded)

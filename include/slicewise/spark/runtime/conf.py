@@ -6,6 +6,7 @@ session started in process can use the same.
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from slicewise.settings import Settings
@@ -21,6 +22,13 @@ _JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
 # keeps 48 MB for code in place of 240, and a check that compared four views filled them: it
 # compiled no more, and then died. The room is address space alone until it is used.
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+# A stream goes through its records' way millions of times and through Spark's planning a few times
+# a second: the second compiler is for the first alone (docs/adr/0088).
+SECOND_COMPILER = Path(__file__).with_name("second_compiler.json")
+_LONG = (
+    f"-XX:+UnlockDiagnosticVMOptions -XX:CompilerDirectivesFile={SECOND_COMPILER} "
+    "-XX:ReservedCodeCacheSize=240m"
+)
 
 # Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it
 # does not need.
@@ -92,9 +100,7 @@ def job_conf(
 def stream_conf(settings: Settings) -> dict[str, str]:
     """Configuration of the stream: the same, with an empty trigger made cheap (docs/adr)."""
     return job_conf(settings) | {
-        # also a stream that lives for weeks: it plans several times a second, and compiling all
-        # that a second time took more processor time than its work (docs/adr/0025)
-        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_SHORT}",
+        "spark.driver.extraJavaOptions": f"{_JAVA.format(scratch=settings.state_dir / 'spark')} {_LONG}",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.metricsEnabled": "false",

@@ -1,0 +1,36 @@
+"""A batch's bound grows while the lane is behind, as far as a batch stays short.
+
+A batch reads, checks and writes each of its entities once: the more of an entity's events it has,
+the less an event costs. What bounds it is its time, which a drain waits for (docs/adr/0088).
+"""
+
+from __future__ import annotations
+
+FIRST = 200_000
+"""Events of a lane's first batches, and of no fewer later on."""
+WANTED_S = 8.0
+"""Seconds that a full batch may take."""
+_LONGEST_S = 20.0
+"""Seconds after which a full batch was too long."""
+_GROWTH = 1.5
+"""Least factor of a growth, since each costs a query that begins again."""
+
+
+def first_bound(most: int) -> int:
+    """Events of a first batch. most: of any batch (`Settings.max_events_per_batch`)."""
+    return min(FIRST, most)
+
+
+def next_bound(bound: int, records: int, took_s: float, lag: int, most: int) -> int:
+    """Bound of the batches after one; the same where another would not be worth a new query.
+
+    bound: of the batch, in events; records: that it had; took_s: seconds that it took; lag: events
+    that were left in the log; most: events of any batch.
+    """
+    if 10 * records < 9 * bound or took_s <= 0:
+        return bound
+    fitting = int(records / took_s * WANTED_S)
+    if took_s > _LONGEST_S:
+        return min(bound, max(fitting, first_bound(most)))
+    wanted = min(fitting, most)
+    return wanted if wanted >= _GROWTH * bound and lag > bound else bound
