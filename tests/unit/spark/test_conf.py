@@ -23,17 +23,41 @@ def test_a_catalogs_user_and_password_reach_jdbc_as_they_are() -> None:
     assert (own["jdbc.user"], own["jdbc.password"]) == ("ice@work", "p/a%s@s")
 
 
-@pytest.mark.parametrize("conf", [job_conf, stream_conf, realtime_conf])
-def test_a_jvm_of_one_compiler_has_the_room_for_code_of_two(
-    conf: Callable[[Settings], dict[str, str]],
-) -> None:
-    given = conf(Settings.load({}))["spark.driver.extraJavaOptions"].split()
-    options = [option for option in given if option.startswith(("-XX:Tiered", "-XX:ReservedCode"))]
-    shown = subprocess.run(
-        ["java", *options, "-XX:+PrintFlagsFinal", "-version"],
-        capture_output=True,
-        text=True,
-        check=True,
+def shown_by_java(conf: dict[str, str], *wanted: str) -> str:
+    """What a JVM with a session's compiler options says of itself."""
+    options = [
+        option
+        for option in conf["spark.driver.extraJavaOptions"].split()
+        if option.startswith(("-XX:Tiered", "-XX:ReservedCode", "-XX:+Unlock", "-XX:CompilerDir"))
+    ]
+    return subprocess.run(
+        ["java", *options, *wanted, "-version"], capture_output=True, text=True, check=True
     ).stdout
-    flags = {words[1]: words[3] for line in shown.splitlines() if len(words := line.split()) > 3}
-    assert (flags["TieredStopAtLevel"], int(flags["ReservedCodeCacheSize"])) == ("1", 240 << 20)
+
+
+def flags_of(conf: dict[str, str]) -> dict[str, str]:
+    lines = shown_by_java(conf, "-XX:+PrintFlagsFinal").splitlines()
+    return {words[1]: words[3] for line in lines if len(words := line.split()) > 3}
+
+
+@pytest.mark.parametrize(
+    ("conf", "tier"), [(job_conf, "1"), (stream_conf, "4"), (realtime_conf, "1")]
+)
+def test_a_jvm_of_one_compiler_has_the_room_for_code_of_two(
+    conf: Callable[[Settings], dict[str, str]], tier: str
+) -> None:
+    flags = flags_of(conf(Settings.load({})))
+    assert (flags["TieredStopAtLevel"], int(flags["ReservedCodeCacheSize"])) == (tier, 240 << 20)
+
+
+def test_a_stream_compiles_the_way_of_its_records_twice_and_nothing_else() -> None:
+    shown = shown_by_java(stream_conf(Settings.load({})), "-XX:+CompilerDirectivesPrint")
+    way, rest = shown.split("Directive:")[1:3]
+    assert "io/slicewise/*.*" in way
+    assert "Exclude:false" in of_the_second_compiler(way)
+    assert "matching: *.*" in rest
+    assert "Exclude:true" in of_the_second_compiler(rest)
+
+
+def of_the_second_compiler(directive: str) -> str:
+    return directive.partition("c2 directives")[2]

@@ -10,12 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from slicewise.clock import Clock
 from slicewise.stores.online.model.status import State, Status, Totals
 
 OVER_CAPACITY, DUPLICATE = "over_capacity", "duplicate"
 _RECENT_US = 60_000_000
 T = TypeVar("T")
+Floats = NDArray[np.float64]
 
 
 @dataclass
@@ -76,7 +80,7 @@ class BatchFigures:
     _bad: Counter[str] = field(default_factory=Counter)
     _left_out: dict[str, Counter[str]] = field(default_factory=dict)
     _totals: Totals = field(default_factory=Totals)
-    _recent: deque[tuple[int, int, tuple[float, Sequence[float]]]] = field(default_factory=deque)
+    _recent: deque[tuple[int, int, tuple[float, Floats]]] = field(default_factory=deque)
     """Per batch its end, its records, its seconds and how fresh they were (milliseconds)."""
 
     def applied(
@@ -85,7 +89,7 @@ class BatchFigures:
         """Takes in the outcomes of a batch; how many records it had."""
         records: int = sum(outcome["records"] for outcome in outcomes)
         fresh = [value for outcome in outcomes for value in outcome["freshness_ms"]]
-        self._recent.append((self.source.progressed(), records, (seconds, fresh)))
+        self._recent.append((self.source.progressed(), records, (seconds, np.array(fresh, float))))
         self.records += records
         self._totals = Totals(self._totals.batches + 1, self._totals.batch_s + seconds)
         for outcome in outcomes:
@@ -104,7 +108,7 @@ class BatchFigures:
         status = self.source.status()
         batches, span_s, rate = last_minute(self._recent, status.heartbeat_us)
         seconds = sorted(seconds for seconds, _ in batches)
-        fresh = sorted(value for _, values in batches for value in values)
+        fresh = np.sort(np.concatenate([values for _, values in batches])) if batches else ()
         return replace(
             status,
             records=self.records,
@@ -134,11 +138,10 @@ def last_minute(recent: deque[tuple[int, int, T]], now_us: int) -> tuple[list[T]
     return [measured for *_, measured in kept], span_s, round(rate, 1)
 
 
-def quantile(ascending: Sequence[float], q: float) -> float | None:
+def quantile(ascending: Sequence[float] | Floats, q: float) -> float | None:
     """The value at rank q of ascending values (nearest rank); None without any."""
-    if not ascending:
-        return None
-    return ascending[min(len(ascending) - 1, int(q * len(ascending)))]
+    n = len(ascending)
+    return float(ascending[min(n - 1, int(q * n))]) if n else None
 
 
 def _ms(seconds: float | None) -> float | None:

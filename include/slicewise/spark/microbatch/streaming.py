@@ -181,8 +181,8 @@ class SourceQuery:
             / 1000
             * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
         )
-        self._bound = self._wanted = first_bound(settings.max_events_per_batch)
-        """Events of a batch, and of the batches that would be better."""
+        self.bound = self._wanted = first_bound(settings.max_events_per_batch)
+        """Most events of a batch; and of the batches that would be better."""
         self._begun = time.monotonic()
         self._task = MicroBatchTask(
             redis_url=settings.redis_url,
@@ -202,7 +202,7 @@ class SourceQuery:
         """Begins where the plan does, with a checkpoint of its own."""
         plan, settings = self.plan, self._settings
         units = [plan.deployment.unit(unit) for unit in plan.units]
-        records = kafka_stream(self._session, settings, plan, self._bound)
+        records = kafka_stream(self._session, settings, plan, self.bound)
         frame, placed = frame_of(records, plan, units)
         applied = frame.mapInArrow(replace(self._task, placed=placed), "outcome string")
         self._checkpoint = settings.state_dir / "stream" / "checkpoints" / uuid4().hex
@@ -216,15 +216,15 @@ class SourceQuery:
 
     def fit(self) -> None:
         """Goes on with batches of the size that the last one suggests; between two batches."""
-        if self._wanted == self._bound or not self.active:
+        if self._wanted == self.bound or not self.active:
             return
         self._end_query()
         if self.error() is not None:
             return
-        self._bound = self._wanted
+        self.bound = self._wanted
         start = {partition: offset for (_, partition), offset in self._end.offsets.items()}
         self.plan = replace(self.plan, start=start)
-        event("batches_fitted", source=self.plan.source.name, events=self._bound)
+        event("batches_fitted", source=self.plan.source.name, events=self.bound)
         self._draining.clear()
         self._start()
 
@@ -248,9 +248,9 @@ class SourceQuery:
         took_s = time.monotonic() - self._begun
         records = sum(result["records"] for result in results)
         self._wanted = next_bound(
-            self._bound, records, took_s, self._behind, self._settings.max_events_per_batch
+            self.bound, records, took_s, self._behind, self._settings.max_events_per_batch
         )
-        pace = Pace(self._longest_s, self._settings.realtime_fields, self._bound)
+        pace = Pace(self._longest_s, self._settings.realtime_fields, self.bound)
         wait_s = microbatch_wait_s(hottest(results), records, took_s, over_s, pace)
         if self.paced:
             self._draining.wait(wait_s)
