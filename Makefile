@@ -195,6 +195,10 @@ bench-reads: setup ## reads of the shipped example, of narrow and of wide views,
 bench-reader: setup ## what a record costs whose source had other schemas before (options: BENCH="--records 100000 --json file")
 	@.venvs/spark/bin/python -m benchmarks.reader $(BENCH)
 
+.PHONY: bench-ingest
+bench-ingest: setup ## a backlog from Kafka into the store, by entities, views and partitions (options: BENCH="--only base --json file")
+	@$(PY) -m benchmarks.ingest $(BENCH)
+
 .PHONY: bench-rebuild
 bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 100 --json file")
 	@$(PY) -m benchmarks.rebuild $(BENCH)

@@ -215,9 +215,12 @@ class SourceQuery:
         )
 
     def fit(self) -> None:
-        """Goes on with batches of the size that the last one suggests; between two batches."""
-        if self._wanted == self.bound or not self.active:
+        """Goes on with batches of the size that the last one suggests, once no batch runs."""
+        if not self.active or self._wanted == self.bound:
             return
+        self._draining.set()
+        if self._between.locked():
+            return  # at a later look: whoever calls has more to look after
         self._end_query()
         if self.error() is not None:
             return
@@ -247,9 +250,10 @@ class SourceQuery:
                 raise
         took_s = time.monotonic() - self._begun
         records = sum(result["records"] for result in results)
-        self._wanted = next_bound(
-            self.bound, records, took_s, self._behind, self._settings.max_events_per_batch
-        )
+        if not self._draining.is_set():
+            self._wanted = next_bound(
+                self.bound, records, took_s, self._behind, self._settings.max_events_per_batch
+            )
         pace = Pace(self._longest_s, self._settings.realtime_fields, self.bound)
         wait_s = microbatch_wait_s(hottest(results), records, took_s, over_s, pace)
         if self.paced:
