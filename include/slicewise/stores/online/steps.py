@@ -132,6 +132,15 @@ class Change(NamedTuple):
     keys: Sequence[KeyChange]
 
 
+class MicroBatchChange(Change):
+    """-> as `Change`: one of a shape that a store may send in fewer words. The first key is an
+    entity's hot hash: its first check and its last set are of the applied offset, then it has a
+    check for each of its other sets in their order, and one that it has no pending events unless
+    some are `passed`. Each other key is a day's hash with one check, of its hours."""
+
+    __slots__ = ()
+
+
 class ListChange(NamedTuple):
     """Change of an event list's fields, events, trimming, low-water mark and expiries: all or
     nothing. -> MISSED where a check does not hold, EXPIRED where no list stands and all of it is

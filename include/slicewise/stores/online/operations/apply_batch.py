@@ -40,6 +40,7 @@ from slicewise.stores.online.steps import (
     Command,
     Fields,
     KeyChange,
+    MicroBatchChange,
     Passed,
     Steps,
     Time,
@@ -296,8 +297,10 @@ def _attempt(
         if passed is None:
             checks.append((keys.PENDING_COUNT, ABSENT))
         hot = KeyChange(hot_keys[i], checks, sets, (), passed)
-        of_ids = (remembered[i],) if i in remembered else ()
-        wanted.append(Change((hot, *day_checks[i], *of_ids)))
+        changed = (hot, *day_checks[i])
+        wanted.append(
+            Change((*changed, remembered[i])) if i in remembered else MicroBatchChange(changed)
+        )
         owners.append(i)
     done = (yield wanted) if wanted else []
 

@@ -21,6 +21,7 @@ from slicewise.stores.online.steps import (
     Fields,
     ListChange,
     Members,
+    MicroBatchChange,
     PendingChange,
     PendingListChange,
     PutLeaderboard,
@@ -39,14 +40,25 @@ def _script(*names: str) -> tuple[bytes, bytes]:
     return text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
 
 
-SCRIPT, _SHA = _script("compare_and_set.lua")
+SCRIPT, _SHA = _script("take_pending.lua", "compare_and_set.lua")
+MICRO_BATCH_SCRIPT, _MICRO_BATCH_SHA = _script("take_pending.lua", "micro_batch.lua")
 LIST_SCRIPT, _LIST_SHA = _script("put_events.lua", "event_list.lua")
 LEADERBOARD_SCRIPT, _LEADERBOARD_SHA = _script("leaderboard.lua")
 PENDING_SCRIPT, _PENDING_SHA = _script("pending.lua")
 PENDING_LIST_SCRIPT, _PENDING_LIST_SHA = _script("put_events.lua", "pending_list.lua")
-SCRIPTS = (SCRIPT, LIST_SCRIPT, LEADERBOARD_SCRIPT, PENDING_SCRIPT, PENDING_LIST_SCRIPT)
+SCRIPTS = (
+    SCRIPT,
+    MICRO_BATCH_SCRIPT,
+    LIST_SCRIPT,
+    LEADERBOARD_SCRIPT,
+    PENDING_SCRIPT,
+    PENDING_LIST_SCRIPT,
+)
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
+CALL_WORDS, CALL_BYTES = 400, 256 << 10
+"""Words and bytes of values that fill a call for several entities of a micro-batch: some forty of
+them, a third of a millisecond for which other clients wait."""
 
 _TIME = pack((b"TIME",))
 _MULTI = pack((b"MULTI",))
@@ -62,7 +74,18 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
     """Packed commands, and how many replies they bring."""
     packed: list[bytes] = []
     replies = len(commands)
+    call = _MicroBatchCall()
     for command in commands:
+        if type(command) is MicroBatchChange:
+            if not call.takes(command):
+                packed.append(call.packed())
+                call = _MicroBatchCall()
+            replies -= bool(call.keys)
+            call.add(command)
+            continue
+        if call.keys:
+            packed.append(call.packed())
+            call = _MicroBatchCall()
         fixed = _FIXED.get(id(command))
         if fixed is not None:
             packed.append(fixed)
@@ -98,6 +121,8 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
             packed.append(pack((b"GET", command.key)))
         else:
             packed.append(pack((b"SET", command.key, command.value)))
+    if call.keys:
+        packed.append(call.packed())
     return packed, replies
 
 
@@ -131,13 +156,7 @@ def _change(change: Change) -> bytes:
     for key in change.keys:
         words.append(b"%d" % len(key.sets))
         for field, value, expiry in key.sets:
-            if len(value) > MAX_VALUE:
-                raise CodecError(
-                    f"a value of {len(value)} bytes",
-                    where=field.decode(),
-                    expected=f"at most {MAX_VALUE}",
-                    next_step="lower the aggregate's capacity or threshold",
-                )
+            _check_size(field, value)
             words += (field, value, b"%d" % expiry)
         words.append(b"%d" % len(key.deletes))
         words += key.deletes
@@ -147,6 +166,62 @@ def _change(change: Change) -> bytes:
             else (key.passed.topic_partition, b"%d" % key.passed.offset)
         )
     return pack(tuple(words))
+
+
+def _check_size(field: bytes, value: bytes) -> None:
+    if len(value) > MAX_VALUE:
+        raise CodecError(
+            f"a value of {len(value)} bytes",
+            where=field.decode(),
+            expected=f"at most {MAX_VALUE}",
+            next_step="lower the aggregate's capacity or threshold",
+        )
+
+
+class _MicroBatchCall:
+    """One script call for entities of a micro-batch: the words that a change of each would repeat
+    stand in it once."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+        self._words: list[bytes] = []
+        self._bytes = 0
+        self._of: tuple[bytes, bytes] | None = None
+        """Field of the applied offset, and the partition whose pending events go."""
+
+    def takes(self, change: MicroBatchChange) -> bool:
+        """Tells whether the change goes into this call: it begins one, or repeats its words."""
+        full = len(self._words) >= CALL_WORDS or self._bytes >= CALL_BYTES
+        return self._of is None or (not full and self._of == _repeated(change))
+
+    def add(self, change: MicroBatchChange) -> None:
+        hot, days = change.keys[0], change.keys[1:]
+        *sets, (_, reached, expiry) = hot.sets
+        n = len(sets)
+        if self._of is None:
+            self._of = _repeated(change)
+        self.keys.append(hot.key)
+        self.keys += [day.key for day in days]
+        words = self._words
+        words += (b"%d" % len(days), b"%d" % n, hot.checks[0][1], reached, b"%d" % expiry)
+        words += [day.checks[0][1] for day in days]
+        words += [field for field, _, _ in sets]
+        words += [want for _, want in hot.checks[1 : n + 1]]
+        for field, value, _ in sets:
+            _check_size(field, value)
+            self._bytes += len(value)
+            words.append(value)
+        words += [b"%d" % second for _, _, second in sets]
+
+    def packed(self) -> bytes:
+        assert self._of is not None
+        count = b"%d" % len(self.keys)
+        return pack((b"EVALSHA", _MICRO_BATCH_SHA, count, *self.keys, *self._of, *self._words))
+
+
+def _repeated(change: MicroBatchChange) -> tuple[bytes, bytes]:
+    hot = change.keys[0]
+    return hot.checks[0][0], b"" if hot.passed is None else hot.passed.topic_partition
 
 
 def _list_change(change: ListChange) -> bytes:
@@ -210,8 +285,11 @@ def _members(wanted: Members) -> bytes:
 def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
     """One answer per command. A reply that is an error is raised: nothing of it is guessed."""
     out: list[Any] = []
-    at = 0
+    at = answered = 0
     for command in commands:
+        if answered:  # by the call of the change before
+            answered -= 1
+            continue
         reply = replies[at]
         at += 1
         if isinstance(command, Together | Tagged):
@@ -222,6 +300,10 @@ def decode(commands: Sequence[Command], replies: Sequence[Any]) -> list[Any]:
                 for inner in reply:
                     _check(inner)
         _check(reply)
+        if type(command) is MicroBatchChange:
+            out += reply
+            answered = len(reply) - 1
+            continue
         if isinstance(command, Time):
             reply = int(reply[0]) * 1_000_000 + int(reply[1])
         elif isinstance(command, PutText):
