@@ -1,0 +1,156 @@
+"""A micro-batch's changes in few words do what the same changes do in many: on one server, from the
+same state, with the same replies."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from slicewise.stores.online import keys
+from slicewise.stores.online.redis.commands import encode
+from slicewise.stores.online.steps import (
+    ABSENT,
+    Change,
+    KeyChange,
+    MicroBatchChange,
+    Passed,
+    begins,
+    exact,
+)
+from slicewise.stores.online.store import Store
+from tests.contract.conftest import Backend
+
+PARTITION = b"5" * 32 + b":0"
+APPLIED, OLDEST = b"l:" + PARTITION, b"o:" + PARTITION
+NOW_S = int(time.time())
+EXPIRIES = (0, NOW_S - 100, NOW_S + 10_000, NOW_S + 20_000)
+
+
+def key(side: str, entity: int, day: int | None = None) -> bytes:
+    return b"sw:{%s%d}:%s" % (side.encode(), entity, b"hot" if day is None else b"day:%d" % day)
+
+
+def pending_field(offsets: list[int]) -> bytes:
+    """A pending field of events with these offsets."""
+    members = [bytes(28) + struct.pack(">Q", offset) + b"event" for offset in offsets]
+    sizes = b"".join(struct.pack("<I", len(member)) for member in members)
+    return struct.pack("<QI", offsets[-1], len(offsets)) + sizes + b"".join(members)
+
+
+def state(rng: random.Random) -> tuple[dict[bytes, bytes], list[bytes | None]]:
+    """Fields of a hot hash, and the hours of its days."""
+    fields = {b"r:%d" % n: rng.randbytes(16) + b"row" for n in range(5) if rng.random() < 0.5}
+    if rng.random() < 0.7:
+        fields[APPLIED] = b"%d" % rng.randrange(5)
+    if rng.random() < 0.4:
+        fields[keys.PENDING_COUNT] = b"4"
+        fields[OLDEST] = rng.choice((b"0:1", b"0:1", b"torn"))
+        fields[b"q:" + PARTITION + b":0"] = pending_field([5, 6])
+        fields[b"q:" + PARTITION + b":1"] = pending_field([8, 9])
+    return fields, [rng.choice((None, b"hours", b"other")) for _ in range(rng.randrange(3))]
+
+
+def keys_of(
+    side: str,
+    entity: int,
+    rng: random.Random,
+    fields: dict[bytes, bytes],
+    days: list[bytes | None],
+) -> tuple[KeyChange, ...]:
+    """What a micro-batch read, which may stand no more, and what it writes."""
+    read = dict(fields)
+    for name in list(read):
+        if rng.random() < 0.05:
+            read.pop(name)
+        elif rng.random() < 0.05:
+            read[name] = rng.randbytes(17)
+    names = rng.sample([b"r:%d" % n for n in range(5)], rng.randrange(4))
+    sets = [(name, rng.randbytes(rng.choice((20, 400))), rng.choice(EXPIRIES)) for name in names]
+    checks = [(APPLIED, exact(read.get(APPLIED)))]
+    checks += [(name, ABSENT if name not in read else begins(read[name][:16])) for name in names]
+    reached = rng.randrange(12)
+    passed = Passed(PARTITION, reached) if rng.random() < 0.5 else None
+    if passed is None:
+        checks.append((keys.PENDING_COUNT, ABSENT))
+    sets.append((APPLIED, b"%d" % reached, rng.choice(EXPIRIES)))
+    hours = [raw if rng.random() < 0.95 else b"another" for raw in days]
+    return (
+        KeyChange(key(side, entity), checks, sets, (), passed),
+        *(
+            KeyChange(key(side, entity, day), ((keys.HOURS, exact(raw)),))
+            for day, raw in enumerate(hours)
+        ),
+    )
+
+
+def run(store: Store, side: str, kind: type[Change], seed: int) -> list[object]:
+    """Replies, and what then stands."""
+    rng = random.Random(seed)
+    changes: list[Change] = []
+    plain = []
+    for entity in range(rng.randint(1, 120)):
+        fields, days = state(rng)
+        if fields:
+            flat = [word for item in fields.items() for word in item]
+            plain.append((b"HSET", key(side, entity), *flat))
+            if rng.random() < 0.5:
+                second = b"%d" % rng.choice(EXPIRIES[2:])
+                plain.append((b"EXPIREAT", key(side, entity), second))
+        plain += [
+            (b"HSET", key(side, entity, day), keys.HOURS, raw)
+            for day, raw in enumerate(days)
+            if raw is not None
+        ]
+        changes.append(kind(keys_of(side, entity, rng, fields, days)))
+    store.node.plain(plain)  # type: ignore[attr-defined]
+    replies: list[object] = []
+    for one in changes:  # a torn field refuses its call: alone, so that the others are compared
+        try:
+            replies += store.node.run([one])
+        except Exception as error:  # noqa: BLE001
+            replies.append(str(error).replace(side, ""))
+    entities = range(len(changes))
+    stands = store.node.plain(  # type: ignore[attr-defined]
+        [(b"HGETALL", key(side, entity)) for entity in entities]
+        + [(b"EXPIRETIME", key(side, entity)) for entity in entities]
+    )
+    paired = [
+        sorted(zip(one[::2], one[1::2], strict=True)) if isinstance(one, list) else one
+        for one in stands
+    ]
+    return [replies, paired]
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_few_words_do_what_many_do(contract_store: Backend, seed: int) -> None:
+    contract_store.empty()
+    with contract_store.connect() as store:
+        assert run(store, "few", MicroBatchChange, seed) == run(store, "many", Change, seed)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=40, deadline=None)
+def test_entities_of_one_call_are_each_for_themselves(contract_store: Backend, seed: int) -> None:
+    rng = random.Random(seed)
+    changes = []
+    for entity in range(rng.randint(1, 200)):
+        sets = [(b"r:1", rng.randbytes(rng.choice((20, 9_000))), 0), (APPLIED, b"7", 0)]
+        checks = [(APPLIED, ABSENT), (b"r:1", ABSENT), (keys.PENDING_COUNT, ABSENT)]
+        changes.append(MicroBatchChange((KeyChange(key("", entity), checks, sets),)))
+    already = {entity for entity in range(len(changes)) if rng.random() < 0.3}
+    packed, replies = encode(changes)
+    assert len(packed) == replies <= max(1, len(changes))
+    contract_store.empty()
+    with contract_store.connect() as store:
+        store.node.plain([(b"HSET", key("", entity), APPLIED, b"3") for entity in already])  # type: ignore[attr-defined]
+        expected = [-1 if entity in already else 0 for entity in range(len(changes))]
+        assert store.node.run(changes) == expected
+        written = store.node.plain(  # type: ignore[attr-defined]
+            [(b"HGET", key("", entity), b"r:1") for entity in range(len(changes))]
+        )
+    assert [raw is None for raw in written] == [entity in already for entity in range(len(changes))]
