@@ -72,7 +72,7 @@ CASES = (
 
 @dataclass
 class Memory:
-    """The most that the driver and the processes below it have held."""
+    """Peak of the memory that the driver and the processes below it use together."""
 
     mib: float = 0.0
     _over: threading.Event = field(default_factory=threading.Event)
@@ -85,7 +85,7 @@ class Memory:
                 held = sum(one.memory_info().rss for one in (root, *root.children(recursive=True)))
             except psutil.NoSuchProcess:
                 continue  # a worker ended between two looks
-            self.mib = max(self.mib, held / 2**20)
+            self.mib = max(self.mib, used / 2**20)
 
     @contextmanager
     def watched(self, pid: int) -> Iterator[Memory]:

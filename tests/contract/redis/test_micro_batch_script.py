@@ -61,7 +61,7 @@ def keys_of(
     fields: dict[bytes, bytes],
     days: list[bytes | None],
 ) -> tuple[KeyChange, ...]:
-    """What a micro-batch read, which may stand no more, and what it writes."""
+    """Checks of what a micro-batch read, which may stand no more, and what it writes."""
     read = dict(fields)
     for name in list(read):
         if rng.random() < 0.05:
@@ -72,11 +72,11 @@ def keys_of(
     sets = [(name, rng.randbytes(rng.choice((20, 400))), rng.choice(EXPIRIES)) for name in names]
     checks = [(APPLIED, exact(read.get(APPLIED)))]
     checks += [(name, ABSENT if name not in read else begins(read[name][:16])) for name in names]
-    reached = rng.randrange(12)
-    passed = Passed(PARTITION, reached) if rng.random() < 0.5 else None
+    offset = rng.randrange(12)
+    passed = Passed(PARTITION, offset) if rng.random() < 0.5 else None
     if passed is None:
         checks.append((keys.PENDING_COUNT, ABSENT))
-    sets.append((APPLIED, b"%d" % reached, rng.choice(EXPIRIES)))
+    sets.append((APPLIED, b"%d" % offset, rng.choice(EXPIRIES)))
     hours = [raw if rng.random() < 0.95 else b"another" for raw in days]
     return (
         KeyChange(key(side, entity), checks, sets, (), passed),

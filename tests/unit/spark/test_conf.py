@@ -24,7 +24,7 @@ def test_a_catalogs_user_and_password_reach_jdbc_as_they_are() -> None:
 
 
 def shown_by_java(conf: dict[str, str], *wanted: str) -> str:
-    """What a JVM with a session's compiler options says of itself."""
+    """Output of a JVM with the compiler options of a session."""
     options = [
         option
         for option in conf["spark.driver.extraJavaOptions"].split()

@@ -196,14 +196,14 @@ class _MicroBatchCall:
 
     def add(self, change: MicroBatchChange) -> None:
         hot, days = change.keys[0], change.keys[1:]
-        *sets, (_, reached, expiry) = hot.sets
+        *sets, (_, applied, expiry) = hot.sets
         n = len(sets)
         if self._of is None:
             self._of = _repeated(change)
         self.keys.append(hot.key)
         self.keys += [day.key for day in days]
         words = self._words
-        words += (b"%d" % len(days), b"%d" % n, hot.checks[0][1], reached, b"%d" % expiry)
+        words += (b"%d" % len(days), b"%d" % n, hot.checks[0][1], applied, b"%d" % expiry)
         words += [day.checks[0][1] for day in days]
         words += [field for field, _, _ in sets]
         words += [want for _, want in hot.checks[1 : n + 1]]
