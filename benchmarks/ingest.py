@@ -1,5 +1,5 @@
-"""How many events a second go from a backlog of JSON in Kafka into the store, beside the usual
-recipe; and how that grows with entities, views, partitions and the backlog.
+"""A backlog of JSON in Kafka goes into the store, beside the usual recipe: events a second, by
+entities, views, partitions and the size of the backlog.
 
   make bench-ingest
   make bench-ingest BENCH="--only base --json figures.json"
@@ -82,7 +82,7 @@ class Memory:
         while not self._over.wait(_LOOK_S):
             try:
                 root = psutil.Process(pid)
-                held = sum(one.memory_info().rss for one in (root, *root.children(recursive=True)))
+                used = sum(one.memory_info().rss for one in (root, *root.children(recursive=True)))
             except psutil.NoSuchProcess:
                 continue  # a worker ended between two looks
             self.mib = max(self.mib, used / 2**20)

@@ -133,7 +133,7 @@ class Change(NamedTuple):
 
 
 class MicroBatchChange(Change):
-    """-> as `Change`: one of a shape that a store may send in fewer words. The first key is an
+    """A `Change` of a shape that a store may send in fewer words. The first key is an
     entity's hot hash: its first check and its last set are of the applied offset, then it has a
     check for each of its other sets in their order. Those that are `passed` are so up to the offset
     that is set; where none are, its last check is that there are none. Each other key is a day's
