@@ -1,6 +1,6 @@
 """The algebra: what is stored of events, and how it merges, exact and in any order. No I/O.
 
-Doors: Aggregate, Invertible, from_spec.
+Doors: Aggregate, event_forms, scalar.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.kernel.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.kernel.values import canonicalise
-from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
+from slicewise.aggregates.operations import OVERFLOW, Ends, Failed, Finished
 from slicewise.aggregates.ordering.extremes import Max, Min
 from slicewise.aggregates.ordering.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.ordering.ranked import ArgMax, ArgMin, BottomK, TopK
@@ -445,6 +445,7 @@ __all__ = [
     "REGISTRY",
     "Aggregate",
     "Columns",
+    "Ends",
     "Event",
     "Failed",
     "Field",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicewise.aggregates.operations import Finished
+from slicewise.aggregates import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector

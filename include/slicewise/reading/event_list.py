@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from slicewise.aggregates import Finished
 from slicewise.aggregates.kernel.events import Rows
-from slicewise.aggregates.operations import Finished
 from slicewise.codec import IDENTITY_BYTES, identity_time, score_of
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError

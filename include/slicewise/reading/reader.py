@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from slicewise.aggregates.operations import Finished
+from slicewise.aggregates import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
 from slicewise.offsets.token import SEPARATOR

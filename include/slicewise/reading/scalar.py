@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from slicewise.aggregates import Finished
 from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents
-from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, Row
 from slicewise.reading.batched import BatchedPlan, ends_of

@@ -16,10 +16,9 @@ from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.cli.define.check import definitions_of
 from slicewise.cli.define.plan import print_units
 from slicewise.cli.table import print_table, shortened
-from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.errors import BadRequest, Location, SlicewiseError
 from slicewise.features.declare.definitions import FeatureView, KafkaSource
 from slicewise.features.declare.python_form import python_form
-from slicewise.features.naming import Location
 from slicewise.features.plan.explain import explain
 from slicewise.features.plan.planner import plan_source
 from slicewise.features.project import load_project
