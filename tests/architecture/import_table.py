@@ -51,6 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aggregates": ("kernel", "exact", "ordering", "sketches", "combinators", "custom"),
     "codec": ("store_fields",),
     "features": ("schema", "rowlogic", "declare", "plan", "sql"),
+    "features/plan": ("changes",),
     "features/rowlogic": ("functions",),
     "stores": ("log", "online", "lake", "recovery"),
     "stores/online": ("rules", "model", "sharded", "operations", "redis", "memory"),

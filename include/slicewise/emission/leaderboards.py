@@ -25,9 +25,8 @@ from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
 from slicewise.emission.ranking import RankedRow, RankedRows, corrected, of_no_events, top
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
-from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.deployment import Deployment, PlannedLeaderboard
 from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError, StoreUnavailable
+from slicewise.features.plan.changes.projects import whole
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.jobs import hour_number

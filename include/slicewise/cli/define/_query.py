@@ -19,7 +19,7 @@ from slicewise.cli.table import print_table, shortened
 from slicewise.errors import BadRequest, Location, SlicewiseError
 from slicewise.features.declare.definitions import FeatureView, KafkaSource
 from slicewise.features.declare.python_form import python_form
-from slicewise.features.plan.explain import explain
+from slicewise.features.plan.changes.explain import explain
 from slicewise.features.plan.planner import plan_source
 from slicewise.features.project import load_project
 from slicewise.features.sql import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.aggregates.sketches.membership import answer_type, membership_of
-from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.deployment import Deployment, PlannedLeaderboard
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.memory.high_water import HighWater

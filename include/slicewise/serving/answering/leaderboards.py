@@ -10,7 +10,7 @@ from slicewise.client import answers
 from slicewise.client.answers import LeaderboardRow as LeaderboardRow
 from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.errors import ServerRunChanged, StoreUnavailable, UnknownName
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.deployment import PlannedLeaderboard
 from slicewise.features.schema.types import TIMESTAMP
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.requests import instant_text

@@ -28,7 +28,7 @@ from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import STEP_BACK_US
-from slicewise.lifecycle.health.realtime import Pace, microbatch_wait_s
+from slicewise.lifecycle.realtime import Pace, microbatch_wait_s
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed

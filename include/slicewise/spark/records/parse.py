@@ -25,7 +25,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.errors import SettingsError
 from slicewise.features.plan.fingerprint import fingerprint
-from slicewise.features.plan.schema_change import judged_by
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import LONG, RANGES, TIMESTAMP, decimal_parts, element_type
 
@@ -47,7 +46,7 @@ def parsed(
     per record.
 
     topic_id: says which offsets are the topic's, where the source had other schemas before
-    (docs/adr/0057). removed: what these had that the source's own lacks, as `removed_columns` gives
+    (docs/adr/0057). removed: what these had that the source's own lacks, as `Source.removed_columns` gives
     it, where that is wanted too.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
@@ -111,7 +110,7 @@ def _registered(
 def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[dict[str, Any]]:
     """Values of which the JVM's `Versions.of` makes the reader of a topic. names: of the columns
     that are given."""
-    versions = judged_by(source, topic_id)
+    versions = source.judged_by(topic_id)
     return [
         {
             "reader": _reader_of(version, names),

@@ -1,0 +1,4 @@
+"""What a deployment changes of the one that runs: told, weighed and refused before it is applied.
+
+Doors: explain, whole, check_laws.
+"""
