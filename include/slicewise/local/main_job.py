@@ -29,9 +29,7 @@ from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.catching_up import CatchingUp
 from slicewise.local.run_report import Report, Seconds, job_record, job_report, report_of
 from slicewise.local.servers import services, supervisor
-from slicewise.local.servers.airflow import NAME as AIRFLOW
-from slicewise.local.servers.control import Notify
-from slicewise.local.servers.services import PLAYS, REPLAY, STREAM, WATCH
+from slicewise.local.servers.services import AIRFLOW, PLAYS, REPLAY, STREAM, WATCH
 from slicewise.local.servers.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
 from slicewise.stores.log.times import first_time_us
@@ -47,6 +45,7 @@ SCHEDULED = (
     "maintain_iceberg",
     "sweep_expired",
 )
+Notify = Callable[[str], None]
 _PATIENCE_S = 1800.0
 _LEADERBOARD_WITHIN_S = 60.0
 

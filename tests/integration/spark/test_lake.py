@@ -12,13 +12,13 @@ import pytest
 import redis
 
 import slicewise as sw
+from slicewise.cli import rebuilding
+from slicewise.cli.clean_hour import why_not_clean
 from slicewise.errors import CommitConflict, DataLoss, DeploymentSuperseded, UnknownName
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
-from slicewise.local import rebuilding
-from slicewise.local.clean_hour import why_not_clean
 from slicewise.spark.lake import backfill as backfill_run
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.backfill import backfill

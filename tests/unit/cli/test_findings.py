@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from slicewise.cli.findings import Picture, emptied
 from slicewise.cli.operate import status as command
 from slicewise.lifecycle.health.findings import Finding
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import overview
-from slicewise.local.findings import Picture, emptied
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import slicewise as sw
+from slicewise.cli import gaps as local
 from slicewise.clock import ManualClock
 from slicewise.errors import CommitConflict, DataLoss
 from slicewise.features.declare.project import Project
@@ -17,7 +18,6 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.local import deploy
-from slicewise.local import gaps as local
 from slicewise.offsets.gaps import AcceptedGap, from_json, joined, to_json
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
