@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import SlicewiseError
+from slicewise.lifecycle.findings import Finding, findings
 from slicewise.lifecycle.health.alerts import runbook_link
-from slicewise.lifecycle.health.findings import Finding, findings
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import JOBS, Overview, overview
 from slicewise.local.servers import services, supervisor

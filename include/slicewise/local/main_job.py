@@ -32,8 +32,7 @@ from slicewise.local.servers import services, supervisor
 from slicewise.local.servers.services import AIRFLOW, PLAYS, REPLAY, STREAM, WATCH
 from slicewise.local.servers.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
-from slicewise.stores.log.times import first_time_us
-from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.log.topics import KafkaLog, first_time_us
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 from slicewise.windows.durations import HOUR_US
 

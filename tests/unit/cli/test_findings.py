@@ -9,7 +9,7 @@ import pytest
 
 from slicewise.cli.findings import Picture, emptied
 from slicewise.cli.operate import status as command
-from slicewise.lifecycle.health.findings import Finding
+from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import overview
 from slicewise.offsets.vector import OffsetVector

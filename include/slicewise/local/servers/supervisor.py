@@ -19,7 +19,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
 from slicewise.features.names import unknown
 from slicewise.lifecycle import restarts
-from slicewise.lifecycle.health.findings import Finding
+from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.local.servers import control, services, stream, watch
 from slicewise.local.servers.control import Notify

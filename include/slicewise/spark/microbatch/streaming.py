@@ -36,8 +36,7 @@ from slicewise.spark.microbatch.figures import BatchFigures
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.runtime.log import event, warning
-from slicewise.stores.log.times import offsets_before
-from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.log.topics import KafkaLog, offsets_before
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
 from slicewise.stores.online.operations.ids import unremembered
