@@ -13,7 +13,7 @@ from slicewise.lifecycle.health.overview import JOBS, Overview, overview
 from slicewise.local.servers import services, supervisor
 from slicewise.local.servers.supervisor import ServiceStatus
 from slicewise.settings import Settings
-from slicewise.stores.online.model.metadata_backup import MetadataBackupFile
+from slicewise.stores.metadata_backup import MetadataBackupFile
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 

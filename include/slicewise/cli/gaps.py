@@ -22,7 +22,7 @@ from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS, log_table
 from slicewise.stores.log.topics import KafkaLog, first_times_us
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
-from slicewise.stores.online.operations.gaps import publish_gaps
+from slicewise.stores.online.operations.status import publish_gaps
 from slicewise.stores.online.rules.decisions import check_clock
 
 

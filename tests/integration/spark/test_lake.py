@@ -39,11 +39,11 @@ from slicewise.stores.lake.archive import (
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
-from slicewise.stores.online.operation import Operation
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.publish_hour import ReadHours
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.port import Operation
 from slicewise.stores.online.redis import sweep as store_sweep
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.support.platform.lake import Lake, expected, lake

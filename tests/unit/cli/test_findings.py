@@ -14,7 +14,7 @@ from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import overview
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
+from slicewise.stores.metadata_backup import MetadataBackup, MetadataBackupFile
 from slicewise.stores.online.redis.status import StoreStatus
 
 NOW = 1_700_000_000_000_000

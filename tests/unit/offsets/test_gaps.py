@@ -29,8 +29,7 @@ from slicewise.stores.lake.schemas import LOG, OFFSET_VECTOR, log_table
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.operations.gaps import publish_gaps
-from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus, publish_gaps
 from slicewise.stores.online.port import OnlineStore
 
 TOPIC = "a" * 32

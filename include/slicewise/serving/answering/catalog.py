@@ -26,10 +26,10 @@ from slicewise.reading.reader import Target
 from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
 from slicewise.serving.answering.values import Converter, converter, has_doubles
 from slicewise.stores.online import keys
-from slicewise.stores.online import routing as nodes
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
 from slicewise.stores.online.operations.reading import NodeReply
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded import routing as nodes
 
 SELECTIONS = 1_000
 """Lists of features that a catalog remembers the resolution of."""

@@ -22,7 +22,7 @@ from slicewise.stores.online.operations.leaderboards import (
     LeaderboardReply,
     ReadLeaderboard,
 )
-from slicewise.stores.online.routing import node_of
+from slicewise.stores.online.sharded.routing import node_of
 from slicewise.windows.durations import format_duration
 
 MISSING, STALE, SHORT = "missing", "stale", "short"

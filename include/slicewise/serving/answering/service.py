@@ -51,9 +51,9 @@ from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.operations.reading import NodeReply, Read, ReadReply
-from slicewise.stores.online.routing import check_one_set
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.routing import check_one_set
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""

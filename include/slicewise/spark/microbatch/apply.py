@@ -30,9 +30,8 @@ from slicewise.features.schema.types import arrow_type
 from slicewise.lifecycle.lanes import no_realtime
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import MicroBatchOutcome
 from slicewise.stores.online.control_record import ServerRun
-from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch, MicroBatchOutcome
 from slicewise.stores.online.operations.connecting import HoldBuilds
 from slicewise.stores.online.operations.event_lists import AddToList, ListBatch
 from slicewise.stores.online.operations.ids import Ids

@@ -1,9 +1,10 @@
-"""A store operation is a value that knows its steps on one node, and what it is over several.
+"""Port of the online store for the rest of slicewise; adapters keep one contract suite.
 
-`steps` runs on one node. `over` runs on all nodes of a store; four combinators give it by default:
-everywhere and merge, by tag, one after another, the owner of a name. What a connection is bound to
-is a frozen context; an operation that binds it to more says what the context is afterwards
-(docs/adr/0081).
+An operation is a value in the file of its rule, under `operations`, and a store runs it:
+`store.run(PublishHour(unit, hour, …))`. `steps` runs on one node. `over` runs on all nodes of a
+store; four combinators give it by default: everywhere and merge, by tag, one after another, the
+owner of a name. What a connection is bound to is a frozen context; an operation that binds it to
+more says what the context is afterwards (docs/adr/0081).
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from slicewise.errors import DeploymentSuperseded, NotReady
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import Build, ServerRun, StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.routing import ShardedSteps, node_of, on_node, together
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.routing import ShardedSteps, node_of, on_node, together
 from slicewise.stores.online.steps import Fields, Steps
 from slicewise.stores.online.stored_unit import StoredUnit
 
@@ -218,6 +219,29 @@ class Routed(Operation[R]):
         return route.join(replies)
 
 
+class OnlineStore(Protocol):
+    """One connection to a store, of one node or of several.
+
+    It is bound to the server run that it found when it was opened, and to the store id of its
+    metadata; it never reconnects: after StoreUnavailable or ServerRunChanged open another, and
+    start again from the metadata.
+    """
+
+    @property
+    def server_run(self) -> ServerRun: ...
+    @property
+    def store_id(self) -> int:
+        """The store id that this connection's keys name. NotReady before `Initialise`."""
+        ...
+
+    def run(self, operation: Operation[R]) -> R:
+        """The result of an operation."""
+        ...
+
+    def close(self) -> None: ...
+
+
+# ------------------------------------------------------------------ over several nodes
 class Everywhere(Routed[R]):
     """Runs on every node side by side; their replies are merged."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from slicewise.errors import StoreUnavailable
 from slicewise.reading.requests import ListShape, ReadShape
 from slicewise.stores.online import keys
 
@@ -230,11 +229,3 @@ def drive(steps: Steps[T], run: Callable[[Sequence[Command]], list[Any]]) -> T:
     except StopIteration as done:
         value: T = done.value
         return value
-
-
-def contended(where: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"other writers changed what was read {ATTEMPTS} times in a row",
-        where=where,
-        next_step="see which processes write to this store",
-    )
