@@ -10,7 +10,7 @@ from typing import Any
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.declare.cases import Case, instant
 from slicewise.features.declare.definitions import FeatureView
-from slicewise.features.names import listed, nearest
+from slicewise.names import listed, nearest
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ written are skipped for the newest of them.
 from __future__ import annotations
 
 import decimal
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +27,6 @@ from slicewise.emission.ranking import RankedRow, RankedRows, corrected, of_no_e
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
 from slicewise.features.plan.deployment import Deployment, PlannedLeaderboard
-from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
@@ -47,6 +47,7 @@ SPARE = 40
 MOST_REMEMBERED = 1_000
 MAX_EXTRA_US = 30_000_000
 """Longest time that a leaderboard that is late when it is written stands beyond others."""
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class Corrections(Protocol):
@@ -362,7 +363,7 @@ def correction_record(
         "version": now.version,
         "short": now.more and len(now.rows) < leaderboard.k,
     }
-    return canonical_json(key).encode(), canonical_json(value).encode()
+    return _JSON.encode(key).encode(), _JSON.encode(value).encode()
 
 
 def _of_topic(offset_vector: OffsetVector, topic: str) -> dict[str, int]:

@@ -16,6 +16,7 @@ from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.cli.define.check import definitions_of
 from slicewise.cli.define.plan import print_units
 from slicewise.cli.table import print_table, shortened
+from slicewise.codec.plain import converter, json_safe
 from slicewise.errors import BadRequest, Location, SlicewiseError
 from slicewise.features.declare.definitions import FeatureView, KafkaSource
 from slicewise.features.declare.python_form import python_form
@@ -29,7 +30,6 @@ from slicewise.features.sql import (
     sources_named,
     text_of,
 )
-from slicewise.serving.answering.values import converter, json_safe
 from slicewise.settings import Settings
 from slicewise.training.answering.rows import row_logic
 from slicewise.training.archive import Archive

@@ -11,7 +11,6 @@ from typing import Any
 
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
-from slicewise.features.names import unknown
 from slicewise.features.plan.build import leaderboard_payload, unit_from_json, unit_to_json
 from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.plan.unit import (
@@ -23,6 +22,7 @@ from slicewise.features.plan.unit import (
     source_from_json,
     source_to_json,
 )
+from slicewise.names import unknown
 from slicewise.offsets.vector import OffsetVector
 
 FORMAT = 1

@@ -17,7 +17,6 @@ from slicewise.features.declare.definitions import FeatureSet, FeatureView, Kafk
 from slicewise.features.declare.emission import Emission, Emit
 from slicewise.features.declare.event_list import kept_for
 from slicewise.features.declare.project import Project
-from slicewise.features.names import listed, nearest
 from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.build import Slices, build_unit
 from slicewise.features.plan.deployment import Deployment, PlannedSet
@@ -41,6 +40,7 @@ from slicewise.features.schema.types import (
     time_form,
     wire_type,
 )
+from slicewise.names import listed, nearest
 from slicewise.windows.durations import FOR_EVER_US, HOUR_US, format_duration, parse_duration
 from slicewise.windows.kinds import as_window
 from slicewise.windows.lifetime import LIFETIME

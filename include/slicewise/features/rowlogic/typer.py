@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slicewise.errors import DefinitionError
-from slicewise.features.names import listed, nearest
 from slicewise.features.rowlogic.coercion import (
     BOTH_ENGINES,
     CASTS,
@@ -35,6 +34,7 @@ from slicewise.features.schema.types import (
     element_type,
 )
 from slicewise.hints import close_to, either
+from slicewise.names import listed, nearest
 
 ALLOWED = (
     "columns, literals, operators, CASE, CAST and the functions that docs/reference/sql.md lists "

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
-from slicewise.features.names import nearest
 from slicewise.features.naming import (
     Location,
     check_mapping,
@@ -32,6 +31,7 @@ from slicewise.features.schema.types import (
     column_type,
     time_form,
 )
+from slicewise.names import nearest
 from slicewise.windows.durations import parse_duration
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from slicewise.errors import DefinitionError
-from slicewise.features.names import listed, nearest
 from slicewise.features.rowlogic.expression import RowExpression, canonical
 from slicewise.features.rowlogic.functions.allowed import ALLOWED_FUNCTIONS
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.rowlogic.typer import RowLogicRefused, Typer
 from slicewise.features.sql.text import Span, SqlText, node_span
+from slicewise.names import listed, nearest
 
 
 @dataclass

@@ -17,7 +17,6 @@ import psutil
 
 from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
-from slicewise.features.names import unknown
 from slicewise.lifecycle import restarts
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.restarts import Restarts
@@ -29,6 +28,7 @@ from slicewise.local.servers.redis import names as redis_names
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.services import Platform
 from slicewise.local.servers.state import StateFolder
+from slicewise.names import unknown
 from slicewise.settings import Settings, urls_of
 
 

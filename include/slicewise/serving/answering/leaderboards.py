@@ -9,13 +9,13 @@ from typing import Any
 from slicewise.client import answers
 from slicewise.client.answers import LeaderboardRow as LeaderboardRow
 from slicewise.codec.leaderboards import StoredLeaderboard
+from slicewise.codec.plain import json_safe
 from slicewise.errors import ServerRunChanged, StoreUnavailable, UnknownName
 from slicewise.features.plan.deployment import PlannedLeaderboard
 from slicewise.features.schema.types import TIMESTAMP
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.requests import instant_text
 from slicewise.serving.answering.service import ATTEMPTS, FeatureService
-from slicewise.serving.answering.values import json_safe
 from slicewise.serving.connection.steps import Flow, Reopen
 from slicewise.stores.online.operations.leaderboards import (
     PERIODS,

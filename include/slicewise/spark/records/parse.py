@@ -15,6 +15,7 @@ a binary format invalid UTF-8: distinct texts would become one), `missing_requir
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -24,7 +25,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.errors import SettingsError
-from slicewise.features.plan.fingerprint import fingerprint
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import LONG, RANGES, TIMESTAMP, decimal_parts, element_type
 
@@ -96,13 +96,13 @@ def _registered(
             ),
             next_step="make setup",
         )
-    versions = versions_of(source, [name for name, _ in columns], topic_id)
-    reader = package.Versions.of(json.dumps(versions))
+    versions = json.dumps(versions_of(source, [name for name, _ in columns], topic_id))
+    reader = package.Versions.of(versions)
     typed = [f"`c_{name}` {spark_type(kind)}" for name, kind in columns]
     returned = jvm.org.apache.spark.sql.types.StructType.fromDDL(
         ", ".join(["event_time bigint", "reason string", *typed])
     )
-    name = f"slicewise_record_{fingerprint(versions)}"
+    name = f"slicewise_record_{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
     session._jsparkSession.udf().register(name, reader, returned)
     return name
 
