@@ -19,7 +19,6 @@ from slicewise.cli.table import print_table, shortened
 from slicewise.codec.plain import converter, json_safe
 from slicewise.errors import BadRequest, Location, SlicewiseError
 from slicewise.features.declare.definitions import FeatureView, KafkaSource
-from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.changes.explain import explain
 from slicewise.features.plan.planner import plan_source
 from slicewise.features.project import load_project
@@ -30,6 +29,7 @@ from slicewise.features.sql import (
     sources_named,
     text_of,
 )
+from slicewise.features.sql.python_form import python_form
 from slicewise.settings import Settings
 from slicewise.training.answering.rows import row_logic
 from slicewise.training.archive import Archive

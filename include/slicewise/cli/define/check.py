@@ -36,8 +36,8 @@ def law_checks(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
     """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where
     one does not, and where a row function does not follow from its row alone: neither is to be
     deployed."""
+    from slicewise.cli.row_function_check import verify
     from slicewise.features.plan.changes.law_check import check_laws, own_aggregates
-    from slicewise.features.rowlogic.row_function_check import verify
 
     yield from map(check_laws, own_aggregates(deployment))
     for view in project.views:

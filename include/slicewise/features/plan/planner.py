@@ -21,15 +21,14 @@ from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.build import Slices, build_unit
 from slicewise.features.plan.deployment import Deployment, PlannedSet
 from slicewise.features.plan.fingerprint import condition_column
+from slicewise.features.plan.finite import may_be_infinite
 from slicewise.features.plan.leaderboard import plan_leaderboard
 from slicewise.features.plan.unit import Source, StorageUnit, shared
 from slicewise.features.rowlogic.expression import RowExpression
-from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.functions.dialects import MAX_DOUBLE
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import refuse_by_event
-from slicewise.features.schema.paths import column_paths
 from slicewise.features.schema.types import (
     DOUBLE,
     TIMESTAMP,
@@ -89,7 +88,7 @@ def plan(project: Project) -> Deployment:
 def plan_source(source: KafkaSource) -> Source:
     """A declared source as data."""
     forms = (time_form(kind) for kind in source.schema.values() if column_type(kind) == TIMESTAMP)
-    paths = column_paths(source.schema, source.paths, source.where)
+    paths = source.column_paths()
     return Source(
         name=source.name,
         topic=source.topic or source.name,

@@ -23,7 +23,7 @@ from slicewise.features.naming import (
     written_at,
 )
 from slicewise.features.schema.dedupe import Dedupe
-from slicewise.features.schema.paths import column_paths
+from slicewise.features.schema.paths import Path, column_paths
 from slicewise.features.schema.types import (
     KAFKA_TIME,
     TIME_FORMS,
@@ -81,6 +81,11 @@ class KafkaSource:
     def where(self) -> str:
         return subject_of("source", self.name, self.location)
 
+    def column_paths(self) -> dict[str, Path]:
+        """Names of members from the record down to each column. DefinitionError for what is no
+        path."""
+        return column_paths(self.schema, self.paths, self.where)
+
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a source", where)
@@ -90,7 +95,7 @@ class KafkaSource:
         object.__setattr__(self, "schema", frozen(self.schema))
         self._check_format()
         check_mapping(self.paths, "paths", where, '{"user_id": "$.user.id"}')
-        column_paths(self.schema, self.paths, where)
+        self.column_paths()
         object.__setattr__(self, "paths", frozen(self.paths))
         for option in ("required", "allow_nan"):
             object.__setattr__(self, option, self._columns_of(option, where))

@@ -1,7 +1,7 @@
 """SQL says what Python says: a view written in either is the same definition, with the same
 fingerprint.
 
-Doors: sql, sql_views, text_of.
+Doors: sql, text_of, python_form.
 """
 
 from __future__ import annotations

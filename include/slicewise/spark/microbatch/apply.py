@@ -25,7 +25,7 @@ from slicewise.errors import ServerRunChanged, SlicewiseError
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.row_function import computed
-from slicewise.features.schema.duplicates import hashed
+from slicewise.features.schema.dedupe import hashed
 from slicewise.features.schema.types import arrow_type
 from slicewise.lifecycle.lanes import no_realtime
 from slicewise.stores.log.topics import KafkaLog

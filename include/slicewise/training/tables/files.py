@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.declare.definitions import KafkaSource
 from slicewise.features.naming import Location, check_name, refuse_reserved
-from slicewise.features.schema.paths import column_paths
 from slicewise.features.schema.types import (
     DATE,
     KAFKA_TIME,
@@ -204,7 +203,7 @@ def _kind(kind: pa.DataType, *, is_time: bool) -> str | None:
 
 def _placed(table: pa.Table, source: KafkaSource) -> pa.Table:
     """With the columns that stand inside of objects, as the record reader finds them."""
-    for name, path in column_paths(source.schema, source.paths, source.where).items():
+    for name, path in source.column_paths().items():
         if path == (name,) or path[0] not in table.column_names:
             continue  # as a column of its own name, as tables have it
         value = table[path[0]].combine_chunks()
