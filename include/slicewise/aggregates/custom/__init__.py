@@ -1,4 +1,4 @@
 """Aggregates of a user's own: the text of a class, what it may do, and what it stores.
 
-Doors: Aggregate, Own, read_class.
+Doors: Own, functions, raised.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
-from slicewise.aggregates.custom.classes import read_class
+from slicewise.aggregates.custom.own import Own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.emission import Emit
 from slicewise.features.declare.event_list import CAPACITY
@@ -113,7 +113,7 @@ def _call(spec: Mapping[str, Any]) -> str:
             *map(_text, values["columns"]),
             *(f"{name}={_value(v)}" for name, v in values["parameters"].items()),
         ]
-        return f"{read_class(values['source']).name}({', '.join(given)})"
+        return f"{Own(**values).own.name}({', '.join(given)})"
     parameters = signature(getattr(aggregates, spec["kind"])).parameters
     parts = []
     for name, parameter in parameters.items():

@@ -46,8 +46,8 @@ def parsed(
     per record.
 
     topic_id: says which offsets are the topic's, where the source had other schemas before
-    (docs/adr/0057). removed: what these had that the source's own lacks, as `Source.removed_columns` gives
-    it, where that is wanted too.
+    (docs/adr/0057). removed: what these had that the source's own lacks, as
+    `Source.removed_columns` has it, where that is wanted too.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
     (null: good), raw (the value's bytes, of bad records only), then the source's columns, or those

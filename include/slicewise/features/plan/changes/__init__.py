@@ -1,4 +1,5 @@
-"""What a deployment changes of the one that runs: told, weighed and refused before it is applied.
+"""Changes that a deployment makes to the one that runs: told, weighed and refused before it is
+applied.
 
 Doors: explain, whole, check_laws.
 """

@@ -1,7 +1,8 @@
 """Status of a running part stands on every node, for people and health checks.
 
 Accepted gaps of a source are one: readers are told of them by the store, and the archive is where
-they are kept. That text only grows: a run that was paused takes back nothing that others told since.
+they are kept. That text only grows: a run that was paused takes back nothing that others told
+since.
 """
 
 from __future__ import annotations
