@@ -95,7 +95,7 @@ TABLE: tuple[Retired, ...] = (
                 ("cover",),
                 (
                     "include/slicewise/client/*",
-                    "include/slicewise/serving/answering/leaderboards.py",
+                    "include/slicewise/serving/leaderboards.py",
                     "tests/fixtures/answers.py",
                 ),
                 "public: an attribute of the client's leaderboard",
@@ -111,7 +111,7 @@ TABLE: tuple[Retired, ...] = (
             Kept(("ledger_advanced_at",), ("docs/reference/http.md",), "a key of HTTP"),
             Kept(
                 ("ledger_advanced_us",),
-                ("include/slicewise/client/answers.py", "include/slicewise/serving/answering/*"),
+                ("include/slicewise/client/answers.py", "include/slicewise/serving/*"),
                 "public: an attribute of the client's freshness",
             ),
         ),

@@ -20,13 +20,12 @@ from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.gaps import AcceptedGap, from_json, to_json
 from slicewise.offsets.vector import OffsetVector
-from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.leaderboards import read_leaderboard
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
 from slicewise.serving.connection.nodes import SyncNodes
+from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations import status as statuses
@@ -239,7 +238,7 @@ def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_h
     with pytest.raises(StoreUnavailable, match="node 2 of 2"):
         world.read(user_of(1))
     catalog = world.connection.run(world.service.load())
-    report = world.connection.run(describe.readiness(catalog, world.service.high_water))
+    report = world.connection.run(world.service.readiness(catalog))
     assert (report["ready"], len(report["reasons"])) == (False, 1)
 
 

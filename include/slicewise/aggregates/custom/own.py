@@ -341,7 +341,7 @@ class Own(Aggregate):
         return None if any(value is None for value in form) else form
 
     def answered(self, given: Any) -> Any:
-        """What `finish` gave as the declared type has it, or `Failed`."""
+        """Value of the declared type of what `finish` gave, or `Failed`."""
         return answer_of(given, self.own.output)
 
     def _raised(self, method: str, did: BaseException | str) -> State:
