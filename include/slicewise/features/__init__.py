@@ -3,5 +3,5 @@
 A user's words are in `declare` and `sql`, and the running plan is in `plan`. `project` reads a
 folder of definitions.
 
-Doors: project, naming, own.
+Doors: project, row_columns, own.
 """

@@ -13,7 +13,6 @@ from slicewise.codec.plain import json_safe
 from slicewise.errors import ServerRunChanged, StoreUnavailable, UnknownName
 from slicewise.features.plan.deployment import PlannedLeaderboard
 from slicewise.features.schema.types import TIMESTAMP
-from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.requests import instant_text
 from slicewise.serving.answering.service import ATTEMPTS, FeatureService
 from slicewise.serving.connection.steps import Flow, Reopen
@@ -61,7 +60,7 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
     last: StoreUnavailable | None = None
     for attempt in range(ATTEMPTS):
         try:
-            catalog: Catalog = service.catalog or (yield from service.load())
+            catalog = service.catalog or (yield from service.load())
             try:
                 planned = catalog.deployment.leaderboard(name)
             except UnknownName:

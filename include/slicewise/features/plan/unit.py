@@ -12,7 +12,6 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.codec import Layout, Members
 from slicewise.errors import DeploymentSuperseded
-from slicewise.features.declare.emission import Emission
 from slicewise.features.declare.event_list import EventList
 from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.rowlogic.expression import RowExpression
@@ -156,6 +155,15 @@ class SchemaVersion:
 
     source: Source
     until: OffsetVector | None = None
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Emission of a unit: where its results go; times in microseconds."""
+
+    topic: str
+    wait_us: int
+    corrections_us: int
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,12 @@ FORMATS = ("json", "avro", "protobuf")
 _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
 
 
+def check_column(name: object, where: str) -> None:
+    """Refuse what is no name of a source's column."""
+    check_name(name, "a column", where)
+    refuse_reserved(str(name), where)
+
+
 @checked_class
 @dataclass(frozen=True)
 class KafkaSource:
@@ -135,8 +141,7 @@ class KafkaSource:
                 next_step="declare each column that a record has, with its type",
             )
         for column, declared in self.schema.items():
-            check_name(column, "a column", where)
-            refuse_reserved(column, where)
+            check_column(column, where)
             with placed(f"column {column!r} of {where}"):
                 column_type(declared)
         refuse_cases(self.schema, "column", where)

@@ -11,7 +11,6 @@ from slicewise import aggregates
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.custom.own import Own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
-from slicewise.features.declare.emission import Emit
 from slicewise.features.declare.event_list import CAPACITY
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
@@ -73,7 +72,7 @@ def view_form(view: FeatureView) -> str:
         lines.append("    spread=True,\n")
     if view.capacity != CAPACITY:
         lines.append(f"    capacity={view.capacity},\n")
-    if isinstance(view.emit, Emit):
+    if view.emit is not None and not isinstance(view.emit, str):  # made so by the view
         wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
         given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
         lines.append(f"    emit=sw.Emit({given}),\n")
