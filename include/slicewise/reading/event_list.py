@@ -23,7 +23,7 @@ from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.reading.claims import Stored
+from slicewise.reading.exchange import Stored
 from slicewise.reading.plan import Finisher, Interval, ReadMode
 from slicewise.windows.bounds import EARLIEST_US
 

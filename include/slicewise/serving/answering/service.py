@@ -24,7 +24,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.cache import PartialCache
-from slicewise.reading.claims import NodeClaims
+from slicewise.reading.exchange import NodeClaims
 from slicewise.reading.plan import ReadMode, Total
 from slicewise.reading.reader import Answered, NeedsClaims, Replies, Stale, Target, tick_of
 from slicewise.serving.answering.answer import Answer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from slicewise.reading.requests import ListShape, ReadShape
+from slicewise.reading.exchange import ListShape, ReadShape
 from slicewise.stores.online import keys
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from slicewise.reading.requests import TagRead as TagRead
+from slicewise.reading.exchange import TagRead as TagRead
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.port import NodeContext, Route, Routed
