@@ -2,3 +2,10 @@
 
 Doors: Own, functions, raised.
 """
+
+from __future__ import annotations
+
+from slicewise.aggregates.custom.folding import Ordered
+from slicewise.aggregates.custom.own import Own
+
+__all__ = ["Ordered", "Own"]
