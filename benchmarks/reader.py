@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from slicewise.features.plan.schema_change import succeeded, with_until
+from slicewise.features.plan.changes.schema_change import succeeded
 from slicewise.features.plan.unit import Source
 from slicewise.local.servers import redis as redis_server
 from slicewise.offsets.vector import OffsetVector
@@ -67,7 +67,7 @@ def source(earlier: int, until: int) -> Source:
     widened = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + earlier)
     for left in reversed(range(earlier)):
         now = replace(SOURCE, max_ahead_us=SOURCE.max_ahead_us + left)
-        widened = with_until(succeeded(now, widened), OffsetVector({(TOPIC_ID, 0): until}))
+        widened = succeeded(now, widened).with_until(OffsetVector({(TOPIC_ID, 0): until}))
     return widened
 
 

@@ -53,7 +53,7 @@ def _status() -> tuple[dict[str, Any], int]:
     from dataclasses import asdict
 
     from slicewise.errors import SlicewiseError
-    from slicewise.lifecycle.health.findings import findings
+    from slicewise.lifecycle.findings import findings
     from slicewise.lifecycle.health.judge import Limits
     from slicewise.lifecycle.health.overview import JOBS, overview
     from slicewise.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
-from slicewise.lifecycle.health import alerted
+from slicewise.lifecycle import alerted
 from slicewise.lifecycle.health.overview import job_record, unready_units
 from slicewise.log import warning
 from slicewise.settings import Settings

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "include" / "slicewise"
 # Left may be imported by right, never back. Within one tuple the parts may import each other,
 # except in SIBLINGS.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "extras", "hints", "calls", "settings", "clock", "log"),
+    ("errors", "extras", "hints", "names", "calls", "settings", "clock", "log"),
     ("windows", "aggregates"),
     ("client",),
     ("offsets",),
@@ -51,6 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "aggregates": ("kernel", "exact", "ordering", "sketches", "combinators", "custom"),
     "codec": ("store_fields",),
     "features": ("schema", "rowlogic", "declare", "plan", "sql"),
+    "features/plan": ("changes",),
     "features/rowlogic": ("functions",),
     "stores": ("log", "online", "lake", "recovery"),
     "stores/online": ("rules", "model", "sharded", "operations", "redis", "memory"),

@@ -16,7 +16,7 @@ from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.redis import open_store
-from slicewise.stores.online.routing import Nodes, On, node_of
+from slicewise.stores.online.sharded.routing import Nodes, On, node_of
 from slicewise.stores.online.steps import Change, Command, Steps, drive
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US

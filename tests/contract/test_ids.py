@@ -12,8 +12,7 @@ import numpy as np
 from slicewise import codec
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import MicroBatchOutcome
-from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch, MicroBatchOutcome
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata

@@ -19,7 +19,6 @@ from slicewise.errors import (
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import RealtimeStart, ServerRun, StoreMetadata
-from slicewise.stores.online.operation import NodesContext
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
@@ -30,6 +29,7 @@ from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHou
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.port import NodesContext
 from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US

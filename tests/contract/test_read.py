@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from slicewise.reading.requests import ReadShape, UnitShape
+from slicewise.reading.exchange import ReadShape, UnitShape
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.reading import EntityRead, Read, TagRead, UnitRead

@@ -11,9 +11,9 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.projects import joined
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata

@@ -15,7 +15,7 @@ from airflow.sdk import CronPartitionTimetable
 from airflow.sdk._shared.module_loading import import_string
 from slicewise_airflow import alerts
 
-from slicewise.lifecycle.health.findings import DAGS, EVERY_S
+from slicewise.lifecycle.findings import DAGS, EVERY_S
 from slicewise.lifecycle.health.overview import JOBS
 from slicewise.settings import Settings
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from slicewise.checks.model import Cause
+from slicewise.features.plan.changes.projects import joined
+from slicewise.features.plan.changes.schema_change import succeeded
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import succeeded, with_until
 from slicewise.features.project import load_project
 from slicewise.offsets import token
 from slicewise.offsets.token import decode_all
@@ -272,10 +272,8 @@ def test_a_record_is_what_the_schema_of_its_offset_says(
             ),
         )
     )
-    history = with_until(
-        succeeded(wider, with_until(succeeded(added, plain), offset_vector(10, 20))),
-        offset_vector(15, 20),
-    )
+    before = succeeded(added, plain).with_until(offset_vector(10, 20))
+    history = succeeded(wider, before).with_until(offset_vector(15, 20))
 
     def judged_at(offset: int, **changed: object) -> object:
         event = (

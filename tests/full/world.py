@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.clock import ManualClock
-from slicewise.features.plan.row_columns import row_logic
 from slicewise.features.plan.unit import ListUnit, StorageUnit
+from slicewise.features.row_columns import row_logic
 from slicewise.lifecycle.compaction import days_to_total
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.serving.answering.answer import Answer

@@ -22,10 +22,9 @@ from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.operation import Operation
 from slicewise.stores.online.operations.connecting import Initialise
 from slicewise.stores.online.operations.leaderboards import PublishLeaderboard
-from slicewise.stores.online.port import OnlineStore
+from slicewise.stores.online.port import OnlineStore, Operation
 from tests.laws.test_emission import BEGIN, TOPIC, Event, S, events_of, records
 
 K = 2

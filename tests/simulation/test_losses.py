@@ -12,9 +12,9 @@ import pytest
 
 from slicewise.lifecycle.compaction import Fill, Filling
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.metadata_backup import MetadataBackup
 from slicewise.stores.online import control_record
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.model.metadata_backup import MetadataBackup
 from slicewise.stores.online.rules import decisions
 from tests.simulation.worlds.losses import losses
 

@@ -1,6 +1,6 @@
 """The algebra: what is stored of events, and how it merges, exact and in any order. No I/O.
 
-Doors: Aggregate, Invertible, from_spec.
+Doors: Aggregate, event_forms, scalar.
 """
 
 from __future__ import annotations
@@ -13,31 +13,43 @@ from slicewise.aggregates.combinators.buckets import Bucketed
 from slicewise.aggregates.combinators.conditional import only
 from slicewise.aggregates.combinators.histograms import Histogram
 from slicewise.aggregates.contract import Aggregate, Invertible
-from slicewise.aggregates.custom.folding import Ordered
+from slicewise.aggregates.custom import Ordered, Own
 from slicewise.aggregates.custom.functions import source_of
-from slicewise.aggregates.custom.own import Own
-from slicewise.aggregates.exact.booleans import BoolAnd, BoolOr
-from slicewise.aggregates.exact.counting import Count
-from slicewise.aggregates.exact.decay import DecayCount, DecaySum
-from slicewise.aggregates.exact.moments import Kurtosis, Skewness, Stddev, Variance
-from slicewise.aggregates.exact.pairs import Correlation, Covariance, LinearTrend
-from slicewise.aggregates.exact.spans import Span
-from slicewise.aggregates.exact.sums import Mean, Sum
+from slicewise.aggregates.exact import (
+    BoolAnd,
+    BoolOr,
+    Correlation,
+    Count,
+    Covariance,
+    DecayCount,
+    DecaySum,
+    Kurtosis,
+    LinearTrend,
+    Mean,
+    Skewness,
+    Span,
+    Stddev,
+    Sum,
+    Variance,
+)
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import IDENTITY, Field, Fixed, Items, Texts
 from slicewise.aggregates.kernel.ragged import Ragged, RaggedBytes
 from slicewise.aggregates.kernel.values import canonicalise
-from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
+from slicewise.aggregates.operations import OVERFLOW, Ends, Failed, Finished
 from slicewise.aggregates.ordering.extremes import Max, Min
 from slicewise.aggregates.ordering.latest import First, FirstK, Last, LastK, LastKDistinct
 from slicewise.aggregates.ordering.ranked import ArgMax, ArgMin, BottomK, TopK
 from slicewise.aggregates.registry import REGISTRY, from_spec
-from slicewise.aggregates.sketches.bloom_filters import Bloom, BloomFill
-from slicewise.aggregates.sketches.cuckoo_filters import Cuckoo
-from slicewise.aggregates.sketches.distinct import DistinctCount
-from slicewise.aggregates.sketches.frequent import TopKFrequent
-from slicewise.aggregates.sketches.quantile import Quantiles
+from slicewise.aggregates.sketches import (
+    Bloom,
+    BloomFill,
+    Cuckoo,
+    DistinctCount,
+    Quantiles,
+    TopKFrequent,
+)
 from slicewise.aggregates.stored_form import State
 from slicewise.aggregates.texts import check_texts, listed
 from slicewise.calls import checked_call
@@ -445,6 +457,7 @@ __all__ = [
     "REGISTRY",
     "Aggregate",
     "Columns",
+    "Ends",
     "Event",
     "Failed",
     "Field",

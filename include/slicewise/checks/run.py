@@ -20,6 +20,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from slicewise import log
+from slicewise.checks import declared, row_functions
 from slicewise.checks.compare import engine
 from slicewise.checks.compare.run import Read, compare
 from slicewise.checks.model import (
@@ -34,10 +35,10 @@ from slicewise.checks.model import (
     Verdict,
 )
 from slicewise.checks.phases import timed
-from slicewise.checks.recompute import declared, queries, row_functions
+from slicewise.checks.recompute import queries
 from slicewise.checks.recompute.questions import OnlineAnswer
-from slicewise.checks.recompute.repeats import repeats
 from slicewise.checks.recompute.run import Recomputation
+from slicewise.checks.repeats import repeats
 from slicewise.checks.values import canonical
 from slicewise.clock import Clock
 from slicewise.errors import (

@@ -5,6 +5,8 @@ To add `slicewise <name>`, add `<folder>/<name>.py` with a docstring (its first 
 `add_arguments(parser)` and `run(arguments, settings) -> int` (the exit code). What is heavy is
 imported inside run, so that the other commands start at once.
 
+Work that commands do themselves stands beside the folders, as `gaps` does that of `hole`.
+
 Doors: main.
 """
 

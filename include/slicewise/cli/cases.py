@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.declare.cases import Case, instant
-from slicewise.features.declare.definitions import FeatureView
-from slicewise.features.names import listed, nearest
+from slicewise.features.declare.definitions import Case, FeatureView
+from slicewise.names import listed, nearest
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,11 @@ def _answered(view: FeatureView, case: Case, name: str, subject: str) -> Outcome
                 expected="one of " + listed(columns),
                 next_step=nearest(column, columns),
             )
-    query = {**_entity(view, case, subject), "at": instant(case.at, subject), "mode": case.mode}
+    query = {
+        **_entity(view, case, subject),
+        "at": case.instant(case.at, subject),
+        "mode": case.mode,
+    }
     table, raised = evaluated(view, [dict(event) for event in case.events], [query])
     row = table.to_pylist()[0]
     differences = tuple(
@@ -101,7 +104,7 @@ def _same(answered: Any, wanted: Any) -> bool:
     if isinstance(wanted, bool) or isinstance(answered, bool):
         return answered is wanted
     if isinstance(answered, dt.datetime) and isinstance(wanted, str | int):
-        return answered == instant(wanted, "expect")
+        return answered == Case.instant(wanted, "expect")
     if isinstance(answered, list) and isinstance(wanted, list | tuple):
         return len(answered) == len(wanted) and all(map(_same, answered, wanted))
     if isinstance(answered, dict) and isinstance(wanted, Mapping):

@@ -1,9 +1,9 @@
 """Bytes to columns and back: the rows of a unit, and the values that the online store keeps.
 
-A name is looked up when it is first asked for: Airflow's environment has neither numpy nor msgpack,
-and reads keys.
+`Layout`, `Members` and the envelopes are names of the room itself. A name is looked up when it is
+first asked for: Airflow's environment has neither numpy nor msgpack, and reads keys.
 
-Doors: Layout, envelopes, members.
+Doors: leaderboards, plain, published.
 """
 
 from __future__ import annotations

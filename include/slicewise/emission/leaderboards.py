@@ -10,6 +10,7 @@ written are skipped for the newest of them.
 from __future__ import annotations
 
 import decimal
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +26,7 @@ from slicewise.codec.leaderboards import LeaderboardRow, StoredLeaderboard
 from slicewise.emission.ranking import RankedRow, RankedRows, corrected, of_no_events, top
 from slicewise.emission.ticks import Correction, Tick
 from slicewise.errors import StoreUnavailable
-from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.deployment import Deployment, PlannedLeaderboard
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.keys import entity_tags
@@ -48,6 +47,7 @@ SPARE = 40
 MOST_REMEMBERED = 1_000
 MAX_EXTRA_US = 30_000_000
 """Longest time that a leaderboard that is late when it is written stands beyond others."""
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class Corrections(Protocol):
@@ -363,7 +363,7 @@ def correction_record(
         "version": now.version,
         "short": now.more and len(now.rows) < leaderboard.k,
     }
-    return canonical_json(key).encode(), canonical_json(value).encode()
+    return _JSON.encode(key).encode(), _JSON.encode(value).encode()
 
 
 def _of_topic(offset_vector: OffsetVector, topic: str) -> dict[str, int]:

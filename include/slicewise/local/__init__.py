@@ -1,4 +1,5 @@
-"""The embedded servers: what is started here is stopped here, and nothing else is ever touched.
+"""The embedded servers and the main job: what is started here is stopped here, and nothing else is
+ever touched.
 
-Doors: servers, airflow, deploy.
+Doors: deploy, main_job, Report.
 """

@@ -18,9 +18,9 @@ from datetime import UTC, datetime
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError, StoreUnavailable
+from slicewise.features.plan.changes.projects import whole
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.jobs import hour_number
@@ -29,13 +29,10 @@ from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.catching_up import CatchingUp
 from slicewise.local.run_report import Report, Seconds, job_record, job_report, report_of
 from slicewise.local.servers import services, supervisor
-from slicewise.local.servers.airflow import NAME as AIRFLOW
-from slicewise.local.servers.control import Notify
-from slicewise.local.servers.services import PLAYS, REPLAY, STREAM, WATCH
+from slicewise.local.servers.services import AIRFLOW, PLAYS, REPLAY, STREAM, WATCH
 from slicewise.local.servers.stream import ensure_driver, stream_status
 from slicewise.settings import Settings
-from slicewise.stores.log.times import first_time_us
-from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.log.topics import KafkaLog, first_time_us
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 from slicewise.windows.durations import HOUR_US
 
@@ -47,6 +44,7 @@ SCHEDULED = (
     "maintain_iceberg",
     "sweep_expired",
 )
+Notify = Callable[[str], None]
 _PATIENCE_S = 1800.0
 _LEADERBOARD_WITHIN_S = 60.0
 

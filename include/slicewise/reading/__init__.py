@@ -1,4 +1,4 @@
 """One path for every answer: plan what is read, ask for it, combine it.
 
-Doors: reader, Plan, PlanCache.
+Doors: reader, ReadPlan, exchange.
 """

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicewise.aggregates.operations import Finished
+from slicewise.aggregates import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.batched import BatchedPlan, combine
 from slicewise.reading.cache import PartialCache, PlanMemory
-from slicewise.reading.claims import NodeClaims, Stored
-from slicewise.reading.pending import PendingSeen
+from slicewise.reading.exchange import NodeClaims, PendingSeen, Stored
 from slicewise.reading.plan import TOKENS_LIMIT, Interval, Total, plan_read
 from slicewise.reading.rows import Gathering, Rows, gather
 from slicewise.reading.scalar import ScalarGathering, finish_scalars, rows_of

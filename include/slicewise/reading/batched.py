@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from slicewise.aggregates import Finished
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns
-from slicewise.aggregates.operations import Finished
 from slicewise.codec import Layout
 from slicewise.reading.columnar import Combiner, combiner_of
 from slicewise.reading.index import Slot

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slicewise.aggregates import Ends, Finished
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
 from slicewise.aggregates.kernel.ragged import Ragged, RaggedBytes, offsets_of
-from slicewise.aggregates.operations import Ends, Finished
 from slicewise.aggregates.scalar import Groups, Run, ScalarForm
 
 

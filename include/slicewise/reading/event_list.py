@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from slicewise.aggregates import Finished
 from slicewise.aggregates.kernel.events import Rows
-from slicewise.aggregates.operations import Finished
 from slicewise.codec import IDENTITY_BYTES, identity_time, score_of
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.reading.claims import Stored
+from slicewise.reading.exchange import Stored
 from slicewise.reading.plan import Finisher, Interval, ReadMode
 from slicewise.windows.bounds import EARLIEST_US
 

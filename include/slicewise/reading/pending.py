@@ -73,24 +73,6 @@ class PendingEvents(NamedTuple):
     pending: PendingField
 
 
-class PendingSeen(NamedTuple):
-    """Events of the pending events in an answer: how many, and the time of the latest."""
-
-    events: int
-    newest_us: int
-    left: int = 0
-    """Offsets up to which pending events of another server run brought events that this answer does
-    not contain."""
-
-    def and_of(self, other: PendingSeen) -> PendingSeen:
-        """The events of both."""
-        newest_us = max(self.newest_us, other.newest_us)
-        return PendingSeen(self.events + other.events, newest_us, self.left + other.left)
-
-
-NO_EVENTS = PendingSeen(0, -NEVER)
-
-
 def accumulated(
     layout: Layout, pending: Sequence[PendingEvents]
 ) -> Iterator[tuple[list[Columns], Int64]]:

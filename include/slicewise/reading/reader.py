@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from slicewise.aggregates.operations import Finished
+from slicewise.aggregates import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
 from slicewise.offsets.token import SEPARATOR
@@ -25,11 +25,17 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.answer import Merged, merge
 from slicewise.reading.batched import BatchedPlan
 from slicewise.reading.cache import PlanCache
-from slicewise.reading.claims import NodeClaims, Stored
 from slicewise.reading.event_list import ListMerged, ListPlan, merge_list, plan_list
-from slicewise.reading.pending import PendingSeen
+from slicewise.reading.exchange import (
+    ListShape,
+    NodeClaims,
+    PendingSeen,
+    ReadShape,
+    Stored,
+    TagRead,
+    UnitShape,
+)
 from slicewise.reading.plan import Interval, ReadMode, Total, plan_read
-from slicewise.reading.requests import ListShape, ReadShape, TagRead, UnitShape
 
 Target = tuple[int, int, int | None]
 """(group, entity, partition) that a tag is of."""

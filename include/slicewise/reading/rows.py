@@ -39,12 +39,10 @@ from slicewise.codec.store_fields import fields as f
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.cache import CachedColumns, PartialCache
-from slicewise.reading.claims import NodeClaims, Stored
+from slicewise.reading.exchange import NO_EVENTS, NodeClaims, PendingSeen, Stored
 from slicewise.reading.pending import (
-    NO_EVENTS,
     PendingEvents,
     PendingField,
-    PendingSeen,
     accumulated,
     opened,
     pending_of,

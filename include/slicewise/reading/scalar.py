@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from slicewise.aggregates import Finished
 from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents
-from slicewise.aggregates.operations import Finished
 from slicewise.aggregates.scalar import Run, Scalars
 from slicewise.codec import Layout, Row
 from slicewise.reading.batched import BatchedPlan, ends_of
 from slicewise.reading.cache import CachedDays, PartialCache
-from slicewise.reading.claims import Stored
 from slicewise.reading.columnar import Columnar, Combiner
+from slicewise.reading.exchange import Stored
 from slicewise.reading.pending import (
     SCALAR_EVENTS,
     PendingEvents,

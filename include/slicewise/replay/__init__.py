@@ -1,4 +1,4 @@
 """Events for the example project and for benchmarks: equal arguments make equal events.
 
-Doors: Pace, KafkaSink, run.
+Doors: Pace, Plays, run.
 """

@@ -1,16 +1,20 @@
-"""A replay goes on where the topic ends, whatever became of the process that wrote it."""
+"""A replay goes on where the topic ends, whatever became of the process that wrote it.
+
+An event's partition follows from its carrier; a batch of events is one transaction.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from slicewise.clock import Clock
 from slicewise.errors import DataLoss
 from slicewise.replay.flights import Year
-from slicewise.replay.schedule import Event, Pace, Schedule
+from slicewise.replay.schedule import Event, Pace, Schedule, partition_of
+from slicewise.stores.log.producer import Record
 
 BATCH = 10_000
 LONGEST_WAIT_S = 0.5
@@ -20,6 +24,31 @@ class Sink(Protocol):
     """Receiver of events: all of a batch, or none."""
 
     def append(self, events: Sequence[Event]) -> None: ...
+
+
+class Writer(Protocol):
+    """Appends records, all or none."""
+
+    def append(self, records: Iterable[Record]) -> None: ...
+
+
+@dataclass(frozen=True)
+class KafkaSink:
+    """Events as records: key carrier, timestamp the arrival."""
+
+    writer: Writer
+    partitions: int
+
+    def append(self, events: Sequence[Event]) -> None:
+        self.writer.append(
+            Record(
+                partition_of(event.carrier, self.partitions),
+                event.carrier.encode(),
+                event.value,
+                event.arrival_us // 1000,
+            )
+            for event in events
+        )
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ from slicewise.calls import checked_class, shown
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.leaderboards import Leaderboard, read_leaderboard
 from slicewise.serving.answering.memory.fallback import DEFAULT, STALE
 from slicewise.serving.answering.requests import Entity, checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import blocking
+from slicewise.serving.leaderboards import Leaderboard, read_leaderboard
 
 LISTEN_EVERY_S = 1.0
 Features = str | Sequence[str]

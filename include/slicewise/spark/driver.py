@@ -25,7 +25,7 @@ from slicewise.errors import (
     StoreUnavailable,
 )
 from slicewise.features.plan.deployment import Deployment
-from slicewise.lifecycle.health.realtime import lives
+from slicewise.lifecycle.health.judge import lives
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
 from slicewise.spark.microbatch.healing import Healer, Healing

@@ -1,6 +1,6 @@
 """Training sets: what was known, rebuilt with the bits that were served.
 
-Doors: training_set, snapshot, evaluate.
+Doors: training_set, evaluate, query_rows.
 """
 
 from __future__ import annotations

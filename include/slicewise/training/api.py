@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from slicewise.training.answering.unit_requests import UnitRequest, named, resol
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed
 from slicewise.training.archiving.pending import Need, need_of, pending
-from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
+from slicewise.training.dataset import DataSet, build_snapshot, build_training_set, rebuild
+from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.windows.durations import parse_duration
@@ -159,6 +161,20 @@ def open_snapshot(
         )
     step(f"building {len(refs)} features")
     return offline, build_snapshot(definitions, offline.archive, features, ats_us)
+
+
+def open_again(
+    settings: Settings, path: Path, spine: Path | None, *, step: Notify = _nobody
+) -> tuple[Offline, DataSet]:
+    """Builds what a manifest's file tells of again, in the same way. spine: None for the file
+    beside the manifest."""
+    manifest = Manifest.read(path)
+    step("opening the archive")
+    offline = Offline.open(settings, manifest.deployed())
+    beside = path.with_name(path.name.removesuffix(SUFFIX) + SPINE_SUFFIX)
+    step(f"building {manifest.rows} rows of {len(manifest.features)} features again")
+    given = spine or (beside if manifest.spine else None)
+    return offline, rebuild(offline.archive, manifest, given, str(path))
 
 
 def extend_archive(

@@ -30,11 +30,10 @@ from slicewise.training.answering.unit_requests import (
     resolve,
 )
 from slicewise.training.archive import Archive, Archived
+from slicewise.training.csv_form import csv_bytes, is_csv
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
 from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
-from slicewise.training.tables.csv_form import csv_bytes
-from slicewise.training.tables.read import is_csv
 from slicewise.training.tables.spine import AT, Spine, read_spine
 from slicewise.windows.bounds import Mode
 

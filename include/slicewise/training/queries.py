@@ -19,7 +19,7 @@ from slicewise.errors import BadRequest
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.planner import plan
+from slicewise.features.plan.planner import plan, plan_source
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering.entities import entities_of
@@ -27,6 +27,7 @@ from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, even
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
 from slicewise.training.snapshots import MAX_ROWS
+from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.training.tables.spine import AT, Given, given_spine
 from slicewise.windows.kinds import as_window
@@ -42,6 +43,18 @@ class GivenArchive:
     offset."""
 
     table: pa.Table
+
+    @staticmethod
+    def of(view: FeatureView, given: pa.Table) -> tuple[GivenArchive, Mapping[str, int]]:
+        """The archive of a table's events, and how many the source or the view leaves out, by
+        reason. Raises BadRequest."""
+        typed, refused = typed_events(plan_source(view.source), given)
+        left = dict(refused)
+        for unit in deployment_of(view).units:
+            # of the view: the same in each of its units
+            for reason, count in row_logic(unit, typed)[1].items():
+                left[reason] = max(left.get(reason, 0), count)
+        return GivenArchive(typed), left
 
     def reaches(self, source: str) -> Archived:  # noqa: ARG002
         """All of them, for ever."""

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from slicewise.features.plan.schema_change import schema_history
+from slicewise.features.plan.changes.explain import schema_history
 from slicewise.lifecycle.reports import bad_shares
 from slicewise.local.servers import stream
 from slicewise.offsets.token import decode_all

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from slicewise.cli import gaps as accepted_gaps
+from slicewise.cli import rebuilding
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
-from slicewise.local import gaps as accepted_gaps
-from slicewise.local import rebuilding
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import connected
 from tests.support.platform.servers import RedisServer

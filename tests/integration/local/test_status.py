@@ -16,7 +16,7 @@ import pytest
 from slicewise import cli
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.lifecycle.health import alerted
+from slicewise.lifecycle import alerted
 from slicewise.lifecycle.health.alerts import alert
 from slicewise.local.servers import process, supervisor
 from slicewise.local.servers.process import Birth

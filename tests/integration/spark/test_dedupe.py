@@ -20,7 +20,8 @@ from confluent_kafka import Producer
 import slicewise as sw
 from slicewise.checks.model import Predicted
 from slicewise.checks.recompute.queries import archived_since, viewed
-from slicewise.checks.recompute.repeats import counted_once, repeats, since_us
+from slicewise.checks.recompute.repeats import counted_once, since_us
+from slicewise.checks.repeats import repeats
 from slicewise.checks.run import CheckRun
 from slicewise.clock import ManualClock
 from slicewise.features.declare.project import Project

@@ -12,13 +12,13 @@ import pytest
 import redis
 
 import slicewise as sw
+from slicewise.cli import rebuilding
+from slicewise.cli.clean_hour import why_not_clean
 from slicewise.errors import CommitConflict, DataLoss, DeploymentSuperseded, UnknownName
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
-from slicewise.local import rebuilding
-from slicewise.local.clean_hour import why_not_clean
 from slicewise.spark.lake import backfill as backfill_run
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.backfill import backfill
@@ -39,11 +39,11 @@ from slicewise.stores.lake.archive import (
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
-from slicewise.stores.online.operation import Operation
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.publish_hour import ReadHours
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.port import Operation
 from slicewise.stores.online.redis import sweep as store_sweep
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.support.platform.lake import Lake, expected, lake

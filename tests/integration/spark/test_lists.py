@@ -15,9 +15,8 @@ import slicewise as sw
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.claims import Stored
 from slicewise.reading.event_list import ListMerged, merge_list, plan_list
-from slicewise.reading.requests import ListShape, ReadShape
+from slicewise.reading.exchange import ListShape, ReadShape, Stored
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.runtime.status_sinks import Metrics

@@ -21,10 +21,9 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.projects import joined
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import judged_by
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, compact
@@ -170,7 +169,7 @@ def test_every_engine_judges_a_record_by_the_schema_of_its_offset(shared: Lake) 
     log = KafkaLog(shared.settings.kafka_bootstrap)
     topic_id = log.topic_id(NAME)
     assert now.source(NAME).earlier[-1].until == OffsetVector({(topic_id, 0): len(old)})
-    assert [dict(ends) for _, ends in judged_by(now.source(NAME), topic_id)] == [{0: len(old)}, {}]
+    assert [dict(ends) for _, ends in now.source(NAME).judged_by(topic_id)] == [{0: len(old)}, {}]
 
     new = written([*NEW_GOOD, *NEW_BAD])
     shared.produce(NAME, new)

@@ -7,8 +7,7 @@ import pytest
 from confluent_kafka import Producer
 
 from slicewise.offsets.vector import OffsetVector
-from slicewise.stores.log.times import first_time_us, first_times_us
-from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.log.topics import KafkaLog, first_time_us, first_times_us
 from tests.support.platform.servers import KafkaBroker
 
 pytestmark = pytest.mark.timeout(300)

@@ -19,7 +19,7 @@ from slicewise.local.servers.process import wait_gone
 from slicewise.local.servers.state import StateFolder
 from slicewise.offsets.token import decode_all
 from slicewise.stores.online.keys import entity_tags
-from slicewise.stores.online.routing import node_of
+from slicewise.stores.online.sharded.routing import node_of
 from tests.integration.stores.test_store_lost import (
     COLUMNS,
     DEFINITIONS,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from slicewise.errors import DataLoss, DefinitionError
-from slicewise.features.plan.schema_change import succeeded, with_until
+from slicewise.features.plan.changes.schema_change import succeeded
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type
 from slicewise.offsets.vector import OffsetVector
@@ -117,23 +117,23 @@ def test_a_removed_column_stays_and_a_narrower_decimal_or_another_scale_is_refus
 
 
 def test_a_table_that_is_made_after_a_column_went_holds_it_for_records_below_the_offset() -> None:
-    changed = with_until(succeeded(AFTER, BEFORE), UNTIL)
+    changed = succeeded(AFTER, BEFORE).with_until(UNTIL)
     own = [column.name for column in log_table(AFTER).columns]
     assert [column.name for column in log_table(changed).columns] == [*own, "note"]
 
 
 def test_an_archive_refuses_a_history_that_does_not_go_on_from_its_own(catalog: Catalog) -> None:
     table = ensure(catalog, log_table(BEFORE))
-    changed = with_until(succeeded(AFTER, BEFORE), UNTIL)
+    changed = succeeded(AFTER, BEFORE).with_until(UNTIL)
     for goes_on in (
         BEFORE,
         changed,
         changed,
-        with_until(succeeded(BEFORE, changed), OffsetVector({(TOPIC, 0): 7})),
+        succeeded(BEFORE, changed).with_until(OffsetVector({(TOPIC, 0): 7})),
     ):
         remember_schemas(table, goes_on)
     table = ensure(catalog, log_table(BEFORE))  # as another process reads it
-    elsewhere = with_until(succeeded(AFTER, BEFORE), OffsetVector({(TOPIC, 0): 2}))
+    elsewhere = succeeded(AFTER, BEFORE).with_until(OffsetVector({(TOPIC, 0): 2}))
     for forgotten in (BEFORE, changed, elsewhere):
         with pytest.raises(DataLoss, match="judged by a schema that the deployment does not know"):
             remember_schemas(table, forgotten)

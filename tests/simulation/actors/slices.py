@@ -9,7 +9,6 @@ from slicewise.errors import DataLoss, DeploymentSuperseded, GapRefused, ServerR
 from slicewise.lifecycle.compaction import Compacted, UnitHours
 from slicewise.lifecycle.sweep import rules_of, verdict
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.operation import NodesContext
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import (
     CountArchiveVersions,
@@ -23,6 +22,7 @@ from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
+from slicewise.stores.online.port import NodesContext
 from slicewise.stores.online.steps import Change, KeyChange, Whole
 from slicewise.stores.online.store import Store
 from tests.simulation.worlds.world import (

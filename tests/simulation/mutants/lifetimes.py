@@ -10,9 +10,9 @@ from slicewise.lifecycle.compaction import UnitHours
 from slicewise.lifecycle.lifetime import Move, TotalsClaim
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
-from slicewise.stores.online.operation import NodeContext
 from slicewise.stores.online.operations import publish_total as stored
 from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.port import NodeContext
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision
 from slicewise.stores.online.steps import Change, KeyChange

@@ -9,18 +9,18 @@ from typing import Any
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.lifetime import TotalsClaim
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.stores.online.attempts import MicroBatchOutcome
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.operation import NodeContext, NodesContext
 from slicewise.stores.online.operations import reading
+from slicewise.stores.online.operations.apply_batch import MicroBatchOutcome
 from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
 from slicewise.stores.online.operations.connecting import Initialise
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.publish_hour import MarkHour
 from slicewise.stores.online.operations.reading import ReadReply
-from slicewise.stores.online.routing import ShardedSteps, on_node
+from slicewise.stores.online.port import NodeContext, NodesContext
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.routing import ShardedSteps, on_node
 from slicewise.stores.online.stored_unit import StoredUnit
 from tests.simulation.mutants.rules import Mutant, flag, patched
 

@@ -18,7 +18,6 @@ from slicewise.reading import plan as reading_plan
 from slicewise.stores.online import control_record, keys
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import NodeContext
 from slicewise.stores.online.operations.archive_versions import (
     CountArchiveVersions,
     PutArchiveVersion,
@@ -27,6 +26,7 @@ from slicewise.stores.online.operations.archive_versions import (
 )
 from slicewise.stores.online.operations.connecting import HoldBuilds
 from slicewise.stores.online.operations.reading import Read, ReadReply
+from slicewise.stores.online.port import NodeContext
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision, Running
 from slicewise.stores.online.steps import Change

@@ -17,8 +17,8 @@ from typing import cast
 from slicewise.errors import DeploymentSuperseded, GapRefused, NotReady
 from slicewise.lifecycle.compaction import NOTHING, Fill, Filling
 from slicewise.offsets.vector import OffsetVector
-from slicewise.stores.online.model import metadata_backup
-from slicewise.stores.online.model.metadata_backup import MetadataBackup
+from slicewise.stores import metadata_backup
+from slicewise.stores.metadata_backup import MetadataBackup
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.committed import MarkLostOffsets
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata

@@ -12,10 +12,9 @@ from functools import lru_cache
 import slicewise as sw
 from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.projects import joined
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import judged_by
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.control_record import StoreMetadata
@@ -82,7 +81,7 @@ class SchemasWorld(World):
 
     def judge_all(self, who: str, source: Source, start: list[int], end: tuple[int, ...]) -> None:
         """Judges these records. Raises Wrong where another judged one by another schema."""
-        versions = judged_by(source, TOPIC)[-1:] if self.knows_one else judged_by(source, TOPIC)
+        versions = source.judged_by(TOPIC)[-1:] if self.knows_one else source.judged_by(TOPIC)
         for partition, (first, beyond) in enumerate(zip(start, end, strict=True)):
             for offset in range(first, beyond):
                 ends = enumerate(ends.get(partition, 0) for _, ends in versions[:-1])

@@ -15,18 +15,18 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.memory.store import open_memory
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import NodesContext
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.routing import (
+from slicewise.stores.online.port import NodesContext
+from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.routing import (
     node_name,
     node_of,
     on_node,
     sharded_server_run,
     together,
 )
-from slicewise.stores.online.sharded import metadata as sharded_metadata
 from slicewise.stores.online.steps import Whole
 from slicewise.stores.online.store import Store
 from tests.simulation.actors import slices as actors

@@ -8,7 +8,7 @@ from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.routing import node_name, node_of
+from slicewise.stores.online.sharded.routing import node_name, node_of
 from slicewise.stores.online.store import Store
 from tests.support.stores.stored import TOPIC, StoreDeployment, StoreUnit, offset_vector, tag
 

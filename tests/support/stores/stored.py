@@ -14,7 +14,7 @@ from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.reading.requests import ListShape, ReadShape
+from slicewise.reading.exchange import ListShape, ReadShape
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory import pending as memory_pending
 from slicewise.stores.online.operations.apply_batch import MicroBatch

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from benchmarks import accuracy
-from slicewise.checks.recompute.declared import WITHIN
+from slicewise.checks.declared import WITHIN
 
 
 def test_every_approximate_aggregate_is_measured() -> None:

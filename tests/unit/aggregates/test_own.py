@@ -19,8 +19,8 @@ from slicewise.aggregates.custom.examples import EXAMPLES
 from slicewise.aggregates.custom.own import Own
 from slicewise.codec import Layout
 from slicewise.errors import CodecError, DefinitionError
+from slicewise.features.plan.changes.law_check import HISTORIES, check_laws, own_aggregates
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.law_check import HISTORIES, check_laws, own_aggregates
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 

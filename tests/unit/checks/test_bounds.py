@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.checks.recompute.bounds import may_be, searched_from
+from slicewise.checks.bounds import may_be, searched_from
 from slicewise.windows.durations import MINUTE_US
 from slicewise.windows.exact_range import exact_range
 from slicewise.windows.hopping import hopping

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from slicewise.checks import declared
+from slicewise.checks.declared import Truth, strangers, truth_of, within
 from slicewise.checks.judges import Row, judged
-from slicewise.checks.recompute import declared
-from slicewise.checks.recompute.declared import Distinct, Truth, strangers, truth_of, within
 from slicewise.checks.recompute.queries import aggregated
+from slicewise.checks.recompute.questions import Distinct
 
 QUANTILES = {"kind": "quantiles", "column": "x", "q": [0.5, 1.0], "threshold": 3, "error": 0.1}
 FREQUENT = {"kind": "top_k_frequent", "column": "x", "k": 2, "capacity": 2, "error": 0.01}

@@ -13,6 +13,7 @@ import sqlglot
 
 import slicewise as sw
 from slicewise.checks.recompute import queries
+from slicewise.checks.row_functions import function_name
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.rowlogic.row_function import RowFunction
@@ -96,7 +97,7 @@ def test_the_checks_sql_and_the_local_engine_take_the_same_rows() -> None:
                 {"long": "BIGINT", "double": "DOUBLE"}[kind] for kind in function.types
             ]
             engine.create_function(  # type: ignore[call-overload]
-                queries.function_name(number),
+                function_name(number),
                 one_row_a_call(function),
                 parameters,
                 "STRUCT(there BOOLEAN, value BIGINT)",

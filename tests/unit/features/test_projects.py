@@ -8,9 +8,9 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.projects import joined
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
 
 
 def source(name: str = "plays", **changed: str) -> sw.KafkaSource:

@@ -22,9 +22,9 @@ from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.finite import may_be_infinite
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import ListUnit, StorageUnit
-from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.training.answering.rows import row_logic
 from slicewise.training.dataset import build_snapshot, build_training_set

@@ -15,15 +15,15 @@ import pytest
 
 import slicewise as sw
 from slicewise.cli import main
+from slicewise.cli.row_function_check import verify
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.project import Project
-from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import microbatch_only, realtime_units
 from slicewise.features.plan.unit import SliceUnit
 from slicewise.features.rowlogic.row_function import COMPUTE, RowFunction
-from slicewise.features.rowlogic.row_function_check import verify
+from slicewise.features.sql.python_form import python_form
+from slicewise.lifecycle.lanes import microbatch_only, realtime_units
 from slicewise.spark.lake import partials
 from slicewise.spark.microbatch import apply as microbatch
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from slicewise.features.plan.changes.projects import whole
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.probes import whole
 from slicewise.features.project import load_project
 from slicewise.local.songs import LEADERBOARD, has_songs, songs_beside
 from slicewise.settings import Settings

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import slicewise as sw
+from slicewise.cli import gaps as local
 from slicewise.clock import ManualClock
 from slicewise.errors import CommitConflict, DataLoss
 from slicewise.features.declare.project import Project
@@ -17,7 +18,6 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.local import deploy
-from slicewise.local import gaps as local
 from slicewise.offsets.gaps import AcceptedGap, from_json, joined, to_json
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
@@ -29,8 +29,7 @@ from slicewise.stores.lake.schemas import LOG, OFFSET_VECTOR, log_table
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.operations.gaps import publish_gaps
-from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus, publish_gaps
 from slicewise.stores.online.port import OnlineStore
 
 TOPIC = "a" * 32

@@ -14,7 +14,7 @@ from slicewise.clock import ManualClock
 from slicewise.features import own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.project import Project
-from slicewise.features.plan import probes
+from slicewise.features.plan.changes import projects
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.lifecycle.health.alerts import runbook_link
@@ -211,7 +211,7 @@ def project(name: str, view: str) -> Deployment:
 
 def test_probes_leave_what_projects_declare_as_it_is() -> None:
     alone = project("shop", "sale")
-    whole = probes.whole(alone, None, probes=True)
+    whole = projects.whole(alone, None, probes=True)
     assert whole.views == alone.views
     assert whole.project == "shop"
     assert whole.declared == alone
@@ -227,13 +227,13 @@ def test_applying_again_or_another_project_changes_no_probes_and_switching_them_
     None
 ):
     shop, bank = project("shop", "sale"), project("bank", "payment")
-    first = probes.whole(shop, None, probes=True)
-    assert probes.whole(shop, first, probes=True).digest == first.digest
-    both = probes.whole(bank, first, probes=True)
+    first = projects.whole(shop, None, probes=True)
+    assert projects.whole(shop, first, probes=True).digest == first.digest
+    both = projects.whole(bank, first, probes=True)
     assert set(both.views) == {"sale", "payment"}
     assert both.project == "bank, shop"
     assert sum(unit.project == own.PROJECT for unit in both.units) == 1
     assert (
-        probes.whole(bank, both, probes=False).digest
-        == probes.whole(bank, probes.whole(shop, None, probes=False), probes=False).digest
+        projects.whole(bank, both, probes=False).digest
+        == projects.whole(bank, projects.whole(shop, None, probes=False), probes=False).digest
     )

@@ -20,8 +20,8 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.claims import NodeClaims, Stored
 from slicewise.reading.event_list import ListMerged, merge_list, plan_list
+from slicewise.reading.exchange import NodeClaims, Stored
 from slicewise.windows.bounds import EARLIEST_US
 from slicewise.windows.window import Window
 

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from slicewise.errors import Overloaded, OverShare
-from slicewise.serving.answering.admission import (
+from slicewise.serving.http.admission import (
     ENTITIES_PER_UNIT,
     Admission,
     Limits,

@@ -12,7 +12,6 @@ from slicewise.errors import BeyondRetention, NotReady, Recovering, StoreUnavail
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets.vector import OffsetVector
-from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer, EntityAnswer
 from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.memory.fallback import LastAnswers
@@ -210,7 +209,7 @@ def test_a_service_that_saw_nothing_refuses_by_what_the_store_was_told() -> None
     with pytest.raises(Recovering, match="20 to go"):
         read_as(service, connection, "strict")
     assert service.catalog is not None
-    report = connection.run(describe.readiness(service.catalog, service.high_water))
+    report = connection.run(service.readiness(service.catalog))
     assert report["reasons"] == [
         "source plays: the store lost what it had applied, 20 events to go"
     ]

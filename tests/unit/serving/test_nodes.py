@@ -20,24 +20,23 @@ from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.gaps import AcceptedGap, from_json, to_json
 from slicewise.offsets.vector import OffsetVector
-from slicewise.serving.answering import describe
 from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.leaderboards import read_leaderboard
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
 from slicewise.serving.connection.nodes import SyncNodes
+from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.operation import Routed
-from slicewise.stores.online.operations import gaps as accepted_gaps
+from slicewise.stores.online.operations import status as statuses
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from slicewise.stores.online.routing import node_name, node_of
+from slicewise.stores.online.port import Routed
+from slicewise.stores.online.sharded.routing import node_name, node_of
 from slicewise.stores.online.store import Store
 from tests.support.stores.in_memory import deployment
 from tests.support.stores.served import Event, batch
@@ -239,7 +238,7 @@ def test_a_deployment_that_stopped_between_two_nodes_is_answered_by_those_that_h
     with pytest.raises(StoreUnavailable, match="node 2 of 2"):
         world.read(user_of(1))
     catalog = world.connection.run(world.service.load())
-    report = world.connection.run(describe.readiness(catalog, world.service.high_water))
+    report = world.connection.run(world.service.readiness(catalog))
     assert (report["ready"], len(report["reasons"])) == (False, 1)
 
 
@@ -337,11 +336,11 @@ def test_an_emptied_node_is_told_again_which_losses_were_accepted() -> None:
     world = World(deployment())
     now = world.clock.now_us()
     lost = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
-    accepted_gaps.publish_gaps(world.connect(), "plays", (lost,))
+    statuses.publish_gaps(world.connect(), "plays", (lost,))
     assert world.read(user_of(1)).flags == ("incomplete",)
     world.servers[1].flush()
     world.deploy()
-    accepted_gaps.publish_gaps(world.connect(), "plays", (lost,))
+    statuses.publish_gaps(world.connect(), "plays", (lost,))
     world.readers.away = {0}
     world.service, world.connection = (
         FeatureService(world.clock),
@@ -358,7 +357,7 @@ def test_a_loss_that_any_node_was_told_of_flags_answers_also_where_another_forgo
     now = world.clock.now_us()
     far = AcceptedGap("plays", TOPIC, 1, 0, 1, 0, 10**6, "me", "lost long ago", 0)
     near = AcceptedGap("plays", TOPIC, 0, 2, 5, now - 10**7, now + 10**7, "me", "lost", now)
-    accepted_gaps.publish_gaps(world.connect(), "plays", (far, near))
+    statuses.publish_gaps(world.connect(), "plays", (far, near))
     node = world.servers[older].connect()
     store = Store(node, node_name(older, 2))
     store.run(PutStatus("holes:plays", to_json((far,))))  # its last commands are lost

@@ -19,10 +19,10 @@ import pytest
 import uvicorn
 
 from benchmarks.whole.http_load import Connection, get, post
-from slicewise.serving.answering.admission import Limits
 from slicewise.serving.connection import loop as loops
 from slicewise.serving.connection.loop import Loop, Turns
 from slicewise.serving.connection.steps import Flow
+from slicewise.serving.http.admission import Limits
 from slicewise.serving.http.app import App
 from slicewise.stores.online.operations.reading import Read
 

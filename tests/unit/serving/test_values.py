@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slicewise as sw
+from slicewise.codec.plain import converter, json_safe
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.serving.answering.refusals import earliest_at
 from slicewise.serving.answering.requests import instant_text, instant_us
-from slicewise.serving.answering.values import converter, json_safe
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.hopping import hopping
 from slicewise.windows.kinds import as_window

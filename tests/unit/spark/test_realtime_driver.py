@@ -14,7 +14,7 @@ import pytest
 
 from slicewise.clock import ManualClock
 from slicewise.errors import GapRefused, ServerError, ServerRunChanged, StoreUnavailable, TopicGone
-from slicewise.lifecycle.health.realtime import SPARE_SLOTS
+from slicewise.lifecycle.realtime import SPARE_SLOTS
 from slicewise.local.servers.stream import realtime_summary
 from slicewise.settings import Settings
 from slicewise.spark import driver as driver_module

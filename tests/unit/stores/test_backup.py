@@ -11,9 +11,9 @@ import pytest
 
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores import metadata_backup
+from slicewise.stores.metadata_backup import MetadataBackup, MetadataBackupFile
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.model import metadata_backup
-from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
 from tests.support.stores.stored import TOPIC, offset_vector
 
 CURRENT = StoreMetadata(

@@ -28,7 +28,7 @@ from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHou
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis.status import StoreStatus, _together
-from slicewise.stores.online.routing import node_of, slot
+from slicewise.stores.online.sharded.routing import node_of, slot
 from slicewise.windows.durations import HOUR_US
 from tests.support.stores.several import (
     NAME,

@@ -21,9 +21,9 @@ from slicewise.lifecycle.compaction import (
 )
 from slicewise.lifecycle.lifetime import TotalsClaim
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores import metadata_backup
 from slicewise.stores.online.control_record import TotalUntil
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.model import metadata_backup
 from slicewise.stores.online.operations.archive_versions import (
     CountArchiveVersions,
     PutArchiveVersion,

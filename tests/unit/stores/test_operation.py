@@ -18,7 +18,13 @@ from slicewise.stores.online import operations
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
-from slicewise.stores.online.operation import (
+from slicewise.stores.online.operations.archive_versions import (
+    PutArchiveVersion,
+    ReadArchiveVersions,
+)
+from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
+from slicewise.stores.online.operations.status import PutStatus, ReadStatus
+from slicewise.stores.online.port import (
     ByTag,
     Everywhere,
     InTurn,
@@ -29,13 +35,7 @@ from slicewise.stores.online.operation import (
     Rebinding,
     Split,
 )
-from slicewise.stores.online.operations.archive_versions import (
-    PutArchiveVersion,
-    ReadArchiveVersions,
-)
-from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
-from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from slicewise.stores.online.routing import by_node, node_of
+from slicewise.stores.online.sharded.routing import by_node, node_of
 from slicewise.stores.online.steps import ATTEMPTS, Command, Steps, Text, drive
 from slicewise.stores.online.store import Store
 from tests.support.stores.several import NAME, UNIT, deployed, one_node, servers

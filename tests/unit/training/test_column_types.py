@@ -16,11 +16,11 @@ import pytest
 import slicewise as sw
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.features.declare.project import Project
-from slicewise.features.declare.python_form import source_form
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, column_type, wire_type
+from slicewise.features.sql.python_form import source_form
 from slicewise.serving.answering.catalog import value_of
 from slicewise.settings import Settings
 from slicewise.stores.lake.archive import load, scan_events

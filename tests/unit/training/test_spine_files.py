@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicewise.errors import BadRequest
-from slicewise.training.tables.csv_form import csv_bytes
+from slicewise.training.csv_form import csv_bytes
 from slicewise.training.tables.spine import Spine, read_spine
 
 US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z

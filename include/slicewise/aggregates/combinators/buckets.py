@@ -28,8 +28,8 @@ from slicewise.aggregates.combinators.nesting import (
     unnest_states,
 )
 from slicewise.aggregates.contract import Aggregate, Invertible
+from slicewise.aggregates.exact import DecayCount
 from slicewise.aggregates.exact.counting import Count, add_groups, tally
-from slicewise.aggregates.exact.decay import DecayCount
 from slicewise.aggregates.exact.sums import Sum
 from slicewise.aggregates.kernel.columns import Columns, Values
 from slicewise.aggregates.kernel.events import Event, Rows

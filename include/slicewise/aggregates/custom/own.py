@@ -276,7 +276,7 @@ class Own(Aggregate):
             return state
         try:
             own = self._object
-            given = own.accumulate(self._given(state) if state[0] else own.empty(), event)
+            given = own.accumulate(self.read_back(state[1:]) if state[0] else own.empty(), event)
             return self._kept("accumulate", state[0] + 1, given)
         except Exception as error:  # noqa: BLE001
             return self._raised("accumulate", error)
@@ -288,7 +288,9 @@ class Own(Aggregate):
             return self._failed
         try:
             return self._kept(
-                "combine", a[0] + b[0], self._object.combine(self._given(a), self._given(b))
+                "combine",
+                a[0] + b[0],
+                self._object.combine(self.read_back(a[1:]), self.read_back(b[1:])),
             )
         except Exception as error:  # noqa: BLE001
             return self._raised("combine", error)
@@ -299,8 +301,8 @@ class Own(Aggregate):
         if state[0] < 0:
             return Failed(FUNCTION)
         try:
-            given = self._object.finish(self._given(state))
-            answer = answer_of(given, self.own.output)
+            given = self._object.finish(self.read_back(state[1:]))
+            answer = self.answered(given)
         except Exception as error:  # noqa: BLE001
             self._raised("finish", error)
             return Failed(FUNCTION)
@@ -324,12 +326,23 @@ class Own(Aggregate):
     def _failed(self) -> State:
         return (FAILED, *self.empty()[1:])
 
-    def _given(self, state: State) -> tuple[Any, ...]:
-        """A stored state as its class has it."""
-        return tuple(
-            loaded(value, kind)
-            for value, kind in zip(state[1:], self.own.fields.values(), strict=True)
-        )
+    def read_back(self, form: Sequence[Any]) -> tuple[Any, ...]:
+        """A stored form as the methods of its class are given it: lists as tuples, doubles as
+        floats."""
+        return tuple(map(loaded, form, self.own.fields.values()))
+
+    def form_of(self, state: Any) -> tuple[Any, ...] | None:
+        """A class's state as it is stored, with +0.0 unlike −0.0; None where it is not of the
+        declared fields."""
+        kinds = self.own.fields.values()
+        if not isinstance(state, tuple | list) or len(state) != len(kinds):
+            return None
+        form = tuple(stored(value, kind) for value, kind in zip(state, kinds, strict=True))
+        return None if any(value is None for value in form) else form
+
+    def answered(self, given: Any) -> Any:
+        """Value of the declared type of what `finish` gave, or `Failed`."""
+        return answer_of(given, self.own.output)
 
     def _raised(self, method: str, did: BaseException | str) -> State:
         """The failed state, once it is told why."""
@@ -352,13 +365,10 @@ class Own(Aggregate):
 
     def _state(self, n: int, given: Any) -> State:
         """A class's state as it is stored; failed where it is not of the declared fields."""
-        kinds = self.own.fields
-        if not isinstance(given, tuple | list) or len(given) != len(kinds):
+        form = self.form_of(given)
+        if form is None or sum(map(size, form)) > MOST_BYTES:
             return self._failed
-        made = [stored(value, kind) for value, kind in zip(given, kinds.values(), strict=True)]
-        if any(value is None for value in made) or sum(map(size, made)) > MOST_BYTES:
-            return self._failed
-        return (n, *made)
+        return (n, *form)
 
 
 @dataclass(frozen=True)
@@ -376,7 +386,7 @@ class InvertibleOwn(Own, Invertible):
             return self._kept(
                 "deduct",
                 whole[0] - part[0],
-                self._object.deduct(self._given(whole), self._given(part)),
+                self._object.deduct(self.read_back(whole[1:]), self.read_back(part[1:])),
             )
         except Exception as error:  # noqa: BLE001
             return self._raised("deduct", error)

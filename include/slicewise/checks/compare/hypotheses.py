@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slicewise.checks import declared
 from slicewise.checks.compare import engine
 from slicewise.checks.model import Cause, Compared
-from slicewise.checks.recompute import declared
 from slicewise.checks.recompute.queries import Aggregated, aggregated
 from slicewise.checks.recompute.questions import Recomputed, WindowOf
 from slicewise.checks.recompute.run import Recomputation

@@ -10,14 +10,14 @@ from itertools import zip_longest
 from typing import Any
 
 from slicewise import log
+from slicewise.checks import declared
+from slicewise.checks.bounds import ages_from_us, may_be, searched_from
 from slicewise.checks.compare import engine
 from slicewise.checks.compare.causes import causes_of
 from slicewise.checks.compare.hypotheses import Hypothesis, session_starts
 from slicewise.checks.judges import judged
 from slicewise.checks.judges.exact import plain_sum_agrees
 from slicewise.checks.model import Cause, Compared, PlainSum, Verdict
-from slicewise.checks.recompute import declared
-from slicewise.checks.recompute.bounds import ages_from_us, may_be, searched_from
 from slicewise.checks.recompute.queries import BY_SQL, Aggregated, aggregated
 from slicewise.checks.recompute.questions import TOKEN, OnlineAnswer, WindowOf
 from slicewise.checks.recompute.run import Recomputation

@@ -4,7 +4,7 @@ algebra.
 A family of aggregates has a module here. Judges are loaded by name, so that Spark's workers find
 them too.
 
-Doors: judged.
+Doors: judged, exact.
 """
 
 from __future__ import annotations

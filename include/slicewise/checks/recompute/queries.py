@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from slicewise.checks.judges.exact import HALF
+from slicewise.checks.row_functions import function_name
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.rowlogic.functions.dialects import to_spark
 from slicewise.features.schema.types import DOUBLE, LONG, STRING, TIMESTAMP
@@ -127,11 +128,6 @@ def viewed(unit: StorageUnit, source: Source, events: str) -> str:
         query = f"SELECT *, {function_name(number)}({arguments}) AS f_{number} FROM ({query})"
         query = f"SELECT *, f_{number}.value AS `v_{name}` FROM ({query}) WHERE f_{number}.there"
     return query
-
-
-def function_name(number: int) -> str:
-    """The name of a unit's row function in SQL; it gives (there, value)."""
-    return f"check_row_function_{number}"
 
 
 def last_rows(joined: str) -> str:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from slicewise.checks.judges import judged
-from slicewise.checks.recompute.declared import Distinct
 from slicewise.checks.recompute.queries import BY_SQL, Aggregated
 from slicewise.offsets.token import Token
 
@@ -88,6 +87,14 @@ class WindowOf:
 
 Question = tuple[WindowOf, Aggregated]
 """An aggregate over a window."""
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Counts by Spark: distinct values, and the bytes of their texts together."""
+
+    count: int
+    text_bytes: int
 
 
 @dataclass(frozen=True)

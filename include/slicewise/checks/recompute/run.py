@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from slicewise.checks import row_functions
+from slicewise.checks.bounds import searched_from
 from slicewise.checks.judges import exact
-from slicewise.checks.recompute import queries, repeats, row_functions
-from slicewise.checks.recompute.bounds import searched_from
-from slicewise.checks.recompute.declared import Distinct
+from slicewise.checks.recompute import queries, repeats
 from slicewise.checks.recompute.in_python import ABSOLUTE, IDENTITY, SCHEMA, InPython
 from slicewise.checks.recompute.queries import ROWS, Aggregated
 from slicewise.checks.recompute.questions import (
@@ -25,6 +25,7 @@ from slicewise.checks.recompute.questions import (
     BASE_ONLY,
     NOT_LATE,
     TOKEN,
+    Distinct,
     OnlineAnswer,
     Part,
     PlainSum,

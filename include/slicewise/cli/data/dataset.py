@@ -107,19 +107,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _rebuilt(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
-    from slicewise.training import dataset as made
-    from slicewise.training.archiving.offline import Offline
-    from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
+    from slicewise.training.api import open_again
 
-    manifest = Manifest.read(arguments.manifest)
-    _notify("opening the archive")
-    offline = Offline.open(settings, manifest.deployed())
-    beside = arguments.manifest.with_name(
-        arguments.manifest.name.removesuffix(SUFFIX) + SPINE_SUFFIX
-    )
-    _notify(f"building {manifest.rows} rows of {len(manifest.features)} features again")
-    spine = arguments.spine or (beside if manifest.spine else None)
-    return offline, made.rebuild(offline.archive, manifest, spine, str(arguments.manifest))
+    return open_again(settings, arguments.manifest, arguments.spine, step=_notify)
 
 
 def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:

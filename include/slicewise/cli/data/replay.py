@@ -37,10 +37,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.clock import SystemClock
     from slicewise.errors import StoreUnavailable
     from slicewise.replay import flights
-    from slicewise.replay.run import NewestEvent, resume
+    from slicewise.replay.run import KafkaSink, NewestEvent, resume
     from slicewise.replay.run import run as run_replay
     from slicewise.replay.schedule import Pace
-    from slicewise.replay.sink import KafkaSink
     from slicewise.stores.log.producer import TransactionalWriter, last_records
     from slicewise.stores.log.topics import KafkaLog
 

@@ -16,12 +16,10 @@ from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.cli.define.check import definitions_of
 from slicewise.cli.define.plan import print_units
 from slicewise.cli.table import print_table, shortened
-from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.codec.plain import converter, json_safe
+from slicewise.errors import BadRequest, Location, SlicewiseError
 from slicewise.features.declare.definitions import FeatureView, KafkaSource
-from slicewise.features.declare.python_form import python_form
-from slicewise.features.naming import Location
-from slicewise.features.plan.explain import explain
-from slicewise.features.plan.planner import plan_source
+from slicewise.features.plan.changes.explain import explain
 from slicewise.features.project import load_project
 from slicewise.features.sql import (
     Definitions,
@@ -30,13 +28,10 @@ from slicewise.features.sql import (
     sources_named,
     text_of,
 )
-from slicewise.serving.answering.values import converter, json_safe
+from slicewise.features.sql.python_form import python_form
 from slicewise.settings import Settings
-from slicewise.training.answering.rows import row_logic
-from slicewise.training.archive import Archive
 from slicewise.training.queries import GivenArchive, QueryRows, deployment_of, query_rows
 from slicewise.training.tables.files import FileEvents, read_events, source_of_file
-from slicewise.training.tables.given import typed_events
 from slicewise.training.tables.instants import instant_us
 from slicewise.windows.durations import HOUR_US
 
@@ -167,13 +162,12 @@ class Session:
 
     def _answer(self, view: FeatureView) -> tuple[QueryRows, Mapping[str, int], tuple[str, ...]]:
         _refuse_membership(view)
-        archive: Archive
         start, end = self.start_us, self.end_us
         if self.arguments.over is not None:
             guessed = self.guessed.get(view.source.name)
             events = read_events(self.arguments.over, view.source) if guessed is None else guessed
-            archive, refused = self._given(view, events)
-            rows = query_rows(view, archive, at_us=self.at_us, start_us=start, end_us=end)
+            given, refused = GivenArchive.of(view, events.table)
+            rows = query_rows(view, given, at_us=self.at_us, start_us=start, end_us=end)
             return rows, refused, (*events.notes, *_approximate(view))
         from slicewise.training.archiving.offline import Offline
 
@@ -186,17 +180,6 @@ class Session:
             notes = ("the last hour of the archive; --start and --end say which",)
         rows = query_rows(view, archive, at_us=self.at_us, start_us=start, end_us=end)
         return rows, {}, (*notes, *_approximate(view))
-
-    def _given(
-        self, view: FeatureView, events: FileEvents
-    ) -> tuple[GivenArchive, Mapping[str, int]]:
-        typed, refused = typed_events(plan_source(view.source), events.table)
-        left = dict(refused)
-        for unit in deployment_of(view).units:
-            # of the view: the same in each of its units
-            for reason, count in row_logic(unit, typed)[1].items():
-                left[reason] = max(left.get(reason, 0), count)
-        return GivenArchive(typed), left
 
     # ---- a prompt
     def prompt(self, read_line: Callable[[str], str] = input) -> int:

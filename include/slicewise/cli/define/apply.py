@@ -36,8 +36,8 @@ from slicewise.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from slicewise.features.plan.changes.explain import Change
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.explain import Change
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,13 +53,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli import streaming as _streaming
     from slicewise.cli.building import build
+    from slicewise.cli.by_view import view_changes
     from slicewise.cli.define.check import law_checks
     from slicewise.errors import DefinitionError
-    from slicewise.features.plan.by_view import view_changes
-    from slicewise.features.plan.explain import changes, refuse_changed_units
+    from slicewise.features.plan.changes.explain import (
+        changes,
+        refuse_changed_units,
+        schema_history,
+    )
+    from slicewise.features.plan.changes.projects import whole as with_probes
     from slicewise.features.plan.planner import plan
-    from slicewise.features.plan.probes import whole as with_probes
-    from slicewise.features.plan.schema_change import schema_history
     from slicewise.features.project import load_project
     from slicewise.local import deploy
     from slicewise.local.servers import stream, supervisor

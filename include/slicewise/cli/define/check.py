@@ -12,8 +12,8 @@ from slicewise.settings import PROJECT_FILE, Settings
 
 if TYPE_CHECKING:
     from slicewise.features.declare.project import Project
+    from slicewise.features.plan.changes.law_check import LawCheck
     from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.law_check import LawCheck
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +36,8 @@ def law_checks(project: Project, deployment: Deployment) -> Iterator[LawCheck]:
     """The project's own aggregates, each once it has obeyed the laws. Raises DefinitionError where
     one does not, and where a row function does not follow from its row alone: neither is to be
     deployed."""
-    from slicewise.features.plan.law_check import check_laws, own_aggregates
-    from slicewise.features.rowlogic.row_function_check import verify
+    from slicewise.cli.row_function_check import verify
+    from slicewise.features.plan.changes.law_check import check_laws, own_aggregates
 
     yield from map(check_laws, own_aggregates(deployment))
     for view in project.views:

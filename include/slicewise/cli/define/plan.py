@@ -26,7 +26,7 @@ from slicewise.settings import Settings, redacted, urls_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from slicewise.features.plan.explain import Explained
+    from slicewise.features.plan.changes.explain import Explained
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,21 +64,21 @@ def _rate(text: str) -> float:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.by_view import view_changes
     from slicewise.cli.define.check import definitions_of
-    from slicewise.features.plan.by_view import view_changes
-    from slicewise.features.plan.deployment import Deployment
-    from slicewise.features.plan.explain import (
-        TEXT_BYTES,
+    from slicewise.features.plan.changes.explain import (
+        SIZES,
         changes,
         explain,
         leaderboard_changes,
         published,
+        schema_history,
     )
+    from slicewise.features.plan.changes.projects import joined
+    from slicewise.features.plan.deployment import Deployment
     from slicewise.features.plan.planner import plan
-    from slicewise.features.plan.projects import joined
-    from slicewise.features.plan.realtime import microbatch_only
-    from slicewise.features.plan.schema_change import schema_history
     from slicewise.features.project import load_project
+    from slicewise.lifecycle.lanes import microbatch_only
     from slicewise.stores.online.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))
@@ -161,14 +161,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"{view}: published {what}")
     per_hour = arguments.events_per_hour
     rate = "" if per_hour is None else f" and {per_hour:g} events of an entity an hour"
-    sizes = f"sizes are bounds, with texts of {TEXT_BYTES} bytes{rate}"
-    print(f"\n{compared}\n{sizes}; reads are fields besides the hot hash, at most")
+    print(f"\n{compared}\n{SIZES}{rate}; reads are fields besides the hot hash, at most")
     return 1 if any(change.kind == "refused" for change in every) else 0
 
 
 def print_units(rows: Sequence[Explained]) -> None:
     """The views of a plan as a table, one row for each."""
-    from slicewise.features.plan.by_view import by_view
+    from slicewise.cli.by_view import by_view
 
     header = (
         "view",
@@ -190,7 +189,7 @@ def print_units(rows: Sequence[Explained]) -> None:
 def _row(units: Sequence[Explained]) -> tuple[str, ...]:
     """The cells of a view: what differs between its units side by side, what adds up as one
     number."""
-    from slicewise.features.plan.by_view import view_changes
+    from slicewise.cli.by_view import view_changes
 
     (change,) = view_changes(unit.change for unit in units)
     return (

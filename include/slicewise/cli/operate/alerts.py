@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.alert_test import send
     from slicewise.lifecycle.health.alerts import VARIABLES, channels
-    from slicewise.local.alert_test import send
 
     configured = channels(os.environ)
     report: dict[str, Any] = {

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
-    from slicewise.local.gaps import Plan
+    from slicewise.cli.gaps import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli import gaps as accepted_gaps
     from slicewise.clock import SystemClock
     from slicewise.errors import BadRequest
-    from slicewise.local import gaps as accepted_gaps
 
     plans = accepted_gaps.plans(settings, SystemClock(), arguments.source)
     lost = [plan for plan in plans if plan.loss.missing]

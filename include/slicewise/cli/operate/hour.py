@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from datetime import datetime
 
+    from slicewise.cli import clean_hour
     from slicewise.clock import SystemClock
     from slicewise.errors import BadRequest
     from slicewise.lifecycle.jobs import hour_number
-    from slicewise.local import clean_hour
 
     clock = SystemClock()
     try:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
-    from slicewise.local.rebuilding import UnitPlan
+    from slicewise.cli.rebuilding import UnitPlan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli import rebuilding
     from slicewise.cli.building import build
-    from slicewise.local import deploy, rebuilding
+    from slicewise.local import deploy
 
     def notify(line: str) -> None:
         if not arguments.json:

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
+    from slicewise.cli.findings import Picture
     from slicewise.lifecycle.health.overview import ViewLine
-    from slicewise.local.findings import Picture
     from slicewise.local.servers.supervisor import ServiceStatus
 
 NOT_WELL = 3
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from slicewise.local.findings import picture
+    from slicewise.cli.findings import picture
     from slicewise.local.servers import supervisor
 
     shown = picture(settings, supervisor.status(settings))

@@ -1,4 +1,4 @@
 """Definitions of a user: sources, views, features, sets, cases and leaderboards.
 
-Doors: Feature, FeatureView, Project.
+Doors: Feature, Project, EventList.
 """

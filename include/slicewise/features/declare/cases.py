@@ -46,6 +46,25 @@ class Case:
             + (f" ({self.location})" if self.location else "")
         )
 
+    @staticmethod
+    def instant(at: object, where: str) -> dt.datetime:
+        """An aware instant from RFC 3339 text with zone, or integer microseconds UTC."""
+        try:
+            if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < END_OF_TIME_US:
+                return _EPOCH + dt.timedelta(microseconds=at)
+            if isinstance(at, str) and _INSTANT.fullmatch(at):
+                moment = dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
+                if moment >= _EPOCH:
+                    return moment
+        except (ValueError, OverflowError):
+            pass  # a day that does not exist is refused like any other text
+        raise DefinitionError(
+            f"at is {shown(at)}",
+            where=where,
+            expected='RFC 3339 with zone ("2026-01-31T12:00:00Z"), or integer microseconds, from 1970 on',
+            next_step="write the instant so; a time without zone is another instant in every place",
+        )
+
     def __post_init__(self) -> None:
         where = self.where
         if self.name is not None and not isinstance(self.name, str):
@@ -65,7 +84,7 @@ class Case:
         for number, event in enumerate(self.events):
             check_mapping(event, f"events[{number}]", where, '{"user_id": "ann", …}')
         object.__setattr__(self, "events", tuple(frozen(event) for event in self.events))
-        instant(self.at, where)
+        self.instant(self.at, where)
         check_mapping(self.expect, "expect", where, '{"plays_10m": 3}')
         if not self.expect:
             raise DefinitionError(
@@ -99,22 +118,3 @@ def case(
 ) -> Case:
     """A test of a view, run by `slicewise check` through the whole path of `sw.evaluate`."""
     return Case(events, at, expect, entity, mode, name)  # type: ignore[arg-type]  # made a tuple, once it is known to be a list
-
-
-def instant(at: object, where: str) -> dt.datetime:
-    """An aware instant from RFC 3339 text with zone, or integer microseconds UTC."""
-    try:
-        if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < END_OF_TIME_US:
-            return _EPOCH + dt.timedelta(microseconds=at)
-        if isinstance(at, str) and _INSTANT.fullmatch(at):
-            moment = dt.datetime.fromisoformat(at.upper()).astimezone(dt.UTC)
-            if moment >= _EPOCH:
-                return moment
-    except (ValueError, OverflowError):
-        pass  # a day that does not exist is refused like any other text
-    raise DefinitionError(
-        f"at is {shown(at)}",
-        where=where,
-        expected='RFC 3339 with zone ("2026-01-31T12:00:00Z"), or integer microseconds, from 1970 on',
-        next_step="write the instant so; a time without zone is another instant in every place",
-    )

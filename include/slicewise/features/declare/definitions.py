@@ -218,7 +218,7 @@ class FeatureView:
     def _emitted(self, given: str | Emit, where: str) -> Emit:
         emit = given if isinstance(given, Emit) else Emit(given)
         with placed(f"emit of {where}"):
-            emit.planned(where)
+            emit.times_us(where)
         if emit.topic == (self.source.topic or self.source.name):
             raise DefinitionError(
                 f"emit names {emit.topic!r}, the topic that the view reads",

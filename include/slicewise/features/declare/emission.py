@@ -29,8 +29,9 @@ class Emit:
     wait: str | None = None
     corrections: str = CORRECTIONS
 
-    def planned(self, where: str) -> Emission:
-        """The same as data; DefinitionError for what is no topic or no duration."""
+    def times_us(self, where: str) -> tuple[int, int]:
+        """The wait and the corrections in microseconds; DefinitionError for what is no topic or no
+        duration."""
         if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic):
             raise DefinitionError(
                 f"{self.topic!r} is no topic name",
@@ -39,13 +40,4 @@ class Emit:
                 next_step="letters, digits, dot, underscore and hyphen, at most 200",
             )
         wait_us = 0 if self.wait is None else parse_duration(self.wait)
-        return Emission(self.topic, wait_us, parse_duration(self.corrections))
-
-
-@dataclass(frozen=True)
-class Emission:
-    """Emission of a unit: where its results go; times in microseconds."""
-
-    topic: str
-    wait_us: int
-    corrections_us: int
+        return wait_us, parse_duration(self.corrections)

@@ -12,10 +12,10 @@ from slicewise.aggregates import Aggregate, Span, from_spec
 from slicewise.aggregates.kernel.hashing import SEED
 from slicewise.codec import CODEC_VERSION, MEMBERS_VERSION, Layout
 from slicewise.errors import DefinitionError
-from slicewise.features.declare.emission import Emission
 from slicewise.features.declare.event_list import EventList
 from slicewise.features.plan.fingerprint import ENGINE, fingerprint
 from slicewise.features.plan.unit import (
+    Emission,
     ListUnit,
     PlannedFeature,
     SliceUnit,

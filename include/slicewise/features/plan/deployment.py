@@ -11,15 +11,8 @@ from typing import Any
 
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features import own
-from slicewise.features.names import unknown
-from slicewise.features.plan.build import unit_from_json, unit_to_json
-from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.leaderboard import (
-    PlannedLeaderboard,
-    leaderboard_from_json,
-    leaderboard_to_json,
-)
-from slicewise.features.plan.schema_change import with_until
+from slicewise.features.plan.build import leaderboard_payload, unit_from_json, unit_to_json
+from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.plan.unit import (
     PlannedFeature,
     SliceUnit,
@@ -29,6 +22,7 @@ from slicewise.features.plan.unit import (
     source_from_json,
     source_to_json,
 )
+from slicewise.names import unknown
 from slicewise.offsets.vector import OffsetVector
 
 FORMAT = 1
@@ -49,6 +43,35 @@ class PlannedSet:
 
 
 @dataclass(frozen=True)
+class PlannedLeaderboard:
+    """A leaderboard of a deployment. topic: of its corrections; None where late events are ignored.
+
+    fingerprint: 16 hex digits of what its rows mean; a stored leaderboard of another one is not
+    this leaderboard.
+    """
+
+    name: str
+    view: str
+    column: str
+    k: int
+    every_us: int
+    topic: str | None
+    correct_within_us: int
+    owner: str | None = None
+    project: str = ""
+    fingerprint: str = ""
+
+    @property
+    def ref(self) -> str:
+        """ "view:column"."""
+        return f"{self.view}:{self.column}"
+
+    def fingerprint_over(self, unit: StorageUnit, feature: PlannedFeature) -> str:
+        """Fingerprint of what its rows mean, by the planned feature that they are ranked by."""
+        return fingerprint(leaderboard_payload(unit, feature, self.k, self.every_us))
+
+
+@dataclass(frozen=True)
 class Deployment:
     """Deployment of `slicewise apply`, from which every process works.
 
@@ -65,11 +88,7 @@ class Deployment:
         """Canonical JSON; `from_json` gives an equal deployment."""
         # these only where there are any, so that what is deployed without keeps its digest
         leaderboards = (
-            {
-                "leaderboards": [
-                    leaderboard_to_json(leaderboard) for leaderboard in self.leaderboards
-                ]
-            }
+            {"leaderboards": [plain(leaderboard) for leaderboard in self.leaderboards]}
             if self.leaderboards
             else {}
         )
@@ -116,7 +135,7 @@ class Deployment:
         bare = Deployment(raw["project"], sources, units, sets)
         listed = raw.get("leaderboards", ())
         leaderboards = tuple(
-            leaderboard_from_json(
+            _leaderboard(
                 leaderboard, *bare.resolve(f"{leaderboard['view']}:{leaderboard['column']}")
             )
             for leaderboard in listed
@@ -208,7 +227,7 @@ class Deployment:
         return replace(
             self,
             sources=tuple(
-                with_until(source, until[source.name]) if source.name in until else source
+                source.with_until(until[source.name]) if source.name in until else source
                 for source in self.sources
             ),
         )
@@ -245,3 +264,22 @@ class Deployment:
             if leaderboard.name == name:
                 return leaderboard
         raise unknown("leaderboard", name, [leaderboard.name for leaderboard in self.leaderboards])
+
+
+def _leaderboard(
+    raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature
+) -> PlannedLeaderboard:
+    """The leaderboard; DefinitionError where this version would rank other values under its
+    fingerprint."""
+    leaderboard = PlannedLeaderboard(**raw)
+    now = leaderboard.fingerprint_over(unit, feature)
+    if now != leaderboard.fingerprint:
+        raise DefinitionError(
+            (
+                f"the fingerprint of leaderboard {leaderboard.name!r} is "
+                f"{leaderboard.fingerprint} in the deployment and {now} here"
+            ),
+            expected="the version of slicewise that deployed it, or one that ranks alike",
+            next_step="run that version, or deploy again with this one",
+        )
+    return leaderboard

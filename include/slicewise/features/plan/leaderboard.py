@@ -1,17 +1,15 @@
-"""A planned leaderboard says what its rows mean: a stored leaderboard of another fingerprint is not
-this one."""
+"""A leaderboard is planned over a feature of a view, or refused where it was declared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from slicewise.errors import DefinitionError, SlicewiseError
-from slicewise.features.plan.build import leaderboard_payload
-from slicewise.features.plan.fingerprint import fingerprint
+from slicewise.features.plan.deployment import PlannedLeaderboard
 from slicewise.windows.durations import format_duration, parse_duration
 from slicewise.windows.periodic import Periodic
 from slicewise.windows.window import Window
@@ -23,31 +21,6 @@ if TYPE_CHECKING:
     Resolve = Callable[[str], tuple[StorageUnit, PlannedFeature]]
 
 CORRECTIONS = ".corrections"
-
-
-@dataclass(frozen=True)
-class PlannedLeaderboard:
-    """A leaderboard of a deployment. topic: of its corrections; None where late events are ignored.
-
-    fingerprint: 16 hex digits of what its rows mean; a stored leaderboard of another one is not
-    this leaderboard.
-    """
-
-    name: str
-    view: str
-    column: str
-    k: int
-    every_us: int
-    topic: str | None
-    correct_within_us: int
-    owner: str | None = None
-    project: str = ""
-    fingerprint: str = ""
-
-    @property
-    def ref(self) -> str:
-        """ "view:column"."""
-        return f"{self.view}:{self.column}"
 
 
 def plan_leaderboard(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderboard:
@@ -72,13 +45,7 @@ def plan_leaderboard(declared: Leaderboard, resolve: Resolve) -> PlannedLeaderbo
         parse_duration(declared.correct_within),
         declared.owner,
     )
-    return replace(leaderboard, fingerprint=_fingerprint(leaderboard, unit, feature))
-
-
-def _fingerprint(
-    leaderboard: PlannedLeaderboard, unit: StorageUnit, feature: PlannedFeature
-) -> str:
-    return fingerprint(leaderboard_payload(unit, feature, leaderboard.k, leaderboard.every_us))
+    return replace(leaderboard, fingerprint=leaderboard.fingerprint_over(unit, feature))
 
 
 def _check_feature(declared: Leaderboard, unit: StorageUnit, feature: PlannedFeature) -> None:
@@ -137,27 +104,3 @@ def _check_every(declared: Leaderboard, unit: StorageUnit, window: Window, every
             if isinstance(window, Periodic)
             else "change every=, or slice= of the view",
         )
-
-
-def leaderboard_to_json(leaderboard: PlannedLeaderboard) -> dict[str, Any]:
-    """Plain values from which `leaderboard_from_json` builds an equal leaderboard."""
-    return {name: getattr(leaderboard, name) for name in PlannedLeaderboard.__dataclass_fields__}
-
-
-def leaderboard_from_json(
-    raw: Mapping[str, Any], unit: StorageUnit, feature: PlannedFeature
-) -> PlannedLeaderboard:
-    """The leaderboard; DefinitionError where this version would rank other values under its
-    fingerprint."""
-    leaderboard = PlannedLeaderboard(**raw)
-    now = _fingerprint(leaderboard, unit, feature)
-    if now != leaderboard.fingerprint:
-        raise DefinitionError(
-            (
-                f"the fingerprint of leaderboard {leaderboard.name!r} is "
-                f"{leaderboard.fingerprint} in the deployment and {now} here"
-            ),
-            expected="the version of slicewise that deployed it, or one that ranks alike",
-            next_step="run that version, or deploy again with this one",
-        )
-    return leaderboard

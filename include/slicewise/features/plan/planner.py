@@ -14,23 +14,20 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.sketches.membership import answer_type, membership_of
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.declare.definitions import FeatureSet, FeatureView, KafkaSource
-from slicewise.features.declare.emission import Emission, Emit
 from slicewise.features.declare.event_list import kept_for
 from slicewise.features.declare.project import Project
-from slicewise.features.names import listed, nearest
 from slicewise.features.naming import OF_QUESTIONS, refuse_cases
 from slicewise.features.plan.build import Slices, build_unit
 from slicewise.features.plan.deployment import Deployment, PlannedSet
 from slicewise.features.plan.fingerprint import condition_column
+from slicewise.features.plan.finite import may_be_infinite
 from slicewise.features.plan.leaderboard import plan_leaderboard
-from slicewise.features.plan.unit import Source, StorageUnit, shared
+from slicewise.features.plan.unit import Emission, Source, StorageUnit, shared
 from slicewise.features.rowlogic.expression import RowExpression
-from slicewise.features.rowlogic.finite import may_be_infinite
 from slicewise.features.rowlogic.functions.dialects import MAX_DOUBLE
 from slicewise.features.rowlogic.reader import parse_expression
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import refuse_by_event
-from slicewise.features.schema.paths import column_paths
 from slicewise.features.schema.types import (
     DOUBLE,
     TIMESTAMP,
@@ -41,6 +38,7 @@ from slicewise.features.schema.types import (
     time_form,
     wire_type,
 )
+from slicewise.names import listed, nearest
 from slicewise.windows.durations import FOR_EVER_US, HOUR_US, format_duration, parse_duration
 from slicewise.windows.kinds import as_window
 from slicewise.windows.lifetime import LIFETIME
@@ -89,7 +87,7 @@ def plan(project: Project) -> Deployment:
 def plan_source(source: KafkaSource) -> Source:
     """A declared source as data."""
     forms = (time_form(kind) for kind in source.schema.values() if column_type(kind) == TIMESTAMP)
-    paths = column_paths(source.schema, source.paths, source.where)
+    paths = source.column_paths()
     return Source(
         name=source.name,
         topic=source.topic or source.name,
@@ -188,7 +186,7 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
     """Publications of the view; DefinitionError where nothing of it can be published."""
     if view.emit is None:
         return None
-    assert isinstance(view.emit, Emit)  # made so by the view
+    assert not isinstance(view.emit, str)  # made so by the view
     if not any(
         window.ends_complete and membership_of(aggregate) is None
         for _, _, window, aggregate in sliced
@@ -202,7 +200,7 @@ def _emission(view: FeatureView, sliced: Sequence[_Wanted]) -> Emission | None:
             ),
             next_step="declare such a window, or leave emit= out",
         )
-    return view.emit.planned(view.subject)
+    return Emission(view.emit.topic, *view.emit.times_us(view.subject))
 
 
 def _used(

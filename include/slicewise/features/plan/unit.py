@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,9 +11,9 @@ from typing import Any, ClassVar
 from slicewise.aggregates import Aggregate
 from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.codec import Layout, Members
-from slicewise.features.declare.emission import Emission
+from slicewise.errors import DeploymentSuperseded
 from slicewise.features.declare.event_list import EventList
-from slicewise.features.plan.fingerprint import fingerprint
+from slicewise.features.plan.fingerprint import canonical_json, fingerprint
 from slicewise.features.rowlogic.expression import RowExpression
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import EventIds
@@ -91,6 +92,61 @@ class Source:
         """The declared type of a column."""
         return dict(self.columns)[column]
 
+    def with_until(self, until: OffsetVector) -> Source:
+        """The source whose schema holds from there on."""
+        *before, last = self.earlier
+        return replace(self, earlier=(*before, replace(last, until=until)))
+
+    @property
+    def removed_columns(self) -> tuple[tuple[str, str], ...]:
+        """Columns of earlier schemas that its own has not, with their last types. They come in the
+        order in which they came: records below an offset have values of them, which the archive
+        keeps."""
+        own = dict(self.columns)
+        removed: dict[str, str] = {}
+        for version in self.earlier:
+            removed |= {name: kind for name, kind in version.source.columns if name not in own}
+        return tuple(removed.items())
+
+    @property
+    def history_text(self) -> str:
+        """By which schemas and offsets records are judged, as an archive keeps it beside what it
+        judged; "[]": by one."""
+        return canonical_json(
+            [
+                [version.source.schema_fingerprint, offsets_to_json(version.until)]
+                for version in self.earlier
+            ]
+        )
+
+    def goes_on(self, text: str) -> bool:
+        """Tells whether the history of this text is the beginning of the source's, so that what it
+        judged goes on."""
+        then, now = json.loads(text), json.loads(self.history_text)
+        return bool(now[: len(then)] == then)
+
+    def judged_by(self, topic_id: str) -> tuple[tuple[Source, Mapping[int, int]], ...]:
+        """The schemas that judge the records of a topic, oldest first. Each has the first offset
+        per partition that it does not judge; the source's own is last, and judges the rest. The
+        offsets of another topic of that name say nothing of this one. DeploymentSuperseded while
+        the last offsets are not recorded."""
+        versions: list[tuple[Source, Mapping[int, int]]] = []
+        for version in self.earlier:
+            if version.until is None:
+                raise DeploymentSuperseded(
+                    f"the schema of source {self.name!r} has no recorded offsets yet",
+                    next_step=(
+                        "the stream's driver records it within seconds, and so does slicewise apply"
+                    ),
+                )
+            ends = {
+                partition: offset
+                for (topic, partition), offset in version.until.offsets.items()
+                if topic == topic_id
+            }
+            versions.append((version.source, ends))
+        return (*versions, (self, {}))
+
 
 @dataclass(frozen=True)
 class SchemaVersion:
@@ -99,6 +155,15 @@ class SchemaVersion:
 
     source: Source
     until: OffsetVector | None = None
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Emission of a unit: where its results go; times in microseconds."""
+
+    topic: str
+    wait_us: int
+    corrections_us: int
 
 
 @dataclass(frozen=True)

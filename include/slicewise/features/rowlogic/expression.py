@@ -45,6 +45,13 @@ OPERATORS = ARITHMETIC | COMPARISONS | LOGIC | CHOICES | TEXT | NUMBERS | DATES 
 OPERATORS |= {"cast", "same", "bucket"}
 
 
+class RowLogicRefused(DefinitionError):
+    """Row logic that is not on the list. start: the place in the text that was parsed, from 0;
+    None: all of it."""
+
+    start: int | None = None
+
+
 @dataclass(frozen=True)
 class Literal:
     """A constant. value: str, int, float, bool, Decimal, or None for null of its kind; of a date

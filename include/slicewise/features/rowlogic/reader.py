@@ -13,20 +13,34 @@ from collections.abc import Mapping
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
+from sqlglot.parsers.duckdb import DuckDBParser
 
 from slicewise.errors import DefinitionError
 from slicewise.features.rowlogic.coercion import NULL
-from slicewise.features.rowlogic.dialect import RowLogicSql
 from slicewise.features.rowlogic.expression import Call, Node, RowExpression
 from slicewise.features.rowlogic.functions.allowed import ALLOWED_FUNCTIONS
-from slicewise.features.rowlogic.functions.texts import REPEATED
-from slicewise.features.rowlogic.spelled import parse_message
+from slicewise.features.rowlogic.functions.dialects import REPEATED
 from slicewise.features.rowlogic.typer import ALLOWED, Typer
 from slicewise.features.schema.types import BOOLEAN
+from slicewise.features.spelled import parse_message
 
 MAX_TEXT = 10_000
 MAX_SIZE = 20_000
+
+
+class QuietParser(DuckDBParser):
+    """The parser of DuckDB's SQL, without its warnings on the standard error."""
+
+    def _warn_unsupported(self) -> None:
+        """Leave it to who refuses the tree: a statement that is not understood is no expression."""
+
+
+class RowLogicSql(DuckDB):
+    """The dialect of row logic."""
+
+    Parser = QuietParser
 
 
 def parse_expression(
@@ -43,7 +57,7 @@ def parse_expression(
     defined: computed columns that the text may name; they are put in its place. boolean: the
     result must be one. Raises DefinitionError with the position for whatever is not allowed.
     """
-    typer = Typer(text, types, where, defined or {}, ALLOWED_FUNCTIONS)
+    typer = _typer(text, types, where, defined or {})
     try:
         node = typer.typed(_parsed(text, where))
     except RecursionError:
@@ -55,6 +69,20 @@ def parse_expression(
     if boolean and node.kind != BOOLEAN:
         raise typer.refused(f"a condition is boolean, this is {node.kind}", None)
     return RowExpression(text, node)
+
+
+def typed(
+    node: exp.Expr, text: str, types: Mapping[str, str], defined: Mapping[str, RowExpression]
+) -> Node:
+    """Typed row logic of a part of a text that was parsed already; types, defined: as of
+    `parse_expression`. Raises RowLogicRefused."""
+    return _typer(text, types, "", defined).typed(node)
+
+
+def _typer(
+    text: str, types: Mapping[str, str], where: str, defined: Mapping[str, RowExpression]
+) -> Typer:
+    return Typer(text, types, where, defined, ALLOWED_FUNCTIONS)
 
 
 def _parsed(text: str, where: str) -> exp.Expr:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from slicewise.errors import DefinitionError
-from slicewise.features.names import listed, nearest
 from slicewise.features.rowlogic.coercion import (
     BOTH_ENGINES,
     CASTS,
@@ -22,8 +20,14 @@ from slicewise.features.rowlogic.coercion import (
     decimal_literal,
 )
 from slicewise.features.rowlogic.decimals import decimal_arithmetic
-from slicewise.features.rowlogic.expression import Call, ColumnRef, Literal, Node, RowExpression
-from slicewise.features.rowlogic.spelled import spelled
+from slicewise.features.rowlogic.expression import (
+    Call,
+    ColumnRef,
+    Literal,
+    Node,
+    RowExpression,
+    RowLogicRefused,
+)
 from slicewise.features.schema.types import (
     BOOLEAN,
     DATE,
@@ -34,7 +38,9 @@ from slicewise.features.schema.types import (
     decimal_parts,
     element_type,
 )
+from slicewise.features.spelled import spelled
 from slicewise.hints import close_to, either
+from slicewise.names import listed, nearest
 
 ALLOWED = (
     "columns, literals, operators, CASE, CAST and the functions that docs/reference/sql.md lists "
@@ -64,13 +70,6 @@ _REASONS: Mapping[type[exp.Expr], str] = {
     exp.CurrentTimestamp: "a clock is not row logic: replay would give other values",
     exp.Rand: "a random number is not row logic: replay would give other values",
 }
-
-
-class RowLogicRefused(DefinitionError):
-    """Row logic that is not on the list. start: the place in the text that was parsed, from 0;
-    None: all of it."""
-
-    start: int | None = None
 
 
 Handler = Callable[["Typer", exp.Expr], Node]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
-from slicewise.features.names import nearest
 from slicewise.features.naming import (
     Location,
     check_mapping,
@@ -24,7 +23,7 @@ from slicewise.features.naming import (
     written_at,
 )
 from slicewise.features.schema.dedupe import Dedupe
-from slicewise.features.schema.paths import column_paths
+from slicewise.features.schema.paths import Path, column_paths
 from slicewise.features.schema.types import (
     KAFKA_TIME,
     TIME_FORMS,
@@ -32,11 +31,18 @@ from slicewise.features.schema.types import (
     column_type,
     time_form,
 )
+from slicewise.names import nearest
 from slicewise.windows.durations import parse_duration
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 FORMATS = ("json", "avro", "protobuf")
 _REGISTRY = re.compile(r"https?://[^\s@?#/]+(/[^\s@?#]*)?")
+
+
+def check_column(name: object, where: str) -> None:
+    """Refuse what is no name of a source's column."""
+    check_name(name, "a column", where)
+    refuse_reserved(str(name), where)
 
 
 @checked_class
@@ -81,6 +87,11 @@ class KafkaSource:
     def where(self) -> str:
         return subject_of("source", self.name, self.location)
 
+    def column_paths(self) -> dict[str, Path]:
+        """Names of members from the record down to each column. DefinitionError for what is no
+        path."""
+        return column_paths(self.schema, self.paths, self.where)
+
     def __post_init__(self) -> None:
         where = self.where
         check_name(self.name, "a source", where)
@@ -90,7 +101,7 @@ class KafkaSource:
         object.__setattr__(self, "schema", frozen(self.schema))
         self._check_format()
         check_mapping(self.paths, "paths", where, '{"user_id": "$.user.id"}')
-        column_paths(self.schema, self.paths, where)
+        self.column_paths()
         object.__setattr__(self, "paths", frozen(self.paths))
         for option in ("required", "allow_nan"):
             object.__setattr__(self, option, self._columns_of(option, where))
@@ -130,8 +141,7 @@ class KafkaSource:
                 next_step="declare each column that a record has, with its type",
             )
         for column, declared in self.schema.items():
-            check_name(column, "a column", where)
-            refuse_reserved(column, where)
+            check_column(column, where)
             with placed(f"column {column!r} of {where}"):
                 column_type(declared)
         refuse_cases(self.schema, "column", where)

@@ -1,7 +1,7 @@
 """SQL says what Python says: a view written in either is the same definition, with the same
 fingerprint.
 
-Doors: sql, sql_views, text_of.
+Doors: sql, text_of, python_form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from slicewise.calls import checked_call, shown
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import Case, FeatureView, KafkaSource
-from slicewise.features.names import nearest
 from slicewise.features.naming import Location, check_mapping, written_at
 from slicewise.features.sql.grouped import GROUP_WINDOWS
 from slicewise.features.sql.select import read_view, source_of
@@ -21,6 +20,7 @@ from slicewise.features.sql.source import read_source
 from slicewise.features.sql.statements import Statement, statements
 from slicewise.features.sql.text import SqlRefused, SqlText
 from slicewise.features.sql.windows import SLICE
+from slicewise.names import nearest
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from slicewise.features.declare.definitions import KafkaSource
-from slicewise.features.names import listed, nearest
 from slicewise.features.sql.text import SqlText, Tokens
+from slicewise.names import listed, nearest
 
 ONE_SOURCE = "a view is the features of one source, kept as events come"
 _REFUSED: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.parsers.duckdb import DuckDBParser
 
-from slicewise.features.rowlogic.dialect import QuietParser
+from slicewise.features.rowlogic.reader import QuietParser
 from slicewise.features.sql.names import kept_names
 
 _KEPT = kept_names()

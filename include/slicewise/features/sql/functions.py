@@ -19,7 +19,6 @@ from sqlglot import exp
 from slicewise.aggregates import Aggregate
 from slicewise.calls import misfit
 from slicewise.errors import DefinitionError
-from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import interval, is_whole
 from slicewise.features.sql.names import (
     BOUNDS,
@@ -35,6 +34,7 @@ from slicewise.features.sql.names import (
 )
 from slicewise.features.sql.rowlogic import RowLogic
 from slicewise.features.sql.text import Span, SqlText, node_span
+from slicewise.names import nearest
 from slicewise.windows.durations import format_duration
 
 

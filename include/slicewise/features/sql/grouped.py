@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval
 from slicewise.features.sql.text import SqlText, Tokens, node_span
+from slicewise.names import nearest
 from slicewise.windows.durations import format_duration
 from slicewise.windows.hopping import hopping
 from slicewise.windows.session import session

@@ -11,12 +11,10 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from slicewise.errors import DefinitionError
-from slicewise.features.names import listed, nearest
-from slicewise.features.rowlogic.expression import RowExpression, canonical
-from slicewise.features.rowlogic.functions.allowed import ALLOWED_FUNCTIONS
-from slicewise.features.rowlogic.reader import parse_expression
-from slicewise.features.rowlogic.typer import RowLogicRefused, Typer
+from slicewise.features.rowlogic.expression import RowExpression, RowLogicRefused, canonical
+from slicewise.features.rowlogic.reader import parse_expression, typed
 from slicewise.features.sql.text import Span, SqlText, node_span
+from slicewise.names import listed, nearest
 
 
 @dataclass
@@ -99,7 +97,7 @@ class RowLogic:
                     "row logic, as in sum(seconds / 60)",
                 )
         try:
-            tree = Typer(self.sql.text, self.kinds, "", self.typed, ALLOWED_FUNCTIONS).typed(node)
+            tree = typed(node, self.sql.text, self.kinds, self.typed)
             text = node.sql(dialect="duckdb", comments=False)
             again = self._parsed(text, boolean=boolean)
         except RowLogicRefused as error:

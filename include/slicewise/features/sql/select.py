@@ -15,7 +15,7 @@ from slicewise.features.declare.definitions import Case, Feature, FeatureView, K
 from slicewise.features.naming import Location
 from slicewise.features.plan.planner import plan_source, plan_view
 from slicewise.features.rowlogic.functions.allowed import BY_NAME
-from slicewise.features.rowlogic.spelled import spelled
+from slicewise.features.spelled import spelled
 from slicewise.features.sql.clauses import ONE_SOURCE, Clauses, is_distinct_from
 from slicewise.features.sql.functions import Call, Functions, columns_of
 from slicewise.features.sql.grouped import Grouped

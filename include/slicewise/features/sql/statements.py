@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from slicewise.features.names import nearest
 from slicewise.features.sql.text import Span, SqlText, Tokens
+from slicewise.names import nearest
 
 FORMS = (
     "CREATE SOURCE name (column type, …) WITH (…); CREATE FEATURE VIEW name AS SELECT …; or a "

@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import Token
 
 from slicewise.errors import DefinitionError
-from slicewise.features.rowlogic.spelled import parse_message
+from slicewise.features.spelled import parse_message
 from slicewise.features.sql.dialect import SlicewiseSql
 
 MAX_TEXT = 1_000_000

@@ -13,9 +13,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from slicewise.features.names import nearest
 from slicewise.features.sql.lengths import Meant, entity_column, interval, is_whole
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
+from slicewise.names import nearest
 from slicewise.windows.exact_range import exact_range
 from slicewise.windows.lifetime import lifetime
 from slicewise.windows.rows import rows

@@ -23,6 +23,9 @@ AGING: tuple[Part, ...] = ("tail", "probes")
 _ENDED = {"refused": "the driver refuses to go on", "failed": "the driver gave up"}
 
 
+_SILENT_US = 10_000_000
+
+
 @dataclass(frozen=True)
 class Limits:
     """Beyond these the stream is not well."""
@@ -215,3 +218,14 @@ def _reasons(status: Status, now_us: int, limits: Limits) -> list[str]:
     ):
         reasons.append(f"freshness p99 {status.freshness_p99_ms:.0f} ms")
     return reasons
+
+
+def lives(realtime: Status | None, now_us: int) -> bool:
+    """Tells whether the real-time lane brings events now, so that nobody waits for the micro-batch
+    lane."""
+    return (
+        realtime is not None
+        and realtime.state == "running"
+        and not realtime.waiting
+        and now_us - realtime.heartbeat_us < _SILENT_US
+    )

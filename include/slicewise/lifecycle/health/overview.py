@@ -11,10 +11,9 @@ from typing import Any
 
 from slicewise.errors import BadRequest
 from slicewise.features import own
-from slicewise.features.plan.realtime import realtime_sources
-from slicewise.lifecycle.health.judge import Beginning, Health, Limits, judge
+from slicewise.lifecycle.health.judge import Beginning, Health, Limits, judge, lives
 from slicewise.lifecycle.health.probing import ProbeStatus, late
-from slicewise.lifecycle.health.realtime import lives
+from slicewise.lifecycle.lanes import realtime_sources
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus

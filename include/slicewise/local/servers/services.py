@@ -18,6 +18,8 @@ from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
+REDIS = redis_server.NAME
+AIRFLOW = airflow_server.NAME
 SERVING = "serving"
 STREAM = stream.NAME
 EMIT = stream.EMIT
@@ -29,17 +31,17 @@ WATCH = watch.NAME
 
 # Every port that a service listens on.
 PORTS: Mapping[str, tuple[str, ...]] = {
-    redis_server.NAME: ("redis",),
+    REDIS: ("redis",),
     kafka_broker.NAME: ("kafka", "kafka_controller"),
     SERVING: ("serving",),
-    airflow_server.NAME: ("airflow",),
+    AIRFLOW: ("airflow",),
 }
 # The setting by which the others find a service.
 SETTING: Mapping[str, str] = {
-    redis_server.NAME: "redis_url",
+    REDIS: "redis_url",
     kafka_broker.NAME: "kafka_bootstrap",
     SERVING: "serving_url",
-    airflow_server.NAME: "airflow_url",
+    AIRFLOW: "airflow_url",
 }
 NAMES = (*PORTS, STREAM, REALTIME, EMIT, PROBES, REPLAY, PLAYS, WATCH)
 # Started by their owner, and down for as long as nobody wants them.
@@ -56,7 +58,7 @@ def names_of(settings: Settings) -> tuple[str, ...]:
     """All services."""
     return (
         *redis_server.names(settings.store_nodes),
-        *(name for name in NAMES if name != redis_server.NAME),
+        *(name for name in NAMES if name != REDIS),
     )
 
 
@@ -113,7 +115,7 @@ def build(
     if choose_port is not None:
         addresses = {setting: getattr(settings, setting) for setting in SETTING.values()}
         # else who does not say it again knows the first of them alone
-        if redis_server.NAME not in external:
+        if REDIS not in external:
             addresses["store_nodes"] = str(settings.store_nodes)
         state.write_endpoints(remembered, addresses)
     services = {name: _service(name, settings, state, remembered) for name in here}
@@ -157,12 +159,12 @@ def chooser(
 
 def _setter(name: str) -> str:
     """The service that the setting is of by which the others find this one."""
-    return name if name in PORTS else redis_server.NAME
+    return name if name in PORTS else REDIS
 
 
 def _address(name: str, remembered: Mapping[str, int]) -> str:
     port = remembered[PORTS[name][0] if name in PORTS else name.replace("-", "_")]
-    schemes = {redis_server.NAME: "redis://{}:{}/0", kafka_broker.NAME: "{}:{}"}
+    schemes = {REDIS: "redis://{}:{}/0", kafka_broker.NAME: "{}:{}"}
     return schemes.get(_setter(name), "http://{}:{}").format(HOST, port)
 
 
@@ -200,11 +202,11 @@ def _service(
     name: str, settings: Settings, state: StateFolder, remembered: Mapping[str, int]
 ) -> Service:
     own = [remembered[port] for port in ports_of(settings)[name]]
-    if _setter(name) == redis_server.NAME:
+    if _setter(name) == REDIS:
         return redis_server.service(settings, state, own[0], name)
     if name == kafka_broker.NAME:
         return kafka_broker.service(settings, state, own[0], own[1])
-    if name == airflow_server.NAME:
+    if name == AIRFLOW:
         return airflow_server.service(settings, state, own[0])
     return Service(
         name=SERVING,
@@ -215,3 +217,17 @@ def _service(
         after=tuple(redis_server.names(settings.store_nodes)),
         stop_order=30,
     )
+
+
+def environment_of_tasks(settings: Settings) -> dict[str, str]:
+    """The environment of Airflow's tasks: of the embedded one what the supervisor gives it, else
+    what is set here."""
+    env = os.environ | settings.to_env()
+    state = StateFolder(settings.state_dir)
+    port = state.ports().get(AIRFLOW)
+    if "AIRFLOW_HOME" not in env and port is not None:
+        env |= airflow_server.environment(settings, state, port)
+    plugins = str(settings.home / "plugins")
+    env["PYTHONPATH"] = os.pathsep.join([plugins, *filter(None, [env.get("PYTHONPATH")])])
+    # connections that were added in Airflow's UI stand in its database
+    return {**env, "_AIRFLOW_PROCESS_CONTEXT": "server"}

@@ -7,7 +7,7 @@ No process of this stays to supervise; what dies, the watcher has started again 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,8 +17,8 @@ import psutil
 
 from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
-from slicewise.features.names import unknown
 from slicewise.lifecycle import restarts
+from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.local.servers import control, services, stream, watch
 from slicewise.local.servers.control import Notify
@@ -28,6 +28,7 @@ from slicewise.local.servers.redis import names as redis_names
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.services import Platform
 from slicewise.local.servers.state import StateFolder
+from slicewise.names import unknown
 from slicewise.settings import Settings, urls_of
 
 
@@ -328,3 +329,24 @@ def require_up(settings: Settings, names: Iterable[str]) -> None:
             expected="all up",
             next_step="slicewise up starts them; slicewise status shows each",
         )
+
+
+def faults(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:
+    """Findings about servers that died, are ill or were started again; rows: as `status` gives."""
+    state = StateFolder(settings.state_dir)
+    kept = watch.read(state)
+    results: list[Finding] = []
+    for row in rows:
+        died = row.state == "down" and state.pid_file(row.name).exists()
+        if row.state == "ill":
+            results.append(Finding(row.name, row.detail, row.log))
+        elif row.name == services.WATCH and died:
+            results.append(Finding(row.name, "it died: servers that die stay down", "slicewise up"))
+        elif died and row.name not in services.ON_DEMAND:
+            results.append(
+                Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log)
+            )
+        elif row.state == "up" and row.name in kept and kept[row.name].at_us:
+            loops = kept[row.name].in_a_row >= restarts.LOOP
+            results.append(Finding(row.name, row.detail, row.log, now=loops))
+    return tuple(results)

@@ -1,4 +1,4 @@
 """A request to an answer: what is asked, planned, refused and assembled.
 
-Doors: FeatureService, requests, admission.
+Doors: FeatureService, requests, Answer.
 """

@@ -14,8 +14,8 @@ from slicewise.client.answers import EntityAnswer as EntityAnswer
 from slicewise.client.answers import Interval as Interval
 from slicewise.client.answers import SourceFreshness as SourceFreshness
 from slicewise.client.instants import instant_text
+from slicewise.codec.plain import json_safe
 from slicewise.serving.answering.requests import interval_text
-from slicewise.serving.answering.values import json_safe
 
 
 class Bounds(dict[str, Interval]):

@@ -16,20 +16,20 @@ from typing import Any
 import pyarrow as pa
 
 from slicewise.aggregates.sketches.membership import Membership, membership_of
+from slicewise.codec.plain import Converter, converter, has_doubles
 from slicewise.errors import BadRequest
-from slicewise.features.names import unknown
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, StorageUnit
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
+from slicewise.names import unknown
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.reader import Target
 from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
-from slicewise.serving.answering.values import Converter, converter, has_doubles
 from slicewise.stores.online import keys
-from slicewise.stores.online import routing as nodes
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
 from slicewise.stores.online.operations.reading import NodeReply
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded import routing as nodes
 
 SELECTIONS = 1_000
 """Lists of features that a catalog remembers the resolution of."""

@@ -9,7 +9,6 @@ from slicewise.errors import BadRequest, BehindToken, BeyondRetention, NotReady
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import TopicPartition
-from slicewise.reading.event_list import ListPlan
 from slicewise.reading.plan import ReadMode, ReadPlan
 from slicewise.reading.reader import Answered, Plan
 from slicewise.serving.answering.catalog import Selection
@@ -83,9 +82,8 @@ def check_kept(planned: Plan, mode: ReadMode, t_us: int, now_us: int) -> None:
             short = next(
                 i for i in range(len(listed.features)) if listed.bounds_of(i)[0] == start_us
             )
-            raise _list_beyond(
-                listed, short, mode, kept, f"events are kept from {instant_text(kept)}"
-            )
+            why = f"events are kept from {instant_text(kept)}"
+            raise _list_beyond(listed.unit, listed.features[short], mode, kept, why)
 
 
 def check_whole(
@@ -96,7 +94,7 @@ def check_whole(
     for merged in store_answer.events.lists:
         for short in merged.short:
             plan = merged.plan
-            feature = plan.span_of.index(short.span)
+            feature = plan.features[plan.span_of.index(short.span)]
             why = (
                 f"the list of {dict(request.entities[short.entity])} lost events up to "
                 f"{instant_text(short.low_us)}: "
@@ -105,19 +103,15 @@ def check_whole(
             kept = short.low_us + 1
             if plan.spans[short.span].rows:
                 kept = max(kept, now_us - plan.unit.event_list.late_us)
-            raise _list_beyond(plan, feature, mode, kept, why)
+            raise _list_beyond(plan.unit, feature, mode, kept, why)
 
 
 def _list_beyond(
-    plan: ListPlan, feature: int, mode: ReadMode, kept_us: int, why: str
+    unit: StorageUnit, feature: PlannedFeature, mode: ReadMode, kept_us: int, why: str
 ) -> BeyondRetention:
-    window = plan.features[feature].window
-    earliest = window.earliest_at(kept_us, plan.unit.slice_us)
+    earliest = earliest_at(unit, feature, kept_us)
     return BeyondRetention(
-        (
-            f"{plan.unit.view}:{plan.features[feature].column} reaches further back than what is "
-            f"kept: {why}"
-        ),
+        (f"{unit.view}:{feature.column} reaches further back than what is kept: {why}"),
         where="at" if mode == "at" else "live window",
         earliest_at_us=earliest,
         expected=f"at least {instant_text(earliest)}",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import (
@@ -23,7 +24,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.cache import PartialCache
-from slicewise.reading.claims import NodeClaims
+from slicewise.reading.exchange import NodeClaims
 from slicewise.reading.plan import ReadMode, Total
 from slicewise.reading.reader import Answered, NeedsClaims, Replies, Stale, Target, tick_of
 from slicewise.serving.answering.answer import Answer
@@ -51,9 +52,9 @@ from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.operations.reading import NodeReply, Read, ReadReply
-from slicewise.stores.online.routing import check_one_set
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.routing import check_one_set
 
 ATTEMPTS = 6
 """Replans of one request before it is given up: each has a cause that passes."""
@@ -141,6 +142,37 @@ class FeatureService:
             self.catalog = catalog
             return catalog
         raise StoreUnavailable("the store's metadata does not stand still", next_step="ask again")
+
+    def readiness(self, catalog: Catalog) -> Flow[dict[str, Any]]:
+        """Tells whether every view answers, and why not."""
+        reply: ReadReply = yield Read(())
+        reasons = []
+        for number in range(catalog.count):
+            on = f"node {number + 1} of {catalog.count}: " if catalog.nodes else ""
+            if number not in reply.node_replies or (catalog.nodes and number not in catalog.nodes):
+                reasons.append(f"{on}away, or without the deployment")
+                continue
+            _, metadata, server_run = reply.node_replies[number]
+            for unit in catalog.deployment.units:
+                if unit.storage_fingerprint not in metadata.ready:
+                    done, total = metadata.building.get(unit.storage_fingerprint, (0, 0))
+                    reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
+            for source, lost in (
+                self.high_water.of_node(number)
+                .after(catalog.deployment.sources, metadata, server_run)
+                .items()
+            ):
+                reasons.append(
+                    f"{on}source {source}: the store lost what it had applied, {lost.events} "
+                    "events to go"
+                )
+        return {
+            "ready": not reasons,
+            "reasons": reasons,
+            "epoch": catalog.deployment_version,
+            "generation": catalog.store_id,
+            "deployment": catalog.digest,
+        }
 
     def _attempts(self, request: FeaturesRequest) -> Flow[Answer]:
         last: StoreUnavailable | None = None

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 from slicewise.errors import NotReady, StoreUnavailable
 from slicewise.serving.connection.loop import Turns
 from slicewise.serving.connection.steps import Flow, Reopen, Request, StoreId
-from slicewise.stores.online.operation import Routed
 from slicewise.stores.online.operations.reading import Read
+from slicewise.stores.online.port import Routed
 from slicewise.stores.online.redis.adapter import AsyncReader
 
 T = TypeVar("T")

@@ -3,8 +3,10 @@ for several."""
 
 from __future__ import annotations
 
-from slicewise.serving.connection.connection import SyncConnection
-from slicewise.serving.connection.nodes import SyncNodes
+from collections.abc import Callable
+
+from slicewise.serving.connection.connection import AsyncConnection, SyncConnection
+from slicewise.serving.connection.nodes import AsyncNodes, SyncNodes
 from slicewise.settings import urls_of
 from slicewise.stores.online.redis.adapter import open_store
 
@@ -14,3 +16,13 @@ def blocking(url: str, timeout_s: float = 5.0) -> SyncConnection:
     if len(urls_of(url)) > 1:
         return SyncConnection(lambda: SyncNodes(url, timeout_s))
     return SyncConnection(lambda: open_store(url, timeout_s))
+
+
+def asynchronous(
+    url: str, timeout_s: float, observe: Callable[[float], None], flow_timeout_s: float
+) -> AsyncConnection:
+    """A connection for one event loop to the same. observe: told the seconds of each request."""
+    urls = urls_of(url)
+    if len(urls) > 1:
+        return AsyncNodes(urls, timeout_s, observe, flow_timeout_s)
+    return AsyncConnection(url, timeout_s, observe, flow_timeout_s)

@@ -11,10 +11,9 @@ from slicewise.errors import NotReady, ServerRunChanged, SlicewiseError, StoreUn
 from slicewise.serving.connection.connection import AsyncConnection
 from slicewise.serving.connection.steps import Reopen, Request, StoreId
 from slicewise.settings import urls_of
-from slicewise.stores.online.operation import Route, Routed
+from slicewise.stores.online.port import OnlineStore, Route, Routed
 from slicewise.stores.online.redis.adapter import open_node
-from slicewise.stores.online.routing import away, node_name
-from slicewise.stores.online.store import Store
+from slicewise.stores.online.sharded.routing import away, node_name
 
 R = TypeVar("R")
 OPEN_S = 0.5
@@ -118,7 +117,7 @@ class SyncNodes:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._urls, self._timeout_s = urls_of(url), timeout_s
-        self._open: dict[int, Store] = {}
+        self._open: dict[int, OnlineStore] = {}
 
     store_id = 0
     """Zero here: each node has its own; they come with the data."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from slicewise.offsets.vector import OffsetVector
-from slicewise.stores.online.operation import Routed
 from slicewise.stores.online.operations.archive_versions import ReadArchiveVersions
 from slicewise.stores.online.operations.reading import EntityRead, Read, ReadReply, TagRead
+from slicewise.stores.online.port import Routed
 
 T = TypeVar("T")
 

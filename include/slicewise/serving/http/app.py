@@ -16,21 +16,18 @@ from urllib.parse import unquote
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import BodyTooLarge, BodyTooSlow, Overloaded, SlicewiseError, UnknownName
-from slicewise.serving.answering import describe
-from slicewise.serving.answering.admission import Limits
 from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.leaderboards import read_leaderboard
 from slicewise.serving.answering.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.connection import AsyncConnection
-from slicewise.serving.connection.nodes import AsyncNodes
+from slicewise.serving.connection.factory import asynchronous
+from slicewise.serving.http import describe, leaderboard_page, openapi, page
 from slicewise.serving.http import errors as http
-from slicewise.serving.http import leaderboard_page, openapi, page
+from slicewise.serving.http.admission import Limits
 from slicewise.serving.http.errors import Response, encoded, error_response
 from slicewise.serving.http.gate import Gate
 from slicewise.serving.http.negotiation import HTML_KINDS, JSON_KINDS, check_accepted
+from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
-from slicewise.settings import urls_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -61,12 +58,8 @@ class App:
         self.metrics = Metrics()
         self.gate = Gate(limits, self.metrics)
         self._client_header = client_header.encode("latin-1")
-        observe, urls = self.metrics.store_seconds.observe, urls_of(redis_url)
-        self.connection: AsyncConnection = (
-            AsyncConnection(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
-            if len(urls) == 1
-            else AsyncNodes(urls, STORE_TIMEOUT_S, observe, timeout_s)
-        )
+        observe = self.metrics.store_seconds.observe
+        self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
         self.service = FeatureService(clock or SystemClock())
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
@@ -259,7 +252,7 @@ class App:
         if path == "/":
             with contextlib.suppress(SlicewiseError):
                 await self.connection.run(self.service.load())
-            return Response(200, page.html(self.service.catalog), http.HTML)
+            return Response(200, page.html(self.service), http.HTML)
         catalog = await self.connection.run(self.service.load())
         if path.startswith(_LEADERBOARD_PAGE):
             leaderboard = catalog.deployment.leaderboard(unquote(path[len(_LEADERBOARD_PAGE) :]))
@@ -281,7 +274,7 @@ class App:
     async def _ready(self) -> Response:
         try:
             catalog = await self.connection.run(self.service.load())
-            report = await self.connection.run(describe.readiness(catalog, self.service.high_water))
+            report = await self.connection.run(self.service.readiness(catalog))
         except SlicewiseError as error:
             body = {"ready": False, "reasons": [error.what], **http.error_body(error)}
             return encoded(503, body)

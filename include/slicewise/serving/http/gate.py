@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from slicewise.errors import Overloaded, OverShare
-from slicewise.serving.answering.admission import Admission, Limits, Refusal, Ticket
+from slicewise.serving.http.admission import Admission, Limits, Refusal, Ticket
 from slicewise.serving.metrics import Metrics
 
 RETRY_AFTER_S = (1, 2, 3)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from html import escape
 
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.deployment import PlannedLeaderboard
 from slicewise.windows.durations import format_duration
 
 SOONEST_MS, LATEST_MS = 250, 5_000

@@ -7,8 +7,9 @@ import json
 from html import escape
 
 from slicewise.aggregates.sketches.membership import answer_type
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP
-from slicewise.serving.answering.catalog import Catalog
+from slicewise.serving.answering.service import FeatureService
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 "
@@ -28,8 +29,9 @@ _EXAMPLES: dict[str, object] = {
 }
 
 
-def html(catalog: Catalog | None) -> bytes:
+def html(service: FeatureService) -> bytes:
     """The page; without a catalog it says that nothing is deployed."""
+    catalog = service.catalog
     parts = ["<!doctype html><html lang=en><meta charset=utf-8><title>slicewise</title>"]
     parts.append(f"<style>{_STYLE}</style><h1>slicewise features</h1>")
     if catalog is None:
@@ -37,7 +39,7 @@ def html(catalog: Catalog | None) -> bytes:
             "<p>Nothing is deployed, or the store does not answer: see <a href=/readyz>/readyz</a>."
         )
     else:
-        parts.append(_body(catalog))
+        parts.append(_body(catalog.deployment, catalog.digest))
     parts.append(
         "<p class=quiet><code>no_data</code> names the views that keep nothing of an entity; "
         '<code>"tokens": false</code> leaves tokens out.'
@@ -49,13 +51,9 @@ def html(catalog: Catalog | None) -> bytes:
     return "".join(parts).encode()
 
 
-def _body(catalog: Catalog) -> str:
-    deployment = catalog.deployment
+def _body(deployment: Deployment, digest: str) -> str:
     parts = [
-        (
-            f"<p>Project <b>{escape(deployment.project)}</b>, deployment "
-            f"<code>{catalog.digest[:12]}</code>."
-        )
+        (f"<p>Project <b>{escape(deployment.project)}</b>, deployment <code>{digest[:12]}</code>.")
     ]
     for name in deployment.views:
         units = deployment.view(name)

@@ -154,7 +154,7 @@ class EmissionQuery:
         return _View(emission, sinks, log, partitions, progress)
 
     def _log_begins_us(self, gone: Mapping[int, int]) -> int:
-        from slicewise.stores.log.times import first_times_us
+        from slicewise.stores.log.topics import first_times_us
 
         times = first_times_us(self._log, self.source.topic)
         return max((times[p] for p in gone if p in times), default=self._clock.now_us())

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.emission.view import Records, Taken, trusted
-from slicewise.features.plan.row_columns import row_logic
 from slicewise.features.plan.unit import StorageUnit
+from slicewise.features.row_columns import row_logic
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.records.log_reader import Frame
 

@@ -21,7 +21,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.clock import Clock
 from slicewise.errors import CommitConflict, DeploymentSuperseded
-from slicewise.features.plan.schema_change import removed_columns
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
@@ -189,7 +188,7 @@ class Archiver:
             "raw",
             *(
                 _stored(name, kind)
-                for name, kind in (*self.source.columns, *removed_columns(self.source))
+                for name, kind in (*self.source.columns, *self.source.removed_columns)
             ),
             *(f"CAST(NULL AS {kind}) AS `{name}`" for name, kind in removed.items()),
         )
@@ -223,7 +222,7 @@ class Archiver:
             "failOnDataLoss": "true",
         }
         records = self.session.read.format("kafka").options(**options).load()
-        return parsed(records, self.source, topic_id=topic_id, removed=removed_columns(self.source))
+        return parsed(records, self.source, topic_id=topic_id, removed=self.source.removed_columns)
 
     def _offset_vectors(
         self, archive_version: int, offset_vector: OffsetVector, archive_time: str

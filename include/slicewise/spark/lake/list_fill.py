@@ -18,7 +18,7 @@ from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.listing import Fill
 from slicewise.spark.lake.partials import UnitRef
 from slicewise.spark.runtime.log import event
-from slicewise.stores.online.attempts import MicroBatchOutcome, added
+from slicewise.stores.online.operations.apply_batch import MicroBatchOutcome
 from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.windows.durations import HOUR_US
 
@@ -47,7 +47,7 @@ def fill(context: Context, unit: ListUnit, start: OffsetVector) -> MicroBatchOut
     ]
     total = MicroBatchOutcome()
     for outcome in done:
-        total = added(total, MicroBatchOutcome(**outcome))
+        total += MicroBatchOutcome(**outcome)
     event(
         "list_filled",
         unit=unit.storage_fingerprint,

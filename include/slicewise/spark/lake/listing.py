@@ -17,7 +17,7 @@ from slicewise.spark.lake.partials import UnitRef, source_rows
 from slicewise.spark.lake.publish_hours import OUTCOME, StoreRef
 from slicewise.spark.microbatch.apply import drop, entities_of, with_functions
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import MicroBatchOutcome, added
+from slicewise.stores.online.operations.apply_batch import MicroBatchOutcome
 from slicewise.stores.online.operations.event_lists import AddToList, ListBatch
 
 
@@ -37,7 +37,7 @@ class Fill:
             for batch in batches:
                 if batch.num_rows:
                     for events in self.lists(unit, pa.Table.from_batches([batch])):
-                        total = added(total, self.store.connect().run(AddToList(events)))
+                        total += self.store.connect().run(AddToList(events))
         except SlicewiseError:
             drop(self.store.url)
             raise

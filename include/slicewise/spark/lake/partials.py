@@ -19,7 +19,7 @@ from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.features.schema.duplicates import duplicates_among
+from slicewise.features.schema.dedupe import duplicates_among
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.microbatch.apply import deployment_of, input_arrays, with_functions
 from slicewise.stores.lake.schemas import unit_entity

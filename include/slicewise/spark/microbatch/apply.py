@@ -23,16 +23,15 @@ from slicewise.aggregates.kernel.events import Rows
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerRunChanged, SlicewiseError
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.row_function import computed
-from slicewise.features.schema.duplicates import hashed
+from slicewise.features.schema.dedupe import hashed
 from slicewise.features.schema.types import arrow_type
+from slicewise.lifecycle.lanes import no_realtime
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import MicroBatchOutcome
 from slicewise.stores.online.control_record import ServerRun
-from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch
+from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatch, MicroBatchOutcome
 from slicewise.stores.online.operations.connecting import HoldBuilds
 from slicewise.stores.online.operations.event_lists import AddToList, ListBatch
 from slicewise.stores.online.operations.ids import Ids

@@ -18,10 +18,10 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.runtime.log import event, warning
+from slicewise.stores import metadata_backup
 from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.metadata_backup import MetadataBackup, MetadataBackupFile
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
-from slicewise.stores.online.model import metadata_backup
-from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
 from slicewise.stores.online.operations.committed import MarkLostOffsets
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest, Renewal

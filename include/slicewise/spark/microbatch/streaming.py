@@ -28,7 +28,7 @@ from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import STEP_BACK_US
-from slicewise.lifecycle.health.realtime import Pace, microbatch_wait_s
+from slicewise.lifecycle.realtime import Pace, microbatch_wait_s
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed
@@ -37,8 +37,7 @@ from slicewise.spark.microbatch.figures import BatchFigures
 from slicewise.spark.records.parse import parsed
 from slicewise.spark.records.rows import REASONS, UnitColumns, with_units
 from slicewise.spark.runtime.log import event, warning
-from slicewise.stores.log.times import offsets_before
-from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.log.topics import KafkaLog, offsets_before
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.committed import AdvanceCommitted, BeginBatch
 from slicewise.stores.online.operations.ids import unremembered

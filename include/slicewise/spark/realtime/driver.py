@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from slicewise.errors import ServerError, SlicewiseError, StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.realtime import realtime_units
-from slicewise.lifecycle.health.realtime import slots
+from slicewise.lifecycle.lanes import realtime_units
+from slicewise.lifecycle.realtime import slots
 from slicewise.spark.driver import Driver
 from slicewise.spark.microbatch.healing import Onlooker
 from slicewise.spark.microbatch.streaming import plan_stream

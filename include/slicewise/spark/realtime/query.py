@@ -19,7 +19,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.lifecycle.health.realtime import behind, relieved, speaks, waits_for
+from slicewise.lifecycle.realtime import behind, relieved, speaks, waits_for
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.streaming import StreamPlan, frame_of, stream_options

@@ -15,6 +15,7 @@ a binary format invalid UTF-8: distinct texts would become one), `missing_requir
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -24,8 +25,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from slicewise.errors import SettingsError
-from slicewise.features.plan.fingerprint import fingerprint
-from slicewise.features.plan.schema_change import judged_by
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import LONG, RANGES, TIMESTAMP, decimal_parts, element_type
 
@@ -47,8 +46,8 @@ def parsed(
     per record.
 
     topic_id: says which offsets are the topic's, where the source had other schemas before
-    (docs/adr/0057). removed: what these had that the source's own lacks, as `removed_columns` gives
-    it, where that is wanted too.
+    (docs/adr/0057). removed: what these had that the source's own lacks, as
+    `Source.removed_columns` has it, where that is wanted too.
 
     Columns: partition int, offset long, kafka_time and event_time long (microseconds UTC), reason
     (null: good), raw (the value's bytes, of bad records only), then the source's columns, or those
@@ -97,13 +96,13 @@ def _registered(
             ),
             next_step="make setup",
         )
-    versions = versions_of(source, [name for name, _ in columns], topic_id)
-    reader = package.Versions.of(json.dumps(versions))
+    versions = json.dumps(versions_of(source, [name for name, _ in columns], topic_id))
+    reader = package.Versions.of(versions)
     typed = [f"`c_{name}` {spark_type(kind)}" for name, kind in columns]
     returned = jvm.org.apache.spark.sql.types.StructType.fromDDL(
         ", ".join(["event_time bigint", "reason string", *typed])
     )
-    name = f"slicewise_record_{fingerprint(versions)}"
+    name = f"slicewise_record_{hashlib.sha256(versions.encode()).hexdigest()[:16]}"
     session._jsparkSession.udf().register(name, reader, returned)
     return name
 
@@ -111,7 +110,7 @@ def _registered(
 def versions_of(source: Source, names: Collection[str], topic_id: str) -> list[dict[str, Any]]:
     """Values of which the JVM's `Versions.of` makes the reader of a topic. names: of the columns
     that are given."""
-    versions = judged_by(source, topic_id)
+    versions = source.judged_by(topic_id)
     return [
         {
             "reader": _reader_of(version, names),

@@ -19,7 +19,6 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import LongType
 
 from slicewise.errors import DataLoss
-from slicewise.features.plan.schema_change import history_text, is_later
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
@@ -119,17 +118,17 @@ def remember_schemas(table: IcebergTable, source: Source) -> None:
     with: a store that lost a deployment would judge the same records otherwise (docs/adr/0057).
     """
     stored = table.properties.get(_SCHEMAS, "[]")
-    if not is_later(source, stored):
+    if not source.goes_on(stored):
         raise DataLoss(
             (
                 f"the archive of source {source.name!r} was judged by a schema that the "
                 "deployment does not know"
             ),
             where=f"{'.'.join(table.name())}: {stored}",
-            expected=f"the beginning of {history_text(source)}",
+            expected=f"the beginning of {source.history_text}",
             next_step="docs/runbook.md, 'A source's schema changes'",
         )
-    if stored != (now := history_text(source)):
+    if stored != (now := source.history_text):
         with table.transaction() as transaction:
             transaction.set_properties({_SCHEMAS: now})
 

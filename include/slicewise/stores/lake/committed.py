@@ -14,8 +14,8 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.lake.catalog import Catalog, ensure
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import COMMITTED
+from slicewise.stores.metadata_backup import MetadataBackup
 from slicewise.stores.online.control_record import StoreMetadata
-from slicewise.stores.online.model.metadata_backup import MetadataBackup
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.port import OnlineStore
 

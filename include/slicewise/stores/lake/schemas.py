@@ -24,7 +24,6 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from slicewise.features.plan.schema_change import removed_columns
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import decimal_parts, element_type
 
@@ -137,7 +136,7 @@ def log_table(source: Source) -> Table:
             Column("raw", BinaryType(), False, "the Kafka value of a bad row"),
             *(
                 Column(name, iceberg_type(kind))
-                for name, kind in (*source.columns, *removed_columns(source))
+                for name, kind in (*source.columns, *source.removed_columns)
             ),
         ),
         ("hour",),

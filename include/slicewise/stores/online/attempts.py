@@ -12,15 +12,16 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.errors import StoreUnavailable
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.steps import ATTEMPTS, Command, Steps, contended
+from slicewise.stores.online.sharded.splitting import Values
+from slicewise.stores.online.steps import ATTEMPTS, Command, Steps
 
-Int64 = npt.NDArray[np.int64]
 S = TypeVar("S")
 R = TypeVar("R")
+Outcome = TypeVar("Outcome", bound=Values)
 
 
 @dataclass(frozen=True)
@@ -47,38 +48,24 @@ def change_while(
         if not isinstance(outcome, Missed):
             return outcome
         state = outcome.again
-    raise contended(where)
+    raise StoreUnavailable(
+        f"other writers changed what was read {ATTEMPTS} times in a row",
+        where=where,
+        next_step="see which processes write to this store",
+    )
 
 
 # ------------------------------------------------------------------ batches
-@dataclass(frozen=True)
-class MicroBatchOutcome:
-    """rows: all; applied, already_applied (at or below an entity's last), compacted (below their
-    hour's offset vector), expired, duplicates (the id came before): parts of them. entities:
-    written. misses: reads that no longer stood. cut: events that an event list's capacity left
-    out."""
-
-    rows: int = 0
-    applied: int = 0
-    already_applied: int = 0
-    compacted: int = 0
-    expired: int = 0
-    entities: int = 0
-    misses: int = 0
-    cut: int = 0
-    duplicates: int = 0
+def added(outcomes: Sequence[Outcome], none: Outcome) -> Outcome:
+    """The sum of the parts' outcomes."""
+    if not outcomes:
+        return none
+    return type(none)(*map(sum, zip(*map(astuple, outcomes), strict=True)))
 
 
-def added(a: MicroBatchOutcome, b: MicroBatchOutcome) -> MicroBatchOutcome:
-    """The outcome of two parts of a batch together."""
-    return MicroBatchOutcome(*(x + y for x, y in zip(astuple(a), astuple(b), strict=True)))
-
-
-Attempt = Callable[
-    [Int64], Generator[Sequence[Command], list[Any], tuple[MicroBatchOutcome, Int64]]
-]
+Attempt = Callable[[Int64], Generator[Sequence[Command], list[Any], tuple[Outcome, Int64]]]
 """Attempt at rows: one read and one write of all their entities; the entities to take again."""
-_Left = tuple[Int64, MicroBatchOutcome]
+_Left = tuple[Int64, Outcome]
 """Rows of a run that are still to be brought in, and the outcome so far."""
 
 
@@ -96,20 +83,22 @@ def require_order(offsets: Int64) -> None:
 
 
 def applied_in_runs(
-    runs: Iterable[Int64], entity: Int64, attempt: Attempt, where: str
-) -> Steps[MicroBatchOutcome]:
+    runs: Iterable[Int64], entity: Int64, attempt: Attempt[Outcome], total: Outcome, where: str
+) -> Steps[Outcome]:
     """All runs, of each again the rows of the entities that missed. entity: of each row of the
-    batch."""
-    total = MicroBatchOutcome()
+    batch. total: of no rows."""
     for rows in runs:
-        total = yield from change_while(partial(_attempted, entity, attempt), (rows, total), where)
+        run: Steps[Outcome] = change_while(
+            partial(_attempted, entity, attempt), (rows, total), where
+        )
+        total = yield from run
     return total
 
 
 def _attempted(
-    entity: Int64, attempt: Attempt, left: _Left
-) -> Generator[Sequence[Command], list[Any], Missed[_Left] | MicroBatchOutcome]:
+    entity: Int64, attempt: Attempt[Outcome], left: _Left[Outcome]
+) -> Generator[Sequence[Command], list[Any], Missed[_Left[Outcome]] | Outcome]:
     rows, total = left
     outcome, missed = yield from attempt(rows)
-    total = added(total, outcome)
+    total = added([total, outcome], total)
     return Missed((rows[np.isin(entity[rows], missed)], total)) if len(missed) else total

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from slicewise.errors import StoreUnavailable
-from slicewise.reading.requests import ListShape, ReadShape
+from slicewise.reading.exchange import ListShape, ReadShape
 from slicewise.stores.online import keys
 
 if TYPE_CHECKING:
@@ -240,11 +239,3 @@ def drive(steps: Steps[T], run: Callable[[Sequence[Command]], list[Any]]) -> T:
     except StopIteration as done:
         value: T = done.value
         return value
-
-
-def contended(where: str) -> StoreUnavailable:
-    return StoreUnavailable(
-        f"other writers changed what was read {ATTEMPTS} times in a row",
-        where=where,
-        next_step="see which processes write to this store",
-    )

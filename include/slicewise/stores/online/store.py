@@ -6,9 +6,9 @@ from collections.abc import Generator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from slicewise.stores.online.control_record import ServerRun
-from slicewise.stores.online.operation import NodeContext, NodesContext, Operation, Rebinding
 from slicewise.stores.online.operations.connecting import Bind
-from slicewise.stores.online.routing import Nodes, node_name
+from slicewise.stores.online.port import NodeContext, NodesContext, Operation, Rebinding
+from slicewise.stores.online.sharded.routing import Nodes, node_name
 from slicewise.stores.online.steps import drive
 
 R = TypeVar("R")

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.aggregates import Rows
-from slicewise.features.plan import row_columns
+from slicewise.features import row_columns
 from slicewise.features.plan.unit import Source, StorageUnit
-from slicewise.features.schema.duplicates import duplicates_among
+from slicewise.features.schema.dedupe import duplicates_among
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.answering.entities import Entities, entities_of
 from slicewise.training.answering.local import UnitEvents

@@ -1,4 +1,4 @@
 """Archived events as training reads them, and the job that archives what is missing.
 
-Doors: Offline, archive_first.
+Doors: Offline, archive_first, pending.
 """

@@ -1,4 +1,4 @@
 """Tables of a user: spines, files and given events, typed or refused by row.
 
-Doors: Spine, read_spine, as_timestamps.
+Doors: Spine, as_timestamps, read_events.
 """

@@ -13,10 +13,9 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
-from slicewise.errors import BadRequest, DefinitionError
+from slicewise.errors import BadRequest, DefinitionError, Location
 from slicewise.features.declare.definitions import KafkaSource
-from slicewise.features.naming import Location, check_name, refuse_reserved
-from slicewise.features.schema.paths import column_paths
+from slicewise.features.schema.kafka_source import check_column
 from slicewise.features.schema.types import (
     DATE,
     KAFKA_TIME,
@@ -121,8 +120,7 @@ def source_of_file(name: str, path: Path, timestamp: str | None) -> tuple[KafkaS
     for column in table.schema:
         kind = _kind(column.type, is_time=column.name == timestamp)
         try:
-            check_name(column.name, "a column", str(path))
-            refuse_reserved(column.name, str(path))
+            check_column(column.name, str(path))
         except DefinitionError:
             if column.name == timestamp:
                 raise  # what the query orders by cannot be left out
@@ -204,7 +202,7 @@ def _kind(kind: pa.DataType, *, is_time: bool) -> str | None:
 
 def _placed(table: pa.Table, source: KafkaSource) -> pa.Table:
     """With the columns that stand inside of objects, as the record reader finds them."""
-    for name, path in column_paths(source.schema, source.paths, source.where).items():
+    for name, path in source.column_paths().items():
         if path == (name,) or path[0] not in table.column_names:
             continue  # as a column of its own name, as tables have it
         value = table[path[0]].combine_chunks()

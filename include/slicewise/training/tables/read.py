@@ -13,14 +13,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 
 from slicewise.errors import BadRequest
+from slicewise.training.csv_form import is_csv
 from slicewise.training.tables import faults
 
-CSV = ".csv"
 FEATHER = (".feather", ".arrow")
-
-
-def is_csv(path: Path) -> bool:
-    return path.suffix.lower() == CSV
 
 
 def read_table(path: Path, where: str) -> pa.Table:

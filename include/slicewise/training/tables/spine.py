@@ -17,9 +17,10 @@ from slicewise.aggregates.kernel.kinds import named
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.features.schema.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
 from slicewise.offsets.token import Token, decode_all
+from slicewise.training.csv_form import is_csv
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import as_timestamps, times_us
-from slicewise.training.tables.read import as_table, csv_texts, is_csv
+from slicewise.training.tables.read import as_table, csv_texts
 from slicewise.training.tables.texts import instants_of_texts, typed_texts
 from slicewise.training.tables.wire import days
 

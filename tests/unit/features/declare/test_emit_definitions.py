@@ -11,10 +11,10 @@ import slicewise as sw
 from slicewise.emission.ticks import emitted_views
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.project import Project
-from slicewise.features.declare.python_form import view_form
+from slicewise.features.plan.changes.explain import published
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import published
 from slicewise.features.plan.planner import plan
+from slicewise.features.sql.python_form import view_form
 
 PLAYS = sw.KafkaSource(
     "plays", schema={"user": "string", "song": "string", "t": "timestamp_us"}, timestamp="t"

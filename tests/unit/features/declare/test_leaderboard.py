@@ -12,10 +12,10 @@ import slicewise as sw
 from slicewise.cli import main
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.explain import leaderboard_changes
+from slicewise.features.plan.changes.projects import joined
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import leaderboard_changes
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
 
 PLAYS = sw.KafkaSource(
     "plays",

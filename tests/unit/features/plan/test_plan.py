@@ -17,14 +17,13 @@ import slicewise as sw
 from slicewise.errors import DefinitionError, UnknownName
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.build import definition_payload, storage_payload
-from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import (
-    TEXT_BYTES,
+from slicewise.features.plan.changes.costs import TEXT_BYTES, reads_per_request
+from slicewise.features.plan.changes.explain import (
     changes,
     explain,
-    reads_per_request,
     refuse_changed_units,
 )
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.fingerprint import canonical_json
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit

@@ -11,10 +11,10 @@ import slicewise as sw
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.event_list import EventList
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.explain import changes, explain, refuse_changed_units
+from slicewise.features.plan.changes.projects import joined
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import changes, explain, refuse_changed_units
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
 from slicewise.features.plan.unit import ListUnit, SliceUnit, StorageUnit
 from slicewise.windows.durations import DAY_US, HOUR_US
 

@@ -12,11 +12,11 @@ import pytest
 
 import slicewise as sw
 from slicewise.cli import main
+from slicewise.cli.by_view import view_changes
 from slicewise.errors import DefinitionError
-from slicewise.features.plan.by_view import view_changes
+from slicewise.features.plan.changes.differences import differences
+from slicewise.features.plan.changes.explain import Change, changes, refuse_changed_units
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.differences import differences
-from slicewise.features.plan.explain import Change, changes, refuse_changed_units
 from slicewise.features.plan.planner import plan_source
 from slicewise.features.plan.unit import Source
 from tests.unit.features.plan.test_plan import (

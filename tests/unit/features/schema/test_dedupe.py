@@ -11,12 +11,12 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.project import Project
-from slicewise.features.declare.python_form import python_form
+from slicewise.features.plan.changes.costs import entity_bytes
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import entity_bytes
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import no_realtime
 from slicewise.features.schema.dedupe import EventIds
+from slicewise.features.sql.python_form import python_form
+from slicewise.lifecycle.lanes import no_realtime
 from slicewise.windows.durations import HOUR_US
 
 SCHEMA = {

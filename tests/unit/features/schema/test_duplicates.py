@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from slicewise.features.schema.dedupe import STEP_BACK_US, EventIds
-from slicewise.features.schema.duplicates import duplicates_among, hashed, judge
+from slicewise.features.schema.dedupe import STEP_BACK_US, EventIds, duplicates_among, hashed, judge
 from tests.support.oracles.repeats import Sent, duplicates
 
 MINUTE_US = 60_000_000

@@ -10,16 +10,13 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DefinitionError, DeploymentSuperseded
 from slicewise.features.declare.project import Project
-from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.explain import changes, refuse_changed_units
-from slicewise.features.plan.planner import plan
-from slicewise.features.plan.projects import joined
-from slicewise.features.plan.schema_change import (
-    judged_by,
+from slicewise.features.plan.changes.explain import changes, refuse_changed_units, schema_history
+from slicewise.features.plan.changes.projects import joined
+from slicewise.features.plan.changes.schema_change import (
     refusals,
-    removed_columns,
-    schema_history,
 )
+from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
 from tests.support.fields import SourceFields
@@ -196,7 +193,7 @@ def test_a_changed_schema_stands_beside_the_one_before_and_has_no_offsets_at_fir
     )
     assert Deployment.from_json(after.to_json()) == after
     with pytest.raises(DeploymentSuperseded, match="has no recorded offsets yet"):
-        judged_by(source_of(after), TOPIC)
+        source_of(after).judged_by(TOPIC)
 
 
 def test_its_offsets_are_kept_by_whatever_is_applied_next() -> None:
@@ -207,7 +204,7 @@ def test_its_offsets_are_kept_by_whatever_is_applied_next() -> None:
     assert joined(deployed(schema=ADDED), once).digest == once.digest, (
         "applied again, nothing changes"
     )
-    (before, ends), (now, rest) = judged_by(source_of(once), TOPIC)
+    (before, ends), (now, rest) = source_of(once).judged_by(TOPIC)
     assert (dict(before.columns).keys(), dict(ends), dict(rest)) == (SCHEMA.keys(), {0: 7}, {})
     assert now == source_of(once)
 
@@ -224,7 +221,7 @@ def test_a_topic_that_was_made_anew_is_judged_by_the_newest_alone() -> None:
     once = joined(deployed(schema=ADDED), deployed()).with_until(
         {"plays": OffsetVector({(TOPIC, 0): 7})}
     )
-    assert [dict(ends) for _, ends in judged_by(source_of(once), OTHER)] == [{}, {}]
+    assert [dict(ends) for _, ends in source_of(once).judged_by(OTHER)] == [{}, {}]
 
 
 def test_a_required_column_goes_once_it_is_no_longer_required() -> None:
@@ -246,11 +243,11 @@ def test_columns_that_are_gone_are_known_by_their_last_type_until_they_come_back
     wider = joined(deployed(schema={**SCHEMA, "price": "decimal(12,2)"}), deployed()).with_until(
         recorded
     )
-    assert removed_columns(source_of(wider)) == ()
+    assert source_of(wider).removed_columns == ()
     gone = joined(deployed(schema=rest, price="stars"), wider).with_until(recorded)
-    assert removed_columns(source_of(gone)) == (("price", "decimal(12,2)"), ("note", "string"))
+    assert source_of(gone).removed_columns == (("price", "decimal(12,2)"), ("note", "string"))
     back = joined(deployed(schema={**rest, "note": "string"}, price="stars"), gone)
-    assert removed_columns(source_of(back)) == (("price", "decimal(12,2)"),)
+    assert source_of(back).removed_columns == (("price", "decimal(12,2)"),)
 
 
 def test_a_column_that_comes_back_has_the_type_that_it_was_archived_by() -> None:

@@ -9,11 +9,11 @@ import pytest
 import slicewise as sw
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.project import Project
-from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.project import load_project
 from slicewise.features.rowlogic.reader import parse_expression
+from slicewise.features.sql.python_form import python_form
 from tests.support.inputs import rowlogic_vectors
 
 PLAYS = sw.KafkaSource(

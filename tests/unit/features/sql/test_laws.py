@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.aggregates import Aggregate
 from slicewise.features.declare.project import Project
-from slicewise.features.declare.python_form import python_form
 from slicewise.features.plan.planner import plan
+from slicewise.features.sql.python_form import python_form
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US, SECOND_US, format_duration
 from slicewise.windows.kinds import as_window
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from slicewise.lifecycle.health.findings import findings
+from slicewise.lifecycle.findings import findings
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import health_of, job_record, overview
 from slicewise.stores.online.redis.status import StoreStatus

@@ -37,6 +37,9 @@ _INT64_DIGITS = 18
 _COMPARE = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
 
+REPEATED = {"sqrt": 2, "whole_div": 3, "array_contains": 2, "floor": 3, "ceil": 3, "truncate": 2}
+"""Number of times that the longer text of an operator repeats an argument."""
+
 Column = Callable[[str], str]
 
 

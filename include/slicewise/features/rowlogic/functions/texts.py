@@ -88,8 +88,6 @@ TEXTS: Mapping[str, tuple[str, str]] = {
     ),
     "array_size": _as_long("array_size({0})", "len({0})"),
 }
-REPEATED = {"sqrt": 2, "whole_div": 3, "array_contains": 2, "floor": 3, "ceil": 3, "truncate": 2}
-"""Number of times that the longer text of an operator repeats an argument."""
 
 
 def rounded(op: str, decimal: str | None, spark: bool) -> str:

@@ -10,7 +10,7 @@ from slicewise import log
 from slicewise.errors import BadRequest, CodecError
 from slicewise.offsets.gaps import AcceptedGap, from_json
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.pending import NO_EVENTS, PendingSeen
+from slicewise.reading.exchange import NO_EVENTS, PendingSeen
 from slicewise.serving.answering.answer import SourceFreshness
 from slicewise.serving.answering.catalog import Catalog, Selection
 from slicewise.serving.connection.steps import Flow

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from slicewise.errors import Recovering
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.pending import PendingSeen
+from slicewise.reading.exchange import PendingSeen
 from slicewise.reading.reader import Answered, Target
 from slicewise.serving.answering.catalog import Part, Selection
 from slicewise.serving.answering.memory.pending import Pending

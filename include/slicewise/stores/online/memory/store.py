@@ -17,8 +17,8 @@ from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.keys import LOW, PENDING_COUNT
 from slicewise.stores.online.memory import pending as memory_pending
-from slicewise.stores.online.routing import Nodes
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.routing import Nodes
 from slicewise.stores.online.steps import (
     EXPIRED,
     MISSED,

@@ -19,20 +19,16 @@ import numpy.typing as npt
 
 from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
+from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import (
-    Int64,
-    MicroBatchOutcome,
-    applied_in_runs,
-    require_order,
-)
+from slicewise.stores.online.attempts import added, applied_in_runs, require_order
 from slicewise.stores.online.control_record import Build
-from slicewise.stores.online.operation import ByTag, NodeContext, Split
 from slicewise.stores.online.operations import ids as remembered_ids
 from slicewise.stores.online.operations.ids import Ids
+from slicewise.stores.online.port import ByTag, NodeContext, Split
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded.splitting import Part, added, parts_of
+from slicewise.stores.online.sharded.splitting import Part, parts_of
 from slicewise.stores.online.steps import (
     ABSENT,
     MISSED,
@@ -84,6 +80,28 @@ class MicroBatch:
 
 
 @dataclass(frozen=True)
+class MicroBatchOutcome:
+    """rows: all; applied, already_applied (at or below an entity's last), compacted (below their
+    hour's offset vector), expired, duplicates (the id came before): parts of them. entities:
+    written. misses: reads that no longer stood. cut: events that an event list's capacity left
+    out."""
+
+    rows: int = 0
+    applied: int = 0
+    already_applied: int = 0
+    compacted: int = 0
+    expired: int = 0
+    entities: int = 0
+    misses: int = 0
+    cut: int = 0
+    duplicates: int = 0
+
+    def __add__(self, other: MicroBatchOutcome) -> MicroBatchOutcome:
+        """The outcome of two parts of a batch together."""
+        return added([self, other], self)
+
+
+@dataclass(frozen=True)
 class ApplyBatch(ByTag[MicroBatchOutcome]):
     """Brings a batch in. Any replay, in any batch boundaries, by any number of writers, adds
     nothing.
@@ -101,7 +119,11 @@ class ApplyBatch(ByTag[MicroBatchOutcome]):
             partial(_attempt, at, build, batch),
             f"unit {batch.unit.storage_fingerprint}",
         )
-        return (yield from applied_in_runs(runs(batch), batch.entity, attempt, where))
+        return (
+            yield from applied_in_runs(
+                runs(batch), batch.entity, attempt, MicroBatchOutcome(), where
+            )
+        )
 
     def split(self, count: int) -> Split[MicroBatchOutcome]:
         parts = parts_of(self.batch.tags, self.batch.entity, count)

@@ -16,9 +16,9 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Operation
-from slicewise.stores.online.routing import ShardedSteps, together
+from slicewise.stores.online.port import Everywhere, NodeContext, NodesContext, Operation
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.routing import ShardedSteps, together
 from slicewise.stores.online.steps import MISSED, Command, KeyChange, Steps, Whole, exact
 
 COUNT = decisions.ANNOUNCED

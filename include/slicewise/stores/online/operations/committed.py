@@ -15,7 +15,7 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import Everywhere, InTurn, NodeContext
+from slicewise.stores.online.port import Everywhere, InTurn, NodeContext
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
 from slicewise.stores.online.steps import ABSENT, Command, Steps, exact

@@ -10,10 +10,10 @@ from slicewise.errors import DeploymentSuperseded
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import Build, StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Rebinding
-from slicewise.stores.online.routing import ShardedSteps, check_one_set, on_node, together
+from slicewise.stores.online.port import Everywhere, NodeContext, NodesContext, Rebinding
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.routing import ShardedSteps, check_one_set, on_node, together
 from slicewise.stores.online.steps import TIME, Steps, Whole
 
 StoreIds = tuple[int | None, ...]

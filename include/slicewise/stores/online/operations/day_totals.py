@@ -14,9 +14,9 @@ import numpy as np
 from slicewise import codec
 from slicewise.errors import DataLoss
 from slicewise.stores.online import keys
-from slicewise.stores.online.operation import ByTag, NodeContext, Split
-from slicewise.stores.online.routing import by_node
+from slicewise.stores.online.port import ByTag, NodeContext, Split
 from slicewise.stores.online.rules.five_days import total_five_days
+from slicewise.stores.online.sharded.routing import by_node
 from slicewise.stores.online.steps import MISSED, Change, Fields, KeyChange, Steps, exact
 from slicewise.stores.online.stored_unit import StoredUnit
 from slicewise.windows.segments import FIVE_DAYS

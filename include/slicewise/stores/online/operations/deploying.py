@@ -17,11 +17,11 @@ from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
 from slicewise.stores.online.model import metadata
 from slicewise.stores.online.model.metadata import Sets
-from slicewise.stores.online.operation import Everywhere, NodeContext, NodesContext, Operation
 from slicewise.stores.online.operations.publish_total import first_total_until
-from slicewise.stores.online.routing import ShardedSteps, on_node
+from slicewise.stores.online.port import Everywhere, NodeContext, NodesContext, Operation
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
+from slicewise.stores.online.sharded.routing import ShardedSteps, on_node
 from slicewise.stores.online.steps import MISSED, Command, PutText, Steps, Text, Time, exact
 from slicewise.stores.online.stored_unit import Deployable
 

@@ -20,19 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise import codec
+from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import (
-    Int64,
-    MicroBatchOutcome,
-    applied_in_runs,
-    require_order,
-)
+from slicewise.stores.online.attempts import added, applied_in_runs, require_order
 from slicewise.stores.online.control_record import Build
-from slicewise.stores.online.operation import ByTag, NodeContext, NodesContext, Split
-from slicewise.stores.online.routing import ShardedSteps
+from slicewise.stores.online.operations.apply_batch import MicroBatchOutcome
+from slicewise.stores.online.port import ByTag, NodeContext, NodesContext, Split
 from slicewise.stores.online.rules import decisions
-from slicewise.stores.online.sharded.splitting import added, event_parts
+from slicewise.stores.online.sharded.routing import ShardedSteps
+from slicewise.stores.online.sharded.splitting import event_parts
 from slicewise.stores.online.steps import EXPIRED, MISSED, Command, Fields, ListChange, Steps, exact
 from slicewise.stores.online.stored_unit import StoredUnit, kept_by
 
@@ -85,7 +82,11 @@ class AddToList(ByTag[MicroBatchOutcome]):
             require_order(batch.offset)
         attempt = partial(_attempt, at.store_id, build, batch)
         where = f"event list {batch.unit.storage_fingerprint}"
-        return (yield from applied_in_runs(runs(batch), batch.entity, attempt, where))
+        return (
+            yield from applied_in_runs(
+                runs(batch), batch.entity, attempt, MicroBatchOutcome(), where
+            )
+        )
 
     def split(self, count: int) -> Split[MicroBatchOutcome]:
         return Split(

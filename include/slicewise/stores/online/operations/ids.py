@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise import codec
-from slicewise.features.schema.dedupe import EventIds
-from slicewise.features.schema.duplicates import judge
+from slicewise.features.schema.dedupe import EventIds, judge
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
 from slicewise.stores.online.rules import decisions

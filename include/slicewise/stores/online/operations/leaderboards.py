@@ -10,8 +10,8 @@ from slicewise.codec.leaderboards import StoredLeaderboard
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import ByTag, NodeContext, Owner, Split
-from slicewise.stores.online.routing import by_node
+from slicewise.stores.online.port import ByTag, NodeContext, Owner, Split
+from slicewise.stores.online.sharded.routing import by_node
 from slicewise.stores.online.steps import TIME, WHOLE_METADATA, Fields, PutLeaderboard, Steps
 
 FIELDS = (b"b", b"t")

@@ -16,16 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise import codec
+from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.features.declare.event_list import EventList
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online import keys
-from slicewise.stores.online.attempts import Int64, require_order
+from slicewise.stores.online.attempts import added, require_order
 from slicewise.stores.online.control_record import Build, RealtimeStart, StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import ByTag, Everywhere, NodeContext, Split
+from slicewise.stores.online.port import ByTag, Everywhere, NodeContext, Split
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.sharded import metadata as sharded_metadata
-from slicewise.stores.online.sharded.splitting import added, event_parts
+from slicewise.stores.online.sharded.splitting import event_parts
 from slicewise.stores.online.steps import Command, PendingChange, PendingListChange, Steps
 from slicewise.stores.online.stored_unit import StoredUnit
 

@@ -21,7 +21,8 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import Build
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import (
+from slicewise.stores.online.operations.archive_versions import check_registered
+from slicewise.stores.online.port import (
     ByTag,
     Everywhere,
     NodeContext,
@@ -29,10 +30,9 @@ from slicewise.stores.online.operation import (
     Operation,
     Split,
 )
-from slicewise.stores.online.operations.archive_versions import check_registered
-from slicewise.stores.online.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision, Running
+from slicewise.stores.online.sharded.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.steps import (
     ABSENT,
     MISSED,

@@ -21,14 +21,6 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import Build, TotalUntil
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import (
-    ByTag,
-    Everywhere,
-    NodeContext,
-    NodesContext,
-    Operation,
-    Split,
-)
 from slicewise.stores.online.operations.archive_versions import (
     PutArchiveVersion,
     check_registered,
@@ -43,9 +35,17 @@ from slicewise.stores.online.operations.publish_hour import (
     in_all,
     unmoved_checks,
 )
-from slicewise.stores.online.routing import ShardedSteps, by_node, together
+from slicewise.stores.online.port import (
+    ByTag,
+    Everywhere,
+    NodeContext,
+    NodesContext,
+    Operation,
+    Split,
+)
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision
+from slicewise.stores.online.sharded.routing import ShardedSteps, by_node, together
 from slicewise.stores.online.steps import (
     MISSED,
     Change,

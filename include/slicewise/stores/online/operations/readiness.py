@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import InTurn, NodeContext, NodesContext
-from slicewise.stores.online.routing import ShardedSteps
+from slicewise.stores.online.port import InTurn, NodeContext, NodesContext
+from slicewise.stores.online.sharded.routing import ShardedSteps
 from slicewise.stores.online.steps import Steps
 from slicewise.stores.online.stored_unit import StoredUnit
 

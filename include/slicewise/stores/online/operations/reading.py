@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from slicewise.reading.requests import TagRead as TagRead
+from slicewise.reading.exchange import TagRead as TagRead
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.model import metadata
-from slicewise.stores.online.operation import NodeContext, Route, Routed
-from slicewise.stores.online.routing import by_node
+from slicewise.stores.online.port import NodeContext, Route, Routed
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.routing import by_node
 from slicewise.stores.online.steps import (
     STORE_VERSION,
     TIME,

@@ -2,7 +2,7 @@
 
 Importing this package imports no driver and no NumPy: Airflow reads `status` from it.
 
-Doors: open_store, read_status.
+Doors: open_store, read_status, sweep.
 """
 
 from __future__ import annotations

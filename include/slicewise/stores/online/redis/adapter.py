@@ -13,8 +13,8 @@ import hiredis
 from slicewise.errors import StoreUnavailable
 from slicewise.settings import urls_of
 from slicewise.stores.online.control_record import ServerRun
-from slicewise.stores.online.operation import NodeContext, Operation
 from slicewise.stores.online.operations.connecting import Bind
+from slicewise.stores.online.port import NodeContext, Operation
 from slicewise.stores.online.redis.commands import SCRIPTS, decode, encode
 from slicewise.stores.online.redis.wire import (
     NOT_YET,
@@ -24,8 +24,8 @@ from slicewise.stores.online.redis.wire import (
     pack,
     reader,
 )
-from slicewise.stores.online.routing import Nodes, node_name
 from slicewise.stores.online.rules import decisions
+from slicewise.stores.online.sharded.routing import Nodes, node_name
 from slicewise.stores.online.steps import Command
 from slicewise.stores.online.store import Store
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
-from slicewise.reading.requests import ReadShape
+from slicewise.reading.exchange import ReadShape
 from slicewise.stores.online.keys import METADATA
 from slicewise.stores.online.redis.wire import ReplyError, pack
 from slicewise.stores.online.steps import (

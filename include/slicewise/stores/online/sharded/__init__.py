@@ -1,4 +1,4 @@
 """Several nodes: what they claim together, and how a batch is cut by them.
 
-Doors: metadata, splitting.
+Doors: metadata, routing, splitting.
 """

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, TotalUntil
-from slicewise.stores.online.routing import sharded_server_run
+from slicewise.stores.online.sharded.routing import sharded_server_run
 
 V = TypeVar("V")
 

@@ -4,13 +4,13 @@ up."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import Field, astuple, replace
+from dataclasses import Field, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from slicewise.stores.online.attempts import Int64
-from slicewise.stores.online.routing import by_node
+from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.stores.online.sharded.routing import by_node
 
 
 class Values(Protocol):
@@ -82,10 +82,3 @@ def _events_of(batch: Events, part: Part) -> Events:
         time=batch.time[rows],
         members=members,
     )
-
-
-def added(outcomes: Sequence[Outcome], none: Outcome) -> Outcome:
-    """The sum of the parts' outcomes."""
-    if not outcomes:
-        return none
-    return type(none)(*map(sum, zip(*map(astuple, outcomes), strict=True)))

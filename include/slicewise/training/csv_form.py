@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +13,14 @@ import pyarrow.csv
 
 from slicewise.codec.plain import converter, json_safe
 
+CSV = ".csv"
 _INSTANT = "%Y-%m-%dT%H:%M:%SZ"
 """Form of a timestamp: in microseconds Arrow's %S has six decimals."""
+
+
+def is_csv(path: Path) -> bool:
+    """Tells whether a file is CSV, by its name."""
+    return path.suffix.lower() == CSV
 
 
 def csv_bytes(table: pa.Table) -> bytes:

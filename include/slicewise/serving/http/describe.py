@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from slicewise.aggregates.sketches.membership import answer_type, membership_of
-from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.deployment import Deployment, PlannedLeaderboard
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
-from slicewise.serving.answering.catalog import Catalog
-from slicewise.serving.answering.memory.high_water import HighWater
 from slicewise.serving.answering.service import FeatureService
-from slicewise.serving.connection.steps import Flow
 from slicewise.serving.metrics import Metrics
-from slicewise.stores.online.operations.reading import Read, ReadReply
 from slicewise.windows.durations import format_duration
 
 
@@ -98,38 +93,6 @@ def _feature(unit: StorageUnit, feature: PlannedFeature) -> dict[str, Any]:
         "window": feature.window.column_suffix(),
         "slice": unit.step_text,
         "unit": unit.storage_fingerprint,
-    }
-
-
-def readiness(catalog: Catalog, high_water: HighWater) -> Flow[dict[str, Any]]:
-    """Tells whether every view answers, and why not."""
-    reply: ReadReply = yield Read(())
-    reasons = []
-    for number in range(catalog.count):
-        on = f"node {number + 1} of {catalog.count}: " if catalog.nodes else ""
-        if number not in reply.node_replies or (catalog.nodes and number not in catalog.nodes):
-            reasons.append(f"{on}away, or without the deployment")
-            continue
-        _, metadata, server_run = reply.node_replies[number]
-        for unit in catalog.deployment.units:
-            if unit.storage_fingerprint not in metadata.ready:
-                done, total = metadata.building.get(unit.storage_fingerprint, (0, 0))
-                reasons.append(f"{on}view {unit.view} is building: {done} of {total} hours")
-        for source, lost in (
-            high_water.of_node(number)
-            .after(catalog.deployment.sources, metadata, server_run)
-            .items()
-        ):
-            reasons.append(
-                f"{on}source {source}: the store lost what it had applied, {lost.events} "
-                "events to go"
-            )
-    return {
-        "ready": not reasons,
-        "reasons": reasons,
-        "epoch": catalog.deployment_version,
-        "generation": catalog.store_id,
-        "deployment": catalog.digest,
     }
 
 

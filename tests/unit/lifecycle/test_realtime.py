@@ -12,21 +12,20 @@ from hypothesis import strategies as st
 import slicewise as sw
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.features.plan.realtime import realtime_sources, realtime_units
 from slicewise.features.schema.dedupe import Dedupe
-from slicewise.lifecycle.health.judge import Health, Limits
+from slicewise.lifecycle.health.judge import Health, Limits, lives
 from slicewise.lifecycle.health.overview import freshness_of, health_of
-from slicewise.lifecycle.health.realtime import (
+from slicewise.lifecycle.health.watch import Watch
+from slicewise.lifecycle.lanes import realtime_sources, realtime_units
+from slicewise.lifecycle.realtime import (
     SPARE_SLOTS,
     Pace,
-    lives,
     microbatch_wait_s,
     relieved,
     slots,
     speaks,
     waits_for,
 )
-from slicewise.lifecycle.health.watch import Watch
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import StoreStatus

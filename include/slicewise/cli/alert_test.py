@@ -3,14 +3,12 @@ tasks have."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from typing import Any
 
 from slicewise.errors import ServerError
 from slicewise.lifecycle.reports import ReportReader
-from slicewise.local.servers import airflow as airflow_server
-from slicewise.local.servers.state import StateFolder
+from slicewise.local.servers import services
 from slicewise.settings import Settings
 
 _TIMEOUT_S = 180.0
@@ -31,7 +29,7 @@ def send(settings: Settings) -> dict[str, Any]:
     try:
         done = subprocess.run(
             command,
-            env=_environment(settings),
+            env=services.environment_of_tasks(settings),
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,
@@ -54,17 +52,3 @@ def send(settings: Settings) -> dict[str, Any]:
             next_step="does Airflow itself run? slicewise status",
         )
     return dict(reader.report)
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    """The environment of Airflow's tasks: of the embedded one what the supervisor gives it, else
-    what is set here."""
-    env = os.environ | settings.to_env()
-    state = StateFolder(settings.state_dir)
-    port = state.ports().get(airflow_server.NAME)
-    if "AIRFLOW_HOME" not in env and port is not None:
-        env |= airflow_server.environment(settings, state, port)
-    plugins = str(settings.home / "plugins")
-    env["PYTHONPATH"] = os.pathsep.join([plugins, *filter(None, [env.get("PYTHONPATH")])])
-    # connections that were added in Airflow's UI stand in its database
-    return {**env, "_AIRFLOW_PROCESS_CONTEXT": "server"}

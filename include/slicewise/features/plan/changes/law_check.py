@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from slicewise.aggregates import Aggregate, Event, Failed, Invertible, Rows, from_spec
 from slicewise.aggregates.custom.own import Own
-from slicewise.aggregates.custom.values import answer_of, loaded, stored
 from slicewise.aggregates.kernel.values import ValueType
 from slicewise.codec import Layout
 from slicewise.errors import DefinitionError
@@ -170,8 +169,8 @@ def _accumulated(own: Own, events: Sequence[Event]) -> Any:
 def _back(own: Own, state: Any) -> Any:
     """The state as methods are given it, come back from its bytes: lists as tuples, doubles as
     floats."""
-    form = _form(own, state)
-    return state if form is None else tuple(map(loaded, form, own.own.fields.values()))
+    form = own.form_of(state)
+    return state if form is None else own.read_back(form)
 
 
 def _combining(own: Own) -> Callable[[Any, Any], Any]:
@@ -179,30 +178,20 @@ def _combining(own: Own) -> Callable[[Any, Any], Any]:
     return lambda a, b: _back(own, combine(a, b))
 
 
-def _form(own: Own, state: Any) -> tuple[Any, ...] | None:
-    """The state as it is stored, with +0.0 unlike −0.0; None where it is not of the declared
-    fields."""
-    kinds = own.own.fields.values()
-    if not isinstance(state, tuple | list) or len(state) != len(kinds):
-        return None
-    form = tuple(stored(value, kind) for value, kind in zip(state, kinds, strict=True))
-    return None if any(value is None for value in form) else form
-
-
 def _same(own: Own, a: Any, b: Any) -> bool:
-    return repr(_form(own, a)) == repr(_form(own, b))
+    return repr(own.form_of(a)) == repr(own.form_of(b))
 
 
 def _fields(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
     kinds = own.own.fields
     made = _made(own)
     state = made.empty()
-    if _form(own, state) is None:
+    if own.form_of(state) is None:
         return f"empty() is {_show(state)}, and the fields are {kinds}"
     given = _counting(own, events)
     for event in given:
         state = made.accumulate(state, event)
-        if _form(own, state) is None:
+        if own.form_of(state) is None:
             return (
                 f"accumulate gave {_show(state)}, and the fields are {kinds}"
                 + (": a long is of 64 bits, an integer of any size" if "long" in kinds.values() else "")
@@ -211,7 +200,7 @@ def _fields(own: Own, events: Sequence[Event], random: Random) -> Broken | None:
     if not given:
         return None  # it is not asked how it finishes no events
     answer = made.finish(state)
-    if isinstance(answer_of(answer, own.own.output), Failed):
+    if isinstance(own.answered(answer), Failed):
         return f"finish({_show(state)}) is {answer!r}, and output is {own.own.output}"
     return None
 
@@ -295,11 +284,9 @@ def _pure(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  
 
 
 def _codec(own: Own, events: Sequence[Event], random: Random) -> Broken | None:  # noqa: ARG001
-    form = _form(own, _accumulated(own, events))
+    form = own.form_of(_accumulated(own, events))
     assert form is not None
-    back = tuple(
-        loaded(value, kind) for value, kind in zip(form, own.own.fields.values(), strict=True)
-    )
+    back = own.read_back(form)
     partial = own.to_columns([_rows(own, events)])
     layout = Layout((own,))
     decoded = layout.decode_blocks([layout.encode_block([partial])], [1])[0]

@@ -17,7 +17,6 @@ _SHARE = 0.5
 """Share of a real-time lane that one wait of the micro-batch lane may fill: a batch takes time
 too."""
 
-_SILENT_US = 10_000_000
 _QUIET_S = 10.0
 """After which a query that began and has said nothing may have nothing to say."""
 
@@ -61,17 +60,6 @@ def waits_for(
     lag = behind(latest, committed)
     return (
         f"the micro-batch lane is {lag} events behind, more than {limit}" if lag > limit else None
-    )
-
-
-def lives(realtime: Status | None, now_us: int) -> bool:
-    """Tells whether the real-time lane brings events now, so that nobody waits for the micro-batch
-    lane."""
-    return (
-        realtime is not None
-        and realtime.state == "running"
-        and not realtime.waiting
-        and now_us - realtime.heartbeat_us < _SILENT_US
     )
 
 

@@ -1,15 +1,59 @@
-"""Data is merged under the claims of the node that gave it, in its reply: never under another's."""
+"""Requests to a node of the store, and what it claims with its reply.
+
+Data is merged under the claims of the node that gave it, in its reply: never under another's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 
 START_VERSION = 0
 """Archive version of a backfilled hour: its offset vector is the unit's start offsets."""
+
+
+class UnitShape(NamedTuple):
+    """One unit: its hot hash whole, and fields of its day hashes."""
+
+    unit: str
+    """Name in keys (`StoreMetadata.name`)."""
+    days: tuple[tuple[int, tuple[bytes, ...]], ...]
+    """(day since the epoch, field names)."""
+
+
+class ListShape(NamedTuple):
+    """One event list: its hash whole, and ranges of its members."""
+
+    unit: str
+    """Name in keys (`StoreMetadata.name`)."""
+    ranges: tuple[tuple[int, int, int], ...]
+    """(first score, last score, newest) as `steps.Members` has them."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReadShape:
+    """Units under one tag, read in one transaction."""
+
+    store_id: int
+    units: tuple[UnitShape | ListShape, ...]
+    packed: dict[int, list[bytes]] = field(default_factory=dict, repr=False)
+    """Kept by an adapter: what it sends, cut where the tag stands, by the length of the tag."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of commands."""
+        return sum(1 + len(ranges) for _, ranges in self.units)
+
+
+class TagRead(NamedTuple):
+    """Units under one tag, by a shape that many tags are read by."""
+
+    shape: ReadShape
+    tag: bytes
 
 
 @dataclass(eq=False)
@@ -111,3 +155,21 @@ def _only(offset_vector: OffsetVector, partition: int | None) -> OffsetVector:
             if topic_partition[1] == partition
         }
     )
+
+
+class PendingSeen(NamedTuple):
+    """Events of the pending events in an answer: how many, and the time of the latest."""
+
+    events: int
+    newest_us: int
+    left: int = 0
+    """Offsets up to which pending events of another server run brought events that this answer does
+    not contain."""
+
+    def and_of(self, other: PendingSeen) -> PendingSeen:
+        """The events of both."""
+        newest_us = max(self.newest_us, other.newest_us)
+        return PendingSeen(self.events + other.events, newest_us, self.left + other.left)
+
+
+NO_EVENTS = PendingSeen(0, -(1 << 62))

@@ -9,20 +9,19 @@ from typing import Any
 from slicewise.client import answers
 from slicewise.client.answers import LeaderboardRow as LeaderboardRow
 from slicewise.codec.leaderboards import StoredLeaderboard
+from slicewise.codec.plain import json_safe
 from slicewise.errors import ServerRunChanged, StoreUnavailable, UnknownName
-from slicewise.features.plan.leaderboard import PlannedLeaderboard
+from slicewise.features.plan.deployment import PlannedLeaderboard
 from slicewise.features.schema.types import TIMESTAMP
-from slicewise.serving.answering.catalog import Catalog
 from slicewise.serving.answering.requests import instant_text
 from slicewise.serving.answering.service import ATTEMPTS, FeatureService
-from slicewise.serving.answering.values import json_safe
 from slicewise.serving.connection.steps import Flow, Reopen
 from slicewise.stores.online.operations.leaderboards import (
     PERIODS,
     LeaderboardReply,
     ReadLeaderboard,
 )
-from slicewise.stores.online.routing import node_of
+from slicewise.stores.online.sharded.routing import node_of
 from slicewise.windows.durations import format_duration
 
 MISSING, STALE, SHORT = "missing", "stale", "short"
@@ -61,7 +60,7 @@ def read_leaderboard(service: FeatureService, name: str) -> Flow[Leaderboard]:
     last: StoreUnavailable | None = None
     for attempt in range(ATTEMPTS):
         try:
-            catalog: Catalog = service.catalog or (yield from service.load())
+            catalog = service.catalog or (yield from service.load())
             try:
                 planned = catalog.deployment.leaderboard(name)
             except UnknownName:

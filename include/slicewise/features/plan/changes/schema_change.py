@@ -3,16 +3,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
-from slicewise.errors import DeploymentSuperseded
-from slicewise.features.plan.fingerprint import canonical_json
-from slicewise.features.plan.unit import SchemaVersion, Source, offsets_to_json
+from slicewise.features.plan.unit import SchemaVersion, Source
 from slicewise.features.schema.types import decimal_parts
-from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.durations import format_span
 
 
@@ -47,40 +41,6 @@ def schema_changes(now: Source, then: Source) -> tuple[str, ...]:
     paths = dict(now.paths), dict(then.paths)
     moved = [name for name in both if paths[0].get(name) != paths[1].get(name)]
     return (*changes, *(f"column {name!r} stands elsewhere in a record" for name in moved))
-
-
-@dataclass(frozen=True)
-class Took:
-    """A schema that took the place of another. until: the first offsets that are judged by it;
-    None: not recorded."""
-
-    changes: tuple[str, ...]
-    until: OffsetVector | None
-
-    @property
-    def text(self) -> str:
-        """For people."""
-        what = "; ".join(self.changes) or "other names within its records"
-        if self.until is None:
-            return f"{what}; from where the log ends when it is applied"
-        offsets = ", ".join(
-            f"{offset} of partition {partition}"
-            for (_, partition), offset in self.until.offsets.items()
-        )
-        return f"{what}; from offset {offsets or '0'} on"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values."""
-        return {"changes": list(self.changes), "from": offsets_to_json(self.until)}
-
-
-def schema_history(source: Source) -> tuple[Took, ...]:
-    """The schemas of the source that took the place of another, oldest first."""
-    schemas = [*(version.source for version in source.earlier), source]
-    return tuple(
-        Took(schema_changes(schemas[i + 1], version.source), version.until)
-        for i, version in enumerate(source.earlier)
-    )
 
 
 def refusals(now: Source, then: Source) -> tuple[str, ...]:
@@ -134,62 +94,6 @@ def succeeded(now: Source, then: Source) -> Source:
         for version in earlier
     )
     return replace(now, earlier=tuple(moved))
-
-
-def with_until(source: Source, until: OffsetVector) -> Source:
-    """The source whose schema holds from there on."""
-    *before, last = source.earlier
-    return replace(source, earlier=(*before, replace(last, until=until)))
-
-
-def removed_columns(source: Source) -> tuple[tuple[str, str], ...]:
-    """Columns of earlier schemas that the source's own has not, with their last types. They come in
-    the order in which they came: records below an offset have values of them, which the archive
-    keeps."""
-    own = dict(source.columns)
-    removed: dict[str, str] = {}
-    for version in source.earlier:
-        removed |= {name: kind for name, kind in version.source.columns if name not in own}
-    return tuple(removed.items())
-
-
-def history_text(source: Source) -> str:
-    """By which schemas and offsets records are judged, as an archive keeps it beside what it
-    judged; "[]": by one."""
-    return canonical_json(
-        [
-            [version.source.schema_fingerprint, offsets_to_json(version.until)]
-            for version in source.earlier
-        ]
-    )
-
-
-def is_later(source: Source, text: str) -> bool:
-    """Tells whether the history of this text is the beginning of the source's, so that what it
-    judged goes on."""
-    then, now = json.loads(text), json.loads(history_text(source))
-    return bool(now[: len(then)] == then)
-
-
-def judged_by(source: Source, topic_id: str) -> tuple[tuple[Source, Mapping[int, int]], ...]:
-    """The schemas that judge the records of a topic, oldest first. Each has the first offset per
-    partition that it does not judge; the source's own is last, and judges the rest. The offsets of
-    another topic of that name say nothing of this one. DeploymentSuperseded while the last offsets
-    are not recorded."""
-    versions: list[tuple[Source, Mapping[int, int]]] = []
-    for version in source.earlier:
-        if version.until is None:
-            raise DeploymentSuperseded(
-                f"the schema of source {source.name!r} has no recorded offsets yet",
-                next_step="the stream's driver records it within seconds, and so does slicewise apply",
-            )
-        ends = {
-            partition: offset
-            for (topic, partition), offset in version.until.offsets.items()
-            if topic == topic_id
-        }
-        versions.append((version.source, ends))
-    return (*versions, (source, {}))
 
 
 def _is_kept(kind: str, archived: str) -> bool:

@@ -1,14 +1,24 @@
-"""One platform serves many projects: deploying one leaves the views of the others as they stand."""
+"""One platform serves many projects: deploying one leaves the views of the others as they stand.
+
+The platform's own source, view and feature, by which it sees how fresh answers are, are a project
+beside those of users: theirs, and what they are shown, is the same with it and without it
+(docs/adr/0052).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
+from slicewise.aggregates import count
 from slicewise.errors import DefinitionError
 from slicewise.features import own
+from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.changes.schema_change import refusals, reread, succeeded
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.schema_change import refusals, reread, succeeded
+from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import Source, StorageUnit, shared
 
 
@@ -170,3 +180,33 @@ def _refuse_one_topic(planned: Deployment, kept: Iterable[Source]) -> None:
                 expected="one source for a topic",
                 next_step="use that source, as it is deployed, by its name",
             )
+
+
+@cache
+def of_probes() -> Deployment:
+    """The deployment of the probes: a view with an entity for every probe, whose one event it
+    counts."""
+    source = KafkaSource(
+        own.SOURCE,
+        topic=own.TOPIC,
+        schema={"probe": "string"},
+        timestamp="kafka",
+        required=["probe"],
+        max_lateness="1m",
+    )
+    feature, _, window = own.REF.partition(":")[2].partition("_")
+    seen = Feature(feature, count(), windows=[window])
+    return plan(
+        Project.of(
+            own.PROJECT, [FeatureView(own.VIEW, source=source, entity=["probe"], features=[seen])]
+        )
+    )
+
+
+def whole(planned: Deployment, deployed: Deployment | None, *, probes: bool) -> Deployment:
+    """The deployment after a project is applied: it, the other projects' and, where they are
+    wanted, the probes.
+
+    Raises DefinitionError as `joined` does."""
+    together = joined(planned, None if deployed is None else deployed.declared)
+    return joined(of_probes(), together) if probes else together

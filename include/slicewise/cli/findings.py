@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle import restarts
+from slicewise.lifecycle.findings import Finding, findings
 from slicewise.lifecycle.health.alerts import runbook_link
-from slicewise.lifecycle.health.findings import Finding, findings
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import JOBS, Overview, overview
-from slicewise.local.servers import services, watch
-from slicewise.local.servers.redis import NAME as REDIS
-from slicewise.local.servers.state import StateFolder
+from slicewise.local.servers import services, supervisor
 from slicewise.local.servers.supervisor import ServiceStatus
 from slicewise.settings import Settings
-from slicewise.stores.online.model.metadata_backup import MetadataBackupFile
+from slicewise.stores.metadata_backup import MetadataBackupFile
 from slicewise.stores.online.redis.status import StoreStatus, read_status
 
 
@@ -43,8 +40,8 @@ class Picture:
 
 def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
     """The picture of a platform whose services are `rows`; asks the store, and changes nothing."""
-    of_servers = _of_servers(settings, rows)
-    stores = [row for row in rows if row.name == REDIS]
+    of_servers = supervisor.faults(settings, rows)
+    stores = [row for row in rows if row.name == services.REDIS]
     if not any(store.state in ("up", "external") for store in stores):
         return Picture(rows, None, of_servers)
     limits = Limits(probe_ms=float(settings.probe_limit_ms))
@@ -56,26 +53,6 @@ def picture(settings: Settings, rows: Sequence[ServiceStatus]) -> Picture:
         )
     findings_now = (*of_servers, *emptied(settings, status), *findings(status, limits))
     return Picture(rows, overview(status, limits), findings_now)
-
-
-def _of_servers(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:
-    state = StateFolder(settings.state_dir)
-    kept = watch.read(state)
-    faults = []
-    for row in rows:
-        died = row.state == "down" and state.pid_file(row.name).exists()
-        if row.state == "ill":
-            faults.append(Finding(row.name, row.detail, row.log))
-        elif row.name == services.WATCH and died:
-            faults.append(Finding(row.name, "it died: servers that die stay down", "slicewise up"))
-        elif died and row.name not in services.ON_DEMAND:
-            faults.append(
-                Finding(row.name, f"it died; {row.detail or 'nobody starts it again'}", row.log)
-            )
-        elif row.state == "up" and row.name in kept and kept[row.name].at_us:
-            loops = kept[row.name].in_a_row >= restarts.LOOP
-            faults.append(Finding(row.name, row.detail, row.log, now=loops))
-    return tuple(faults)
 
 
 def emptied(settings: Settings, status: StoreStatus) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from slicewise.features.plan.explain import Change, Explained
+from slicewise.features.plan.changes.explain import Change, Explained
 
 _WORST_FIRST = ("refused", "new", "definition", "removed", "unchanged")
 Of = TypeVar("Of", Change, Explained)

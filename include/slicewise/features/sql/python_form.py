@@ -9,9 +9,8 @@ from typing import Any
 
 from slicewise import aggregates
 from slicewise.aggregates import Aggregate
-from slicewise.aggregates.custom.classes import read_class
+from slicewise.aggregates.custom.own import Own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
-from slicewise.features.declare.emission import Emit
 from slicewise.features.declare.event_list import CAPACITY
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
@@ -73,7 +72,7 @@ def view_form(view: FeatureView) -> str:
         lines.append("    spread=True,\n")
     if view.capacity != CAPACITY:
         lines.append(f"    capacity={view.capacity},\n")
-    if isinstance(view.emit, Emit):
+    if view.emit is not None and not isinstance(view.emit, str):  # made so by the view
         wait = "" if view.emit.wait is None else f", wait={_text(view.emit.wait)}"
         given = f"{_text(view.emit.topic)}{wait}, corrections={_text(view.emit.corrections)}"
         lines.append(f"    emit=sw.Emit({given}),\n")
@@ -113,7 +112,7 @@ def _call(spec: Mapping[str, Any]) -> str:
             *map(_text, values["columns"]),
             *(f"{name}={_value(v)}" for name, v in values["parameters"].items()),
         ]
-        return f"{read_class(values['source']).name}({', '.join(given)})"
+        return f"{Own(**values).own.name}({', '.join(given)})"
     parameters = signature(getattr(aggregates, spec["kind"])).parameters
     parts = []
     for name, parameter in parameters.items():

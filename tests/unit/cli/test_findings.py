@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from slicewise.cli.findings import Picture, emptied
 from slicewise.cli.operate import status as command
-from slicewise.lifecycle.health.findings import Finding
+from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import overview
-from slicewise.local.findings import Picture, emptied
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.stores.online.model.metadata_backup import MetadataBackup, MetadataBackupFile
+from slicewise.stores.metadata_backup import MetadataBackup, MetadataBackupFile
 from slicewise.stores.online.redis.status import StoreStatus
 
 NOW = 1_700_000_000_000_000

@@ -20,10 +20,9 @@ from slicewise.stores.lake.archive import ArchiveState, archive_state, load
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure, open_catalog
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS, log_table
-from slicewise.stores.log.times import first_times_us
-from slicewise.stores.log.topics import KafkaLog
+from slicewise.stores.log.topics import KafkaLog, first_times_us
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
-from slicewise.stores.online.operations.gaps import publish_gaps
+from slicewise.stores.online.operations.status import publish_gaps
 from slicewise.stores.online.rules.decisions import check_clock
 
 

@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from slicewise.features import own
-from slicewise.features.names import unknown
 from slicewise.features.plan.unit import ListUnit
 from slicewise.local import deploy
 from slicewise.log import event
+from slicewise.names import unknown
 from slicewise.settings import Settings
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.catalog import Catalog, open_catalog

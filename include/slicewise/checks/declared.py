@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from slicewise.checks.recompute.queries import Aggregated
+from slicewise.checks.recompute.questions import Distinct
 from slicewise.checks.values import canonical
 from slicewise.features.schema.types import LONG, STRING
 
@@ -29,14 +29,6 @@ class Truth(NamedTuple):
 
     equal: bool
     value: Any
-
-
-@dataclass(frozen=True)
-class Distinct:
-    """Counts by Spark: distinct values, and the bytes of their texts together."""
-
-    count: int
-    text_bytes: int
 
 
 def strangers(kind: str, run: str) -> list[Any]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
-from slicewise.checks.recompute import queries
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.types import TIMESTAMP, arrow_type
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _SPARK = {"long": "bigint", "double": "double", "boolean": "boolean", "string": "string"}
+
+
+def function_name(number: int) -> str:
+    """The name of a unit's row function in SQL; it gives (there, value)."""
+    return f"check_row_function_{number}"
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class RowByRow:
 
 
 def register(spark: SparkSession, unit: StorageUnit) -> None:
-    """Makes the unit's row functions known by the names that `queries.viewed` uses."""
+    """Makes the unit's row functions known by the names that the view's query uses."""
     for number, (_, function) in enumerate(unit.functions):
         given = f"struct<there:boolean,value:{_SPARK[function.output]}>"
-        spark.udf.register(queries.function_name(number), RowByRow(function), given)
+        spark.udf.register(function_name(number), RowByRow(function), given)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from slicewise.errors import CodecError
 from slicewise.features import own
-from slicewise.lifecycle.health import alerted
+from slicewise.lifecycle import alerted
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from slicewise.lifecycle.health import alerted
+from slicewise.lifecycle import alerted
+from slicewise.lifecycle.findings import ALLOWED_S, EVERY_S, Finding, findings
 from slicewise.lifecycle.health.alerts import alert, matter_alert
-from slicewise.lifecycle.health.findings import ALLOWED_S, EVERY_S, Finding, findings
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import job_record
 from slicewise.offsets import gaps as accepted_gaps
