@@ -29,8 +29,7 @@ def next_bound(bound: int, records: int, took_s: float, lag: int, most: int) -> 
     """
     if 10 * records < 9 * bound or took_s <= 0:
         return bound
-    fitting = int(records / took_s * WANTED_S)
+    fitting = int(min(records / took_s * WANTED_S, most))
     if took_s > _LONGEST_S:
         return min(bound, max(fitting, first_bound(most)))
-    wanted = min(fitting, most)
-    return wanted if wanted >= _GROWTH * bound and lag > bound else bound
+    return fitting if fitting >= _GROWTH * bound and lag > bound else bound
