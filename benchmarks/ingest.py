@@ -28,7 +28,7 @@ import psutil
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure, shares
-from benchmarks.whole.servers import TOPIC, Recipe, notify, pair, pid_of
+from benchmarks.whole.servers import RECIPE_BATCH, TOPIC, Recipe, notify, pair, pid_of
 from benchmarks.whole.streaming import Ingest, follow, our_stream
 from slicewise.local.servers import redis as redis_server
 from slicewise.settings import Settings
@@ -37,8 +37,6 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis import open_store
 from tests.support.platform.stack import Stack
 
-RECIPE_BATCH = 200_000
-"""Events of one of the recipe's batches."""
 RECIPE_EVENTS = 600_000
 WANTED_RATE, WANTED_CPU_US, WANTED_TIMES = 250_000, 8.0, 10.0
 PER_SECOND = 2_000
@@ -82,7 +80,9 @@ class Memory:
         while not self._over.wait(_LOOK_S):
             try:
                 root = psutil.Process(pid)
-                used = sum(one.memory_info().rss for one in (root, *root.children(recursive=True)))
+                tree = (root, *root.children(recursive=True))
+                # workers share the pages of the daemon that they were forked from
+                used = sum(one.memory_full_info().pss for one in tree)
             except psutil.NoSuchProcess:
                 continue  # a worker ended between two looks
             self.mib = max(self.mib, used / 2**20)

@@ -24,6 +24,7 @@ from benchmarks.whole.figures import Figure, shares
 from benchmarks.whole.http_load import CLOSED, OPEN, Connection, Spec, get, post
 from benchmarks.whole.options import Options
 from benchmarks.whole.servers import (
+    RECIPE_BATCH,
     TOPIC,
     Recipe,
     cpu_by_program,
@@ -137,7 +138,7 @@ def run(options: Options) -> tuple[list[Figure], dict[str, Any]]:
         total = produce(stack, options.users)
         with our_stream(stack):
             stack.wait_applied(TOPIC)
-        with recipe.stream(stack.settings.max_events_per_batch):
+        with recipe.stream(RECIPE_BATCH):
             until(lambda: recipe.events() >= total, "the recipe's history")
         with recipe.api() as (port, api):
             ours = pid_of(stack, "serving"), pid_of(stack, "redis")

@@ -31,6 +31,8 @@ HOME = Path(__file__).resolve().parents[2]
 PROJECTS = HOME / "benchmarks" / "projects"
 TOPIC = "plays"
 PATIENCE_S = 300.0
+RECIPE_BATCH = 200_000
+"""Most events of one of the recipe's batches."""
 
 
 def notify(line: str) -> None:

@@ -171,11 +171,14 @@ def test_the_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
     within = {name.removeprefix("slicewise/") for name in names}
     assert {
         "py.typed",
+        "spark/runtime/second_compiler.json",
         "stores/online/redis/scripts/compare_and_set.lua",
+        "stores/online/redis/scripts/micro_batch.lua",
+        "stores/online/redis/scripts/take_pending.lua",
         "checks/report/templates/report.html",
     } <= within
     kinds = {Path(name).suffix for name in names if not name.startswith("slicewise-")}
-    assert kinds == {".py", ".typed", ".lua", ".java", ".xml", ".html"}
+    assert kinds == {".py", ".typed", ".json", ".lua", ".java", ".xml", ".html"}
     assert not [name for name in names if "/test/" in name or "__pycache__" in name]
 
 

@@ -57,6 +57,7 @@ class RunningQuery(Protocol):
     def active(self) -> bool: ...
     def lag(self) -> dict[int, int]: ...
     def error(self) -> BaseException | None: ...
+    def begin_drain(self) -> None: ...
     def drain(self) -> None: ...
 
 
@@ -301,6 +302,8 @@ class Driver:
         self._bound = None
 
     def _drain(self, state: State) -> None:
+        for query in self._queries.values():  # all at once: a batch of each takes its seconds
+            query.begin_drain()
         for name, query in self._queries.items():
             query.drain()
             event("query_drained", source=name)

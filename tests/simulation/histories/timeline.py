@@ -63,7 +63,7 @@ def command_text(command: Any) -> str:
             key_text(key.key)
             + _fields("set", [name for name, _, _ in key.sets])
             + _fields("del", key.deletes)
-            + _fields("passed", [b"%s:%d" % key.passed] if key.passed else [])
+            + _fields("passed", [b"%s:%d" % key.passed[:2]] if key.passed else [])
             for key in command.keys
             if key.sets or key.deletes or key.passed
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ def shown_by_java(conf: dict[str, str], *wanted: str) -> str:
     """Output of a JVM with the compiler options of a session."""
     options = [
         option
-        for option in conf["spark.driver.extraJavaOptions"].split()
+        for option in shlex.split(conf["spark.driver.extraJavaOptions"])
         if option.startswith(("-XX:Tiered", "-XX:ReservedCode", "-XX:+Unlock", "-XX:CompilerDir"))
     ]
     return subprocess.run(

@@ -101,6 +101,9 @@ class Query:
     def error(self) -> None:
         return None
 
+    def begin_drain(self) -> None:
+        pass
+
     def drain(self) -> None:
         self.drained = True
 

@@ -234,9 +234,13 @@ class EmissionQuery:
         """The reason why it ended, if it ended by itself."""
         return self.failure
 
+    def begin_drain(self) -> None:
+        """Lets no further batch begin."""
+        self._draining.set()
+
     def drain(self) -> None:
         """Ends it between two batches; all that it published stands, and its progress with it."""
-        self._draining.set()
+        self.begin_drain()
         self._thread.join()
         self._reader.close()
         for view in self._views:

@@ -11,7 +11,7 @@ FIRST = 200_000
 WANTED_S = 8.0
 """Seconds that a full batch may take."""
 _LONGEST_S = 20.0
-"""Seconds after which a full batch was too long."""
+"""Seconds after which a batch was too long."""
 _GROWTH = 1.5
 """Least factor of a growth, since each costs a query that begins again."""
 
@@ -21,15 +21,17 @@ def first_bound(most: int) -> int:
     return min(FIRST, most)
 
 
-def next_bound(bound: int, records: int, took_s: float, lag: int, most: int) -> int:
+def next_bound(bound: int, offsets: int, took_s: float, lag: int, most: int) -> int:
     """Bound of the batches after one; the same where another would not be worth a new query.
 
-    bound: of the batch, in events; records: that it had; took_s: seconds that it took; lag: events
-    that were left in the log; most: events of any batch.
+    All but the time are offsets, which Spark counts: a transaction takes one for itself. bound: of
+    the batch; offsets: that it had; took_s: seconds that it took; lag: left in the log; most: of
+    any batch.
     """
-    if 10 * records < 9 * bound or took_s <= 0:
+    if took_s <= 0:
         return bound
-    fitting = int(min(records / took_s * WANTED_S, most))
+    fitting = int(min(offsets / took_s * WANTED_S, most))
     if took_s > _LONGEST_S:
         return min(bound, max(fitting, first_bound(most)))
-    return fitting if fitting >= _GROWTH * bound and lag > bound else bound
+    grows = 10 * offsets >= 9 * bound and lag > bound and fitting > bound
+    return fitting if grows and fitting >= min(_GROWTH * bound, most) else bound

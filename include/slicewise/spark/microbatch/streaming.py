@@ -28,7 +28,7 @@ from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import STEP_BACK_US
-from slicewise.lifecycle.realtime import Pace, microbatch_wait_s
+from slicewise.lifecycle.realtime import Pace, behind, microbatch_wait_s
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.settings import Settings
 from slicewise.spark.microbatch.apply import MicroBatchTask, Placed
@@ -171,8 +171,8 @@ class SourceQuery:
         self._end = self._offset_vector(plan.start)
         self._between = threading.Lock()
         self._draining = threading.Event()
-        self._behind = 0
-        """Events that were not applied when it was last looked at."""
+        self._latest = self._end
+        """The log's end when it was last looked at."""
         self.paced = False
         """Tells whether the real-time lane lives, so that nobody waits for the micro-batch lane."""
         self._longest_s = (
@@ -181,7 +181,7 @@ class SourceQuery:
             * (_PROBES_WAIT if plan.source.name == own.SOURCE else 1)
         )
         self.bound = self._wanted = first_bound(settings.max_events_per_batch)
-        """Most events of a batch; and of the batches that would be better."""
+        """Most events of a batch. `_wanted`: that which the last batch suggests."""
         self._begun = time.monotonic()
         self._task = MicroBatchTask(
             redis_url=settings.redis_url,
@@ -214,24 +214,33 @@ class SourceQuery:
         )
 
     def fit(self) -> None:
-        """Goes on with batches of the size that the last one suggests, once no batch runs."""
+        """Goes on with batches of the size that the last one suggests, once no batch runs.
+
+        Until then it returns: whoever calls has more to look after. Batches that begin meanwhile
+        do nothing, and are read again by the next query."""
         if not self.active or self._wanted == self.bound:
             return
-        self._draining.set()
+        self.begin_drain()
         if self._between.locked():
-            return  # at a later look: whoever calls has more to look after
+            return
         self._end_query()
         if self.error() is not None:
             return
         self.bound = self._wanted
-        start = {partition: offset for (_, partition), offset in self._end.offsets.items()}
-        self.plan = replace(self.plan, start=start)
+        topic = self.plan.topic_id
+        # Spark wants all partitions, those with nothing in them too
+        partitions = range(self._log.partitions(self.plan.source.topic))
+        self.plan = replace(self.plan, start={p: self._end.get((topic, p)) for p in partitions})
         event("batches_fitted", source=self.plan.source.name, events=self.bound)
         self._draining.clear()
         self._start()
 
+    def begin_drain(self) -> None:
+        """Lets a batch that has not begun yet do nothing."""
+        self._draining.set()
+
     def _end_query(self) -> None:
-        self._draining.set()  # a batch that has not begun yet does nothing
+        self.begin_drain()
         with self._between:
             pass  # the batch that runs is finished
         self.query.stop()  # which waits for a batch that begins meanwhile: the lock must be free
@@ -242,6 +251,7 @@ class SourceQuery:
         with self._between:
             if self._draining.is_set():
                 return
+            start = self._end
             try:
                 results = self._apply(outcomes, batch_id)
             except SlicewiseError as error:
@@ -250,9 +260,9 @@ class SourceQuery:
         took_s = time.monotonic() - self._begun
         records = sum(result["records"] for result in results)
         if not self._draining.is_set():
-            self._wanted = next_bound(
-                self.bound, records, took_s, self._behind, self._settings.max_events_per_batch
-            )
+            offsets, lag = behind(self._end, start), behind(self._latest, self._end)
+            most = self._settings.max_events_per_batch
+            self._wanted = next_bound(self.bound, offsets, took_s, lag, most)
         pace = Pace(self._longest_s, self._settings.realtime_fields, self.bound)
         wait_s = microbatch_wait_s(hottest(results), records, took_s, over_s, pace)
         if self.paced:
@@ -288,10 +298,8 @@ class SourceQuery:
 
     def lag(self) -> dict[int, int]:
         """Events in the log that are not applied yet, per partition."""
-        latest = self._log.latest(self.plan.source.topic)
-        lag = {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
-        self._behind = sum(lag.values())
-        return lag
+        latest = self._latest = self._log.latest(self.plan.source.topic)
+        return {p: latest.get((t, p)) - self._end.get((t, p)) for t, p in latest}
 
     def error(self) -> BaseException | None:
         """The reason why it ended, if it ended by itself."""

@@ -210,6 +210,9 @@ class RealtimeQuery:
         """The reason why it ended, if it ended by itself."""
         return next((why for run in self._runs if (why := run.error()) is not None), None)
 
+    def begin_drain(self) -> None:
+        """Does nothing: it ends at once."""
+
     def drain(self) -> None:
         """Ends it at once: what was not acknowledged is the micro-batch lane's, and the next
         real-time lane's."""

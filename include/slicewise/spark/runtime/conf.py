@@ -26,7 +26,7 @@ _SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # a second: the second compiler is for the first alone (docs/adr/0088).
 SECOND_COMPILER = Path(__file__).with_name("second_compiler.json")
 _LONG = (
-    f"-XX:+UnlockDiagnosticVMOptions -XX:CompilerDirectivesFile={SECOND_COMPILER} "
+    f'-XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" '
     "-XX:ReservedCodeCacheSize=240m"
 )
 

@@ -107,6 +107,8 @@ class Passed(NamedTuple):
     topic_partition: bytes
     """`keys.topic_partition_text`."""
     offset: int
+    pending: int = 0
+    """Pending events of the entity when it was read: how much there is to look through."""
 
 
 class KeyChange(NamedTuple):
@@ -134,9 +136,9 @@ class Change(NamedTuple):
 class MicroBatchChange(Change):
     """A `Change` of a shape that a store may send in fewer words. The first key is an
     entity's hot hash: its first check and its last set are of the applied offset, then it has a
-    check for each of its other sets in their order. Those that are `passed` are so up to the offset
-    that is set; where none are, its last check is that there are none. Each other key is a day's
-    hash with one check, of its hours."""
+    check for each of its other sets in their order. Pending events are `passed` up to the offset
+    that is set; where nothing is passed, the last check is that there are none. Each other key is a
+    day's hash with one check, of its hours."""
 
     __slots__ = ()
 

@@ -268,7 +268,7 @@ def _attempt(
         *remembered_ids.reads(topic_partition, ids_keys),
     ]
     applied_offsets = [reply[0] for reply in replies[: len(entities)]]
-    had_pending = [batch.realtime or reply[1] is not None for reply in replies[: len(entities)]]
+    pending = [None if reply[1] is None else int(reply[1]) for reply in replies[: len(entities)]]
     running = [value for reply in replies[: len(entities)] for value in reply[2:]]
     hours = [reply[0] for reply in replies[len(entities) : len(entities) + len(days)]]
     stored_ids = remembered_ids.RememberedIds.of(
@@ -315,7 +315,9 @@ def _attempt(
         if not sets and last_applied == last[i]:
             continue
         sets.append((applied_field, b"%d" % last_applied, expiries[high - 1]))
-        passed = Passed(partition, last_applied) if had_pending[i] else None
+        passed = None
+        if batch.realtime or pending[i] is not None:
+            passed = Passed(partition, last_applied, pending[i] or 0)
         if passed is None:
             checks.append((keys.PENDING_COUNT, ABSENT))
         hot = KeyChange(hot_keys[i], checks, sets, (), passed)

@@ -56,9 +56,9 @@ SCRIPTS = (
 )
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
-CALL_WORDS, CALL_BYTES = 400, 256 << 10
-"""Words and bytes of values that fill a call for several entities of a micro-batch: some forty of
-them, a third of a millisecond for which other clients wait."""
+CALL_WORDS, CALL_BYTES, CALL_PENDING = 400, 256 << 10, 100
+"""Words, bytes of values and pending events to look through that fill a call for several entities
+of a micro-batch: some thirty of them, for which other clients wait less than a millisecond."""
 
 _TIME = pack((b"TIME",))
 _MULTI = pack((b"MULTI",))
@@ -186,12 +186,17 @@ class _MicroBatchCall:
         self.keys: list[bytes] = []
         self._words: list[bytes] = []
         self._bytes = 0
+        self._pending = 0
         self._of: tuple[bytes, bytes] | None = None
         """Field of the applied offset, and the partition whose pending events go."""
 
     def takes(self, change: MicroBatchChange) -> bool:
         """Tells whether the change goes into this call: it begins one, or repeats its words."""
-        full = len(self._words) >= CALL_WORDS or self._bytes >= CALL_BYTES
+        full = (
+            len(self._words) >= CALL_WORDS
+            or self._bytes >= CALL_BYTES
+            or self._pending >= CALL_PENDING
+        )
         return self._of is None or (not full and self._of == _repeated(change))
 
     def add(self, change: MicroBatchChange) -> None:
@@ -200,6 +205,8 @@ class _MicroBatchCall:
         n = len(sets)
         if self._of is None:
             self._of = _repeated(change)
+        if hot.passed is not None:
+            self._pending += hot.passed.pending
         self.keys.append(hot.key)
         self.keys += [day.key for day in days]
         words = self._words

@@ -1,5 +1,6 @@
 -- What compare_and_set.lua does, for the changes of a micro-batch, each of one entity and for itself: the same checks and the
--- same writes in a third of the words. All types are met before a change's first write.
+-- same writes in a third of the words. All types are met before a change's first write; an error ends the call, with what the
+-- changes before it wrote. The entities of a call have keys of several slots: a node is a server, not a cluster's shard.
 --
 -- KEYS: for each change its hot hash, then its days' hashes. ARGV: the field of the applied offset, and the partition whose
 -- pending events go up to the new one ("": there must be none); then for each change: its days, its running partials, the want
