@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+SORTED_AT_ONCE = 2**17
+"""Rows whose order is found within a cache."""
 
 
 def expand(first: Ints, beyond: Ints) -> tuple[Ints, Ints]:
@@ -50,3 +52,37 @@ def group_starts(*keys: Ints) -> tuple[Ints, Ints]:
     for key in keys:
         new[1:] |= key[1:] != key[:-1]
     return np.cumsum(new, dtype=np.int64) - 1, np.flatnonzero(new).astype(np.int64)
+
+
+def order_by(entity: Ints, time: Ints) -> Ints:
+    """Rows by entity, then by time; what is equal in both keeps its order.
+
+    entity: at least 0. By radix into runs of entities that a cache holds, and each run by itself.
+    """
+    n = len(entity)
+    entities = int(entity.max(initial=0)) + 1
+    first_us = int(time.min(initial=0))
+    span = int(time.max(initial=0)) - first_us + 1
+    shift = max(entities.bit_length() - 16, (entities * SORTED_AT_ONCE // max(n, 1)).bit_length())
+    if n <= SORTED_AT_ONCE or entities >> shift == 0:
+        return _sorted(entity, time, (0, entities), (first_us, span))
+    runs = (entity >> shift).astype(np.uint16)
+    order = np.argsort(runs, kind="stable")
+    ends = np.cumsum(np.bincount(runs))
+    entity, time = entity[order], time[order]
+    begin = 0
+    for number, end in enumerate(ends.tolist()):
+        some = slice(begin, end)
+        run = (number << shift, 1 << shift)
+        own = _sorted(entity[some], time[some], run, (first_us, span))
+        order[some] = order[some][own]
+        begin = end
+    return order
+
+
+def _sorted(entity: Ints, time: Ints, run: tuple[int, int], times: tuple[int, int]) -> Ints:
+    """run, times: the least of each, and how many there may be."""
+    (first, entities), (first_us, span) = run, times
+    if entities * span >= 2**63:
+        return np.lexsort((time, entity)).astype(np.int64)
+    return np.argsort((entity - first) * span + (time - first_us), kind="stable").astype(np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import TopicPartition
@@ -30,6 +30,14 @@ class UnitEvents:
     topic_partition: Ints
     topic_partitions: tuple[TopicPartition, ...]
     refused: Mapping[str, int]
+
+    def slice(self, first: int, beyond: int) -> UnitEvents:
+        """The events from one position to another."""
+        return replace(
+            self,
+            source=self.source.slice(first, beyond),
+            topic_partition=self.topic_partition[first:beyond],
+        )
 
 
 @dataclass(frozen=True)

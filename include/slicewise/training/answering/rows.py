@@ -6,13 +6,16 @@ only and counted by reason; `where` keeps the events for which it is true.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.aggregates import Rows
+from slicewise.aggregates.kernel.grouping import numbered
 from slicewise.features.plan import row_columns
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.duplicates import duplicates_among
@@ -21,7 +24,7 @@ from slicewise.training.answering.entities import Entities, entities_of
 from slicewise.training.answering.local import UnitEvents
 from slicewise.training.answering.tree import SortedRows
 from slicewise.training.archive import Archive
-from slicewise.training.ranges import Ints
+from slicewise.training.ranges import Ints, order_by
 
 IDENTITY_COLUMNS = ("event_time", "topic_id", "partition", "offset")
 KAFKA_TIME = "kafka_time"
@@ -68,33 +71,47 @@ def unit_events(
     kept, refused = row_logic(unit, events, span)
     distinct = entities or entities_of(kept, [name for name, _ in unit.entity])
     number = distinct.numbers(kept)
-    wanted = np.flatnonzero(number >= 0).astype(np.int64)
-    kept, number = kept.take(pa.array(wanted)), number[wanted]
-    topic, topic_hi, topic_lo = _topics(kept["topic_id"])
+    own = dict(unit.input_types)
+    names = [*IDENTITY_COLUMNS, *(name for name in kept.column_names if name in own)]
+    chosen = number >= 0
+    kept = kept.select(names)
+    if not chosen.all():
+        kept, number = kept.filter(pa.array(chosen)), number[chosen]
+    topics = _Topics.of(kept["topic_id"])
     time, partition, offset = (
         np.asarray(kept[name].to_numpy(), np.int64)
         for name in ("event_time", "partition", "offset")
     )
-    order = np.lexsort((offset, partition, topic_lo, topic_hi, time, number)).astype(np.int64)
-    topic_partition, topic_partitions = _topic_partitions(
-        topic[order], partition[order], kept["topic_id"]
-    )
-    columns = {
-        name: _flat(kept[name].take(pa.array(order)))
-        for name in kept.column_names
-        if name not in IDENTITY_COLUMNS
-    }
+    order = _total_order(number, time, (topics.rank[topics.index], partition, offset))
+    partition, topic = partition[order], topics.index[order]
+    topic_partition, topic_partitions = _topic_partitions(topic, partition, topics.names)
+    columns = {name: _flat(kept[name]).take(pa.array(order)) for name in names[4:]}
     rows = Rows(
         time[order],
-        topic_hi[order],
-        topic_lo[order],
-        partition[order].astype(np.int32),
+        topics.half(0, topic),
+        topics.half(1, topic),
+        partition.astype(np.int32),
         offset[order],
         columns,
     )
     return UnitEvents(
         unit, distinct, SortedRows(number[order], rows), topic_partition, topic_partitions, refused
     )
+
+
+def _total_order(number: Ints, time: Ints, ties: tuple[Ints, Ints, Ints]) -> Ints:
+    """Rows by entity, then in the total order. ties: what decides between equal times, the most
+    significant first."""
+    order = order_by(number, time)
+    same = (number[order][1:] == number[order][:-1]) & (time[order][1:] == time[order][:-1])
+    if not same.any():
+        return order
+    tied = np.append(same, False)
+    tied[1:] |= same
+    among = order[tied]
+    run = np.cumsum(np.append(True, ~same))[tied]
+    order[tied] = among[np.lexsort([key[among] for key in reversed(ties)] + [run])]
+    return order
 
 
 def row_logic(
@@ -123,7 +140,7 @@ def row_logic(
         )
     numbers = entities_of(rows, [name for name, _ in unit.entity]).numbers(rows)
     topic, partition = (
-        _topics(rows["topic_id"])[0],
+        _Topics.of(rows["topic_id"]).index,
         np.asarray(rows["partition"].to_numpy(), np.int64),
     )
     group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[
@@ -146,22 +163,36 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _topics(column: pa.ChunkedArray) -> tuple[Ints, np.ndarray, np.ndarray]:
-    """Per row the number of its topic, and the halves of the topic id."""
-    encoded = _flat(column.dictionary_encode())
-    index = np.asarray(encoded.indices.to_numpy(), np.int64)
-    values = encoded.dictionary.to_pylist()
-    halves = np.array([(int(v[:16], 16), int(v[16:], 16)) for v in values], np.uint64).reshape(
-        -1, 2
-    )
-    return index, halves[index, 0], halves[index, 1]
+@dataclass(frozen=True)
+class _Topics:
+    """The topics of rows: the number of each row's, and per topic its id and its rank."""
+
+    index: Ints
+    names: list[str]
+
+    @staticmethod
+    def of(column: pa.ChunkedArray) -> _Topics:
+        encoded = _flat(column.dictionary_encode())
+        index = np.asarray(encoded.indices.to_numpy(), np.int64)
+        return _Topics(index, encoded.dictionary.to_pylist())
+
+    @property
+    def rank(self) -> Ints:
+        """Position in the order of topic ids."""
+        return np.argsort(np.argsort(np.array(self.names, dtype=str))).astype(np.int64)
+
+    def half(self, number: int, topic: Ints) -> npt.NDArray[np.uint64]:
+        """Per row the high half of its topic's id, or the low one."""
+        halves = [int(name[16 * number : 16 * number + 16], 16) for name in self.names]
+        if len(halves) == 1:  # one value that stands for all rows
+            return np.broadcast_to(np.array(halves, np.uint64), len(topic))
+        return np.array(halves, np.uint64)[topic]
 
 
 def _topic_partitions(
-    topic: Ints, partition: Ints, names: pa.ChunkedArray
+    topic: Ints, partition: Ints, names: Sequence[str]
 ) -> tuple[Ints, tuple[TopicPartition, ...]]:
     """Per row the number of its partition, and the partitions."""
-    values = _flat(names.dictionary_encode()).dictionary.to_pylist()
-    pairs, index = np.unique(np.stack([topic, partition], axis=1), axis=0, return_inverse=True)
-    topic_partitions = tuple((values[int(t)], int(p)) for t, p in pairs)
-    return index.reshape(-1).astype(np.int64), topic_partitions
+    width = int(partition.max(initial=0)) + 1
+    pairs, index = numbered(topic * width + partition, len(names) * width)
+    return index, tuple((names[pair // width], pair % width) for pair in pairs.tolist())
