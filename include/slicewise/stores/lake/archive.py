@@ -23,6 +23,7 @@ from slicewise.features.plan.schema_change import history_text, is_later
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.lake import files
 from slicewise.stores.lake.schemas import BAD, GOOD, LOG, OFFSET_VECTOR
 from slicewise.windows.durations import HOUR_US
 
@@ -76,7 +77,7 @@ def archive_state(table: IcebergTable) -> ArchiveState:
     if snapshot is None:
         return ArchiveState(None, {})
     rows = table.scan(
-        row_filter=f"kind = '{OFFSET_VECTOR}'",
+        row_filter=f"kind = '{OFFSET_VECTOR}' and hour is null",
         selected_fields=("archive_seq", "topic_id", "partition", "offset"),
         snapshot_id=snapshot.snapshot_id,
     ).to_arrow()
@@ -188,10 +189,11 @@ def scan_events(
     archive_version: int | None = None,
     snapshot_id: int | None = None,
     hours: Sequence[int] | None = None,
+    ordered: bool = True,
 ) -> pa.Table:
-    """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
+    """Good events, with event times in [start_us, end_us) and up to archive_seq.
 
-    The source's columns (or those named) in their declared types, and event_time, kafka_time
+    In log order, or in any where not `ordered`. The source's columns (or those named) in their declared types, and event_time, kafka_time
     (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
     """
     conditions = [f"kind = '{GOOD}'"]
@@ -204,7 +206,7 @@ def scan_events(
     if hours is not None:
         conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
-    return _scanned(table, source, conditions, chosen, snapshot_id)
+    return _scanned(table, source, conditions, chosen, snapshot_id, ordered=ordered)
 
 
 def scan_below(
@@ -236,6 +238,8 @@ def _scanned(
     conditions: Sequence[str],
     chosen: Sequence[str],
     snapshot_id: int | None,
+    *,
+    ordered: bool = True,
 ) -> pa.Table:
     """Scans the columns. One that was added since the last archive is null, a decimal widened since
     is as wide as declared."""
@@ -243,7 +247,7 @@ def _scanned(
     wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
     scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
     there = {field.name for field in scan.projection().fields}
-    scanned = scan.select(*(name for name in wanted if name in there)).to_arrow()
+    scanned = files.read(scan.select(*(name for name in wanted if name in there)))
     for name in wanted:
         if name not in there:
             scanned = scanned.append_column(
@@ -258,6 +262,8 @@ def _scanned(
     for name in ("event_time", "kafka_time"):
         index = scanned.schema.get_field_index(name)
         scanned = scanned.set_column(index, name, scanned[name].cast(pa.int64()))
+    if not ordered:
+        return scanned
     order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
     return scanned.sort_by(order)
 
