@@ -67,9 +67,9 @@ def settings(folder: Path) -> Settings:
     return Settings.load({"SLICEWISE_STATE": str(folder)}, folder)
 
 
-def spine_file(folder: Path) -> Path:
-    """The rows that are asked about: user_id, at, and token where answers are asked by token."""
-    return folder / "spine.parquet"
+def spine_file(folder: Path, *, tokens: bool = False) -> Path:
+    """The rows that are asked about: user_id and at, and token where answers are asked by token."""
+    return folder / ("spine_tokens.parquet" if tokens else "spine.parquet")
 
 
 def make(folder: Path, events: int, *, tokens: bool) -> None:
@@ -110,9 +110,10 @@ def make(folder: Path, events: int, *, tokens: bool) -> None:
     spine = pa.table(
         {"user_id": names.take(pa.array(random.integers(0, users, rows))), "at": _instants(at)}
     )
+    pq.write_table(spine, spine_file(folder))
     if tokens:
         spine = spine.append_column("token", pa.array(_tokens(at, arrivals)))
-    pq.write_table(spine, spine_file(folder))
+        pq.write_table(spine, spine_file(folder, tokens=True))
 
 
 def _archive(folder: Path, events: pa.Table, arrivals: list[Ints]) -> None:

@@ -50,7 +50,7 @@ def tokens(folder: Path) -> pa.Table:
 
 def _training_set(folder: Path, knowledge: str) -> pa.Table:
     built = sw.training_set(
-        spine_file(folder),
+        spine_file(folder, tokens=knowledge == "token"),
         REFS,
         knowledge,
         deployment=definitions(),

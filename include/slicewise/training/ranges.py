@@ -54,8 +54,8 @@ def group_starts(*keys: Ints) -> tuple[Ints, Ints]:
     return np.cumsum(new, dtype=np.int64) - 1, np.flatnonzero(new).astype(np.int64)
 
 
-def order_by(entity: Ints, time: Ints) -> Ints:
-    """Rows by entity, then by time; what is equal in both keeps its order.
+def order_by(entity: Ints, time: Ints) -> tuple[Ints, Ints, Ints]:
+    """Rows by entity, then by time; what is equal in both keeps its order. And both in this order.
 
     entity: at least 0. By radix into runs of entities that a cache holds, and each run by itself.
     """
@@ -65,7 +65,8 @@ def order_by(entity: Ints, time: Ints) -> Ints:
     span = int(time.max(initial=0)) - first_us + 1
     shift = max(entities.bit_length() - 16, (entities * SORTED_AT_ONCE // max(n, 1)).bit_length())
     if n <= SORTED_AT_ONCE or entities >> shift == 0:
-        return _sorted(entity, time, (0, entities), (first_us, span))
+        order = _sorted(entity, time, (0, entities), (first_us, span))
+        return order, entity[order], time[order]
     runs = (entity >> shift).astype(np.uint16)
     order = np.argsort(runs, kind="stable")
     ends = np.cumsum(np.bincount(runs))
@@ -75,9 +76,10 @@ def order_by(entity: Ints, time: Ints) -> Ints:
         some = slice(begin, end)
         run = (number << shift, 1 << shift)
         own = _sorted(entity[some], time[some], run, (first_us, span))
-        order[some] = order[some][own]
+        for values in (order, entity, time):
+            values[some] = values[some][own]
         begin = end
-    return order
+    return order, entity, time
 
 
 def _sorted(entity: Ints, time: Ints, run: tuple[int, int], times: tuple[int, int]) -> Ints:

@@ -189,11 +189,11 @@ def scan_events(
     archive_version: int | None = None,
     snapshot_id: int | None = None,
     hours: Sequence[int] | None = None,
-    ordered: bool = True,
+    as_read: bool = False,
 ) -> pa.Table:
-    """Good events, with event times in [start_us, end_us) and up to archive_seq.
+    """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
 
-    In log order, or in any where not `ordered`. The source's columns (or those named) in their declared types, and event_time, kafka_time
+    as_read: in any order, and topic ids as a dictionary, which takes a fraction. The source's columns (or those named) in their declared types, and event_time, kafka_time
     (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
     """
     conditions = [f"kind = '{GOOD}'"]
@@ -206,7 +206,7 @@ def scan_events(
     if hours is not None:
         conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
-    return _scanned(table, source, conditions, chosen, snapshot_id, ordered=ordered)
+    return _scanned(table, source, conditions, chosen, snapshot_id, as_read=as_read)
 
 
 def scan_below(
@@ -239,7 +239,7 @@ def _scanned(
     chosen: Sequence[str],
     snapshot_id: int | None,
     *,
-    ordered: bool = True,
+    as_read: bool = False,
 ) -> pa.Table:
     """Scans the columns. One that was added since the last archive is null, a decimal widened since
     is as wide as declared."""
@@ -247,7 +247,8 @@ def _scanned(
     wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
     scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
     there = {field.name for field in scan.projection().fields}
-    scanned = files.read(scan.select(*(name for name in wanted if name in there)))
+    selected = scan.select(*(name for name in wanted if name in there))
+    scanned = files.read(selected, ("topic_id",) if as_read else ())
     for name in wanted:
         if name not in there:
             scanned = scanned.append_column(
@@ -262,7 +263,7 @@ def _scanned(
     for name in ("event_time", "kafka_time"):
         index = scanned.schema.get_field_index(name)
         scanned = scanned.set_column(index, name, scanned[name].cast(pa.int64()))
-    if not ordered:
+    if as_read:
         return scanned
     order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
     return scanned.sort_by(order)

@@ -26,25 +26,34 @@ from pyiceberg.table import DataScan, FileScanTask
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def read(scan: DataScan) -> pa.Table:
-    """The rows of a scan, in any order, with the columns that it selects."""
+def read(scan: DataScan, dictionaries: Sequence[str] = ()) -> pa.Table:
+    """The rows of a scan, in any order, with the columns that it selects; these as dictionaries.
+
+    dictionaries: texts of few distinct values, which no filter reads.
+    """
     wanted = scan.projection()
     tasks = list(scan.plan_files())
-    together = _alike(scan, wanted, tasks)
+    together = _alike(scan, wanted, tasks, dictionaries)
     names = {task.file.file_path for task, _ in together}
     others = [task for task in tasks if task.file.file_path not in names]
     tables = []
     if together:
         tables.append(_read_together(scan, wanted, [fragment for _, fragment in together]))
     if others or not tables:
-        tables.append(_read_mapped(scan, wanted, others))
+        tables.append(_read_mapped(scan, wanted, others, dictionaries))
     return pa.concat_tables(tables, promote_options="permissive")
 
 
-def _read_mapped(scan: DataScan, wanted: Schema, tasks: Sequence[FileScanTask]) -> pa.Table:
-    return ArrowScan(
+def _read_mapped(
+    scan: DataScan, wanted: Schema, tasks: Sequence[FileScanTask], dictionaries: Sequence[str]
+) -> pa.Table:
+    mapped = ArrowScan(
         scan.table_metadata, scan.io, wanted, scan.row_filter, scan.case_sensitive
     ).to_table(tasks)
+    for name in dictionaries:
+        encoded = mapped[name].cast(pa.string()).dictionary_encode()
+        mapped = mapped.set_column(mapped.column_names.index(name), name, encoded)
+    return mapped
 
 
 def _read_together(
@@ -60,7 +69,10 @@ def _read_together(
 
 
 def _alike(
-    scan: DataScan, wanted: Schema, tasks: Sequence[FileScanTask]
+    scan: DataScan,
+    wanted: Schema,
+    tasks: Sequence[FileScanTask],
+    dictionaries: Sequence[str],
 ) -> list[tuple[FileScanTask, ds.ParquetFileFragment]]:
     """Tasks whose files need no mapping, with their files: without deletes, and with each column
     that is read under its name, number and type."""
@@ -73,7 +85,7 @@ def _alike(
     narrow = pa.schema([_narrow(field) for field in expected])
     if not isinstance(scan.io, PyArrowFileIO):
         return []
-    file_format = ds.ParquetFileFormat()
+    file_format = ds.ParquetFileFormat(dictionary_columns=list(dictionaries))
     alike: list[tuple[FileScanTask, ds.ParquetFileFragment]] = []
     for task in tasks:
         if task.delete_files or task.file.file_format != FileFormat.PARQUET:
@@ -95,9 +107,15 @@ def _has(physical: pa.Schema, expected: pa.Schema) -> bool:
         if len(at) != 1:
             return False
         own = physical.field(at[0])
-        if own.type != field.type or _number(own) != _number(field):
+        if not _is(own.type, field.type) or _number(own) != _number(field):
             return False
     return True
+
+
+def _is(own: pa.DataType, expected: pa.DataType) -> bool:
+    if pa.types.is_dictionary(own):  # of texts, whose width is the dictionary's own
+        return bool(pa.types.is_string(expected) or pa.types.is_large_string(expected))
+    return bool(own.equals(expected))
 
 
 def _number(field: pa.Field) -> bytes | None:

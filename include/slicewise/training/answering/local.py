@@ -44,7 +44,7 @@ def answer(
     if not features:
         return {}
     # Rows beside those of their entity look events up beside each other.
-    order = order_by(question.entity + 1, question.bounds[features[0].column][1])
+    order, _, _ = order_by(question.entity + 1, question.bounds[features[0].column][1])
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
     parts = [

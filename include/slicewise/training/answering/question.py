@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import TopicPartition
@@ -27,7 +31,7 @@ class UnitEvents:
     unit: StorageUnit
     entities: Entities
     source: SortedRows
-    topic_partition: Ints
+    topic_partition: npt.NDArray[np.integer[Any]]
     topic_partitions: tuple[TopicPartition, ...]
     refused: Mapping[str, int]
 

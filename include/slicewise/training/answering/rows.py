@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slicewise.aggregates import Rows
-from slicewise.aggregates.kernel.grouping import numbered
 from slicewise.features.plan import row_columns
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.duplicates import duplicates_among
@@ -47,6 +47,11 @@ def events_of(
     if unit.dedupe is None:
         return archive.events(source, unit.reads, start_us, end_us, archive_version)
     requested = archive.events(source, (), start_us, end_us, archive_version)
+    requested = requested.set_column(
+        requested.column_names.index("topic_id"),
+        "topic_id",
+        requested["topic_id"].cast(pa.string()),
+    )
     if not requested.num_rows:
         return archive.events(source, unit.reads, start_us, end_us, archive_version)
     ends = requested.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
@@ -72,46 +77,46 @@ def unit_events(
     distinct = entities or entities_of(kept, [name for name, _ in unit.entity])
     number = distinct.numbers(kept)
     own = dict(unit.input_types)
-    names = [*IDENTITY_COLUMNS, *(name for name in kept.column_names if name in own)]
-    chosen = number >= 0
-    kept = kept.select(names)
+    read = [name for name in kept.column_names if name in own]
+    kept, chosen = kept.select([*IDENTITY_COLUMNS, *read]), number >= 0
     if not chosen.all():
         kept, number = kept.filter(pa.array(chosen)), number[chosen]
     topics = _Topics.of(kept["topic_id"])
     time, partition, offset = (
-        np.asarray(kept[name].to_numpy(), np.int64)
-        for name in ("event_time", "partition", "offset")
+        np.asarray(kept[name].to_numpy()) for name in ("event_time", "partition", "offset")
     )
-    order = _total_order(number, time, (topics.rank[topics.index], partition, offset))
-    partition, topic = partition[order], topics.index[order]
+    order, number, time = order_by(number, time.astype(np.int64, copy=False))
+    _settle(order, number, time, (topics, partition, offset))
+    partition, topic = partition[order].astype(np.int32, copy=False), topics.of_rows(order)
     topic_partition, topic_partitions = _topic_partitions(topic, partition, topics.names)
-    columns = {name: _flat(kept[name]).take(pa.array(order)) for name in names[4:]}
     rows = Rows(
-        time[order],
+        time,
         topics.half(0, topic),
         topics.half(1, topic),
-        partition.astype(np.int32),
-        offset[order],
-        columns,
+        partition,
+        offset[order].astype(np.int64, copy=False),
+        {name: _flat(kept[name]).take(pa.array(order)) for name in read},
     )
     return UnitEvents(
-        unit, distinct, SortedRows(number[order], rows), topic_partition, topic_partitions, refused
+        unit, distinct, SortedRows(number, rows), topic_partition, topic_partitions, refused
     )
 
 
-def _total_order(number: Ints, time: Ints, ties: tuple[Ints, Ints, Ints]) -> Ints:
-    """Rows by entity, then in the total order. ties: what decides between equal times, the most
-    significant first."""
-    order = order_by(number, time)
-    same = (number[order][1:] == number[order][:-1]) & (time[order][1:] == time[order][:-1])
+def _settle(
+    order: Ints, number: Ints, time: Ints, ties: tuple[_Topics, npt.NDArray[Any], npt.NDArray[Any]]
+) -> None:
+    """Puts rows of equal entity and time into the total order, in place. ties: topics, partitions
+    and offsets of the rows as they came."""
+    same = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
     if not same.any():
-        return order
+        return
     tied = np.append(same, False)
     tied[1:] |= same
     among = order[tied]
     run = np.cumsum(np.append(True, ~same))[tied]
-    order[tied] = among[np.lexsort([key[among] for key in reversed(ties)] + [run])]
-    return order
+    topics, partition, offset = ties
+    keys = (offset[among], partition[among], topics.rank[topics.of_rows(among)], run)
+    order[tied] = among[np.lexsort(keys)]
 
 
 def row_logic(
@@ -140,7 +145,7 @@ def row_logic(
         )
     numbers = entities_of(rows, [name for name, _ in unit.entity]).numbers(rows)
     topic, partition = (
-        _Topics.of(rows["topic_id"]).index,
+        _Topics.of(rows["topic_id"]).index.astype(np.int64),
         np.asarray(rows["partition"].to_numpy(), np.int64),
     )
     group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[
@@ -165,34 +170,45 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
 
 @dataclass(frozen=True)
 class _Topics:
-    """The topics of rows: the number of each row's, and per topic its id and its rank."""
+    """The topics of rows: the number of each row's, and the topics' ids."""
 
-    index: Ints
+    index: npt.NDArray[np.int32]
     names: list[str]
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Topics:
         encoded = _flat(column.dictionary_encode())
-        index = np.asarray(encoded.indices.to_numpy(), np.int64)
+        index = np.asarray(encoded.indices.to_numpy()).astype(np.int32, copy=False)
         return _Topics(index, encoded.dictionary.to_pylist())
 
     @property
     def rank(self) -> Ints:
-        """Position in the order of topic ids."""
+        """Position of each topic in the order of their ids."""
         return np.argsort(np.argsort(np.array(self.names, dtype=str))).astype(np.int64)
 
-    def half(self, number: int, topic: Ints) -> npt.NDArray[np.uint64]:
+    def of_rows(self, rows: Ints) -> npt.NDArray[np.int32]:
+        """The topics of these rows; one that is all rows' stands once in memory."""
+        if len(self.names) == 1:
+            return np.broadcast_to(np.int32(0), len(rows))
+        return self.index[rows]
+
+    def half(self, number: int, topic: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
         """Per row the high half of its topic's id, or the low one."""
         halves = [int(name[16 * number : 16 * number + 16], 16) for name in self.names]
-        if len(halves) == 1:  # one value that stands for all rows
-            return np.broadcast_to(np.array(halves, np.uint64), len(topic))
+        if len(halves) == 1:
+            return np.broadcast_to(np.uint64(halves[0]), len(topic))
         return np.array(halves, np.uint64)[topic]
 
 
 def _topic_partitions(
-    topic: Ints, partition: Ints, names: Sequence[str]
-) -> tuple[Ints, tuple[TopicPartition, ...]]:
+    topic: npt.NDArray[np.int32], partition: npt.NDArray[np.int32], names: Sequence[str]
+) -> tuple[npt.NDArray[np.int32], tuple[TopicPartition, ...]]:
     """Per row the number of its partition, and the partitions."""
     width = int(partition.max(initial=0)) + 1
-    pairs, index = numbered(topic * width + partition, len(names) * width)
-    return index, tuple((names[pair // width], pair % width) for pair in pairs.tolist())
+    pair = partition if len(names) == 1 else topic.astype(np.int64) * width + partition
+    there = np.zeros(max(1, len(names)) * width, np.bool_)
+    there[pair] = True
+    topic_partitions = tuple(
+        (names[number // width], number % width) for number in np.flatnonzero(there).tolist()
+    )
+    return (np.cumsum(there, dtype=np.int32) - 1)[pair], topic_partitions

@@ -108,7 +108,7 @@ class IcebergArchive:
             start_us=start_us,
             end_us=end_us,
             archive_version=archive_version,
-            ordered=False,
+            as_read=True,
         )
 
     def below(
