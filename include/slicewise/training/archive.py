@@ -63,9 +63,10 @@ class Archive(Protocol):
     ) -> pa.Table:
         """Good events with time in [start_us, end_us) of archive versions up to `archive_version`.
 
-        Gives the columns, and event_time, kafka_time (int64 microseconds), topic_id, partition,
-        offset. What an archive version holds never changes, so that the same archive version gives
-        the same events for ever.
+        Gives the columns, and event_time (int64 microseconds), topic_id (maybe as a dictionary),
+        partition, offset, in any order; kafka_time where it is among the columns. What an archive
+        version holds never changes, so that the same archive version gives the same events for
+        ever.
         """
         ...
 
@@ -80,7 +81,7 @@ class Archive(Protocol):
         """Good events that the offset vector contains, by which an event that comes again is known.
 
         Their Kafka times are at or after `kafka_us`, their archive versions at most
-        `archive_version`. The columns are those of `events`.
+        `archive_version`. The columns are those of `events`, with kafka_time.
 
         """
         ...

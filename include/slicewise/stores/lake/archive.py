@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import DataScan
 from pyiceberg.table import Table as IcebergTable
 from pyiceberg.types import LongType
 
@@ -193,20 +194,24 @@ def scan_events(
 ) -> pa.Table:
     """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
 
-    as_read: in any order, and topic ids as a dictionary, which takes a fraction. The source's columns (or those named) in their declared types, and event_time, kafka_time
+    as_read: in any order, topic ids as a dictionary, kafka_time where it is named, and without
+    archive_seq, which takes a fraction. The source's columns (or those named) in their declared types, and event_time, kafka_time
     (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
     """
-    conditions = [f"kind = '{GOOD}'"]
+    conditions, hours_read = [f"kind = '{GOOD}'"], []
     if start_us is not None:
-        conditions += [f"hour >= {start_us // HOUR_US}", f"event_time >= '{_instant(start_us)}'"]
+        hours_read.append(f"hour >= {start_us // HOUR_US}")
+        conditions.append(f"event_time >= '{_instant(start_us)}'")
     if end_us is not None:
-        conditions += [f"hour <= {(end_us - 1) // HOUR_US}", f"event_time < '{_instant(end_us)}'"]
+        hours_read.append(f"hour <= {(end_us - 1) // HOUR_US}")
+        conditions.append(f"event_time < '{_instant(end_us)}'")
     if archive_version is not None:
         conditions.append(f"archive_seq <= {archive_version}")
     if hours is not None:
-        conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
+        hours_read.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
-    return _scanned(table, source, conditions, chosen, snapshot_id, as_read=as_read)
+    scan = _Scan(table, source, tuple(conditions), snapshot_id, tuple(hours_read))
+    return scan.as_read(chosen) if as_read else scan.in_log_order(chosen)
 
 
 def scan_below(
@@ -229,44 +234,63 @@ def scan_below(
         f"kafka_time >= '{_instant(kafka_us)}'",
         f"({' or '.join(topic_partitions) or 'archive_seq < 0'})",
     ]
-    return _scanned(table, source, conditions, columns, None)
+    return _Scan(table, source, tuple(conditions)).in_log_order(columns)
 
 
-def _scanned(
-    table: IcebergTable,
-    source: Source,
-    conditions: Sequence[str],
-    chosen: Sequence[str],
-    snapshot_id: int | None,
-    *,
-    as_read: bool = False,
-) -> pa.Table:
-    """Scans the columns. One that was added since the last archive is null, a decimal widened since
-    is as wide as declared."""
-    fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
-    wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
-    scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
-    there = {field.name for field in scan.projection().fields}
-    selected = scan.select(*(name for name in wanted if name in there))
-    scanned = files.read(selected, ("topic_id",) if as_read else ())
-    for name in wanted:
-        if name not in there:
-            scanned = scanned.append_column(
-                name, pa.nulls(scanned.num_rows, arrow_type(kinds[name]))
-            )
-        elif decimal_parts(kinds.get(name, "")) and scanned[name].type != arrow_type(kinds[name]):
-            scanned = scanned.set_column(
-                scanned.schema.get_field_index(name),
-                name,
-                scanned[name].cast(arrow_type(kinds[name])),
-            )
-    for name in ("event_time", "kafka_time"):
-        index = scanned.schema.get_field_index(name)
-        scanned = scanned.set_column(index, name, scanned[name].cast(pa.int64()))
-    if as_read:
+_IDENTITY = ("event_time", "topic_id", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Rows of a log table. hours: further conditions, on the hour alone, which files are chosen
+    by."""
+
+    table: IcebergTable
+    source: Source
+    conditions: tuple[str, ...]
+    snapshot_id: int | None = None
+    hours: tuple[str, ...] = ()
+
+    def in_log_order(self, chosen: Sequence[str]) -> pa.Table:
+        """These columns, and all that says which event a row is and whence it came."""
+        fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
+        rows = self._read(list(dict.fromkeys((*fixed, *chosen))), ())
+        order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+        return rows.sort_by(order)
+
+    def as_read(self, chosen: Sequence[str]) -> pa.Table:
+        """These columns, and all that says which event a row is, with topic ids as a dictionary."""
+        return self._read(list(dict.fromkeys((*_IDENTITY, *chosen))), ("topic_id",))
+
+    def _read(self, wanted: Sequence[str], dictionaries: Sequence[str]) -> pa.Table:
+        """One that was added since the last archive is null, a decimal widened since is as wide as
+        declared."""
+        kinds = dict(self.source.columns)
+        scan = self._scan((*self.conditions, *self.hours))
+        there = {field.name for field in scan.projection().fields}
+        selected = scan.select(*(name for name in wanted if name in there))
+        planned = self._scan(self.hours) if self.hours else None
+        scanned = files.read(selected, dictionaries, planned)
+        for name in wanted:
+            if name not in there:
+                scanned = scanned.append_column(
+                    name, pa.nulls(scanned.num_rows, arrow_type(kinds[name]))
+                )
+            elif decimal_parts(kinds.get(name, "")) and scanned[name].type != arrow_type(
+                kinds[name]
+            ):
+                scanned = _put(scanned, name, scanned[name].cast(arrow_type(kinds[name])))
+        for name in ("event_time", "kafka_time"):
+            if name in wanted:
+                scanned = _put(scanned, name, scanned[name].cast(pa.int64()))
         return scanned
-    order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    return scanned.sort_by(order)
+
+    def _scan(self, conditions: Sequence[str]) -> DataScan:
+        return self.table.scan(row_filter=" and ".join(conditions), snapshot_id=self.snapshot_id)
+
+
+def _put(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
 
 
 def _instant(micros: int) -> str:

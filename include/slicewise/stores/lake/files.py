@@ -26,13 +26,16 @@ from pyiceberg.table import DataScan, FileScanTask
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def read(scan: DataScan, dictionaries: Sequence[str] = ()) -> pa.Table:
+def read(
+    scan: DataScan, dictionaries: Sequence[str] = (), planned: DataScan | None = None
+) -> pa.Table:
     """The rows of a scan, in any order, with the columns that it selects; these as dictionaries.
 
-    dictionaries: texts of few distinct values, which no filter reads.
+    dictionaries: texts of few distinct values, which no filter reads. planned: chooses the files,
+    by a filter that holds for all rows of the scan; a short one is planned in a fraction.
     """
     wanted = scan.projection()
-    tasks = list(scan.plan_files())
+    tasks = list((planned or scan).plan_files())
     together = _alike(scan, wanted, tasks, dictionaries)
     names = {task.file.file_path for task, _ in together}
     others = [task for task in tasks if task.file.file_path not in names]

@@ -61,9 +61,8 @@ def _runs(events: UnitEvents, question: Question) -> Iterator[tuple[UnitEvents, 
     edges = [0, *np.searchsorted(entity, firsts).tolist(), len(entity)]
     rows = [0, *np.searchsorted(question.entity, firsts).tolist(), len(question.entity)]
     for i in range(len(edges) - 1):
-        some = np.arange(rows[i], rows[i + 1], dtype=np.int64)
-        if i == 0 or len(some):
-            yield events.slice(edges[i], edges[i + 1]), question.take(some)
+        if i == 0 or rows[i] < rows[i + 1]:
+            yield events.slice(edges[i], edges[i + 1]), question.slice(rows[i], rows[i + 1])
 
 
 def _joined(parts: Sequence[Finished], back: Ints) -> Finished:

@@ -58,6 +58,17 @@ class Question:
     offset_vectors: TokenOffsets | None = None
     mode: Mode = "event_time"
 
+    def slice(self, first: int, beyond: int) -> Question:
+        """The rows from one to another."""
+        own = slice(first, beyond)
+        vectors = self.offset_vectors
+        return Question(
+            self.entity[own],
+            {name: (start[own], end[own]) for name, (start, end) in self.bounds.items()},
+            vectors and vectors.take(np.arange(first, beyond, dtype=np.int64)),
+            self.mode,
+        )
+
     def take(self, rows: Ints) -> Question:
         """These rows, in this order."""
         return Question(

@@ -46,14 +46,14 @@ def events_of(
     their id, with those before by which they are known."""
     if unit.dedupe is None:
         return archive.events(source, unit.reads, start_us, end_us, archive_version)
-    requested = archive.events(source, (), start_us, end_us, archive_version)
+    requested = archive.events(source, (KAFKA_TIME,), start_us, end_us, archive_version)
     requested = requested.set_column(
         requested.column_names.index("topic_id"),
         "topic_id",
         requested["topic_id"].cast(pa.string()),
     )
     if not requested.num_rows:
-        return archive.events(source, unit.reads, start_us, end_us, archive_version)
+        return archive.events(source, (*unit.reads, KAFKA_TIME), start_us, end_us, archive_version)
     ends = requested.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
     offset_vector = OffsetVector(
         {(end["topic_id"], end["partition"]): end["offset_max"] + 1 for end in ends}
@@ -74,6 +74,7 @@ def unit_events(
     all. span: as for `row_logic`.
     """
     kept, refused = row_logic(unit, events, span)
+    del events  # its texts take more memory than all that follows
     distinct = entities or entities_of(kept, [name for name, _ in unit.entity])
     number = distinct.numbers(kept)
     own = dict(unit.input_types)

@@ -237,11 +237,12 @@ def read_unit(
     start, end = (min(starts), max(ends)) if starts else (0, 0)
     source = deployment.source(unit.source)
     span = start, max(start, end)
-    events = events_of(archive, source, unit, *span, archive_version)
     entities = None
     if spine is not None:
         entities = entities_of(spine.table, [name for name, _ in unit.entity])
-    return unit_events(unit, events, entities, span)
+    return unit_events(
+        unit, events_of(archive, source, unit, *span, archive_version), entities, span
+    )
 
 
 def _by_mode(request: UnitRequest, spine: Spine, mode: Mode) -> dict[str, Bounds]:
