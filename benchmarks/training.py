@@ -172,9 +172,9 @@ def _figures(taken: Mapping[int, Measured]) -> list[Figure]:
             if "ours" in measured:
                 label = {"seconds": "elapsed", "processor_s": "processor", "peak_mib": "memory"}
                 aim = TIMES_FASTER if name == "processor_s" and size == largest else None
-                beside = {k: measured[k][name] for k in ("join", "tokens") if k in measured}
+                named = {"join": "DuckDB's join", "tokens": "by token"}
                 beside = {
-                    {"join": "DuckDB's join", "tokens": "by token"}[k]: v for k, v in beside.items()
+                    text: measured[side][name] for side, text in named.items() if side in measured
                 }
                 theirs = measured.get("windows", {}).get(name)
                 figures.append(

@@ -4,6 +4,7 @@ number of items."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ def batches(counts: Ints, limit: int) -> Iterator[slice]:
         start = stop
 
 
-def group_starts(*keys: Ints) -> tuple[Ints, Ints]:
+def group_starts(*keys: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
     """Groups rows sorted by `keys`: the group of each row (dense, from 0), and each group's first
     row."""
     n = len(keys[0])

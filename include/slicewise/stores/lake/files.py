@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyiceberg.expressions.visitors import bind
+from pyiceberg.expressions.visitors import bind, extract_field_ids
 from pyiceberg.io.pyarrow import (
     ArrowScan,
     PyArrowFileIO,
     expression_to_pyarrow,
-    extract_field_ids,
     schema_to_pyarrow,
 )
 from pyiceberg.manifest import FileFormat

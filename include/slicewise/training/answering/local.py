@@ -150,9 +150,10 @@ def _within(
         tree, index = _tree(events, left, transit)
         for i, (start, end) in enumerate(intervals):
             some = [position for position in wanted[i] if position in left]
-            chosen = [index[position] for position in some]
-            columns = tree.combine(question.entity, start, end, chosen) if some else []
-            combined[i].update(zip(some, columns, strict=True))
+            if some:
+                own = [index[position] for position in some]
+                partials = tree.combine(question.entity, start, end, own)
+                combined[i].update(zip(some, partials, strict=True))
     return {
         feature.column: combined[i][feature.partial]
         for i, same in enumerate(alike)
@@ -164,7 +165,7 @@ def _tree(
     events: UnitEvents, wanted: set[int], transit: Transit | None
 ) -> tuple[SliceTree, dict[int, int]]:
     """A tree of these partials of the layout, and per partial its position in the tree's own."""
-    layout, positions = events.unit.layout, range(len(events.unit.layout.partials))
+    layout, positions = events.unit.layout, list(range(len(events.unit.layout.partials)))
     if transit is None:
         positions = sorted(wanted)
         layout = Layout(tuple(layout.partials[position] for position in positions))
