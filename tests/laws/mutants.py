@@ -197,7 +197,7 @@ X: dict[str, Any] = {"x": pa.float64()}
 class CountsNulls(Count):
     """Looks a count up as if no value were null."""
 
-    def over_ranges(self, rows: Rows) -> RangeForm:
+    def over_ranges(self, rows: Rows) -> RangeForm:  # noqa: ARG002
         return Counted(ChosenRows(None), lambda counts: Columns(len(counts), {"n": counts}))
 
 

@@ -115,7 +115,8 @@ def _typed(table: pa.Table, kinds: Mapping[str, str]) -> pa.Table:
         if field.name in kinds:
             column = table.column(i).cast(arrow_type(kinds[field.name]))
             if pa.types.is_floating(column.type):
-                column = canonicalise(_flat(column))
+                chunks = [canonicalise(chunk) for chunk in column.chunks]
+                column = pa.chunked_array(chunks, column.type)
             table = table.set_column(i, field.name, column)
     return table
 

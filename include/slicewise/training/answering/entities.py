@@ -68,8 +68,13 @@ def _numbers(entities: Entities, table: pa.Table) -> Ints:
 
 def _index(column: pa.ChunkedArray, distinct: pa.Array) -> Ints:
     """Per row the position of its value among these; UNKNOWN where it is none of them, or null."""
-    position = pc.fill_null(pc.index_in(column, value_set=distinct, skip_nulls=True), UNKNOWN)
-    return np.asarray(position.to_numpy()).astype(np.int64)
+    index = np.empty(len(column), np.int64)
+    begin = 0
+    for chunk in column.chunks:
+        position = pc.index_in(chunk, value_set=distinct, skip_nulls=True)
+        index[begin : begin + len(chunk)] = pc.fill_null(position, UNKNOWN)
+        begin += len(chunk)
+    return index
 
 
 def _position(distinct: Ints, wanted: Ints) -> Ints:

@@ -79,7 +79,7 @@ class TokenOffsets:
         self, row: Ints, time_us: Ints, topic_partition: npt.NDArray[np.integer[Any]], offset: Ints
     ) -> Flags:
         """Per event whether the row knows it."""
-        contained = offset < self.base[row, topic_partition]
+        contained: Flags = offset < self.base[row, topic_partition]
         if len(self.beyond_row):
             contained |= offset < self._compacted_beyond(row, time_us // HOUR_US, topic_partition)
         return contained

@@ -178,7 +178,10 @@ class _Topics:
 
     @staticmethod
     def of(column: pa.ChunkedArray) -> _Topics:
-        encoded = _flat(column.dictionary_encode())
+        encoded = column.dictionary_encode().unify_dictionaries()
+        if encoded.num_chunks and len(names := encoded.chunk(0).dictionary) == 1:
+            return _Topics(np.broadcast_to(np.int32(0), len(column)), names.to_pylist())
+        encoded = _flat(encoded)
         index = np.asarray(encoded.indices.to_numpy()).astype(np.int32, copy=False)
         return _Topics(index, encoded.dictionary.to_pylist())
 
