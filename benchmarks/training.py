@@ -7,9 +7,9 @@
 
 Payments of users lie in an archive, by hour, of 14 days. A tenth as many rows ask for the sum, the
 count and the maximum of the amounts of 1 hour, 1 day and 7 days. slicewise answers by one call of
-`sw.training_set`, by event time and by token; DuckDB by RANGE windows, whose frames begin where ours
-do, and by a join. Each has a process of its own. Counts and maxima must be equal, sums within what
-rounding explains; sampled rows must be equal, bit for bit, to the exact sum of their events.
+`sw.training_set`, by event time and by token; DuckDB by RANGE windows, whose frames begin where
+ours do, and by a join. Each has a process of its own. Counts and maxima must be equal, sums within
+what rounding explains; sampled rows must be equal, bit for bit, to the exact sum of their events.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _refuse_unrounded(own: pa.Array, other: pa.Array, count: Any, where: str) ->
 
 
 def _compare_sampled(folder: Path, rows: pa.Table, side: str) -> None:
-    """Each sampled row beside the events themselves, added by `math.fsum`."""
+    """Compares each sampled row with its events themselves, added by `math.fsum`."""
     (unit,) = definitions().view("spending")
     events = pa.concat_tables(
         [
@@ -193,7 +193,7 @@ def _figures(taken: Mapping[int, Measured]) -> list[Figure]:
 
 
 def _growth(taken: Mapping[int, Measured]) -> list[Figure]:
-    """What a million events more take, and what a token adds."""
+    """Ratios of one size to the size before, and of tokens to event time."""
     figures = []
     sizes = sorted(taken)
     for smaller, larger in pairwise(sizes):

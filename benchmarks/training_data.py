@@ -31,7 +31,7 @@ SEED = 16
 TOPIC = "ab" * 16
 PARTITIONS = 4
 BEGIN_US = 1_780_272_000_000_000  # 2026-06-01T00:00:00Z
-DAYS, ASKED_DAYS = 14, 7
+DAYS, SPINE_DAYS = 14, 7
 EVENTS_PER_USER, EVENTS_PER_ROW = 100, 10
 LATE_US = 2_000_000
 """Mean delay of an event between its time and the log."""
@@ -105,7 +105,7 @@ def make(folder: Path, events: int, *, tokens: bool) -> None:
     )
     _archive(folder, table, arrivals)
     rows = max(1, events // EVENTS_PER_ROW)
-    begin = BEGIN_US + (DAYS - ASKED_DAYS) * DAY_US
+    begin = BEGIN_US + (DAYS - SPINE_DAYS) * DAY_US
     at = random.integers(begin, BEGIN_US + DAYS * DAY_US, rows)
     spine = pa.table(
         {"user_id": names.take(pa.array(random.integers(0, users, rows))), "at": _instants(at)}
@@ -127,14 +127,14 @@ def _archive(folder: Path, events: pa.Table, arrivals: list[Ints]) -> None:
         until = BEGIN_US + version * DAY_US
         good = _as(schema, events.slice(first, beyond - first), GOOD, until)
         ends = [int(np.searchsorted(own, until)) for own in arrivals]
-        reached = pa.table(
+        offsets = pa.table(
             {
                 "archive_seq": pa.array([version] * PARTITIONS, pa.int64()),
                 "partition": pa.array(range(PARTITIONS), pa.int32()),
                 "offset": pa.array(ends, pa.int64()),
             }
         )
-        table.append(pa.concat_tables([good, _as(schema, reached, OFFSET_VECTOR, until)]))
+        table.append(pa.concat_tables([good, _as(schema, offsets, OFFSET_VECTOR, until)]))
 
 
 def _as(schema: pa.Schema, rows: pa.Table, kind: str, until_us: int) -> pa.Table:

@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import slicewise as sw
 from benchmarks.training_data import (
     AMOUNT,
-    ASKED_DAYS,
     BEGIN_US,
     DAYS,
     REFS,
+    SPINE_DAYS,
     definitions,
     settings,
     spine_file,
@@ -34,12 +34,12 @@ from slicewise.stores.lake.catalog import open_catalog
 from slicewise.windows.durations import DAY_US, HOUR_US
 
 THREADS = 2
-OLDEST_US = BEGIN_US + (DAYS - 2 * ASKED_DAYS) * DAY_US
+OLDEST_US = BEGIN_US + (DAYS - 2 * SPINE_DAYS) * DAY_US
 """No window reaches before."""
 
 
 def ours(folder: Path) -> pa.Table:
-    """What a user's call takes."""
+    """The answer of a user's call."""
     return _training_set(folder, "event_time")
 
 

@@ -1,4 +1,4 @@
-"""What is looked up in tables of ranges is what is added by groups, on hostile events too.
+"""Tables of ranges give what is added by groups, on hostile events too.
 
 Doubles that lie as far apart as doubles can, with NaN and infinities, have no table as shipped: it
 would be wide. Here they have one, so that the arithmetic is held by the law as well.
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from slicewise import aggregates as agg
 from slicewise.aggregates import Aggregate, Event, Rows
 from slicewise.aggregates.combinators.conditional import only
-from slicewise.aggregates.kernel import prefixes
+from slicewise.aggregates.exact import prefixes
 from slicewise.aggregates.kernel.limbs import MOST_LANES
 from tests.laws.events import events
 from tests.laws.laws import ranges_are_looked_up, rows_of

@@ -15,7 +15,7 @@ from slicewise.features.plan.unit import Source
 from slicewise.offsets.gaps import AcceptedGap
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.tables.instants import text_of
-from slicewise.training.tables.tokens import AlikeTokens
+from slicewise.training.tables.spine import AlikeTokens
 
 
 class NothingArchived(DataLoss):

@@ -34,8 +34,7 @@ from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.tables.csv_form import csv_bytes
 from slicewise.training.tables.read import is_csv
-from slicewise.training.tables.spine import AT, Spine, read_spine
-from slicewise.training.tables.tokens import TokenColumns
+from slicewise.training.tables.spine import AT, Spine, TokenColumns, read_spine
 from slicewise.windows.bounds import Mode
 
 if TYPE_CHECKING:

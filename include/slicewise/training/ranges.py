@@ -68,7 +68,8 @@ def order_by(entity: Ints, time: Ints) -> tuple[Ints, Ints, Ints]:
     if n <= SORTED_AT_ONCE or entities >> shift == 0:
         order = _sorted(entity, time, (0, entities), (first_us, span))
         return order, entity[order], time[order]
-    runs = (entity >> shift).astype(np.uint16)
+    runs = np.empty(n, np.uint16)
+    np.right_shift(entity, shift, out=runs, casting="unsafe")
     order = np.argsort(runs, kind="stable")
     ends = np.cumsum(np.bincount(runs))
     entity, time = entity[order], time[order]

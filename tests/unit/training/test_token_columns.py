@@ -34,15 +34,15 @@ def text_of(random: Random, number: Callable[[Random], int], partitions: int) ->
     """The tokens of a row, of one unit or of two."""
     texts = []
     for unit in UNITS[: random.choice((1, 1, 2))]:
-        places = [(topic, p) for topic in TOPICS for p in range(partitions)]
+        partitions_named = [(topic, p) for topic in TOPICS for p in range(partitions)]
         starts = sorted(number(random) for _ in range(2))
         if number is edges:
             starts = [random.choice((start, *BEFORE_1970)) for start in starts]
         bounds = {f"n_{i}h": (start, start + number(random)) for i, start in enumerate(starts)}
         beyond = {}
-        if random.random() < 0.1 and places:
-            beyond = {random.randrange(9): OffsetVector({places[0]: 1 + number(random)})}
-        base = OffsetVector({place: number(random) for place in places})
+        if random.random() < 0.1 and partitions_named:
+            beyond = {random.randrange(9): OffsetVector({partitions_named[0]: 1 + number(random)})}
+        base = OffsetVector({named: number(random) for named in partitions_named})
         texts.append(tokens.encode(unit, random.choice(UNITS), base, beyond, "live", bounds))
     return tokens.join(texts)
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents, ScalarOf, Values
 from slicewise.aggregates.exact.counting import add_groups, tally
+from slicewise.aggregates.exact.prefixes import LanePrefixes
 from slicewise.aggregates.kernel import limbs as exact
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed, Items
-from slicewise.aggregates.kernel.prefixes import LanePrefixes
 from slicewise.aggregates.kernel.ragged import Int64, Ragged
 from slicewise.aggregates.kernel.rounding import half_up, scaled, to_doubles
 from slicewise.aggregates.kernel.values import (

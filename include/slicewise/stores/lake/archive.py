@@ -9,15 +9,17 @@ hour's newest event is known from the table's metadata alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import DataScan
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, NestedField, PrimitiveType
 
 from slicewise.errors import DataLoss
 from slicewise.features.plan.schema_change import history_text, is_later
@@ -195,8 +197,10 @@ def scan_events(
     """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
 
     as_read: in any order, topic ids as a dictionary, kafka_time where it is named, and without
-    archive_seq, which takes a fraction. The source's columns (or those named) in their declared types, and event_time, kafka_time
-    (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
+    archive_seq, which takes a fraction.
+
+    The source's columns (or those named) in their declared types, and event_time, kafka_time (int64
+    microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
     """
     conditions, hours_read = [f"kind = '{GOOD}'"], []
     if start_us is not None:
@@ -210,7 +214,13 @@ def scan_events(
     if hours is not None:
         hours_read.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
-    scan = _Scan(table, source, tuple(conditions), snapshot_id, tuple(hours_read))
+    within = {
+        "kind": (GOOD, GOOD),
+        "event_time": (start_us, None if end_us is None else end_us - 1),
+        "archive_seq": (None, archive_version),
+        **({"hour": (0, -1)} if hours is not None else {}),
+    }
+    scan = _Scan(table, source, tuple(conditions), snapshot_id, tuple(hours_read), within)
     return scan.as_read(chosen) if as_read else scan.in_log_order(chosen)
 
 
@@ -242,14 +252,16 @@ _IDENTITY = ("event_time", "topic_id", "partition", "offset")
 
 @dataclass(frozen=True)
 class _Scan:
-    """Rows of a log table. hours: further conditions, on the hour alone, which files are chosen
-    by."""
+    """Rows of a log table. hours: further conditions, on the hour alone, which files are chosen by.
+    within: least and greatest value of each column that the conditions read, as metadata has
+    them."""
 
     table: IcebergTable
     source: Source
     conditions: tuple[str, ...]
     snapshot_id: int | None = None
     hours: tuple[str, ...] = ()
+    within: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
 
     def in_log_order(self, chosen: Sequence[str]) -> pa.Table:
         """These columns, and all that says which event a row is and whence it came."""
@@ -270,7 +282,7 @@ class _Scan:
         there = {field.name for field in scan.projection().fields}
         selected = scan.select(*(name for name in wanted if name in there))
         planned = self._scan(self.hours) if self.hours else None
-        scanned = files.read(selected, dictionaries, planned)
+        scanned = files.read(selected, dictionaries, planned, self._certain)
         for name in wanted:
             if name not in there:
                 scanned = scanned.append_column(
@@ -285,8 +297,28 @@ class _Scan:
                 scanned = _put(scanned, name, scanned[name].cast(pa.int64()))
         return scanned
 
+    def _certain(self, file: DataFile) -> bool:
+        """Tells whether the file's metadata says that all its rows are of this scan."""
+        schema = self.table.schema()
+        return bool(self.within) and all(
+            _lies_within(file, schema.find_field(name), *bounds)
+            for name, bounds in self.within.items()
+        )
+
     def _scan(self, conditions: Sequence[str]) -> DataScan:
         return self.table.scan(row_filter=" and ".join(conditions), snapshot_id=self.snapshot_id)
+
+
+def _lies_within(file: DataFile, column: NestedField, least: Any, greatest: Any) -> bool:
+    """Tells whether no value is null, and all lie between these; None bounds nothing."""
+    number, kind = column.field_id, column.field_type
+    low = (file.lower_bounds or {}).get(number)
+    high = (file.upper_bounds or {}).get(number)
+    if low is None or high is None or (file.null_value_counts or {}).get(number) != 0:
+        return False
+    assert isinstance(kind, PrimitiveType)
+    above = least is None or from_bytes(kind, low) >= least
+    return bool(above and (greatest is None or from_bytes(kind, high) <= greatest))
 
 
 def _put(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:

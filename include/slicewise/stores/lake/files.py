@@ -7,7 +7,7 @@ reading an hour of events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -18,7 +18,7 @@ from pyiceberg.io.pyarrow import (
     expression_to_pyarrow,
     schema_to_pyarrow,
 )
-from pyiceberg.manifest import FileFormat
+from pyiceberg.manifest import DataFile, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import DataScan, FileScanTask
 
@@ -26,12 +26,16 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 def read(
-    scan: DataScan, dictionaries: Sequence[str] = (), planned: DataScan | None = None
+    scan: DataScan,
+    dictionaries: Sequence[str] = (),
+    planned: DataScan | None = None,
+    certain: Callable[[DataFile], bool] = lambda _: False,
 ) -> pa.Table:
     """The rows of a scan, in any order, with the columns that it selects; these as dictionaries.
 
     dictionaries: texts of few distinct values, which no filter reads. planned: chooses the files,
-    by a filter that holds for all rows of the scan; a short one is planned in a fraction.
+    by a filter that holds for all rows of the scan; a short one is planned in a fraction. certain:
+    tells of a file that its metadata says of all its rows that the filter holds.
     """
     wanted = scan.projection()
     tasks = list((planned or scan).plan_files())
@@ -39,8 +43,10 @@ def read(
     names = {task.file.file_path for task, _ in together}
     others = [task for task in tasks if task.file.file_path not in names]
     tables = []
-    if together:
-        tables.append(_read_together(scan, wanted, [fragment for _, fragment in together]))
+    for filtered in (False, True):
+        some = [fragment for task, fragment in together if certain(task.file) != filtered]
+        if some:
+            tables.append(_read_together(scan, wanted, some, filtered=filtered))
     if others or not tables:
         tables.append(_read_mapped(scan, wanted, others, dictionaries))
     return pa.concat_tables(tables, promote_options="permissive")
@@ -59,14 +65,18 @@ def _read_mapped(
 
 
 def _read_together(
-    scan: DataScan, wanted: Schema, fragments: Sequence[ds.ParquetFileFragment]
+    scan: DataScan,
+    wanted: Schema,
+    fragments: Sequence[ds.ParquetFileFragment],
+    *,
+    filtered: bool,
 ) -> pa.Table:
     schema, first = scan.table_metadata.schema(), fragments[0]
     row_filter = bind(schema, scan.row_filter, case_sensitive=scan.case_sensitive)
     dataset = ds.FileSystemDataset(fragments, first.physical_schema, first.format, first.filesystem)
     return dataset.to_table(
         columns=[field.name for field in wanted.fields],
-        filter=expression_to_pyarrow(row_filter, schema),
+        filter=expression_to_pyarrow(row_filter, schema) if filtered else None,
     )
 
 

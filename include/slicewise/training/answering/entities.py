@@ -70,10 +70,9 @@ def _index(column: pa.ChunkedArray, distinct: pa.Array) -> Ints:
     """Per row the position of its value among these; UNKNOWN where it is none of them, or null."""
     index = np.empty(len(column), np.int64)
     begin = 0
-    for chunk in column.chunks:
-        position = pc.index_in(chunk, value_set=distinct, skip_nulls=True)
-        index[begin : begin + len(chunk)] = pc.fill_null(position, UNKNOWN)
-        begin += len(chunk)
+    for position in pc.index_in(column, value_set=distinct, skip_nulls=True).chunks:
+        index[begin : begin + len(position)] = pc.fill_null(position, UNKNOWN)
+        begin += len(position)
     return index
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from slicewise.offsets.vector import TopicPartition
 from slicewise.training.ranges import Ints
-from slicewise.training.tables.tokens import AlikeTokens
+from slicewise.training.tables.spine import AlikeTokens
 from slicewise.windows.durations import HOUR_US
 
 Flags = npt.NDArray[np.bool_]

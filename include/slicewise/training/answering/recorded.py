@@ -1,5 +1,4 @@
-"""A token's bounds are those of the answer that it was given with, and its unit is the one that
-answered."""
+"""A token's bounds are those of the answer that it came with."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 from slicewise.errors import BadRequest
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
 from slicewise.training.answering.question import Bounds
-from slicewise.training.tables.tokens import AlikeTokens, NoToken, TokenColumns
+from slicewise.training.tables.spine import AlikeTokens, NoToken, TokenColumns
 
 
 def tokens_of(unit: StorageUnit, tokens: TokenColumns) -> tuple[AlikeTokens, ...]:

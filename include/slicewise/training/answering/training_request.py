@@ -16,8 +16,7 @@ from slicewise.training.answering.unit_requests import (
     questions_of,
     resolve,
 )
-from slicewise.training.tables.spine import Given, Spine, given_spine, read_spine
-from slicewise.training.tables.tokens import TokenColumns
+from slicewise.training.tables.spine import Given, Spine, TokenColumns, given_spine, read_spine
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.answering.questions import answered, question_types
-from slicewise.training.answering.recorded import recorded_bounds, tokens_of
+from slicewise.training.answering.recorded import recorded_bounds
+from slicewise.training.answering.recorded import tokens_of as tokens_of
 from slicewise.training.answering.rows import events_of, unit_events
 from slicewise.training.answering.sessions import settled
 from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
 from slicewise.training.ranges import Ints
-from slicewise.training.tables.spine import Spine
-from slicewise.training.tables.tokens import TokenColumns
+from slicewise.training.tables.spine import Spine, TokenColumns
 from slicewise.windows.bounds import Mode
 
 KNOWLEDGE = ("event_time", "token")

@@ -11,12 +11,11 @@ from slicewise.errors import BadRequest, StoreUnavailable, TopicGone
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
-from slicewise.training.answering.recorded import tokens_of
-from slicewise.training.answering.unit_requests import UnitRequest
+from slicewise.training.answering.unit_requests import UnitRequest, tokens_of
 from slicewise.training.archive import Archive, Archived, NothingArchived
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import text_of
-from slicewise.training.tables.tokens import TokenColumns
+from slicewise.training.tables.spine import TokenColumns
 
 
 class Log(Protocol):

@@ -1,4 +1,4 @@
-"""Where the numbers of a token stand among its bytes, which are canonical msgpack.
+"""Numbers of a token are located among its bytes, which are canonical msgpack.
 
 docs/format.md, section "Tokens", says which they are.
 """
@@ -73,7 +73,7 @@ class _Reader:
         self._at = at
 
     def length(self) -> int:
-        """Of the map or the array that begins here."""
+        """Length of the map or the array that begins here."""
         head = self._take(1)[0]
         if head < 0xA0:  # a short map or array
             return head & 0x0F

@@ -22,7 +22,10 @@ from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import as_timestamps, times_us
 from slicewise.training.tables.read import as_table, csv_texts, is_csv
 from slicewise.training.tables.texts import instants_of_texts, typed_texts
-from slicewise.training.tables.tokens import BadToken, TokenColumns
+from slicewise.training.tables.tokens import AlikeTokens as AlikeTokens
+from slicewise.training.tables.tokens import BadToken
+from slicewise.training.tables.tokens import NoToken as NoToken
+from slicewise.training.tables.tokens import TokenColumns as TokenColumns
 from slicewise.training.tables.wire import days
 
 AT, TOKEN = "at", "token"
@@ -40,7 +43,7 @@ class Spine:
     table: pa.Table
     at_us: Ints
     tokens_read: TokenColumns | None = field(default=None, repr=False, compare=False)
-    """What was read of its tokens already."""
+    """Tokens of its rows, if they were read already."""
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -55,7 +55,7 @@ class AlikeTokens:
     beyond: tuple[tuple[int, int, TopicPartition, int], ...] = ()
 
     def chosen(self, flags: npt.NDArray[np.bool_]) -> AlikeTokens:
-        """Those that are marked."""
+        """The tokens that are marked."""
         if flags.all():
             return self
         new = np.cumsum(flags) - 1
@@ -131,7 +131,7 @@ class NoToken(ValueError):
 
 
 def _parts(texts: pa.ChunkedArray) -> tuple[Ints, Ints, pa.Array]:
-    """Each token's row, position, and text."""
+    """Row, position and text of each token."""
     whole = texts.cast(pa.large_string()).combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
         whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.array([], whole.type)
@@ -158,7 +158,7 @@ def _with_rows(group: AlikeTokens, row: Ints, order: Ints) -> AlikeTokens:
 
 
 def _of_one_length(parts: pa.Array, some: Ints) -> tuple[list[AlikeTokens], Ints]:
-    """What has a form that others of its length have too, and which are left."""
+    """Tokens that have a form with others of their length, and which are left."""
     texts = parts.take(pa.array(some))
     raw, valid = _unarmoured(texts)
     left, made = np.flatnonzero(valid), []
@@ -179,8 +179,10 @@ def _of_one_length(parts: pa.Array, some: Ints) -> tuple[list[AlikeTokens], Ints
 
 
 def _unarmoured(texts: pa.Array) -> tuple[Bytes, npt.NDArray[np.bool_]]:
-    """The bytes [n, m] of base64url texts of one length, and which of them are such texts in their
-    one form."""
+    """The bytes [n, m] of base64url texts of one length.
+
+    Also which of them are such texts, in their one form.
+    """
     n = len(texts)
     ends = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + n + 1]
     length = int(ends[1] - ends[0]) if n else 0
@@ -201,18 +203,18 @@ def _unarmoured(texts: pa.Array) -> tuple[Bytes, npt.NDArray[np.bool_]]:
 
 @dataclass(frozen=True, eq=False)
 class _Form:
-    """Where the numbers of tokens stand that differ in numbers alone."""
+    """Positions of the numbers in tokens that differ in numbers alone."""
 
     token: Token
     raw: Bytes
     offsets: tuple[Number, ...]
-    """Of the base, in the order of its partitions."""
+    """Offsets of the base, in the order of its partitions."""
     bounds: tuple[tuple[Number, Number], ...]
     columns: tuple[tuple[str, ...], ...]
     """Per interval the features that have it."""
 
     def cut(self, raw: Bytes) -> tuple[npt.NDArray[np.bool_], AlikeTokens]:
-        """Which of these tokens [n, m] have this form, and those."""
+        """Marks those of these tokens [n, m] that have this form, and gives them."""
         fixed = np.ones(raw.shape[1], np.bool_)
         fixed[-SEAL:] = False
         for number in (*self.offsets, *(side for pair in self.bounds for side in pair)):
