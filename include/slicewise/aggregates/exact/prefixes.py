@@ -17,8 +17,8 @@ from slicewise.aggregates.kernel.ragged import Int64, Ragged
 
 MOST_LANES = 12
 """Numbers that spread over more lanes are added by groups: their table would be wide."""
-MOST_NUMBERS = 2**28
-"""A lane of so many numbers below 2^33 stays below 2^61."""
+MOST_CELLS = 2**26
+"""Lanes x numbers: 512 MiB. A lane of so many numbers below 2^33 stays below 2^59."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class LanePrefixes:
     def of(numbers: Numbers) -> LanePrefixes | None:
         """The table of these numbers; None where it would be wide."""
         lanes = numbers.most - numbers.least + 1
-        if lanes > MOST_LANES or numbers.size > MOST_NUMBERS:
+        if lanes > MOST_LANES or lanes * numbers.size > MOST_CELLS:
             return None
         sums = np.zeros((lanes, numbers.size + 1), np.int64)
         for begin in range(0, numbers.size, SHORT_CHUNK):
