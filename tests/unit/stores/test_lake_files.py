@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +124,11 @@ def test_a_file_without_a_later_column_is_mapped_by_pyiceberg(table: IcebergTabl
 def test_an_archive_as_it_is_read_has_the_events_of_its_log(
     table: IcebergTable, start_us: int, end_us: int, version: int
 ) -> None:
-    kept, bounds = source(song="string"), {"start_us": start_us, "end_us": end_us}
     whole = evolved(table)
+    scan = partial(scan_events, whole, source(song="string"), start_us=start_us, end_us=end_us)
     names = ("offset", "event_time", "user", "x", "song")
-    in_order = scan_events(whole, kept, **bounds, archive_version=version).select(names)
-    as_read = scan_events(whole, kept, **bounds, archive_version=version, as_read=True)
+    in_order = scan(archive_version=version).select(names)
+    as_read = scan(archive_version=version, as_read=True)
     assert as_read.select(names).sort_by("offset").cast(in_order.schema).equals(in_order)
     assert pa.types.is_dictionary(as_read["topic_id"].type)
     expected = sum(start_us <= i * HOUR_US // 5 < end_us for i in range(5 * HOURS)) * version
