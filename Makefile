@@ -215,6 +215,10 @@ bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests
 bench-kept: setup ## what three pieces of own code give beside the same without them (options: BENCH="--only loop --turns 3 --json file")
 	@$(PY) -m benchmarks.kept $(BENCH)
 
+.PHONY: bench-training
+bench-training: setup ## a training set of 1 to 10 million events beside DuckDB, by event time and by token (options: BENCH="--quick --json file")
+	@$(PY) -m benchmarks.training $(BENCH)
+
 .PHONY: bench-leaderboard
 bench-leaderboard: setup ## the age of a leaderboard under 20,000 plays/s (options: BENCH="--rate 2000 --seconds 10 --late correct")
 	@$(PY) -m benchmarks.leaderboard $(BENCH)

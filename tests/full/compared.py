@@ -27,6 +27,7 @@ from slicewise.serving.answering.requests import MAX_ENTITIES, MAX_VALUES
 from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Question, answer
 from slicewise.training.tables.given import TOPIC
+from slicewise.training.tables.tokens import alike_tokens
 from slicewise.windows.bounds import EARLIEST_US
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.exact_range import ExactRange
@@ -245,7 +246,9 @@ class ComparedUnit:
             )
             for feature in unit.features
         }
-        offset_vectors = TokenOffsets.of(self._tokens, offline.topic_partitions)
+        offset_vectors = TokenOffsets.of(
+            alike_tokens(enumerate(self._tokens)), len(self._tokens), offline.topic_partitions
+        )
         finished = answer(offline, unit.features, Question(numbers, bounds, offset_vectors))  # type: ignore[arg-type]
         for i, feature in enumerate(unit.features):
             values = converter(feature.aggregate.output_type)(finished[feature.column].values)

@@ -246,6 +246,30 @@ def deduct_undoes_combine(aggregate: Aggregate, events: Sequence[Event], random:
     )
 
 
+def ranges_are_looked_up(aggregate: Aggregate, events: Sequence[Event], random: Random) -> None:
+    rows = rows_of(aggregate, sorted(events, key=Event.identity))
+    begin = random.randint(0, len(rows))  # columns that do not begin where their buffers do
+    rows = rows.slice(begin, len(rows))
+    form = aggregate.over_ranges(rows)
+    if form is None:
+        return
+    ranges = [_ranges(len(rows), random) for _ in range(2)]
+    for (first, beyond), looked_up in zip(ranges, form.between(ranges), strict=True):
+        taken = [np.arange(a, b) for a, b in zip(first.tolist(), beyond.tolist(), strict=True)]
+        groups = np.repeat(np.arange(len(first)), beyond - first)
+        chosen = rows.take(np.concatenate([np.zeros(0, np.int64), *taken]))
+        added = aggregate.accumulate_columns(chosen, groups, len(first))
+        assert raw(aggregate, looked_up) == raw(aggregate, added)
+
+
+def _ranges(n: int, random: Random) -> tuple[Int64, Int64]:
+    pairs = [
+        sorted((random.randint(0, n), random.randint(0, n))) for _ in range(random.randint(0, 6))
+    ]
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
 LAWS: tuple[Law, ...] = (
     empty_is_the_identity,
     combine_is_commutative,
@@ -259,6 +283,7 @@ LAWS: tuple[Law, ...] = (
     lists_are_no_longer_than_longest,
     inputs_stay_as_they_are,
     deduct_undoes_combine,
+    ranges_are_looked_up,
 )
 
 

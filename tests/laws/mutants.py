@@ -16,8 +16,10 @@ from slicewise.aggregates.exact.counting import Count
 from slicewise.aggregates.exact.sums import Sum
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.aggregates.ordering.extremes import Max
 from slicewise.aggregates.ordering.latest import FirstK, LastK
 from slicewise.aggregates.ordering.ranked import ArgMax
+from slicewise.aggregates.ranges import ChosenRows, Counted, RangeForm, Ranges
 from slicewise.aggregates.sketches.distinct import DistinctCount
 from tests.laws import laws
 
@@ -189,6 +191,30 @@ class ShorterLongest(FirstK):
 
 
 X: dict[str, Any] = {"x": pa.float64()}
+
+
+@dataclass(frozen=True)
+class CountsNulls(Count):
+    """Looks a count up as if no value were null."""
+
+    def over_ranges(self, rows: Rows) -> RangeForm:  # noqa: ARG002
+        return Counted(ChosenRows(None), lambda counts: Columns(len(counts), {"n": counts}))
+
+
+@dataclass(frozen=True)
+class LooksAtOneRun(Max):
+    """Looks at the first of the two runs that cover a range."""
+
+    def over_ranges(self, rows: Rows) -> RangeForm:
+        form = super().over_ranges(rows)
+
+        class OneRun:
+            def between(self, ranges: Ranges) -> list[Columns]:
+                return form.between([(a, a + (b - a + 1) // 2) for a, b in ranges])
+
+        return OneRun()
+
+
 MUTANTS: list[tuple[Callable[[], Aggregate], laws.Law]] = [
     (lambda: CountsEmpties().bind({}), laws.empty_is_the_identity),
     (lambda: KeepsTheLeft("x", 2).bind(X), laws.combine_is_commutative),
@@ -211,4 +237,6 @@ MUTANTS: list[tuple[Callable[[], Aggregate], laws.Law]] = [
     (lambda: ShorterLongest("x", 2).bind(X), laws.lists_are_no_longer_than_longest),
     (lambda: WritesItsInput().bind({}), laws.inputs_stay_as_they_are),
     (lambda: ForgetsOnDeduct().bind({}), laws.deduct_undoes_combine),
+    (lambda: CountsNulls("x").bind(X), laws.ranges_are_looked_up),
+    (lambda: LooksAtOneRun("x").bind(X), laws.ranges_are_looked_up),
 ]

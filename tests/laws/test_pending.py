@@ -34,6 +34,7 @@ from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import answer
 from slicewise.training.answering.question import Question, UnitEvents
 from slicewise.training.answering.tree import SortedRows
+from slicewise.training.tables.tokens import alike_tokens
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.hopping import hopping
 from slicewise.windows.kinds import as_window
@@ -278,7 +279,11 @@ def trained(
         c: (np.array([start], np.int64), np.array([end], np.int64))
         for c, (start, end) in decoded.bounds.items()
     }
-    question = Question(np.zeros(1, np.int64), bounds, TokenOffsets.of([decoded], topic_partitions))
+    question = Question(
+        np.zeros(1, np.int64),
+        bounds,
+        TokenOffsets.of(alike_tokens([(0, decoded)]), 1, topic_partitions),
+    )
     return answer(of_unit, cast(Any, features), question)
 
 

@@ -18,6 +18,7 @@ from slicewise.aggregates.event_forms import ScalarOf
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.ragged import Int64
+from slicewise.aggregates.ranges import RangeForm
 from slicewise.aggregates.scalar import ScalarForm
 from slicewise.aggregates.stored_form import State
 
@@ -76,6 +77,15 @@ class ByColumn(ABC):
         Required. Partials of a group have no event in common. Law: associative and commutative,
         with the empty partial as identity.
         """
+
+    def over_ranges(self, rows: Rows) -> RangeForm | None:  # noqa: ARG002
+        """Tables in which the partial of any range of these rows is looked up.
+
+        Optional; None: these rows are only added by groups. Those have it whose combine can be
+        undone, or gives the same of partials that overlap (docs/adr/0087). `rows` are in their
+        total order. Law: the same bytes as `accumulate_columns` of each range's rows.
+        """
+        return None
 
     @abstractmethod
     def finish_columns(self, partials: Columns) -> Finished:

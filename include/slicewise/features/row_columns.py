@@ -93,7 +93,7 @@ def _accepted(
             finite = pc.fill_null(pc.is_finite(table[name]), True).to_numpy()
             _count(refused, f"{NOT_FINITE}:{name}", keep & ~finite)
             keep &= finite
-    return table.filter(pa.array(keep)), refused
+    return table if keep.all() else table.filter(pa.array(keep)), refused
 
 
 def _count(refused: dict[str, int], reason: str, rows: np.ndarray) -> None:
@@ -114,7 +114,10 @@ def _typed(table: pa.Table, kinds: Mapping[str, str]) -> pa.Table:
     for i, field in enumerate(table.schema):
         if field.name in kinds:
             column = table.column(i).cast(arrow_type(kinds[field.name]))
-            table = table.set_column(i, field.name, canonicalise(_flat(column)))
+            if pa.types.is_floating(column.type):
+                chunks = [canonicalise(chunk) for chunk in column.chunks]
+                column = pa.chunked_array(chunks, column.type)
+            table = table.set_column(i, field.name, column)
     return table
 
 

@@ -110,6 +110,11 @@ def decode(text: str) -> Token:
     return _decode(text)
 
 
+def raw(text: str) -> bytes:
+    """The bytes of a token's text; of what is no base64url, nothing that can be relied on."""
+    return base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+
+
 def join(tokens: Iterable[str]) -> str:
     """One text for the tokens of an entity's units, in the order given."""
     return SEPARATOR.join(tokens)

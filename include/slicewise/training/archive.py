@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.gaps import AcceptedGap
-from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.tables.instants import text_of
+from slicewise.training.tables.spine import AlikeTokens
 
 
 class NothingArchived(DataLoss):
@@ -63,9 +64,10 @@ class Archive(Protocol):
     ) -> pa.Table:
         """Good events with time in [start_us, end_us) of archive versions up to `archive_version`.
 
-        Gives the columns, and event_time, kafka_time (int64 microseconds), topic_id, partition,
-        offset. What an archive version holds never changes, so that the same archive version gives
-        the same events for ever.
+        Gives the columns, and event_time (int64 microseconds), topic_id (maybe as a dictionary),
+        partition, offset, in any order; kafka_time where it is among the columns. What an archive
+        version holds never changes, so that the same archive version gives the same events for
+        ever.
         """
         ...
 
@@ -80,7 +82,7 @@ class Archive(Protocol):
         """Good events that the offset vector contains, by which an event that comes again is known.
 
         Their Kafka times are at or after `kafka_us`, their archive versions at most
-        `archive_version`. The columns are those of `events`.
+        `archive_version`. The columns are those of `events`, with kafka_time.
 
         """
         ...
@@ -97,27 +99,33 @@ def refuse_beyond(source: str, archived: Archived, latest_us: int) -> None:
         )
 
 
-def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[Token]) -> None:
+def refuse_unarchived(source: str, archived: Archived, tokens: Sequence[AlikeTokens]) -> None:
     """Refuse tokens that contain events that are not archived yet."""
-    for row, token in enumerate(tokens):
-        wanted = token.base
-        for offset_vector in token.compacted_beyond.values():
-            wanted = wanted.join(offset_vector)
-        behind = [
-            topic_partition
-            for topic_partition in wanted
-            if archived.offset_vector.get(topic_partition) < wanted.get(topic_partition)
-        ]
-        if behind:
-            topic, partition = behind[0]
-            raise BadRequest(
-                f"the token of row {row} reaches beyond the archive of {source!r}: it contains "
-                f"offsets up to {wanted.get(behind[0])} of partition {partition} (topic {topic}), "
-                f"archived are those below {archived.offset_vector.get(behind[0])}",
-                where="token",
-                expected=f"tokens of answers up to {text_of(archived.until_us)}",
-                next_step=ARCHIVE_NOW,
-            )
+    behind = [
+        (int(alike.row[at]), alike, at) for alike in tokens for at in _beyond(archived, alike)
+    ]
+    if not behind:
+        return
+    row, alike, at = min(behind, key=lambda item: item[0])
+    wanted = alike.chosen(np.arange(len(alike.row)) == at).joined()
+    topic_partition = next(p for p in wanted if archived.offset_vector.get(p) < wanted.get(p))
+    topic, partition = topic_partition
+    raise BadRequest(
+        f"the token of row {row} reaches beyond the archive of {source!r}: it contains "
+        f"offsets up to {wanted.get(topic_partition)} of partition {partition} (topic {topic}), "
+        f"archived are those below {archived.offset_vector.get(topic_partition)}",
+        where="token",
+        expected=f"tokens of answers up to {text_of(archived.until_us)}",
+        next_step=ARCHIVE_NOW,
+    )
+
+
+def _beyond(archived: Archived, alike: AlikeTokens) -> list[int]:
+    """The first of these tokens that contains more than is archived."""
+    ends = np.array([archived.offset_vector.get(p) for p in alike.topic_partitions], np.int64)
+    some = np.flatnonzero((alike.base > ends).any(axis=1))[:1].tolist()
+    some += [at for at, _, p, offset in alike.beyond if archived.offset_vector.get(p) < offset]
+    return sorted(some, key=lambda at: int(alike.row[at]))[:1]
 
 
 ARCHIVE_NOW = (

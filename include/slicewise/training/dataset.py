@@ -17,7 +17,6 @@ from slicewise import log
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
-from slicewise.offsets.token import Token
 from slicewise.training.answering.questions import refuse_questions
 from slicewise.training.answering.training_request import training_request
 from slicewise.training.answering.unit_requests import (
@@ -34,7 +33,7 @@ from slicewise.training.csv_form import csv_bytes, is_csv
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
 from slicewise.training.ranges import Ints
 from slicewise.training.snapshots import answer_snapshot
-from slicewise.training.tables.spine import AT, Spine, read_spine
+from slicewise.training.tables.spine import AT, Spine, TokenColumns, read_spine
 from slicewise.windows.bounds import Mode
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def build_training_set(
         rows=table.num_rows,
         errors=_errors(refs, finished),
         incomplete=_lacking(
-            requested, reaches, rows.at_us, rows.tokens() if knowledge == "token" else None
+            requested, reaches, rows.at_us, rows.tokens if knowledge == "token" else None
         ),
     )
     return DataSet(table, manifest, rows)
@@ -222,7 +221,7 @@ def _lacking(
     requested: Sequence[UnitRequest],
     archived: Mapping[str, Archived],
     at_us: Ints,
-    tokens: Sequence[Sequence[Token]] | None,
+    tokens: TokenColumns | None,
 ) -> dict[str, int]:
     rows_by_ref = incomplete(requested, archived, at_us, tokens)
     for ref, rows in rows_by_ref.items():

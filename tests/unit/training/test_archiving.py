@@ -19,6 +19,7 @@ from slicewise.training.answering.unit_requests import resolve
 from slicewise.training.archive import Archived, NothingArchived
 from slicewise.training.archiving.job import failure, outcome
 from slicewise.training.archiving.pending import Need, lacking, need_of, pending, plan_text
+from slicewise.training.tables.tokens import TokenColumns, alike_tokens
 from slicewise.windows.durations import HOUR_US
 
 TOPIC = "a" * 32
@@ -104,25 +105,28 @@ def test_tokens_ask_for_what_they_contain() -> None:
 def test_what_tokens_contain_is_that_of_all_rows_hours_compacted_beyond_included() -> None:
     unit = DEPLOYMENT.units[0]
     tokens = [
-        [
-            Token(
-                unit.storage_fingerprint,
-                unit.definition_fingerprint,
-                "live",
-                OffsetVector({(TOPIC, p): 3 + p}),
-                compacted_beyond,
-                {},
-            )
-        ]
+        Token(
+            unit.storage_fingerprint,
+            unit.definition_fingerprint,
+            "live",
+            OffsetVector({(TOPIC, p): 3 + p}),
+            compacted_beyond,
+            {},
+        )
         for p, compacted_beyond in ((0, {}), (1, {5: OffsetVector({(TOPIC, 0): 9})}))
     ]
-    need = need_of(REQUESTED, np.array([1, 2], np.int64), tokens)
+    need = need_of(REQUESTED, np.array([1, 2], np.int64), _columns(tokens))
     assert need.latest_us is None
     assert need.offset_vectors == {"plays": OffsetVector({(TOPIC, 0): 9, (TOPIC, 1): 4})}
     latest = need_of(REQUESTED, np.array([5, 9, 7], np.int64), None)
     assert (latest.latest_us, latest.latest_row) == (9, 1)
+    other = _columns([replace(tokens[0], unit="f" * 16)])
     with pytest.raises(BadRequest, match="no token of row 0"):
-        need_of(REQUESTED, np.array([1], np.int64), [[replace(tokens[0][0], unit="f" * 16)]])
+        need_of(REQUESTED, np.array([1], np.int64), other)
+
+
+def _columns(tokens: list[Token]) -> TokenColumns:
+    return TokenColumns(len(tokens), alike_tokens(enumerate(tokens)))
 
 
 def test_the_future_is_no_reason_to_archive() -> None:

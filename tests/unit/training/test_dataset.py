@@ -141,7 +141,7 @@ def _tokens(
 def test_a_training_set_by_token_holds_exactly_what_the_tokens_hold(
     seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "ROWS_OF_TOKENS_AT_ONCE", at_once)
+    monkeypatch.setattr(local, "EVENTS_AT_ONCE", at_once)
     monkeypatch.setattr(local, "ITEMS_AT_ONCE", 200)
     events, archive = _archive(seed)
     raw = oracle_events(events)

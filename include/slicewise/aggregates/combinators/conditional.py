@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from slicewise.aggregates.contract import Aggregate, Invertible
 from slicewise.aggregates.event_forms import ScalarOf
@@ -23,6 +24,7 @@ from slicewise.aggregates.kernel.fields import Field
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.operations import Ends, Finished
 from slicewise.aggregates.ordering.ranked import ArgMax
+from slicewise.aggregates.ranges import ChosenForm, ChosenRows, RangeForm
 from slicewise.aggregates.registry import from_spec, register
 from slicewise.aggregates.scalar import ScalarForm
 from slicewise.aggregates.stored_form import State
@@ -132,11 +134,20 @@ class Where(Aggregate):
         return self.aggregate.output_type
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
-        inner, true = self.aggregate, pc.fill_null(rows.columns[self.condition], False)
-        chosen = np.flatnonzero(true.to_numpy(zero_copy_only=False))
+        inner, chosen = self.aggregate, np.flatnonzero(self._true(rows))
         if len(chosen) < len(rows):
             rows, groups = rows.take(chosen, inner.inputs), groups[chosen]
         return inner.accumulate_columns(rows, groups, n_groups)
+
+    def _true(self, rows: Rows) -> NDArray[np.bool_]:
+        true = pc.fill_null(rows.columns[self.condition], False)
+        return np.asarray(true.to_numpy(zero_copy_only=False))
+
+    def over_ranges(self, rows: Rows) -> RangeForm | None:
+        true = self._true(rows)
+        chosen = rows.take(np.flatnonzero(true), self.aggregate.inputs)
+        form = self.aggregate.over_ranges(chosen)
+        return None if form is None else ChosenForm(ChosenRows(true), form)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         return self.aggregate.combine_columns(partials, groups, n_groups)

@@ -18,6 +18,7 @@ from slicewise.aggregates.kernel.events import Event, Rows
 from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64
 from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.ranges import ChosenRows, Counted, RangeForm, valid_in
 from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Tallies
 from slicewise.aggregates.stored_form import State
@@ -70,6 +71,10 @@ class Count(Invertible):
             valid = rows.columns[self.column].is_valid().to_numpy(zero_copy_only=False)
             groups = groups[valid]
         return Columns(n_groups, {"n": tally(groups, n_groups)})
+
+    def over_ranges(self, rows: Rows) -> RangeForm:
+        valid = None if self.column is None else valid_in(rows.columns[self.column])
+        return Counted(ChosenRows(valid), lambda counts: Columns(len(counts), {"n": counts}))
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         return Columns(n_groups, {"n": add_groups(partials.fixed("n"), groups, n_groups)})

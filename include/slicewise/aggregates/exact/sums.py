@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from slicewise.aggregates.contract import Invertible
 from slicewise.aggregates.event_forms import ColumnarEvents, ScalarEvents, ScalarOf, Values
 from slicewise.aggregates.exact.counting import add_groups, tally
+from slicewise.aggregates.exact.prefixes import LanePrefixes
 from slicewise.aggregates.kernel import limbs as exact
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.aggregates.kernel.events import Event, Rows
@@ -33,6 +34,7 @@ from slicewise.aggregates.kernel.values import (
     non_null,
 )
 from slicewise.aggregates.operations import OVERFLOW, Failed, Finished
+from slicewise.aggregates.ranges import ChosenRows, RangeForm, Ranges, valid_in
 from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Sums
 from slicewise.aggregates.stored_form import State
@@ -97,14 +99,20 @@ class ExactSum(Invertible):
 
     def accumulate_columns(self, rows: Rows, groups: Int64, n_groups: int) -> Columns:
         array, groups, _ = non_null(rows.columns[self.column], groups)
-        if is_decimal(self.number):
-            numbers = exact.of_words(decimal_words(array))
-        elif is_double(self.number):
-            numbers = exact.of_doubles(ValueType(self.number).store(array))
-        else:
-            numbers = exact.of_integers(ValueType(self.number).store(array))
-        start, limbs = exact.add(numbers, groups, n_groups)
+        start, limbs = exact.add(self._numbers(array), groups, n_groups)
         return _columns(n_groups, tally(groups, n_groups), start, limbs)
+
+    def _numbers(self, array: pa.Array) -> exact.Numbers:
+        if is_decimal(self.number):
+            return exact.of_words(decimal_words(array))
+        stored = ValueType(self.number).store(array)
+        return exact.of_doubles(stored) if is_double(self.number) else exact.of_integers(stored)
+
+    def over_ranges(self, rows: Rows) -> RangeForm | None:
+        array = rows.columns[self.column]
+        valid = valid_in(array)
+        prefixes = LanePrefixes.of(self._numbers(array.drop_null()))
+        return None if prefixes is None else _RangeSums(ChosenRows(valid), prefixes)
 
     def combine_columns(self, partials: Columns, groups: Int64, n_groups: int) -> Columns:
         n = add_groups(partials.fixed("n"), groups, n_groups)
@@ -249,6 +257,18 @@ class Mean(ExactSum):
             shift = self.output_type.scale - self.number.scale
             return _decimal(half_up(total * 10**shift, n), self.output_type)
         return _rounded(total, self.unit, n)
+
+
+@dataclass(frozen=True, eq=False)
+class _RangeSums:
+    rows: ChosenRows
+    prefixes: LanePrefixes
+
+    def between(self, ranges: Ranges) -> list[Columns]:
+        return [
+            _columns(len(first), beyond - first, *self.prefixes.between(first, beyond))
+            for first, beyond in self.rows.among(ranges)
+        ]
 
 
 def _columns(n: int, count: Int64, start: NDArray[np.int32], limbs: Ragged) -> Columns:

@@ -217,7 +217,7 @@ def _canonicals(
 ) -> list[tuple[NDArray[np.int32], Ragged]]:
     totals = _lanes(numbers, rows, groups, n)
     return [
-        _canonical(total, least) for total, (least, _) in zip(totals, numbers.spans, strict=True)
+        canonical(total, least) for total, (least, _) in zip(totals, numbers.spans, strict=True)
     ]
 
 
@@ -253,7 +253,7 @@ def _carry(total: Int64) -> None:
         total[j] &= MASK
 
 
-def _canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
+def canonical(total: Int64, least: int) -> tuple[NDArray[np.int32], Ragged]:
     """(start, limbs) of lanes [lanes, n]."""
     if total.shape[1] <= SCALAR_GROUPS:
         numbers = [

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from slicewise.aggregates.contract import Aggregate
 from slicewise.aggregates.event_forms import ScalarOf, Values
@@ -18,6 +19,7 @@ from slicewise.aggregates.kernel.fields import Field, Fixed
 from slicewise.aggregates.kernel.ragged import Int64, offsets_of
 from slicewise.aggregates.kernel.values import ORDERED, ValueType, flat, is_ordered, non_null
 from slicewise.aggregates.operations import Finished
+from slicewise.aggregates.ranges import BestOfRuns, ChosenRows, RangeForm, Ranges, valid_in
 from slicewise.aggregates.registry import register
 from slicewise.aggregates.scalar import Extremes
 from slicewise.aggregates.stored_form import State
@@ -88,13 +90,26 @@ class Extreme(Aggregate):
         return self._best(partials.fixed("value")[present], groups[present], n_groups)
 
     def _best(self, stored: Any, groups: Int64, n_groups: int) -> Columns:
-        keys = self.value.order(stored)
-        if self.largest:
-            keys = ~keys
+        keys = self._keys(stored)
         best = np.full(n_groups, WORST)
         np.minimum.at(best, groups, keys)
         present = np.zeros(n_groups, np.uint8)
         present[groups] = 1
+        return self._chosen(stored, keys, best, present)
+
+    def _keys(self, stored: Any) -> Int64:
+        """The best of stored values has the least key."""
+        keys = self.value.order(stored)
+        return ~keys if self.largest else keys
+
+    def over_ranges(self, rows: Rows) -> RangeForm:
+        array = rows.columns[self.column]
+        stored = self.value.store(array.drop_null())
+        return _RangeExtremes(self, ChosenRows(valid_in(array)), stored, self._keys(stored))
+
+    def _chosen(self, stored: Any, keys: Int64, best: Int64, present: NDArray[np.uint8]) -> Columns:
+        """The partials of the best keys, of stored values with these keys."""
+        n_groups = len(best)
         codes = best[present != 0]
         if self.value.dtype is None:
             # Any row that has the best key will do: equal keys are equal bytes.
@@ -161,6 +176,23 @@ class Extreme(Aggregate):
         if self.value.dtype is None:
             return self.value.load_one(state[0][0]) if state[0] else None
         return self.value.load_one(state[0]) if state[1] else None
+
+
+@dataclass(frozen=True, eq=False)
+class _RangeExtremes:
+    aggregate: Extreme
+    rows: ChosenRows
+    stored: Any
+    keys: Int64
+
+    def between(self, ranges: Ranges) -> list[Columns]:
+        among = self.rows.among(ranges)
+        return [
+            self.aggregate._chosen(self.stored, self.keys, best, (first < beyond).astype(np.uint8))
+            for (first, beyond), best in zip(
+                among, BestOfRuns(self.keys, WORST).least(among), strict=True
+            )
+        ]
 
 
 @register(_examples)

@@ -9,19 +9,23 @@ hour's newest event is known from the table's metadata alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import DataScan
 from pyiceberg.table import Table as IcebergTable
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, NestedField, PrimitiveType
 
 from slicewise.errors import DataLoss
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.types import arrow_type, decimal_parts
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.stores.lake import files
 from slicewise.stores.lake.schemas import BAD, GOOD, LOG, OFFSET_VECTOR
 from slicewise.windows.durations import HOUR_US
 
@@ -75,7 +79,7 @@ def archive_state(table: IcebergTable) -> ArchiveState:
     if snapshot is None:
         return ArchiveState(None, {})
     rows = table.scan(
-        row_filter=f"kind = '{OFFSET_VECTOR}'",
+        row_filter=f"kind = '{OFFSET_VECTOR}' and hour is null",
         selected_fields=("archive_seq", "topic_id", "partition", "offset"),
         snapshot_id=snapshot.snapshot_id,
     ).to_arrow()
@@ -187,23 +191,36 @@ def scan_events(
     archive_version: int | None = None,
     snapshot_id: int | None = None,
     hours: Sequence[int] | None = None,
+    as_read: bool = False,
 ) -> pa.Table:
     """Good events in log order, with event times in [start_us, end_us) and up to archive_seq.
 
-    The source's columns (or those named) in their declared types, and event_time, kafka_time
-    (int64 microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
+    as_read: in any order, topic ids as a dictionary, kafka_time where it is named, and without
+    archive_seq, which takes a fraction.
+
+    The source's columns (or those named) in their declared types, and event_time, kafka_time (int64
+    microseconds UTC), topic_id, partition (int32), offset (int64), archive_seq.
     """
-    conditions = [f"kind = '{GOOD}'"]
+    conditions, hours_read = [f"kind = '{GOOD}'"], []
     if start_us is not None:
-        conditions += [f"hour >= {start_us // HOUR_US}", f"event_time >= '{_instant(start_us)}'"]
+        hours_read.append(f"hour >= {start_us // HOUR_US}")
+        conditions.append(f"event_time >= '{_instant(start_us)}'")
     if end_us is not None:
-        conditions += [f"hour <= {(end_us - 1) // HOUR_US}", f"event_time < '{_instant(end_us)}'"]
+        hours_read.append(f"hour <= {(end_us - 1) // HOUR_US}")
+        conditions.append(f"event_time < '{_instant(end_us)}'")
     if archive_version is not None:
         conditions.append(f"archive_seq <= {archive_version}")
     if hours is not None:
-        conditions.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
+        hours_read.append(f"hour in ({', '.join(map(str, hours))})" if hours else "hour < 0")
     chosen = [name for name, _ in source.columns] if columns is None else list(columns)
-    return _scanned(table, source, conditions, chosen, snapshot_id)
+    within = {
+        "kind": (GOOD, GOOD),
+        "event_time": (start_us, None if end_us is None else end_us - 1),
+        "archive_seq": (None, archive_version),
+        **({"hour": (0, -1)} if hours is not None else {}),
+    }
+    scan = _Scan(table, source, tuple(conditions), snapshot_id, tuple(hours_read), within)
+    return scan.as_read(chosen) if as_read else scan.in_log_order(chosen)
 
 
 def scan_below(
@@ -226,39 +243,85 @@ def scan_below(
         f"kafka_time >= '{_instant(kafka_us)}'",
         f"({' or '.join(topic_partitions) or 'archive_seq < 0'})",
     ]
-    return _scanned(table, source, conditions, columns, None)
+    return _Scan(table, source, tuple(conditions)).in_log_order(columns)
 
 
-def _scanned(
-    table: IcebergTable,
-    source: Source,
-    conditions: Sequence[str],
-    chosen: Sequence[str],
-    snapshot_id: int | None,
-) -> pa.Table:
-    """Scans the columns. One that was added since the last archive is null, a decimal widened since
-    is as wide as declared."""
-    fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
-    wanted, kinds = list(dict.fromkeys((*fixed, *chosen))), dict(source.columns)
-    scan = table.scan(row_filter=" and ".join(conditions), snapshot_id=snapshot_id)
-    there = {field.name for field in scan.projection().fields}
-    scanned = scan.select(*(name for name in wanted if name in there)).to_arrow()
-    for name in wanted:
-        if name not in there:
-            scanned = scanned.append_column(
-                name, pa.nulls(scanned.num_rows, arrow_type(kinds[name]))
-            )
-        elif decimal_parts(kinds.get(name, "")) and scanned[name].type != arrow_type(kinds[name]):
-            scanned = scanned.set_column(
-                scanned.schema.get_field_index(name),
-                name,
-                scanned[name].cast(arrow_type(kinds[name])),
-            )
-    for name in ("event_time", "kafka_time"):
-        index = scanned.schema.get_field_index(name)
-        scanned = scanned.set_column(index, name, scanned[name].cast(pa.int64()))
-    order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
-    return scanned.sort_by(order)
+_IDENTITY = ("event_time", "topic_id", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Rows of a log table. hours: further conditions, on the hour alone, which files are chosen by.
+    within: least and greatest value of each column that the conditions read, as metadata has
+    them."""
+
+    table: IcebergTable
+    source: Source
+    conditions: tuple[str, ...]
+    snapshot_id: int | None = None
+    hours: tuple[str, ...] = ()
+    within: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+
+    def in_log_order(self, chosen: Sequence[str]) -> pa.Table:
+        """These columns, and all that says which event a row is and whence it came."""
+        fixed = ("event_time", "kafka_time", "topic_id", "partition", "offset", "archive_seq")
+        rows = self._read(list(dict.fromkeys((*fixed, *chosen))), ())
+        order = [("topic_id", "ascending"), ("partition", "ascending"), ("offset", "ascending")]
+        return rows.sort_by(order)
+
+    def as_read(self, chosen: Sequence[str]) -> pa.Table:
+        """These columns, and all that says which event a row is, with topic ids as a dictionary."""
+        return self._read(list(dict.fromkeys((*_IDENTITY, *chosen))), ("topic_id",))
+
+    def _read(self, wanted: Sequence[str], dictionaries: Sequence[str]) -> pa.Table:
+        """One that was added since the last archive is null, a decimal widened since is as wide as
+        declared."""
+        kinds = dict(self.source.columns)
+        scan = self._scan((*self.conditions, *self.hours))
+        there = {field.name for field in scan.projection().fields}
+        selected = scan.select(*(name for name in wanted if name in there))
+        planned = self._scan(self.hours) if self.hours else None
+        scanned = files.read(selected, dictionaries, planned, self._certain)
+        for name in wanted:
+            if name not in there:
+                scanned = scanned.append_column(
+                    name, pa.nulls(scanned.num_rows, arrow_type(kinds[name]))
+                )
+            elif decimal_parts(kinds.get(name, "")) and scanned[name].type != arrow_type(
+                kinds[name]
+            ):
+                scanned = _put(scanned, name, scanned[name].cast(arrow_type(kinds[name])))
+        for name in ("event_time", "kafka_time"):
+            if name in wanted:
+                scanned = _put(scanned, name, scanned[name].cast(pa.int64()))
+        return scanned
+
+    def _certain(self, file: DataFile) -> bool:
+        """Tells whether the file's metadata says that all its rows are of this scan."""
+        schema = self.table.schema()
+        return bool(self.within) and all(
+            _lies_within(file, schema.find_field(name), *bounds)
+            for name, bounds in self.within.items()
+        )
+
+    def _scan(self, conditions: Sequence[str]) -> DataScan:
+        return self.table.scan(row_filter=" and ".join(conditions), snapshot_id=self.snapshot_id)
+
+
+def _lies_within(file: DataFile, column: NestedField, least: Any, greatest: Any) -> bool:
+    """Tells whether no value is null, and all lie between these; None bounds nothing."""
+    number, kind = column.field_id, column.field_type
+    low = (file.lower_bounds or {}).get(number)
+    high = (file.upper_bounds or {}).get(number)
+    if low is None or high is None or (file.null_value_counts or {}).get(number) != 0:
+        return False
+    assert isinstance(kind, PrimitiveType)
+    above = least is None or from_bytes(kind, low) >= least
+    return bool(above and (greatest is None or from_bytes(kind, high) <= greatest))
+
+
+def _put(table: pa.Table, name: str, column: pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, column)
 
 
 def _instant(micros: int) -> str:

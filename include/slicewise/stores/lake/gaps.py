@@ -31,7 +31,8 @@ def accepted(table: IcebergTable, archive_version: int | None = None) -> tuple[A
     if table.current_snapshot() is None:
         return ()
     rows = table.scan(
-        row_filter=f"kind = '{ACCEPTED_GAP}'", selected_fields=("archive_seq", "reason")
+        row_filter=f"kind = '{ACCEPTED_GAP}' and hour is null",
+        selected_fields=("archive_seq", "reason"),
     ).to_arrow()
     gaps = [
         gap

@@ -80,7 +80,7 @@ def archived_until_us(catalog: SqlCatalog, source: str, archive_version: int) ->
     if table is None or table.current_snapshot() is None:
         return None
     rows = table.scan(
-        row_filter=f"kind = '{OFFSET_VECTOR}' and archive_seq = {archive_version:d}",
+        row_filter=f"kind = '{OFFSET_VECTOR}' and hour is null and archive_seq = {archive_version:d}",
         selected_fields=("archive_time",),
     ).to_arrow()
     times = [

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.offsets.token import Token
-from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.offsets.vector import TopicPartition
 from slicewise.training.ranges import Ints
+from slicewise.training.tables.spine import AlikeTokens
 from slicewise.windows.durations import HOUR_US
 
 Flags = npt.NDArray[np.bool_]
@@ -36,20 +37,23 @@ class TokenOffsets:
     beyond_offset: Ints
 
     @staticmethod
-    def of(tokens: Sequence[Token], topic_partitions: Sequence[TopicPartition]) -> TokenOffsets:
+    def of(
+        tokens: Sequence[AlikeTokens], rows: int, topic_partitions: Sequence[TopicPartition]
+    ) -> TokenOffsets:
         """The offset vectors of the tokens' rows; partitions that hold no event at hand are left
         out."""
         number = {topic_partition: i for i, topic_partition in enumerate(topic_partitions)}
-        base = np.zeros((len(tokens), len(topic_partitions)), np.int64)
+        base = np.zeros((rows, len(topic_partitions)), np.int64)
         compacted_beyond: list[tuple[int, int, int, int]] = []
-        for row, token in enumerate(tokens):
-            _put(base[row], token.base, number)
-            for hour, offset_vector in token.compacted_beyond.items():
-                compacted_beyond += [
-                    (row, hour, number[topic_partition], offset)
-                    for topic_partition, offset in offset_vector.offsets.items()
-                    if topic_partition in number
-                ]
+        for alike in tokens:
+            for i, topic_partition in enumerate(alike.topic_partitions):
+                if topic_partition in number:
+                    base[alike.row, number[topic_partition]] = alike.base[:, i]
+            compacted_beyond += [
+                (int(alike.row[at]), hour, number[topic_partition], offset)
+                for at, hour, topic_partition, offset in alike.beyond
+                if topic_partition in number
+            ]
         table = np.array(sorted(compacted_beyond), np.int64).reshape(-1, 4)
         return TokenOffsets(
             tuple(topic_partitions), base, table[:, 0], table[:, 1], table[:, 2], table[:, 3]
@@ -71,19 +75,23 @@ class TokenOffsets:
             self.beyond_offset[kept],
         )
 
-    def contain(self, row: Ints, time_us: Ints, topic_partition: Ints, offset: Ints) -> Flags:
+    def contain(
+        self, row: Ints, time_us: Ints, topic_partition: npt.NDArray[np.integer[Any]], offset: Ints
+    ) -> Flags:
         """Per event whether the row knows it."""
-        contained = offset < self.base[row, topic_partition]
+        contained: Flags = offset < self.base[row, topic_partition]
         if len(self.beyond_row):
             contained |= offset < self._compacted_beyond(row, time_us // HOUR_US, topic_partition)
         return contained
 
-    def _compacted_beyond(self, row: Ints, hour: Ints, topic_partition: Ints) -> Ints:
+    def _compacted_beyond(
+        self, row: Ints, hour: Ints, topic_partition: npt.NDArray[np.integer[Any]]
+    ) -> Ints:
         first = int(self.beyond_hour.min())
         hours = int(self.beyond_hour.max()) - first + 1
         width = len(self.topic_partitions)
 
-        def key(r: Ints, h: Ints, p: Ints) -> Ints:
+        def key(r: Ints, h: Ints, p: npt.NDArray[np.integer[Any]]) -> Ints:
             return (r * hours + (h - first)) * width + p
 
         keys = key(self.beyond_row, self.beyond_hour, self.beyond_partition)
@@ -96,11 +104,3 @@ class TokenOffsets:
 def _by_row(kept: Ints, row: Ints) -> tuple[Ints, Ints]:
     order = np.argsort(row, kind="stable")  # within a row (hour, partition) stay sorted
     return kept[order].astype(np.int64), row[order]
-
-
-def _put(
-    row: npt.NDArray[np.int64], offset_vector: OffsetVector, number: dict[TopicPartition, int]
-) -> None:
-    for topic_partition, offset in offset_vector.offsets.items():
-        if topic_partition in number:
-            row[number[topic_partition]] = offset

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import TopicPartition
@@ -27,9 +31,17 @@ class UnitEvents:
     unit: StorageUnit
     entities: Entities
     source: SortedRows
-    topic_partition: Ints
+    topic_partition: npt.NDArray[np.integer[Any]]
     topic_partitions: tuple[TopicPartition, ...]
     refused: Mapping[str, int]
+
+    def slice(self, first: int, beyond: int) -> UnitEvents:
+        """The events from one position to another."""
+        return replace(
+            self,
+            source=self.source.slice(first, beyond),
+            topic_partition=self.topic_partition[first:beyond],
+        )
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,17 @@ class Question:
     bounds: Mapping[str, Bounds]
     offset_vectors: TokenOffsets | None = None
     mode: Mode = "event_time"
+
+    def slice(self, first: int, beyond: int) -> Question:
+        """The rows from one to another."""
+        own = slice(first, beyond)
+        vectors = self.offset_vectors
+        return Question(
+            self.entity[own],
+            {name: (start[own], end[own]) for name, (start, end) in self.bounds.items()},
+            vectors and vectors.take(np.arange(first, beyond, dtype=np.int64)),
+            self.mode,
+        )
 
     def take(self, rows: Ints) -> Question:
         """These rows, in this order."""

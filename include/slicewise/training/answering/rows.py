@@ -6,9 +6,12 @@ only and counted by reason; `where` keeps the events for which it is true.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +24,7 @@ from slicewise.training.answering.entities import Entities, entities_of
 from slicewise.training.answering.local import UnitEvents
 from slicewise.training.answering.tree import SortedRows
 from slicewise.training.archive import Archive
-from slicewise.training.ranges import Ints
+from slicewise.training.ranges import Ints, order_by
 
 IDENTITY_COLUMNS = ("event_time", "topic_id", "partition", "offset")
 KAFKA_TIME = "kafka_time"
@@ -43,9 +46,14 @@ def events_of(
     their id, with those before by which they are known."""
     if unit.dedupe is None:
         return archive.events(source, unit.reads, start_us, end_us, archive_version)
-    requested = archive.events(source, (), start_us, end_us, archive_version)
+    requested = archive.events(source, (KAFKA_TIME,), start_us, end_us, archive_version)
+    requested = requested.set_column(
+        requested.column_names.index("topic_id"),
+        "topic_id",
+        requested["topic_id"].cast(pa.string()),
+    )
     if not requested.num_rows:
-        return archive.events(source, unit.reads, start_us, end_us, archive_version)
+        return archive.events(source, (*unit.reads, KAFKA_TIME), start_us, end_us, archive_version)
     ends = requested.group_by(["topic_id", "partition"]).aggregate([("offset", "max")]).to_pylist()
     offset_vector = OffsetVector(
         {(end["topic_id"], end["partition"]): end["offset_max"] + 1 for end in ends}
@@ -66,35 +74,50 @@ def unit_events(
     all. span: as for `row_logic`.
     """
     kept, refused = row_logic(unit, events, span)
+    del events  # its texts take more memory than all that follows
     distinct = entities or entities_of(kept, [name for name, _ in unit.entity])
     number = distinct.numbers(kept)
-    wanted = np.flatnonzero(number >= 0).astype(np.int64)
-    kept, number = kept.take(pa.array(wanted)), number[wanted]
-    topic, topic_hi, topic_lo = _topics(kept["topic_id"])
+    own = dict(unit.input_types)
+    read = [name for name in kept.column_names if name in own]
+    kept, chosen = kept.select([*IDENTITY_COLUMNS, *read]), number >= 0
+    if not chosen.all():
+        kept, number = kept.filter(pa.array(chosen)), number[chosen]
+    topics = _Topics.of(kept["topic_id"])
     time, partition, offset = (
-        np.asarray(kept[name].to_numpy(), np.int64)
-        for name in ("event_time", "partition", "offset")
+        np.asarray(kept[name].to_numpy()) for name in ("event_time", "partition", "offset")
     )
-    order = np.lexsort((offset, partition, topic_lo, topic_hi, time, number)).astype(np.int64)
-    topic_partition, topic_partitions = _topic_partitions(
-        topic[order], partition[order], kept["topic_id"]
-    )
-    columns = {
-        name: _flat(kept[name].take(pa.array(order)))
-        for name in kept.column_names
-        if name not in IDENTITY_COLUMNS
-    }
+    order, number, time = order_by(number, time.astype(np.int64, copy=False))
+    _settle(order, number, time, (topics, partition, offset))
+    partition, topic = partition[order].astype(np.int32, copy=False), topics.of_rows(order)
+    topic_partition, topic_partitions = _topic_partitions(topic, partition, topics.names)
     rows = Rows(
-        time[order],
-        topic_hi[order],
-        topic_lo[order],
-        partition[order].astype(np.int32),
-        offset[order],
-        columns,
+        time,
+        topics.half(0, topic),
+        topics.half(1, topic),
+        partition,
+        offset[order].astype(np.int64, copy=False),
+        {name: _flat(kept[name]).take(pa.array(order)) for name in read},
     )
     return UnitEvents(
-        unit, distinct, SortedRows(number[order], rows), topic_partition, topic_partitions, refused
+        unit, distinct, SortedRows(number, rows), topic_partition, topic_partitions, refused
     )
+
+
+def _settle(
+    order: Ints, number: Ints, time: Ints, ties: tuple[_Topics, npt.NDArray[Any], npt.NDArray[Any]]
+) -> None:
+    """Puts rows of equal entity and time into the total order, in place. ties: topics, partitions
+    and offsets of the rows as they came."""
+    same = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
+    if not same.any():
+        return
+    tied = np.append(same, False)
+    tied[1:] |= same
+    among = order[tied]
+    run = np.cumsum(np.append(True, ~same))[tied]
+    topics, partition, offset = ties
+    keys = (offset[among], partition[among], topics.rank[topics.of_rows(among)], run)
+    order[tied] = among[np.lexsort(keys)]
 
 
 def row_logic(
@@ -123,7 +146,7 @@ def row_logic(
         )
     numbers = entities_of(rows, [name for name, _ in unit.entity]).numbers(rows)
     topic, partition = (
-        _topics(rows["topic_id"])[0],
+        _Topics.of(rows["topic_id"]).index.astype(np.int64),
         np.asarray(rows["partition"].to_numpy(), np.int64),
     )
     group = np.unique(np.stack([numbers, topic, partition], axis=1), axis=0, return_inverse=True)[
@@ -146,22 +169,50 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _topics(column: pa.ChunkedArray) -> tuple[Ints, np.ndarray, np.ndarray]:
-    """Per row the number of its topic, and the halves of the topic id."""
-    encoded = _flat(column.dictionary_encode())
-    index = np.asarray(encoded.indices.to_numpy(), np.int64)
-    values = encoded.dictionary.to_pylist()
-    halves = np.array([(int(v[:16], 16), int(v[16:], 16)) for v in values], np.uint64).reshape(
-        -1, 2
-    )
-    return index, halves[index, 0], halves[index, 1]
+@dataclass(frozen=True)
+class _Topics:
+    """The topics of rows: the number of each row's, and the topics' ids."""
+
+    index: npt.NDArray[np.int32]
+    names: list[str]
+
+    @staticmethod
+    def of(column: pa.ChunkedArray) -> _Topics:
+        encoded = column.dictionary_encode().unify_dictionaries()
+        if encoded.num_chunks and len(names := encoded.chunk(0).dictionary) == 1:
+            return _Topics(np.broadcast_to(np.int32(0), len(column)), names.to_pylist())
+        encoded = _flat(encoded)
+        index = np.asarray(encoded.indices.to_numpy()).astype(np.int32, copy=False)
+        return _Topics(index, encoded.dictionary.to_pylist())
+
+    @property
+    def rank(self) -> Ints:
+        """Position of each topic in the order of their ids."""
+        return np.argsort(np.argsort(np.array(self.names, dtype=str))).astype(np.int64)
+
+    def of_rows(self, rows: Ints) -> npt.NDArray[np.int32]:
+        """The topics of these rows; one that is all rows' stands once in memory."""
+        if len(self.names) == 1:
+            return np.broadcast_to(np.int32(0), len(rows))
+        return self.index[rows]
+
+    def half(self, number: int, topic: npt.NDArray[np.int32]) -> npt.NDArray[np.uint64]:
+        """Per row the high half of its topic's id, or the low one."""
+        halves = [int(name[16 * number : 16 * number + 16], 16) for name in self.names]
+        if len(halves) == 1:
+            return np.broadcast_to(np.uint64(halves[0]), len(topic))
+        return np.array(halves, np.uint64)[topic]
 
 
 def _topic_partitions(
-    topic: Ints, partition: Ints, names: pa.ChunkedArray
-) -> tuple[Ints, tuple[TopicPartition, ...]]:
+    topic: npt.NDArray[np.int32], partition: npt.NDArray[np.int32], names: Sequence[str]
+) -> tuple[npt.NDArray[np.int32], tuple[TopicPartition, ...]]:
     """Per row the number of its partition, and the partitions."""
-    values = _flat(names.dictionary_encode()).dictionary.to_pylist()
-    pairs, index = np.unique(np.stack([topic, partition], axis=1), axis=0, return_inverse=True)
-    topic_partitions = tuple((values[int(t)], int(p)) for t, p in pairs)
-    return index.reshape(-1).astype(np.int64), topic_partitions
+    width = int(partition.max(initial=0)) + 1
+    pair = partition if len(names) == 1 else topic.astype(np.int64) * width + partition
+    there = np.zeros(max(1, len(names)) * width, np.bool_)
+    there[pair] = True
+    topic_partitions = tuple(
+        (names[number // width], number % width) for number in np.flatnonzero(there).tolist()
+    )
+    return (np.cumsum(there, dtype=np.int32) - 1)[pair], topic_partitions

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
-from slicewise.offsets.token import Token
 from slicewise.training.answering.unit_requests import (
     KNOWLEDGE,
     UnitRequest,
@@ -17,7 +16,7 @@ from slicewise.training.answering.unit_requests import (
     questions_of,
     resolve,
 )
-from slicewise.training.tables.spine import Given, Spine, given_spine, read_spine, tokens_in
+from slicewise.training.tables.spine import Given, Spine, TokenColumns, given_spine, read_spine
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class TrainingRequest:
     refs: tuple[str, ...]
     requested: tuple[UnitRequest, ...]
     spine: Spine
-    tokens: Sequence[Sequence[Token]] | None
+    tokens: TokenColumns | None
     """Tokens of each row, where knowledge is that of tokens."""
 
 
@@ -54,7 +53,7 @@ def looked_through(spine: object, features: object, knowledge: str) -> Given:
     if not isinstance(refs, str):
         _refuse_taken(given, refs)
     if knowledge == "token":
-        tokens_in(given.table)
+        _ = given.tokens  # refused here where one is none
     return given
 
 
@@ -73,7 +72,7 @@ def training_request(
     )
     _refuse_taken(rows, refs)
     return TrainingRequest(
-        deployment, refs, requested, rows, rows.tokens() if knowledge == "token" else None
+        deployment, refs, requested, rows, rows.tokens if knowledge == "token" else None
     )
 
 

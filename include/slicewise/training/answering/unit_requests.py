@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -15,16 +14,17 @@ from slicewise.errors import BadRequest
 from slicewise.features.declare.definitions import FeatureSet
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import PlannedFeature, StorageUnit
-from slicewise.offsets.token import Token
 from slicewise.training.answering.entities import entities_of
 from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
 from slicewise.training.answering.questions import answered, question_types
+from slicewise.training.answering.recorded import recorded_bounds
+from slicewise.training.answering.recorded import tokens_of as tokens_of
 from slicewise.training.answering.rows import events_of, unit_events
 from slicewise.training.answering.sessions import settled
 from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
 from slicewise.training.ranges import Ints
-from slicewise.training.tables.spine import Spine
+from slicewise.training.tables.spine import Spine, TokenColumns
 from slicewise.windows.bounds import Mode
 
 KNOWLEDGE = ("event_time", "token")
@@ -164,7 +164,7 @@ def answer_spine(
     archived: how far each source is read. mode: of bounds that no token recorded. Raises BadRequest
     where the spine asks for more.
     """
-    tokens = spine.tokens() if knowledge == "token" else None
+    tokens = spine.tokens if knowledge == "token" else None
     finished: dict[str, Finished] = {}
     for unit_request in requested:
         unit = unit_request.unit
@@ -177,9 +177,11 @@ def answer_spine(
         else:
             own = tokens_of(unit, tokens)
             refuse_unarchived(unit.source, archived_until, own)
-            bounds = _recorded(unit_request, own)
+            bounds = recorded_bounds(unit_request.features, own, len(spine))
         events = read_unit(deployment, archive, unit, bounds, archived_until.archive_version, spine)
-        offset_vectors = None if own is None else TokenOffsets.of(own, events.topic_partitions)
+        offset_vectors = (
+            None if own is None else TokenOffsets.of(own, len(spine), events.topic_partitions)
+        )
         numbers = events.entities.numbers(spine.table)
         if own is None:
             bounds = settled(events, unit_request.features, numbers, bounds)
@@ -196,7 +198,7 @@ def incomplete(
     requested: Sequence[UnitRequest],
     archived: Mapping[str, Archived],
     at_us: Ints,
-    tokens: Sequence[Sequence[Token]] | None,
+    tokens: TokenColumns | None,
 ) -> dict[str, int]:
     """Ref -> rows whose window may lack events that are lost for good; refs without any are left
     out."""
@@ -212,7 +214,8 @@ def incomplete(
                 for f in unit_request.features
             }
         else:
-            bounds = _recorded(unit_request, tokens_of(unit_request.unit, tokens))
+            own = tokens_of(unit_request.unit, tokens)
+            bounds = recorded_bounds(unit_request.features, own, tokens.n)
         for feature in unit_request.features:
             start, end = bounds[feature.column]
             touched = np.zeros(len(start), np.bool_)
@@ -237,11 +240,12 @@ def read_unit(
     start, end = (min(starts), max(ends)) if starts else (0, 0)
     source = deployment.source(unit.source)
     span = start, max(start, end)
-    events = events_of(archive, source, unit, *span, archive_version)
     entities = None
     if spine is not None:
         entities = entities_of(spine.table, [name for name, _ in unit.entity])
-    return unit_events(unit, events, entities, span)
+    return unit_events(
+        unit, events_of(archive, source, unit, *span, archive_version), entities, span
+    )
 
 
 def _by_mode(request: UnitRequest, spine: Spine, mode: Mode) -> dict[str, Bounds]:
@@ -250,46 +254,3 @@ def _by_mode(request: UnitRequest, spine: Spine, mode: Mode) -> dict[str, Bounds
         feature.column: feature.window.bounds_columns(mode, spine.at_us, unit.slice_us)
         for feature in request.features
     }
-
-
-def tokens_of(unit: StorageUnit, tokens: Sequence[Sequence[Token]]) -> list[Token]:
-    """Per row the token of this unit. Raises BadRequest where a row has none."""
-    return [_of_unit(unit, row, some) for row, some in enumerate(tokens)]
-
-
-def _of_unit(unit: StorageUnit, row: int, tokens: Sequence[Token]) -> Token:
-    of_unit = [token for token in tokens if token.unit == unit.storage_fingerprint]
-    # views that share an event list have a token each: that of this view's features is meant
-    of_unit.sort(key=lambda token: token.definition != unit.definition_fingerprint)
-    if of_unit:
-        return of_unit[0]
-    raise BadRequest(
-        (
-            f"no token of row {row} is of view {unit.view!r} as it is deployed (unit "
-            f"{unit.storage_fingerprint})"
-        ),
-        where="token",
-        expected="the token of an answer that read this view",
-        next_step="ask for the features that the answer had, or with the deployment of its time",
-    )
-
-
-def _recorded(request: UnitRequest, tokens: Sequence[Token]) -> dict[str, Bounds]:
-    bounds: dict[str, Any] = {}
-    for feature in request.features:
-        pairs = [_bounds_of(feature, row, token) for row, token in enumerate(tokens)]
-        both = np.array(pairs, np.int64).reshape(-1, 2)
-        bounds[feature.column] = (both[:, 0], both[:, 1])
-    return bounds
-
-
-def _bounds_of(feature: PlannedFeature, row: int, token: Token) -> tuple[int, int]:
-    bounds = token.bounds.get(feature.column)
-    if bounds is None:
-        raise BadRequest(
-            f"the token of row {row} says nothing of {feature.column!r}",
-            where="token",
-            expected="one of " + ", ".join(sorted(token.bounds)),
-            next_step="ask for the features that the answer had",
-        )
-    return bounds

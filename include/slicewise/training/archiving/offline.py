@@ -108,6 +108,7 @@ class IcebergArchive:
             start_us=start_us,
             end_us=end_us,
             archive_version=archive_version,
+            as_read=True,
         )
 
     def below(

@@ -10,12 +10,12 @@ from typing import Protocol
 from slicewise.errors import BadRequest, StoreUnavailable, TopicGone
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
-from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
 from slicewise.training.answering.unit_requests import UnitRequest, tokens_of
 from slicewise.training.archive import Archive, Archived, NothingArchived
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import text_of
+from slicewise.training.tables.spine import TokenColumns
 
 
 class Log(Protocol):
@@ -46,9 +46,7 @@ class Pending:
     why: str
 
 
-def need_of(
-    requested: Sequence[UnitRequest], at_us: Ints, tokens: Sequence[Sequence[Token]] | None
-) -> Need:
+def need_of(requested: Sequence[UnitRequest], at_us: Ints, tokens: TokenColumns | None) -> Need:
     """The need of these rows. tokens: of each row, where knowledge is that of tokens."""
     if tokens is None:
         if not len(at_us):
@@ -57,11 +55,10 @@ def need_of(
         return Need(int(at_us[row]), row)
     offset_vectors: dict[str, OffsetVector] = {}
     for unit_request in requested:
-        for token in tokens_of(unit_request.unit, tokens):
-            for offset_vector in (token.base, *token.compacted_beyond.values()):
-                offset_vectors[unit_request.unit.source] = offset_vectors.get(
-                    unit_request.unit.source, OffsetVector()
-                ).join(offset_vector)
+        source = unit_request.unit.source
+        for alike in tokens_of(unit_request.unit, tokens):
+            joined = offset_vectors.get(source, OffsetVector())
+            offset_vectors[source] = joined.join(alike.joined())
     return Need(None, 0, offset_vectors)
 
 

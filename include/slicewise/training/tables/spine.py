@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -16,12 +17,16 @@ import pyarrow as pa
 from slicewise.aggregates.kernel.kinds import named
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.features.schema.types import BOOLEAN, DATE, STRING, TIMESTAMP, arrow_type
-from slicewise.offsets.token import Token, decode_all
+from slicewise.offsets.token import decode_all
 from slicewise.training.csv_form import is_csv
 from slicewise.training.ranges import Ints
 from slicewise.training.tables.instants import as_timestamps, times_us
 from slicewise.training.tables.read import as_table, csv_texts
 from slicewise.training.tables.texts import instants_of_texts, typed_texts
+from slicewise.training.tables.tokens import AlikeTokens as AlikeTokens
+from slicewise.training.tables.tokens import BadToken
+from slicewise.training.tables.tokens import NoToken as NoToken
+from slicewise.training.tables.tokens import TokenColumns as TokenColumns
 from slicewise.training.tables.wire import days
 
 AT, TOKEN = "at", "token"
@@ -38,13 +43,16 @@ class Spine:
 
     table: pa.Table
     at_us: Ints
+    tokens_read: TokenColumns | None = field(default=None, repr=False, compare=False)
+    """Tokens of its rows, if they were read already."""
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def tokens(self) -> list[tuple[Token, ...]]:
-        """Per row the tokens of its `token` column, one per unit. Raises BadRequest."""
-        return tokens_in(self.table)
+    @cached_property
+    def tokens(self) -> TokenColumns:
+        """The tokens of its `token` column, per row one of each unit. Raises BadRequest."""
+        return self.tokens_read or tokens_in(self.table)
 
     def digest(self) -> str:
         """SHA-256 of the spine's Arrow form: equal spines, equal digests, in every process."""
@@ -54,8 +62,8 @@ class Spine:
         return hashlib.sha256(sink.getvalue()).hexdigest()
 
 
-def tokens_in(table: pa.Table) -> list[tuple[Token, ...]]:
-    """Per row the tokens of the column `token`. Raises BadRequest."""
+def tokens_in(table: pa.Table) -> TokenColumns:
+    """The tokens of the column `token`. Raises BadRequest."""
     if TOKEN not in table.column_names:
         raise BadRequest(
             "the spine has no tokens",
@@ -63,8 +71,19 @@ def tokens_in(table: pa.Table) -> list[tuple[Token, ...]]:
             expected=f"a column {TOKEN!r} with the tokens that answers carried",
             next_step='add it, or ask with knowledge="event_time"',
         )
-    out = []
-    for row, text in enumerate(table[TOKEN].to_pylist()):
+    column = table[TOKEN]
+    if column.null_count or _family(column.type) != "text":
+        _refuse_first(column)
+    try:
+        return TokenColumns.of(column)
+    except BadToken:
+        _refuse_first(column)
+        raise
+
+
+def _refuse_first(column: pa.ChunkedArray) -> None:
+    """Raises BadRequest for the first row that holds no token, if there is one."""
+    for row, text in enumerate(column.to_pylist()):
         if not isinstance(text, str):
             raise BadRequest(
                 f"{text!r} is no token",
@@ -73,13 +92,12 @@ def tokens_in(table: pa.Table) -> list[tuple[Token, ...]]:
                 next_step="drop the row",
             )
         try:
-            out.append(decode_all(text))
+            decode_all(text)
         except BadRequest as error:
             where = f"spine, column {TOKEN!r}, row {row}"
             raise BadRequest(
                 error.what, where=where, expected=error.expected, next_step=error.next_step
             ) from error
-    return out
 
 
 @dataclass(frozen=True)
@@ -93,6 +111,11 @@ class Given:
     table: pa.Table
     at_us: Ints
     is_text: bool = False
+
+    @cached_property
+    def tokens(self) -> TokenColumns:
+        """The tokens of its `token` column. Raises BadRequest."""
+        return tokens_in(self.table)
 
 
 def given_spine(given: object, others: Sequence[str] = (), where: str = SPINE) -> Given:
@@ -169,7 +192,11 @@ def read_spine(
             table = _put(table, name, _question_values(table[name], name, kind, where))
     table = _put(table, AT, pa.chunked_array([as_timestamps(table_given.at_us)]))
     # What pandas writes beside a schema differs from version to version, and says nothing here.
-    return Spine(table.replace_schema_metadata(None).combine_chunks(), table_given.at_us)
+    return Spine(
+        table.replace_schema_metadata(None).combine_chunks(),
+        table_given.at_us,
+        vars(table_given).get("tokens"),
+    )
 
 
 def typed(column: pa.ChunkedArray, name: str, kind: str, where: str) -> pa.ChunkedArray:
