@@ -28,6 +28,8 @@ EVERY_MODULE = (
 """Rooms whose modules are all doors, since other rooms import each: a tool that aggregates are made
 with, a decision about running the platform, a table of the lake, an operation of the store, a kind
 of window. There is no inside to keep."""
+OWN = {"stores/lake": "files"}
+"""Module of such a room that is its own."""
 
 
 def doors_of(folder: Path) -> tuple[str, ...]:
@@ -68,8 +70,9 @@ def names_in(folder: Path) -> set[str]:
 def doors(folder: Path) -> frozenset[str]:
     """Modules and rooms of a room that other rooms may import: those that its doors are, or are
     defined in, and its rooms."""
-    if folder.relative_to(PACKAGE).as_posix() in EVERY_MODULE:
-        return frozenset(path.stem for path in folder.glob("*.py"))
+    room = folder.relative_to(PACKAGE).as_posix()
+    if room in EVERY_MODULE:
+        return frozenset(path.stem for path in folder.glob("*.py")) - {OWN.get(room)}
     named = set(doors_of(folder))
     rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
     modules = {path.stem for path in folder.glob("*.py")}

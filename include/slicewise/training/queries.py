@@ -146,9 +146,8 @@ def query_rows(
     reach = max(window.length_us + window.offset_us for window in windows) if complete else 0
     first = begin - reach if start_us is not None else begin
     span = first, min(end, archived.until_us)
-    kept, _ = row_logic(
-        unit, events_of(archive, source, unit, *span, archived.archive_version), span
-    )
+    events = events_of(archive, source, unit, *span, archived.archive_version)
+    kept = _in_log_order(row_logic(unit, events, span)[0])
     archived_until = {source.name: archived}
     if complete:
         ends = _spine(_ends(unit, kept, periodic, begin, min(end, archived.until_us)))
@@ -162,6 +161,20 @@ def query_rows(
         deployment, archive, ends, refs, "event_time", archived_until, mode="row"
     )
     return _rows(view, source.timestamp, built)
+
+
+def _in_log_order(events: pa.Table) -> pa.Table:
+    """The events in an order that does not depend on how the archive's files lie."""
+    keys = pa.table(
+        {
+            "topic_id": events["topic_id"].cast(pa.string()),
+            "partition": events["partition"],
+            "offset": events["offset"],
+        }
+    )
+    return events.take(
+        pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
+    )
 
 
 def _spine(ends: pa.Table) -> Given:

@@ -62,8 +62,8 @@ def order_by(entity: Ints, time: Ints) -> tuple[Ints, Ints, Ints]:
     """
     n = len(entity)
     entities = int(entity.max(initial=0)) + 1
-    first_us = int(time.min(initial=0))
-    span = int(time.max(initial=0)) - first_us + 1
+    first_us = int(time.min(initial=2**62))
+    span = int(time.max(initial=first_us)) - first_us + 1
     shift = max(entities.bit_length() - 16, (entities * SORTED_AT_ONCE // max(n, 1)).bit_length())
     if n <= SORTED_AT_ONCE or entities >> shift == 0:
         order = _sorted(entity, time, (0, entities), (first_us, span))

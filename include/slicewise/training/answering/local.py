@@ -146,6 +146,7 @@ def _within(
             continue
         for i, columns in zip(chosen, form.between([ranges[i] for i in chosen]), strict=True):
             combined[i][position] = columns
+        del form  # which may be large, before the next one is made
     if left:
         tree, index = _tree(events, left, transit)
         for i, (start, end) in enumerate(intervals):
