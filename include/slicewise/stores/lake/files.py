@@ -95,7 +95,7 @@ def _alike(
         Schema(*(field for field in schema.fields if field.field_id in numbers))
     )
     narrow = pa.schema([_narrow(field) for field in expected])
-    if not isinstance(scan.io, PyArrowFileIO):
+    if type(scan.io) is not PyArrowFileIO:  # another may find files elsewhere
         return []
     file_format = ds.ParquetFileFormat(dictionary_columns=list(dictionaries))
     alike: list[tuple[FileScanTask, ds.ParquetFileFragment]] = []
