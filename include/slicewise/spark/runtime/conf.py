@@ -21,14 +21,12 @@ _JAVA = "-XX:+UseSerialGC -Xss4m -Dderby.system.home={scratch}"
 # it a start and a first parse take 14 s of processor time instead of 20. With one compiler Java
 # keeps 48 MB for code in place of 240, and a check that compared four views filled them: it
 # compiled no more, and then died. The room is address space alone until it is used.
-_SHORT = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+_ROOM = "-XX:ReservedCodeCacheSize=240m"
+_SHORT = f"-XX:TieredStopAtLevel=1 {_ROOM}"
 # A stream goes through its records' way millions of times and through Spark's planning a few times
 # a second: the second compiler is for the first alone (docs/adr/0088).
 SECOND_COMPILER = Path(__file__).with_name("second_compiler.json")
-_LONG = (
-    f'-XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" '
-    "-XX:ReservedCodeCacheSize=240m"
-)
+_LONG = f'-XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" {_ROOM}'
 
 # Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it
 # does not need.
