@@ -18,6 +18,7 @@ from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.batched import BatchedPlan, combine
 from slicewise.reading.cache import PartialCache, PlanMemory
+from slicewise.reading.earlier_hours import with_earlier_hours
 from slicewise.reading.exchange import NodeClaims, PendingSeen, Stored
 from slicewise.reading.plan import TOKENS_LIMIT, Interval, Total, plan_read
 from slicewise.reading.rows import Gathering, Rows, gather
@@ -127,6 +128,11 @@ def merge(
         return Merged(batched, entities, (), (), (), ())
     if memories is None:
         memories = [PlanMemory({}, {}) for _ in batched.plans]
+    if cache is not None and entities <= CACHED_ENTITIES:
+        stored = [
+            [with_earlier_hours(plan, part, cache) for part in parts]
+            for plan, parts in zip(batched.plans, stored, strict=True)
+        ]
     scalar = not batched.has_sessions and entities * sum(batched.windows) <= SCALAR_GROUPS
     if (
         scalar

@@ -11,7 +11,7 @@ import hashlib
 from array import array
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -93,7 +93,16 @@ def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:
     )
 
 
-Key = tuple[int, bytes]
+class Cached(Protocol):
+    """Something combined, that was made from bytes that were read."""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        ...
+
+
+Key = tuple[int | str, bytes]
 
 
 class PartialCache:
@@ -101,7 +110,7 @@ class PartialCache:
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._limit = limit
-        self._entries: dict[Key, CachedDays | CachedColumns] = {}
+        self._entries: dict[Key, Cached] = {}
         self._seen: dict[Key, None] = {}
         self.bytes = self.hits = self.misses = 0
 
@@ -118,8 +127,8 @@ class PartialCache:
                 digest.update(value)
         return plan, digest.digest()
 
-    def get(self, key: Key) -> CachedDays | CachedColumns | None:
-        """The states that are cached, if they are."""
+    def get(self, key: Key) -> Cached | None:
+        """What is cached, if it is."""
         entry = self._entries.get(key)
         if entry is None:
             self.misses += 1
@@ -140,13 +149,13 @@ class PartialCache:
         self._seen[key] = None
         return False
 
-    def put(self, key: Key, days: CachedDays | CachedColumns) -> None:
+    def put(self, key: Key, cached: Cached) -> None:
         """Keeps it; one that is larger than all that may be kept is not."""
-        size = days.size
+        size = cached.size
         if size > self._limit:
             return
         replaced = self._entries.pop(key, None)
-        self._entries[key] = days
+        self._entries[key] = cached
         self.bytes += size - (0 if replaced is None else replaced.size)
         while self.bytes > self._limit:
             self.bytes -= self._entries.pop(next(iter(self._entries))).size

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 
+_ENTRY_BYTES, _VALUE_BYTES, _POSITION_BYTES = 400, 120, 8
 START_VERSION = 0
 """Archive version of a backfilled hour: its offset vector is the unit's start offsets."""
 
@@ -128,6 +129,37 @@ class NodeClaims:
         return committed
 
 
+class CachedHours(NamedTuple):
+    """Partials of whole hours, of all running partials with one digest."""
+
+    values: Mapping[int, bytes]
+    """hour -> a sealed running partial of all events of its slices."""
+    positions: Mapping[int, Sequence[int]]
+    """hour -> positions of its slices among the fields that were digested."""
+
+    @property
+    def size(self) -> int:
+        """About the bytes that it takes."""
+        return _ENTRY_BYTES + sum(
+            _VALUE_BYTES + len(value) + _POSITION_BYTES * len(self.positions[hour])
+            for hour, value in self.values.items()
+        )
+
+
+class EarlierHours(NamedTuple):
+    """Running partials of an entity's unit in hours that are over, as they are stored, and what
+    each hour comes to."""
+
+    names: Sequence[bytes]
+    values: Sequence[bytes]
+    hours: CachedHours
+
+    def fields_of(self, hour: int) -> tuple[list[bytes], list[bytes]]:
+        """Names and values of an hour's slices."""
+        positions = self.hours.positions[hour]
+        return [self.names[i] for i in positions], [self.values[i] for i in positions]
+
+
 class Stored(NamedTuple):
     """Data that the store gave for one entity, or for one partition's part of it in a per-partition
     unit."""
@@ -143,6 +175,8 @@ class Stored(NamedTuple):
     """Values in the order of the plan's `days` and their `names`."""
     claims: NodeClaims | None = None
     """Claims of its node, where parts are of several nodes; None: what is given for the plan."""
+    earlier: EarlierHours | None = None
+    """Running partials that are not in `hot`, since their hours are over and cached."""
 
 
 def _only(offset_vector: OffsetVector, partition: int | None) -> OffsetVector:

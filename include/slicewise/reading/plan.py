@@ -8,7 +8,7 @@ one plan serves every read until a bound moves.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -263,6 +263,20 @@ class ReadPlan:
             i: scalar_of for i in self.partials if (scalar_of := partials[i].scalar_of) is not None
         }
         return forms if len(forms) == len(self.partials) else None
+
+    def mask_of_hour(self, hour: int) -> int | None:
+        """The mask of all running partials of an hour; None where a window ends within it."""
+        masks = self._hour_masks
+        if hour not in masks:
+            first, end = (edge * HOUR_US // self.unit.slice_us for edge in (hour, hour + 1))
+            cuts, regions = self.hot.regions
+            region = bisect_right(cuts, first)
+            masks[hour] = regions[region] if bisect_left(cuts, end) == region else None
+        return masks[hour]
+
+    @cached_property
+    def _hour_masks(self) -> dict[int, int | None]:
+        return {}
 
     @cached_property
     def fetched(self) -> Fetched:

@@ -6,11 +6,11 @@ Rows that count go to `Rows`, still encoded, with what it counts in: a key, `own
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, compress, groupby, repeat
-from operator import itemgetter
+from operator import itemgetter, not_
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -39,7 +39,7 @@ from slicewise.codec.store_fields import fields as f
 from slicewise.errors import BeyondRetention, CodecError, DataLoss, StoreUnavailable
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.reading.cache import CachedColumns, PartialCache
-from slicewise.reading.exchange import NO_EVENTS, NodeClaims, PendingSeen, Stored
+from slicewise.reading.exchange import NO_EVENTS, EarlierHours, NodeClaims, PendingSeen, Stored
 from slicewise.reading.pending import (
     PendingEvents,
     PendingField,
@@ -373,7 +373,7 @@ def _add_total(plan: ReadPlan, part: Stored, claims: NodeClaims, rows: Rows, key
     return InTotal(total_until, archive_version)
 
 
-_FIRST = itemgetter(0)
+_FIRST, _HOUR, _MASK = itemgetter(0), itemgetter(2), itemgetter(3)
 
 
 def _add_hot(
@@ -392,6 +392,10 @@ def _add_hot(
     counted: list[bytes] = []
     masks: list[int] = []
     committed, names, values = claims.committed.offsets, part.hot[::2], part.hot[1::2]
+    if part.earlier is not None:
+        own_names, own_values = list(names), list(values)
+        _add_earlier(plan, part.earlier, compacted, total, (counted, masks), (own_names, own_values))
+        names, values = own_names, own_values
     pending: list[bytes] = []
     left: dict[TopicPartition, int] = {}
     if claims.pending:
@@ -400,8 +404,9 @@ def _add_hot(
             pending = list(compress(values, letters.translate(_EVENTS)))
             others = letters.translate(_OTHERS)
             names, values = list(compress(names, others)), list(compress(values, others))
-    for what, name, value in zip(map(learned.get, names), names, values, strict=True):
-        kind, topic_partition, hour, mask = what or _learn(plan, learned, name)
+    for (kind, topic_partition, hour, mask), value in _others(
+        plan, names, values, compacted, total, learned, (counted, masks)
+    ):
         if kind == "r":
             archive_version = (
                 total.archive_version if hour < total.total_until else compacted.get(hour)
@@ -447,6 +452,52 @@ def _add_hot(
         if end > committed.get(topic_partition, 0):
             applied_offsets[topic_partition] = max(end, applied_offsets.get(topic_partition, 0))
     return applied_offsets, PendingSeen(len(pending_field.masks), pending_field.newest_us)
+
+
+def _others(
+    plan: ReadPlan,
+    names: Sequence[bytes],
+    values: Sequence[bytes],
+    compacted: Mapping[int, int],
+    total: InTotal,
+    learned: dict[bytes, HotField],
+    counted: tuple[list[bytes], list[int]],
+) -> Iterator[tuple[HotField, bytes]]:
+    """The fields that are looked at one by one, after the running partials that count whatever
+    they hold were added to the values and masks that are counted: those of windows, where no hour
+    of theirs is compacted."""
+    fields = [
+        hot_field or _learn(plan, learned, name)
+        for hot_field, name in zip(map(learned.get, names), names, strict=True)
+    ]
+    is_running = [kind == "r" and mask != NOWHERE for kind, _, _, mask in fields]
+    running = list(compress(fields, is_running))
+    if total is not NO_TOTAL or not compacted.keys().isdisjoint(map(_HOUR, running)):
+        return zip(fields, values, strict=True)
+    counted[0].extend(compress(values, is_running))
+    counted[1].extend(map(_MASK, running))
+    is_other = list(map(not_, is_running))
+    return zip(compress(fields, is_other), compress(values, is_other), strict=True)
+
+
+def _add_earlier(
+    plan: ReadPlan,
+    earlier: EarlierHours,
+    compacted: Mapping[int, int],
+    total: InTotal,
+    counted: tuple[list[bytes], list[int]],
+    one_by_one: tuple[list[bytes], list[bytes]],
+) -> None:
+    """Adds whole hours to the values and masks that are counted. An hour that a window cuts, or
+    that is compacted, goes to the names and values that are looked at one by one."""
+    for hour, value in earlier.hours.values.items():
+        mask = plan.mask_of_hour(hour)
+        if mask is None or hour in compacted or hour < total.total_until:
+            for given, more in zip(one_by_one, earlier.fields_of(hour), strict=True):
+                given += more
+        elif mask != NOWHERE:
+            counted[0].append(value)
+            counted[1].append(mask)
 
 
 def _left(

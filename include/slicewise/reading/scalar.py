@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -86,11 +86,12 @@ class ScalarGathering:
     def singles(self, key: int, head: int, values: Sequence[bytes], masks: Sequence[int]) -> None:
         """Takes single rows, as `rows.Rows`."""
         rows, by_key = self.layout.scalar.singles(values, head), self.by_key
-        if len(set(masks)) == 1:
+        distinct_masks = set(masks)
+        if len(distinct_masks) == 1:
             by_key[key + masks[0]] += rows
         else:
-            for mask, row in zip(masks, rows, strict=True):
-                by_key[key + mask].append(row)
+            for mask in distinct_masks:
+                by_key[key + mask] += compress(rows, [of_row == mask for of_row in masks])
 
     def block(
         self, key: int, value: bytes, start: int, numbers: Sequence[int] | Int64, part: HourRows
@@ -157,6 +158,7 @@ def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
     rows = 0
     for part in stored:
         rows += (len(part.hot) >> 1) + len(fetched.totals)
+        rows += 0 if part.earlier is None else len(part.earlier.hours.values)
         for day, at in fetched.rows_at:
             value = part.days[day][at]
             if value is not None:
