@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -349,9 +350,21 @@ def _too_large(size: int) -> BodyTooLarge:
     )
 
 
+GARBAGE = 50_000
+"""Objects that were made and not freed, after which cycles among them are looked for.
+
+A read makes thousands of objects and frees them all by their counts. By Python's own bound, 700,
+they are all looked through several times while it is answered.
+"""
+
+
 def create() -> App:
     """The application by the settings of the environment; each worker process calls it."""
     from slicewise.settings import Settings
+
+    gc.collect()
+    gc.freeze()  # what is imported stays
+    gc.set_threshold(GARBAGE)
 
     settings = Settings.load()
     limits = Limits(
