@@ -22,15 +22,18 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import redis
 
 from benchmarks import serving_data
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
-from benchmarks.whole.figures import Figure
+from benchmarks.whole.figures import Figure, Percentiles
+from benchmarks.whole.http_load import OPEN, Load, Spec, post
+from benchmarks.whole.servers import measure as timed
 from benchmarks.whole.servers import notify
 from slicewise.local.servers import ports
 from slicewise.local.servers import redis as redis_server
@@ -40,6 +43,10 @@ from tests.integration.serving.support import serving
 from tests.support.platform.servers import RedisServer, running
 
 WIDTH = "processor of a read in process, by the partials of a view"
+UNCOMPACTED_RATE = 500.0
+UNCOMPACTED = (
+    f"5 views x 10 features, a day of which no hour is compacted, {UNCOMPACTED_RATE:.0f} requests/s"
+)
 Entity = dict[str, Any]
 Measured = dict[str, float]
 
@@ -261,6 +268,45 @@ def widths(url: str, entities: list[Entity], seconds: float) -> list[Figure]:
     return result
 
 
+def uncompacted(url: str, entities: list[Entity], seconds: float) -> list[Figure]:
+    """Reads of five views of which no hour is compacted, as requests come."""
+    refs = serving_data.refs("five")
+    bodies = [{"features": refs, "entities": [entity]} for entity in entities]
+    with serving(url) as address:
+        host, _, port = address.removeprefix("http://").partition(":")
+        requests = tuple(post("/v1/features", body) for body in bodies)
+        spec = Spec(host, int(port), requests, OPEN, 64, seconds, UNCOMPACTED_RATE)
+        load = Load(**timed("http_load", asdict(spec), seconds + 120))
+    latency = Percentiles(**cast(Any, load.latency))
+    first, turns = 0.0, 0
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:  # a client of its own remembers nothing of the others
+        with Client(url) as client:
+            client.get(refs, {"user_id": "nobody"})
+            spent = time.process_time()
+            for entity in entities:
+                client.get(refs, entity)
+            first += time.process_time() - spent
+            turns += len(entities)
+    return [
+        Figure(UNCOMPACTED, "p50, ms", "ms", round(latency.p50, 3)),
+        Figure(UNCOMPACTED, "p99, ms", "ms", round(latency.p99, 3), bound=20.0),
+        Figure(
+            UNCOMPACTED,
+            "refused or without an answer, requests",
+            "requests",
+            load.failed + load.unanswered,
+            bound=0.0,
+        ),
+        Figure(
+            UNCOMPACTED,
+            "first read of an entity in process, processor, ms",
+            "ms",
+            round(first / turns * 1e3, 3),
+        ),
+    ]
+
+
 def measure(seconds: float) -> list[Figure]:
     """All cases."""
     users: list[Entity] = [{"user_id": f"user{u}"} for u in range(serving_data.USERS)]
@@ -294,6 +340,9 @@ def measure(seconds: float) -> list[Figure]:
         serving_data.fill(server.url, serving_data.deployment(), plays, now_us)
         ours |= side(server.url, cases, seconds)
         table = widths(server.url, users, seconds / 2)
+    with running(RedisServer) as server:
+        serving_data.fill(server.url, serving_data.deployment(), plays, now_us, compacted=False)
+        of_running = uncompacted(server.url, users, max(seconds, 2.0))
     theirs = {
         "p50, ms": ready[0]["p50_ms"],
         "p99, ms": ready[0]["p99_ms"],
@@ -309,7 +358,7 @@ def measure(seconds: float) -> list[Figure]:
             result.append(
                 Figure(section, name, unit, value, theirs.get(figure), better, bound=bound)
             )
-    return [*result, *table]
+    return [*result, *of_running, *table]
 
 
 def main() -> None:

@@ -139,10 +139,12 @@ def _value(chance: random.Random, name: str, kind: str) -> Any:
     return by_name.get(name, by_kind.get(kind, lambda: chance.randrange(-20, 200)))()
 
 
-def fill(url: str, of: Deployment, made: list[Event], now_us: int) -> None:
-    """Deploys, applies, and compacts all hours that are over."""
+def fill(url: str, of: Deployment, made: list[Event], now_us: int, compacted: bool = True) -> None:
+    """Deploys, applies, and compacts all hours that are over, or none."""
     with Served.on(url, of) as served:
         served.apply(made)
+        if not compacted:
+            return
         offset_vector = OffsetVector(
             {(TOPIC, p): sum(e.partition == p for e in made) for p in (0, 1)}
         )

@@ -24,6 +24,7 @@ from slicewise.codec import Layout, Room
 from slicewise.features.plan.unit import PlannedFeature
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.reading import earlier_hours
 from slicewise.reading import pending as reading_pending
 from slicewise.reading import scalar as scalar_reading
 from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
@@ -239,7 +240,8 @@ def dealt(unit: StoreUnit, events: Sequence[Event], random: Random) -> Dealt:
 
 
 def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> Iterator[Merged]:
-    """By few rows, by whole columns, and by what is cached of few rows."""
+    """By few rows, by whole columns, by what is cached of few rows, and by whole hours that are
+    cached."""
     total_until = TOTAL_UNTIL if any(f.window.unbounded for f in features) else None
     plan = plan_read(cast(Any, unit), cast(Any, features), "live", NOW, frozenset(), total_until)
     claims = NodeClaims(
@@ -251,6 +253,15 @@ def read(unit: StoreUnit, store: Dealt, features: Sequence[PlannedFeature]) -> I
     for _ in range(2):  # seen, then kept
         merge(batched, [[store.read(plan)]], 1, [claims], cache=cache)
     yield merge(batched, [[store.read(plan)]], 1, [claims], cache=cache)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(earlier_hours, "LEAST_FIELDS", 1)
+        for scalar_rows in (2_000, -1):
+            whole_hours = PartialCache()
+            for _ in range(3):
+                answer = merge(
+                    batched, [[store.read(plan)]], 1, [claims], scalar_rows, cache=whole_hours
+                )
+            yield answer
 
 
 def value(merged: Merged, feature: int) -> Finished:

@@ -16,9 +16,9 @@ from slicewise.aggregates import Finished
 from slicewise.aggregates.scalar import Scalars
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
+from slicewise.reading import earlier_hours
 from slicewise.reading.batched import BatchedPlan, combine
 from slicewise.reading.cache import PartialCache, PlanMemory
-from slicewise.reading.earlier_hours import with_earlier_hours
 from slicewise.reading.exchange import NodeClaims, PendingSeen, Stored
 from slicewise.reading.plan import TOKENS_LIMIT, Interval, Total, plan_read
 from slicewise.reading.rows import Gathering, Rows, gather
@@ -128,9 +128,9 @@ def merge(
         return Merged(batched, entities, (), (), (), ())
     if memories is None:
         memories = [PlanMemory({}, {}) for _ in batched.plans]
-    if cache is not None and entities <= CACHED_ENTITIES:
+    if cache is not None and entities <= CACHED_ENTITIES and _has_many_fields(stored):
         stored = [
-            [with_earlier_hours(plan, part, cache) for part in parts]
+            [earlier_hours.with_earlier_hours(plan, part, cache) for part in parts]
             for plan, parts in zip(batched.plans, stored, strict=True)
         ]
     scalar = not batched.has_sessions and entities * sum(batched.windows) <= SCALAR_GROUPS
@@ -176,6 +176,12 @@ def merge(
         pending,
         memories=memories,
     )
+
+
+def _has_many_fields(stored: Sequence[Sequence[Stored]]) -> bool:
+    """Tells whether running partials of an entity's unit may be worth a digest."""
+    fields = max((len(part.hot) for parts in stored for part in parts), default=0)
+    return fields >= 2 * earlier_hours.LEAST_FIELDS
 
 
 def _gathered(

@@ -128,7 +128,7 @@ class PartialCache:
         return plan, digest.digest()
 
     def get(self, key: Key) -> Cached | None:
-        """What is cached, if it is."""
+        """Finds something that is cached, if it is."""
         entry = self._entries.get(key)
         if entry is None:
             self.misses += 1

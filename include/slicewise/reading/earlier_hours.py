@@ -73,10 +73,8 @@ def _key(unit: str, numbers: Sequence[int], values: Sequence[bytes]) -> Key:
     return unit, digest.digest()
 
 
-def _combined(
-    layout: Layout, hours: Sequence[int], values: Sequence[bytes]
-) -> CachedHours | None:
-    """Each hour's partial. None where a value is damaged: whoever counts it tells which."""
+def _combined(layout: Layout, hours: Sequence[int], values: Sequence[bytes]) -> CachedHours | None:
+    """Combines each hour. None where a value is damaged: whoever counts it tells which."""
     try:
         check_values(values, RUNNING_HEAD)
         rows = [value[RUNNING_HEAD:-SEAL_BYTES] for value in values]

@@ -147,8 +147,7 @@ class CachedHours(NamedTuple):
 
 
 class EarlierHours(NamedTuple):
-    """Running partials of an entity's unit in hours that are over, as they are stored, and what
-    each hour comes to."""
+    """Running partials of hours that are over, as stored, and what each hour comes to."""
 
     names: Sequence[bytes]
     values: Sequence[bytes]

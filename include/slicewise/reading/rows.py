@@ -394,7 +394,9 @@ def _add_hot(
     committed, names, values = claims.committed.offsets, part.hot[::2], part.hot[1::2]
     if part.earlier is not None:
         own_names, own_values = list(names), list(values)
-        _add_earlier(plan, part.earlier, compacted, total, (counted, masks), (own_names, own_values))
+        _add_earlier(
+            plan, part.earlier, compacted, total, (counted, masks), (own_names, own_values)
+        )
         names, values = own_names, own_values
     pending: list[bytes] = []
     left: dict[TopicPartition, int] = {}
@@ -463,9 +465,11 @@ def _others(
     learned: dict[bytes, HotField],
     counted: tuple[list[bytes], list[int]],
 ) -> Iterator[tuple[HotField, bytes]]:
-    """The fields that are looked at one by one, after the running partials that count whatever
-    they hold were added to the values and masks that are counted: those of windows, where no hour
-    of theirs is compacted."""
+    """Fields that are looked at one by one.
+
+    Where no hour of the running partials is compacted, those of windows count whatever they hold:
+    their values and masks are added to what is counted, and they are not among these.
+    """
     fields = [
         hot_field or _learn(plan, learned, name)
         for hot_field, name in zip(map(learned.get, names), names, strict=True)

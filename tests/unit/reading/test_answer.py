@@ -24,6 +24,7 @@ from slicewise.errors import CodecError, DataLoss
 from slicewise.features.plan.unit import PlannedFeature
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.reading import earlier_hours
 from slicewise.reading import pending as reading_pending
 from slicewise.reading import scalar as scalar_reading
 from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
@@ -237,6 +238,19 @@ def merge_all(
         at_once = merge(batched, stored, entities, claims)
     assert list(map(listed, at_once.finished)) == list(map(listed, one.finished))
     assert (at_once.base, at_once.pending, at_once.begun) == (one.base, one.pending, one.begun)
+    # and hours that are over, combined once whatever the plan
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(earlier_hours, "LEAST_FIELDS", 1)
+        whole_hours = PartialCache()
+        for scalar_rows in (2_000, -1) * 3:
+            other = merge(batched, stored, entities, claims, scalar_rows, cache=whole_hours)
+            assert list(map(listed, other.finished)) == list(map(listed, one.finished))
+            assert (other.base, other.compacted_beyond, other.stale, other.pending) == (
+                one.base,
+                one.compacted_beyond,
+                one.stale,
+                one.pending,
+            )
     remembers = any(
         has_compacted(parts) and not plan.gaps
         for plan, parts in zip(batched.plans, stored, strict=True)
