@@ -20,10 +20,9 @@ from slicewise.features import row_columns
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import duplicates_among
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.training.answering.entities import Entities, entities_of
-from slicewise.training.answering.local import UnitEvents
-from slicewise.training.answering.tree import SortedRows
 from slicewise.training.archive import Archive
+from slicewise.training.events.entities import Entities, entities_of
+from slicewise.training.events.unit_events import SortedRows, UnitEvents
 from slicewise.training.ranges import Ints, order_by
 
 IDENTITY_COLUMNS = ("event_time", "topic_id", "partition", "offset")
