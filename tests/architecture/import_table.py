@@ -58,6 +58,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "spark": ("runtime", "records", "microbatch", "lake", "emission", "realtime"),
     "serving": ("connection", "answering", "http"),
     "serving/answering": ("memory",),
+    "stores/online/redis": ("scripts",),
     "training": ("tables", "requests", "events", "answering", "archiving"),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report"),

@@ -1,14 +1,12 @@
 """Rooms are entered by their doors.
 
-A room names one to three doors, and its rooms have doors of their own. A module that other rooms
-import and no door names is a side door: `side_doors.txt` lists those that there are. None comes in
-by an import alone, and one that nobody uses any more leaves the list.
+A room names one to three doors, and its rooms have doors of their own. What other rooms import lies
+behind one of them.
 """
 
 from __future__ import annotations
 
 import ast
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +15,6 @@ import pytest
 from tests.architecture.import_table import PACKAGE, ROOT, imports_of, python_files
 from tests.architecture.test_rooms import FOLDERS, MODULES, home_of
 
-SIDE_DOORS = Path(__file__).with_name("side_doors.txt")
 EVERY_MODULE = (
     "aggregates/kernel",
     "lifecycle",
@@ -109,11 +106,7 @@ def side_doors() -> set[str]:
 
 
 def test_other_rooms_come_in_by_a_door() -> None:
-    """`python -m tests.architecture.test_doors` writes a list that became shorter."""
-    listed = set(SIDE_DOORS.read_text(encoding="utf-8").split())
-    now = side_doors()
-    assert not now - listed, f"imported past the doors of their rooms: {sorted(now - listed)}"
-    assert not listed - now, f"no longer imported, so they leave the list: {sorted(listed - now)}"
+    assert not side_doors(), "imported past the doors of their rooms"
 
 
 @pytest.mark.parametrize("room", EVERY_MODULE)
@@ -138,10 +131,3 @@ def test_a_room_names_its_doors_and_has_them(folder: Path) -> None:
         "a line `Doors: a, b, c.` with the one to three names that other rooms use"
     )
     assert set(doors) <= names_in(folder), set(doors) - names_in(folder)
-
-
-if __name__ == "__main__":
-    listed, now = set(SIDE_DOORS.read_text(encoding="utf-8").split()), side_doors()
-    if now - listed:
-        sys.exit(f"imported past the doors of their rooms: {sorted(now - listed)}")
-    SIDE_DOORS.write_text("".join(f"{name}\n" for name in sorted(now)), encoding="utf-8")

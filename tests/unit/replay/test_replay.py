@@ -143,14 +143,14 @@ def ends(made: Schedule, numbers: list[int]) -> dict[int, NewestEvent]:
 
 
 def test_an_empty_topic_starts_now() -> None:
-    made, first = resume(YEAR, Pace(), {}, NOW)
+    made, first = resume(Pace(), {}, NOW)
     assert (first, made.base_us) == (0, Pace().base_us(NOW))
 
 
 @pytest.mark.parametrize("numbers", [[0], [17, 4_000, 3], [N + 5, N + 6]])
 def test_a_topic_says_where_its_replay_goes_on(numbers: list[int]) -> None:
     made = schedule(base_us=NOW // 1000 * 1000, offset_us=7 * DAY_US)
-    result, first = resume(YEAR, made.pace, ends(made, numbers), now_us=NOW + 10**12)
+    result, first = resume(made.pace, ends(made, numbers), now_us=NOW + 10**12)
     assert result.base_us == made.base_us
     assert first == max(numbers) + 1
 
@@ -158,11 +158,11 @@ def test_a_topic_says_where_its_replay_goes_on(numbers: list[int]) -> None:
 def test_a_topic_of_another_replay_is_refused() -> None:
     made = schedule(base_us=NOW // 1000 * 1000)
     with pytest.raises(DataLoss, match="is not that of this replay"):
-        resume(YEAR, Pace(offset_us=DAY_US), ends(made, [100]), NOW)
+        resume(Pace(offset_us=DAY_US), ends(made, [100]), NOW)
     with pytest.raises(DataLoss, match="is not that of this replay"):
-        resume(YEAR, Pace(speed=100), ends(made, [3, 100]), NOW)
+        resume(Pace(speed=100), ends(made, [3, 100]), NOW)
     with pytest.raises(DataLoss, match="no replay wrote"):
-        resume(YEAR, Pace(), {0: NewestEvent(b"{}", 1)}, NOW)
+        resume(Pace(), {0: NewestEvent(b"{}", 1)}, NOW)
 
 
 # --------------------------------------------------------------------- run
