@@ -6,13 +6,12 @@ behind one of them.
 
 from __future__ import annotations
 
-import ast
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.import_table import PACKAGE, ROOT, imports_of, python_files
+from tests.architecture.import_table import PACKAGE, ROOT, facts_of, imports_of, python_files
 from tests.architecture.test_rooms import FOLDERS, MODULES, home_of
 
 EVERY_MODULE = (
@@ -32,34 +31,19 @@ OWN = {"stores/lake": "files"}
 def doors_of(folder: Path) -> tuple[str, ...]:
     """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such
     line."""
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
     lines = [
         line.removeprefix("Doors: ").rstrip(".")
-        for line in text.splitlines()
+        for line in facts_of(folder / "__init__.py").docstring.splitlines()
         if line.startswith("Doors: ")
     ]
     return tuple(lines[0].split(", ")) if len(lines) == 1 else ()
-
-
-@cache
-def defined_in(path: Path) -> frozenset[str]:
-    """Names that a module defines."""
-    names = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-    return frozenset(names)
 
 
 def names_in(folder: Path) -> set[str]:
     """Rooms and modules of a room, and what its modules define."""
     modules = [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
     rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
-    defined = {name for path in folder.rglob("*.py") for name in defined_in(path)}
+    defined = {name for path in folder.rglob("*.py") for name in facts_of(path).defined}
     return rooms | {path.stem for path in modules} | defined
 
 
@@ -76,7 +60,7 @@ def doors(folder: Path) -> frozenset[str]:
     return frozenset(
         rooms
         | (modules & named)
-        | {path.stem for path in folder.glob("*.py") if defined_in(path) & (named - modules)}
+        | {path.stem for path in folder.glob("*.py") if facts_of(path).defined & (named - modules)}
     )
 
 

@@ -1,4 +1,4 @@
-"""Scripts of the store, which Redis runs whole: their texts, and the digests that they are called by.
+"""Scripts of the store: their texts, which Redis runs whole, and the digests that call them.
 
 Doors: PENDING, PENDING_LIST, SCRIPTS.
 """
