@@ -22,7 +22,6 @@ from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.redis.scripts import PENDING, PENDING_LIST
 from slicewise.stores.online.rules import decisions
 
-WRITER = "io.slicewise.realtime.RealtimeWriter"
 QUEUE = 8_192
 """Writes that wait to be sent, per task; beyond it the task waits."""
 TIMEOUT_MS = 5_000

@@ -95,7 +95,7 @@ def unit_events(
         topics.half(1, topic),
         partition,
         offset[order].astype(np.int64, copy=False),
-        {name: _flat(kept[name]).take(pa.array(order)) for name in read},
+        {name: row_columns.flat(kept[name]).take(pa.array(order)) for name in read},
     )
     return UnitEvents(
         unit, distinct, SortedRows(number, rows), topic_partition, topic_partitions, refused
@@ -163,11 +163,6 @@ def row_logic(
     return kept, {reason: count for reason, count in counted.items() if count}
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
 @dataclass(frozen=True)
 class _Topics:
     """The topics of rows: the number of each row's, and the topics' ids."""
@@ -180,7 +175,7 @@ class _Topics:
         encoded = column.dictionary_encode().unify_dictionaries()
         if encoded.num_chunks and len(names := encoded.chunk(0).dictionary) == 1:
             return _Topics(np.broadcast_to(np.int32(0), len(column)), names.to_pylist())
-        encoded = _flat(encoded)
+        encoded = row_columns.flat(encoded)
         index = np.asarray(encoded.indices.to_numpy()).astype(np.int32, copy=False)
         return _Topics(index, encoded.dictionary.to_pylist())
 
