@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -90,11 +91,12 @@ def environment_of(path: Path) -> str:
     return "spark" if "spark" in path.relative_to(TESTS).parts[:-1] else "platform"
 
 
-def markers_of(path: Path) -> list[str]:
+@cache  # asked for each test
+def markers_of(path: Path) -> tuple[str, ...]:
     """Marks that a test file has by its folder."""
     folder = path.relative_to(TESTS).parent
     served = any(folder.is_relative_to(name) for name in SERVED)
-    return [*(["server"] if served else []), *({environment_of(path)} - {"platform"})]
+    return (*(["server"] if served else []), *({environment_of(path)} - {"platform"}))
 
 
 def starts_unmarked(item: pytest.Item) -> bool:

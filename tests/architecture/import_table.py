@@ -58,7 +58,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "spark": ("runtime", "records", "microbatch", "lake", "emission", "realtime"),
     "serving": ("connection", "answering", "http"),
     "serving/answering": ("memory",),
-    "training": ("tables", "answering", "archiving"),
+    "stores/online/redis": ("scripts",),
+    "training": ("tables", "requests", "events", "answering", "archiving"),
+    "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report"),
     "lifecycle": ("health",),
     "local": ("airflow", "servers"),
@@ -100,38 +102,68 @@ class Import:
     at_module_level: bool
 
 
-@cache  # many tests ask for all files
 def imports_of(path: Path, *, for_types: bool = False) -> tuple[Import, ...]:
     """Every import of a file that runs at some time; with `for_types` those for type checkers alone
     too."""
-    return tuple(
-        _walk(
-            ast.parse(path.read_text(encoding="utf-8")),
-            path,
-            at_module_level=True,
-            for_types=for_types,
-        )
+    facts = facts_of(path)
+    return facts.imports_for_types if for_types else facts.imports
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Parts of a module's text that many tests ask for; the tree itself would fill the memory."""
+
+    docstring: str
+    defined: frozenset[str]
+    """Names that it defines at its top."""
+    imports: tuple[Import, ...]
+    imports_for_types: tuple[Import, ...]
+
+
+@cache
+def facts_of(path: Path) -> Facts:
+    """The facts of a file, parsed once in a process."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    every = tuple(_walk(tree, path, at_module_level=True, for_types=False))
+    return Facts(
+        ast.get_docstring(tree) or "",
+        frozenset(_defined(tree)),
+        tuple(imported for imported, for_types in every if not for_types),
+        tuple(imported for imported, _ in every),
     )
 
 
-def _walk(node: ast.AST, path: Path, at_module_level: bool, *, for_types: bool) -> Iterator[Import]:
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def _walk(
+    node: ast.AST, path: Path, at_module_level: bool, *, for_types: bool
+) -> Iterator[tuple[Import, bool]]:
+    """Imports of a statement, and whether they are for type checkers alone. Expressions have
+    none."""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue
         if isinstance(child, ast.Import):
             for alias in child.names:
-                yield Import(path, child.lineno, alias.name, at_module_level)
+                yield Import(path, child.lineno, alias.name, at_module_level), for_types
         elif isinstance(child, ast.ImportFrom):
-            yield from _from(child, path, at_module_level)
-        elif (
-            isinstance(child, ast.If)
-            and "TYPE_CHECKING" in ast.unparse(child.test)
-            and not for_types
-        ):
-            continue
+            for imported in _from(child, path, at_module_level):
+                yield imported, for_types
         else:
             inner = at_module_level and not isinstance(
-                child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+                child, ast.FunctionDef | ast.AsyncFunctionDef
             )
-            yield from _walk(child, path, inner, for_types=for_types)
+            checked = isinstance(child, ast.If) and "TYPE_CHECKING" in {
+                getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(child.test)
+            }
+            yield from _walk(child, path, inner, for_types=for_types or checked)
 
 
 def _from(node: ast.ImportFrom, path: Path, at_module_level: bool) -> Iterator[Import]:

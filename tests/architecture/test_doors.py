@@ -1,23 +1,19 @@
 """Rooms are entered by their doors.
 
-A room names one to three doors, and its rooms have doors of their own. A module that other rooms
-import and no door names is a side door: `side_doors.txt` lists those that there are. None comes in
-by an import alone, and one that nobody uses any more leaves the list.
+A room names one to three doors, and its rooms have doors of their own. What other rooms import lies
+behind one of them.
 """
 
 from __future__ import annotations
 
-import ast
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.import_table import PACKAGE, ROOT, imports_of, python_files
+from tests.architecture.import_table import PACKAGE, ROOT, facts_of, imports_of, python_files
 from tests.architecture.test_rooms import FOLDERS, MODULES, home_of
 
-SIDE_DOORS = Path(__file__).with_name("side_doors.txt")
 EVERY_MODULE = (
     "aggregates/kernel",
     "lifecycle",
@@ -35,34 +31,19 @@ OWN = {"stores/lake": "files"}
 def doors_of(folder: Path) -> tuple[str, ...]:
     """Names in the line `Doors: a, b, c.` of what a room says of itself; none where it has no such
     line."""
-    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
     lines = [
         line.removeprefix("Doors: ").rstrip(".")
-        for line in text.splitlines()
+        for line in facts_of(folder / "__init__.py").docstring.splitlines()
         if line.startswith("Doors: ")
     ]
     return tuple(lines[0].split(", ")) if len(lines) == 1 else ()
-
-
-@cache
-def defined_in(path: Path) -> frozenset[str]:
-    """Names that a module defines."""
-    names = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Assign):
-            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-    return frozenset(names)
 
 
 def names_in(folder: Path) -> set[str]:
     """Rooms and modules of a room, and what its modules define."""
     modules = [path for path in folder.rglob("*.py") if path.name != "__init__.py"]
     rooms = {path.name for path in folder.iterdir() if (path / "__init__.py").is_file()}
-    defined = {name for path in folder.rglob("*.py") for name in defined_in(path)}
+    defined = {name for path in folder.rglob("*.py") for name in facts_of(path).defined}
     return rooms | {path.stem for path in modules} | defined
 
 
@@ -79,7 +60,7 @@ def doors(folder: Path) -> frozenset[str]:
     return frozenset(
         rooms
         | (modules & named)
-        | {path.stem for path in folder.glob("*.py") if defined_in(path) & (named - modules)}
+        | {path.stem for path in folder.glob("*.py") if facts_of(path).defined & (named - modules)}
     )
 
 
@@ -109,11 +90,7 @@ def side_doors() -> set[str]:
 
 
 def test_other_rooms_come_in_by_a_door() -> None:
-    """`python -m tests.architecture.test_doors` writes a list that became shorter."""
-    listed = set(SIDE_DOORS.read_text(encoding="utf-8").split())
-    now = side_doors()
-    assert not now - listed, f"imported past the doors of their rooms: {sorted(now - listed)}"
-    assert not listed - now, f"no longer imported, so they leave the list: {sorted(listed - now)}"
+    assert not side_doors(), "imported past the doors of their rooms"
 
 
 @pytest.mark.parametrize("room", EVERY_MODULE)
@@ -138,10 +115,3 @@ def test_a_room_names_its_doors_and_has_them(folder: Path) -> None:
         "a line `Doors: a, b, c.` with the one to three names that other rooms use"
     )
     assert set(doors) <= names_in(folder), set(doors) - names_in(folder)
-
-
-if __name__ == "__main__":
-    listed, now = set(SIDE_DOORS.read_text(encoding="utf-8").split()), side_doors()
-    if now - listed:
-        sys.exit(f"imported past the doors of their rooms: {sorted(now - listed)}")
-    SIDE_DOORS.write_text("".join(f"{name}\n" for name in sorted(now)), encoding="utf-8")

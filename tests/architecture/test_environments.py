@@ -37,15 +37,17 @@ def test_folders_that_may_start_servers_exist() -> None:
 @pytest.mark.parametrize(
     ("file", "environment", "markers"),
     [
-        ("unit/codec/test_x.py", "platform", []),
-        ("unit/checks/spark/test_x.py", "spark", ["spark"]),
-        ("parity/spark/test_x.py", "spark", ["server", "spark"]),
-        ("dags/test_x.py", "airflow", ["airflow"]),
-        ("contract/test_x.py", "platform", []),
-        ("contract/redis/test_x.py", "platform", ["server"]),
+        ("unit/codec/test_x.py", "platform", ()),
+        ("unit/checks/spark/test_x.py", "spark", ("spark",)),
+        ("parity/spark/test_x.py", "spark", ("server", "spark")),
+        ("dags/test_x.py", "airflow", ("airflow",)),
+        ("contract/test_x.py", "platform", ()),
+        ("contract/redis/test_x.py", "platform", ("server",)),
     ],
 )
-def test_marks_follow_from_the_folder(file: str, environment: str, markers: list[str]) -> None:
+def test_marks_follow_from_the_folder(
+    file: str, environment: str, markers: tuple[str, ...]
+) -> None:
     assert (environment_of(TESTS / file), markers_of(TESTS / file)) == (environment, markers)
 
 

@@ -112,12 +112,21 @@ def test_the_base_names_what_no_extra_brings() -> None:
     assert imported(*alone) == modules("") == extras.BASE
 
 
+EVALUATING = (
+    "evaluate.py",
+    "capacity.py",
+    "archive.py",
+    "tables",
+    "requests",
+    "events",
+    "answering",
+)
+
+
 def test_the_base_evaluates_and_checks() -> None:
     """The rooms of `sw.evaluate` and `slicewise check` within those of extras: what they import is
     of the base."""
-    evaluate = [
-        PACKAGE / "training" / name for name in ("evaluate.py", "answering", "tables", "archive.py")
-    ]
+    evaluate = [PACKAGE / "training" / name for name in EVALUATING]
     commands = [
         PACKAGE / "cli" / name
         for name in ("__init__.py", "cases.py", "define/check.py", "define/init.py")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.architecture.import_table import (
     PACKAGE,
     ROOMS,
     ROOT,
+    facts_of,
     imports_of,
     python_files,
 )
@@ -178,9 +180,7 @@ def test_within_a_room_left_is_imported_by_right_and_never_back(above: str) -> N
 def test_a_folder_says_what_it_is_for_and_holds_few_modules(folder: Path) -> None:
     door = folder / "__init__.py"
     assert door.is_file(), "a room without a door"
-    assert ast.get_docstring(ast.parse(door.read_text(encoding="utf-8"))), (
-        "a door that does not say what is behind it"
-    )
+    assert facts_of(door).docstring, "a door that does not say what is behind it"
     modules = sorted(path.stem for path in folder.glob("*.py") if path != door)
     assert len(modules) <= MOST_MODULES, modules
 
@@ -198,12 +198,18 @@ def test_folders_of_tests_hold_few_modules_too() -> None:
     assert not {name: count for name, count in modules.items() if count > MOST_MODULES}
 
 
+def nodes_of_naming(path: Path, attribute: str) -> Iterator[ast.AST]:
+    """All nodes of a file, if its text has the attribute anywhere; else none."""
+    text = path.read_text(encoding="utf-8")
+    return ast.walk(ast.parse(text)) if attribute in text else iter(())
+
+
 def test_only_windows_and_the_planner_ask_what_kind_a_window_is() -> None:
     branches = []
     for path in python_files("include/slicewise"):
         if path.parent in (PACKAGE / "windows", PACKAGE / "features" / "plan"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of_naming(path, ".kind"):
             subjects = (
                 [node.left, *node.comparators]
                 if isinstance(node, ast.Compare)
@@ -224,7 +230,7 @@ def test_only_the_planner_asks_a_unit_by_its_event_list() -> None:
     for path in python_files("include/slicewise"):
         if path.parent == PACKAGE / "features" / "plan":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes_of_naming(path, ".event_list"):
             subjects: list[ast.expr] = []
             if isinstance(node, ast.Compare):
                 subjects = [node.left, *node.comparators]

@@ -26,7 +26,7 @@ from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import MAX_ENTITIES, MAX_VALUES
 from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import Question, answer
-from slicewise.training.tables.given import TOPIC
+from slicewise.training.tables.given.events import TOPIC
 from slicewise.training.tables.tokens import alike_tokens
 from slicewise.windows.bounds import EARLIEST_US
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US

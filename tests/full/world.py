@@ -39,9 +39,9 @@ from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour
-from slicewise.training.answering.question import UnitEvents
-from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
-from slicewise.training.tables.given import TOPIC, typed_events
+from slicewise.training.events.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
+from slicewise.training.events.unit_events import UnitEvents
+from slicewise.training.tables.given.events import TOPIC, typed_events
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.full.histories import BEGIN_US, PARTITIONS, History
 

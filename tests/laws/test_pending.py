@@ -30,11 +30,11 @@ from slicewise.reading import scalar as scalar_reading
 from slicewise.reading.answer import BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.cache import PartialCache
 from slicewise.reading.plan import ReadPlan, plan_read
-from slicewise.training.answering.entities import Entities
 from slicewise.training.answering.knowledge import TokenOffsets
 from slicewise.training.answering.local import answer
-from slicewise.training.answering.question import Question, UnitEvents
-from slicewise.training.answering.tree import SortedRows
+from slicewise.training.answering.question import Question
+from slicewise.training.events.entities import Entities
+from slicewise.training.events.unit_events import SortedRows, UnitEvents
 from slicewise.training.tables.tokens import alike_tokens
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.hopping import hopping

@@ -67,7 +67,7 @@ def _with_functions(
     """With the columns of row functions, of the rows for which each has a value."""
     if not unit.functions:
         return table, refused
-    given = {name: _flat(table[name]) for name, _ in unit.given_types}
+    given = {name: flat(table[name]) for name, _ in unit.given_types}
     columns, there = functions_of(unit.functions, given)
     keep, counted = np.ones(table.num_rows, np.bool_), dict(refused)
     for name, values in columns.items():
@@ -121,6 +121,7 @@ def _typed(table: pa.Table, kinds: Mapping[str, str]) -> pa.Table:
     return table
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
+def flat(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column as one array."""
     array = column.combine_chunks()
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

@@ -13,7 +13,6 @@ from typing import Literal
 from slicewise.lifecycle.reports import JobFailed, Report
 
 Result = Literal["green", "red", "not_made"]
-NOT_MADE: Result = "not_made"
 
 
 class CheckRed(JobFailed):

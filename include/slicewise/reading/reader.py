@@ -24,7 +24,8 @@ from slicewise.offsets.token import SEPARATOR
 from slicewise.offsets.vector import OffsetVector
 from slicewise.reading.answer import Merged, merge
 from slicewise.reading.batched import BatchedPlan
-from slicewise.reading.cache import PlanCache
+from slicewise.reading.cache import PartialCache as PartialCache
+from slicewise.reading.cache import PlanCache as PlanCache
 from slicewise.reading.event_list import ListMerged, ListPlan, merge_list, plan_list
 from slicewise.reading.exchange import (
     ListShape,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from slicewise.clock import Clock
 from slicewise.errors import DataLoss
-from slicewise.replay.flights import Year
+from slicewise.replay.flights import year
 from slicewise.replay.schedule import Event, Pace, Schedule, partition_of
 from slicewise.stores.log.producer import Record
 
@@ -60,7 +60,7 @@ class NewestEvent:
 
 
 def resume(
-    year: Year, pace: Pace, newest_events: Mapping[int, NewestEvent], now_us: int
+    pace: Pace, newest_events: Mapping[int, NewestEvent], now_us: int
 ) -> tuple[Schedule, int]:
     """The schedule that the topic follows, and the number of the next event.
 
@@ -71,11 +71,11 @@ def resume(
         _number(partition, newest_event) for partition, newest_event in newest_events.items()
     ]
     if not numbers:
-        return Schedule(year, pace, pace.base_us(now_us)), 0
+        return Schedule(year(), pace, pace.base_us(now_us)), 0
     newest, last = max(numbers, key=lambda pair: pair[0])
-    at_zero = Schedule(year, pace, 0)
+    at_zero = Schedule(year(), pace, 0)
     base_us = _scheduled(last) - at_zero.event(newest).event_us
-    schedule = Schedule(year, pace, base_us)
+    schedule = Schedule(year(), pace, base_us)
     for number, record in numbers:
         expected = schedule.event(number)
         if record.value != expected.value or record.time_ms != expected.arrival_us // 1000:

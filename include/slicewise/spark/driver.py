@@ -27,8 +27,8 @@ from slicewise.errors import (
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.health.judge import lives
 from slicewise.settings import Settings
+from slicewise.spark.healing import Healer, Healing
 from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
-from slicewise.spark.microbatch.healing import Healer, Healing
 from slicewise.spark.microbatch.streaming import SourceQuery, forget_checkpoints, plan_stream
 from slicewise.spark.runtime.log import event, warning
 from slicewise.spark.runtime.session import stream_session

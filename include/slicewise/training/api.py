@@ -15,13 +15,13 @@ from slicewise.errors import BadRequest
 from slicewise.extras import needed
 from slicewise.features.plan.deployment import Deployment
 from slicewise.settings import Settings
-from slicewise.training.answering.training_request import looked_through, training_request
-from slicewise.training.answering.unit_requests import UnitRequest, named, resolve
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline, deployed
 from slicewise.training.archiving.pending import Need, need_of, pending
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set, rebuild
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest
+from slicewise.training.requests.training_request import looked_through, training_request
+from slicewise.training.requests.unit_requests import UnitRequest, named, resolve
 from slicewise.training.snapshots import instants
 from slicewise.training.tables.instants import instant_us, text_of
 from slicewise.windows.durations import parse_duration

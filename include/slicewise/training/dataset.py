@@ -17,21 +17,19 @@ from slicewise import log
 from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest, DataLoss
 from slicewise.features.plan.deployment import Deployment
-from slicewise.training.answering.questions import refuse_questions
-from slicewise.training.answering.training_request import training_request
-from slicewise.training.answering.unit_requests import (
-    UnitRequest,
-    answer_spine,
-    entity_types,
-    incomplete,
-    questions_of,
-    reach,
-    resolve,
-)
+from slicewise.training.answering.spines import answer_spine, incomplete, reach
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.csv_form import csv_bytes, is_csv
 from slicewise.training.manifest import SPINE_SUFFIX, SUFFIX, Manifest, beside, described
 from slicewise.training.ranges import Ints
+from slicewise.training.requests.questions import refuse_questions
+from slicewise.training.requests.training_request import training_request
+from slicewise.training.requests.unit_requests import (
+    UnitRequest,
+    entity_types,
+    questions_of,
+    resolve,
+)
 from slicewise.training.snapshots import answer_snapshot
 from slicewise.training.tables.spine import AT, Spine, TokenColumns, read_spine
 from slicewise.windows.bounds import Mode

@@ -27,15 +27,15 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import PlannedFeature, SliceUnit, StorageUnit
-from slicewise.training.answering.capacity import beyond_capacity
-from slicewise.training.answering.entities import entities_of
-from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
-from slicewise.training.answering.questions import answered, question_types
-from slicewise.training.answering.rows import unit_events
+from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.sessions import settled
-from slicewise.training.answering.tree import SortedRows
+from slicewise.training.capacity import beyond_capacity
+from slicewise.training.events.entities import entities_of
+from slicewise.training.events.rows import unit_events
+from slicewise.training.events.unit_events import SortedRows, UnitEvents
 from slicewise.training.ranges import Ints
-from slicewise.training.tables.given import typed_events
+from slicewise.training.requests.questions import answered, question_types
+from slicewise.training.tables.given.events import typed_events
 from slicewise.training.tables.spine import AT, Spine, read_spine
 from slicewise.windows.bounds import Mode
 

@@ -22,12 +22,12 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan, plan_source
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.training.answering.entities import entities_of
-from slicewise.training.answering.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.archive import Archive, Archived
 from slicewise.training.dataset import DataSet, build_snapshot, build_training_set
+from slicewise.training.events.entities import entities_of
+from slicewise.training.events.rows import IDENTITY_COLUMNS, KAFKA_TIME, events_of, row_logic
 from slicewise.training.snapshots import MAX_ROWS
-from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.given.events import typed_events
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.training.tables.spine import AT, Given, given_spine
 from slicewise.windows.kinds import as_window

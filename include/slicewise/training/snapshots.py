@@ -12,12 +12,14 @@ from slicewise.aggregates import Finished
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.schema.types import arrow_type
-from slicewise.training.answering.entities import Entities, entities_of
-from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
+from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.sessions import settled
-from slicewise.training.answering.unit_requests import UnitRequest, entity_types, read_unit
+from slicewise.training.answering.spines import read_unit
 from slicewise.training.archive import Archive, Archived, refuse_beyond
+from slicewise.training.events.entities import Entities, entities_of
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints
+from slicewise.training.requests.unit_requests import UnitRequest, entity_types
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.training.tables.spine import AT
 

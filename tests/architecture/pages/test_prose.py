@@ -52,9 +52,17 @@ FIRST = re.compile(r"[^\w`]*([\w’'-]*)")
 END = re.compile(r"(?<=[.:;?!])\s")
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """The tree and all statements in it, without the expressions, which are most of its nodes."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        if not isinstance(child, ast.expr):
+            yield from statements(child)
+
+
 def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and text of the docstrings of a module, its classes and its functions."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
             if text:
@@ -63,7 +71,7 @@ def docstrings(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def of_attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Line and text of the docstrings that follow an assignment."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         body = getattr(node, "body", None)
         for before, after in pairwise(body) if isinstance(body, list) else ():
             messages = isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -82,23 +82,31 @@ def parts_of(name: str) -> list[str]:
 _parts = cache(parts_of)  # most names stand in many places
 
 
-def names_of(path: str, text: str) -> Iterator[Named]:
-    """The names of a file, by its suffix."""
+def every(name: str) -> bool:  # noqa: ARG001
+    """Wants any name."""
+    return True
+
+
+def names_of(path: str, text: str, wanted: Callable[[str], bool] = every) -> Iterator[Named]:
+    """The names of a file, by its suffix; of those in Python code the wanted ones."""
     yield Named(Path(path).stem, path, 1, "file", sentence=path.startswith("docs/adr/"))
     for match in SETTING.finditer(text):
         yield Named(match[0], path, text.count("\n", 0, match.start()) + 1, "setting")
     if path.endswith(".py"):
-        yield from _python(path, text)
+        yield from _python(path, text, wanted)
     elif path.endswith(".java"):
         yield from _java(path, text)
     else:
         yield from _docs(path, text)
 
 
-def _python(path: str, text: str) -> Iterator[Named]:
-    for number, line in enumerate(_without(ASIDE_IN_PYTHON, text), 1):
-        for match in PYTHON_NAME.finditer(line):
-            yield Named(match[0], path, number, "name", sentence=match[0].startswith("test_"))
+def _python(path: str, text: str, wanted: Callable[[str], bool]) -> Iterator[Named]:
+    lines = _without(ASIDE_IN_PYTHON, text)
+    names = {name for name in set(PYTHON_NAME.findall("\n".join(lines))) if wanted(name)}
+    for number, line in enumerate(lines, 1) if names else ():
+        for name in PYTHON_NAME.findall(line):
+            if name in names:
+                yield Named(name, path, number, "name", sentence=name.startswith("test_"))
     for node in ast.walk(ast.parse(text)) if CALL.search(text) else ():
         if isinstance(node, ast.Call):
             called = (
@@ -135,8 +143,8 @@ def _java(path: str, text: str) -> Iterator[Named]:
 
 
 def _without(aside: re.Pattern[str], text: str) -> list[str]:
-    """Lines of a text in which there are blanks for what is aside."""
-    return aside.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text).split("\n")
+    """Lines of a text in which there is a blank for what is aside."""
+    return aside.sub(lambda match: " " + "\n" * match[0].count("\n"), text).split("\n")
 
 
 def _docs(path: str, text: str) -> Iterator[Named]:
@@ -161,9 +169,14 @@ def words_of(named: Named, rows: Mapping[str, Retired]) -> Iterator[tuple[str, R
             yield word, row
 
 
+def by_word(table: Iterable[Retired]) -> Mapping[str, Retired]:
+    """Row of each retired word."""
+    return {word: row for row in table for word in (*row.parts, *row.classes)}
+
+
 def occurrences(names: Iterable[Named], table: Iterable[Retired] = TABLE) -> list[Occurrence]:
     """Every retired word in these names, those of kept names too."""
-    rows = {word: row for row in table for word in (*row.parts, *row.classes)}
+    rows = by_word(table)
     return [Occurrence(named, word, row) for named in names for word, row in words_of(named, rows)]
 
 
@@ -180,10 +193,18 @@ def files() -> list[Path]:
 @cache
 def all_occurrences() -> tuple[Occurrence, ...]:
     """Every retired word in the repository."""
+    rows = by_word(TABLE)
+
+    @cache  # most names stand in many files
+    def has_word(name: str) -> bool:
+        return name in rows or any(part in rows for part in parts_of(name))
+
     names = (
         named
         for path in files()
-        for named in names_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+        for named in names_of(
+            path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"), has_word
+        )
     )
     return tuple(occurrences(names))
 

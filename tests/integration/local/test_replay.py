@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from slicewise.errors import ServerError, StoreUnavailable
-from slicewise.replay import flights
 from slicewise.replay.run import NewestEvent, resume
 from slicewise.replay.schedule import Pace, partition_of
 from slicewise.replay.songs import Plays
@@ -113,7 +112,7 @@ def test_history_is_all_that_arrived_before_the_start_and_a_second_run_adds_noth
     once_and_in_order(result)
     pace = Pace(share=0.02)
     newest = {p: NewestEvent(value, at) for _, p, at, value in result}
-    schedule, following = resume(flights.year(), pace, newest, now_us=0)
+    schedule, following = resume(pace, newest, now_us=0)
     assert following == len(result) == schedule.due(schedule.live_from_us)
     assert abs(schedule.live_from_us / 1e6 - time.time()) < 60, "the start is when it was started"
     for number, partition, at, value in result:

@@ -37,8 +37,8 @@ from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import ReadMetadata
-from slicewise.training.answering.rows import events_of, row_logic
 from slicewise.training.archiving.offline import IcebergArchive
+from slicewise.training.events.rows import events_of, row_logic
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.support.oracles.repeats import USERS, Record, Sent, duplicates, history, once
 from tests.support.platform.lake import COLUMNS, Lake, expected, lake

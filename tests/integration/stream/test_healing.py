@@ -19,7 +19,7 @@ from slicewise.features.plan.planner import plan
 from slicewise.local import deploy
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.spark.microbatch.healing import Healer
+from slicewise.spark.healing import Healer
 from slicewise.stores.lake.catalog import open_catalog
 from slicewise.stores.lake.committed import record_committed
 from slicewise.stores.log.topics import KafkaLog

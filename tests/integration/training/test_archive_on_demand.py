@@ -18,11 +18,11 @@ import pytest
 from slicewise.errors import ServerError
 from slicewise.stores.lake.archive import archive_state, load, records_by_hour
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.training.answering.unit_requests import resolve
 from slicewise.training.api import training_set
 from slicewise.training.archiving.job import archive_first
 from slicewise.training.archiving.offline import Offline
 from slicewise.training.archiving.pending import Need, pending
+from slicewise.training.requests.unit_requests import resolve
 from tests.support.platform.stack import Stack, stack_of
 
 pytestmark = pytest.mark.timeout(1200)

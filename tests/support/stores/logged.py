@@ -11,7 +11,7 @@ from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.archive import Archived
 from slicewise.training.queries import GivenArchive
-from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.given.events import typed_events
 from tests.support.stores.served import TOPIC, Event
 
 

@@ -17,8 +17,8 @@ from slicewise.checks.row_functions import function_name
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.rowlogic.row_function import RowFunction
-from slicewise.training.answering.rows import row_logic
-from slicewise.training.tables.given import typed_events
+from slicewise.training.events.rows import row_logic
+from slicewise.training.tables.given.events import typed_events
 
 
 @sw.row_function(output="long")

@@ -26,10 +26,10 @@ from slicewise.features.plan.finite import may_be_infinite
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.reader import parse_expression
-from slicewise.training.answering.rows import row_logic
 from slicewise.training.dataset import build_snapshot, build_training_set
+from slicewise.training.events.rows import row_logic
 from slicewise.training.queries import GivenArchive, query_rows
-from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.given.events import typed_events
 from slicewise.training.tables.instants import as_timestamps
 from tests.support.inputs.rowlogic_grammar import grammar
 from tests.support.inputs.rowlogic_vectors import ROWS, SCHEMA, expected

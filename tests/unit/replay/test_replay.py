@@ -18,7 +18,6 @@ from slicewise.replay.schedule import Event, Pace, Schedule, partition_of
 from slicewise.replay.songs import CHUNK, SCHEMA, Plays
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 
-YEAR = flights.year()
 N = 336_776
 NOW = 1_790_000_000_123_456
 
@@ -30,44 +29,44 @@ class PaceFields(TypedDict, total=False):
 
 
 def schedule(base_us: int = 0, **pace: Unpack[PaceFields]) -> Schedule:
-    return Schedule(YEAR, Pace(**pace), base_us)
+    return Schedule(flights.year(), Pace(**pace), base_us)
 
 
 # ---------------------------------------------------------------- the year
 def test_the_year_has_every_flight_once() -> None:
-    assert len(YEAR) == N
-    assert sum(YEAR.columns["cancelled"]) == 8_255
-    delays = [delay for delay in YEAR.columns["dep_delay"] if delay is not None]
+    assert len(flights.year()) == N
+    assert sum(flights.year().columns["cancelled"]) == 8_255
+    delays = [delay for delay in flights.year().columns["dep_delay"] if delay is not None]
     assert (min(delays), max(delays)) == (-43, 1_301)
 
 
 def test_a_flight_is_logged_at_its_arrival_and_a_cancelled_one_when_it_should_have_left() -> None:
-    late = YEAR.arrival - YEAR.scheduled
+    late = flights.year().arrival - flights.year().scheduled
     for i in (0, 1_000, 100_000, N - 1):
-        delay, air = YEAR.columns["dep_delay"][i], YEAR.columns["air_time"][i]
+        delay, air = flights.year().columns["dep_delay"][i], flights.year().columns["air_time"][i]
         assert late[i] == ((delay or 0) + (air or 0)) * MINUTE_US
-    cancelled = [i for i in range(0, N, 7) if YEAR.columns["cancelled"][i]]
+    cancelled = [i for i in range(0, N, 7) if flights.year().columns["cancelled"][i]]
     assert cancelled
     assert all(late[i] == 0 for i in cancelled)
 
 
 def test_the_order_is_that_of_arrival_and_event_times_are_out_of_order() -> None:
-    assert (YEAR.arrival[1:] >= YEAR.arrival[:-1]).all()
-    assert YEAR.arrival[0] >= 0
-    assert YEAR.arrival[-1] < flights.YEAR_US
-    backwards = (YEAR.scheduled[1:] < YEAR.scheduled[:-1]).mean()
+    assert (flights.year().arrival[1:] >= flights.year().arrival[:-1]).all()
+    assert flights.year().arrival[0] >= 0
+    assert flights.year().arrival[-1] < flights.YEAR_US
+    backwards = (flights.year().scheduled[1:] < flights.year().scheduled[:-1]).mean()
     assert 0.3 < backwards < 0.7
 
 
 def test_a_flight_that_lands_after_the_years_end_stands_at_its_beginning() -> None:
-    wrapped = YEAR.scheduled < 0
+    wrapped = flights.year().scheduled < 0
     assert 0 < wrapped.sum() < 100
-    assert (YEAR.arrival[wrapped] < DAY_US).all()
+    assert (flights.year().arrival[wrapped] < DAY_US).all()
 
 
 def test_a_flight_past_midnight_keeps_its_length() -> None:
     # 23:59 scheduled, 2 h in the air: it arrives two hours later, not 22 hours earlier
-    late = YEAR.arrival - YEAR.scheduled
+    late = flights.year().arrival - flights.year().scheduled
     assert late.min() >= -HOUR_US
     assert late.max() < 2 * DAY_US
 
@@ -88,7 +87,7 @@ def test_the_year_is_compressed_into_a_day_and_shifted_by_one_each_time() -> Non
 
 def test_lateness_shrinks_as_time_does() -> None:
     made = schedule()
-    real = YEAR.arrival - YEAR.scheduled
+    real = flights.year().arrival - flights.year().scheduled
     for i in range(0, N, 9_973):
         event = made.event(i)
         assert abs((event.arrival_us - event.event_us) - real[i] // 365) <= 1
@@ -120,7 +119,7 @@ def test_what_is_due_is_what_arrived(number: int, offset_us: int, speed: int) ->
 
 def test_the_share_lies_before_the_start() -> None:
     pace = Pace(share=0.8)
-    made = Schedule(YEAR, pace, pace.base_us(NOW))
+    made = Schedule(flights.year(), pace, pace.base_us(NOW))
     assert abs(made.live_from_us - NOW) < 2_000
     assert 0.75 * N < made.due(made.live_from_us) < 0.85 * N
     assert made.base_us % 1000 == 0
@@ -143,14 +142,14 @@ def ends(made: Schedule, numbers: list[int]) -> dict[int, NewestEvent]:
 
 
 def test_an_empty_topic_starts_now() -> None:
-    made, first = resume(YEAR, Pace(), {}, NOW)
+    made, first = resume(Pace(), {}, NOW)
     assert (first, made.base_us) == (0, Pace().base_us(NOW))
 
 
 @pytest.mark.parametrize("numbers", [[0], [17, 4_000, 3], [N + 5, N + 6]])
 def test_a_topic_says_where_its_replay_goes_on(numbers: list[int]) -> None:
     made = schedule(base_us=NOW // 1000 * 1000, offset_us=7 * DAY_US)
-    result, first = resume(YEAR, made.pace, ends(made, numbers), now_us=NOW + 10**12)
+    result, first = resume(made.pace, ends(made, numbers), now_us=NOW + 10**12)
     assert result.base_us == made.base_us
     assert first == max(numbers) + 1
 
@@ -158,11 +157,11 @@ def test_a_topic_says_where_its_replay_goes_on(numbers: list[int]) -> None:
 def test_a_topic_of_another_replay_is_refused() -> None:
     made = schedule(base_us=NOW // 1000 * 1000)
     with pytest.raises(DataLoss, match="is not that of this replay"):
-        resume(YEAR, Pace(offset_us=DAY_US), ends(made, [100]), NOW)
+        resume(Pace(offset_us=DAY_US), ends(made, [100]), NOW)
     with pytest.raises(DataLoss, match="is not that of this replay"):
-        resume(YEAR, Pace(speed=100), ends(made, [3, 100]), NOW)
+        resume(Pace(speed=100), ends(made, [3, 100]), NOW)
     with pytest.raises(DataLoss, match="no replay wrote"):
-        resume(YEAR, Pace(), {0: NewestEvent(b"{}", 1)}, NOW)
+        resume(Pace(), {0: NewestEvent(b"{}", 1)}, NOW)
 
 
 # --------------------------------------------------------------------- run
@@ -176,7 +175,7 @@ class Sink:
 
 def test_history_is_written_at_once_and_live_at_its_pace() -> None:
     pace = Pace(share=0.001)
-    made = Schedule(YEAR, pace, pace.base_us(NOW))
+    made = Schedule(flights.year(), pace, pace.base_us(NOW))
     clock, sink = ManualClock(NOW), Sink()
 
     def wait(seconds: float) -> bool:
@@ -196,7 +195,7 @@ def test_history_is_written_at_once_and_live_at_its_pace() -> None:
 
 
 def test_a_carrier_has_one_partition_and_carriers_have_several() -> None:
-    carriers = set(YEAR.columns["carrier"])
+    carriers = set(flights.year().columns["carrier"])
     assert {partition_of(c, 2) for c in carriers} == {0, 1}
     assert partition_of("UA", 2) == partition_of("UA", 2)
 

@@ -25,9 +25,9 @@ from slicewise.serving.answering.catalog import value_of
 from slicewise.settings import Settings
 from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.catalog import open_catalog
-from slicewise.training.answering.rows import unit_events
 from slicewise.training.answering.tree import SliceTree
-from slicewise.training.tables.files import read_events
+from slicewise.training.events.rows import unit_events
+from slicewise.training.tables.given.files import read_events
 from tests.support.oracles.answers import HOUR
 from tests.support.stores.archived import archive
 

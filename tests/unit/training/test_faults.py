@@ -15,7 +15,7 @@ import pytest
 
 import slicewise as sw
 from slicewise.errors import BadRequest
-from slicewise.training.tables.files import read_events
+from slicewise.training.tables.given.files import read_events
 from slicewise.training.tables.spine import given_spine
 
 SOURCE = sw.KafkaSource(

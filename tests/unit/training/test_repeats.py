@@ -16,10 +16,10 @@ from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
-from slicewise.training.answering.rows import row_logic
 from slicewise.training.dataset import build_training_set
+from slicewise.training.events.rows import row_logic
 from slicewise.training.queries import GivenArchive, query_rows
-from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.given.events import typed_events
 from slicewise.training.tables.instants import as_timestamps
 from slicewise.windows.durations import HOUR_US
 from tests.support.oracles.repeats import USERS, Record, history, once

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from slicewise.aggregates import Columns, Rows, count
 from slicewise.codec import Layout
 from slicewise.training.answering import tree as tree_module
-from slicewise.training.answering.tree import SliceTree, SortedRows
+from slicewise.training.answering.tree import SliceTree
+from slicewise.training.events.unit_events import SortedRows
 from slicewise.training.ranges import batches, expand
 
 SLICE_US = 1_000

@@ -18,7 +18,7 @@ from slicewise.offsets.gaps import AcceptedGap
 from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.training.archive import Archived
 from slicewise.training.queries import GivenArchive
-from slicewise.training.tables.given import typed_events
+from slicewise.training.tables.given.events import typed_events
 from slicewise.windows.durations import FOR_EVER_US
 from slicewise.windows.kinds import as_window
 from tests.support.inputs import classes, folds

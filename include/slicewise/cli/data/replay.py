@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.clock import SystemClock
     from slicewise.errors import StoreUnavailable
-    from slicewise.replay import flights
     from slicewise.replay.run import KafkaSink, NewestEvent, resume
     from slicewise.replay.run import run as run_replay
     from slicewise.replay.schedule import Pace
@@ -49,7 +48,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
 
-    year = flights.year()
     log = KafkaLog(settings.kafka_bootstrap)
     log.create(arguments.topic, arguments.partitions or settings.kafka_partitions)
     partitions = log.partitions(arguments.topic)
@@ -62,7 +60,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         writer = TransactionalWriter(settings.kafka_bootstrap, arguments.topic, name)
         ends = last_records(settings.kafka_bootstrap, arguments.topic, range(partitions))
         newest = {p: NewestEvent(record.value, record.time_ms) for p, record in ends.items()}
-        schedule, first = resume(year, pace, newest, clock.now_us())
+        schedule, first = resume(pace, newest, clock.now_us())
         history = schedule.due(schedule.live_from_us)
         where = {"topic": arguments.topic, "partitions": partitions, "first": first}
         notify("replay.start", **where, history=history, cycle_s=pace.cycle_us // 1_000_000)

@@ -31,7 +31,7 @@ from slicewise.features.sql import (
 from slicewise.features.sql.python_form import python_form
 from slicewise.settings import Settings
 from slicewise.training.queries import GivenArchive, QueryRows, deployment_of, query_rows
-from slicewise.training.tables.files import FileEvents, read_events, source_of_file
+from slicewise.training.tables.given.files import FileEvents, read_events, source_of_file
 from slicewise.training.tables.instants import instant_us
 from slicewise.windows.durations import HOUR_US
 

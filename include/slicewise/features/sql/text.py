@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError, TokenError
-from sqlglot.tokenizer_core import Token
+from sqlglot.tokenizer_core import Token, TokenType
 
 from slicewise.errors import DefinitionError
 from slicewise.features.spelled import parse_message
@@ -24,6 +25,11 @@ _HERE = {
     "HOPPING": "GROUP BY key, HOP(ts, INTERVAL '10' MINUTE, INTERVAL '1' HOUR)",
     "SESSION": "GROUP BY key, SESSION(ts, INTERVAL '30' MINUTE, INTERVAL '1' DAY)",
 }
+_QUOTED = frozenset(
+    kind
+    for kind in TokenType
+    if kind.name in ("STRING", "IDENTIFIER") or kind.name.endswith("_STRING")
+)
 FROM_EXPECTED = "write what is expected at the caret; docs/reference/sql.md shows whole views"
 FROM_DOCS = "take it out; docs/reference/sql.md shows what can stand here"
 
@@ -160,9 +166,11 @@ class Tokens:
 
     def word(self, index: int) -> str:
         """The token's text in capitals; quoted text and the end are no words."""
-        if not 0 <= index < len(self.all) or quoted(self.all[index]):
-            return ""
-        return str(self.all[index].text).upper()
+        return self._words[index] if 0 <= index < len(self.all) else ""
+
+    @cached_property
+    def _words(self) -> Sequence[str]:
+        return ["" if quoted(token) else str(token.text).upper() for token in self.all]
 
     def span(self) -> Span:
         """From the first to the last of them."""
@@ -181,11 +189,11 @@ class Tokens:
     def depths(self) -> Iterator[tuple[int, int]]:
         """(index, how many parentheses are open before it) of every token."""
         depth = 0
-        for index in range(len(self.all)):
-            if self.word(index) in (")", "]", "}"):
+        for index, word in enumerate(self._words):
+            if word in (")", "]", "}"):
                 depth -= 1
             yield index, depth
-            if self.word(index) in ("(", "[", "{"):
+            if word in ("(", "[", "{"):
                 depth += 1
 
     def outside(self, *words: str) -> list[int]:
@@ -209,9 +217,7 @@ def span_of(token: Token) -> Span:
 
 def quoted(token: Token) -> bool:
     """Tells whether it is text or a name in quotes, which no keyword is."""
-    return token.token_type.name in ("STRING", "IDENTIFIER") or token.token_type.name.endswith(
-        "_STRING"
-    )
+    return token.token_type in _QUOTED
 
 
 def node_span(node: exp.Expr) -> Span | None:

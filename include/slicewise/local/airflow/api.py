@@ -78,10 +78,6 @@ class AirflowApi:
         answer = self._http.send("GET", "/api/v2/monitor/health", signed=False)
         return {name: str((part or {}).get("status")) for name, part in answer.items()}
 
-    def dag_ids(self) -> frozenset[str]:
-        """The DAGs that Airflow has parsed."""
-        return frozenset(self.paused_by_dag())
-
     def paused_by_dag(self) -> dict[str, bool]:
         """Tells of each DAG that Airflow has parsed whether it is paused: one request for all."""
         answer = self._http.send("GET", "/api/v2/dags", params={"limit": 200})

@@ -7,9 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from slicewise.reading import reader
-from slicewise.reading.cache import PartialCache, PlanCache
 from slicewise.reading.plan import ReadMode, Total
-from slicewise.reading.reader import Plan
+from slicewise.reading.reader import PartialCache, Plan, PlanCache
 from slicewise.serving.answering.answer import Bounds
 from slicewise.serving.answering.catalog import Catalog, Selection
 from slicewise.serving.answering.refusals import kept_until_us

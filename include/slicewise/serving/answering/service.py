@@ -23,10 +23,17 @@ from slicewise.errors import (
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.cache import PartialCache
 from slicewise.reading.exchange import NodeClaims
 from slicewise.reading.plan import ReadMode, Total
-from slicewise.reading.reader import Answered, NeedsClaims, Replies, Stale, Target, tick_of
+from slicewise.reading.reader import (
+    Answered,
+    NeedsClaims,
+    PartialCache,
+    Replies,
+    Stale,
+    Target,
+    tick_of,
+)
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.assemble import answer_of, views_without_data
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of

@@ -11,7 +11,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.spark.driver import Driver
 from slicewise.spark.emission.figures import ViewFigures
 from slicewise.spark.emission.query import EmissionQuery
-from slicewise.spark.microbatch.healing import Onlooker
+from slicewise.spark.healing import Onlooker
 from slicewise.spark.runtime.log import event
 from slicewise.spark.runtime.status_sinks import Metrics, emission_metrics
 from slicewise.stores.online.control_record import StoreMetadata

@@ -15,7 +15,7 @@ import pyarrow as pa
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.emission.view import Records, Taken, trusted
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.features.row_columns import row_logic
+from slicewise.features.row_columns import flat, row_logic
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.records.log_reader import Frame
 
@@ -63,13 +63,6 @@ def _taken(unit: StorageUnit, events: pa.Table, topic_id: str, partition: int) -
         topic_lo=np.full(n, int(topic_id[16:], 16), np.uint64),
         partition=np.full(n, partition, np.int32),
         offset=np.asarray(kept[_OFFSET].to_numpy(), np.int64),
-        columns={
-            name: _whole(kept[name]).cast(arrow_type(kind)) for name, kind in unit.input_types
-        },
+        columns={name: flat(kept[name]).cast(arrow_type(kind)) for name, kind in unit.input_types},
     )
     return Taken(rows, kept.select([name for name, _ in unit.entity]))
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

@@ -12,7 +12,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.lanes import realtime_units
 from slicewise.lifecycle.realtime import slots
 from slicewise.spark.driver import Driver
-from slicewise.spark.microbatch.healing import Onlooker
+from slicewise.spark.healing import Onlooker
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.spark.realtime.figures import WriterFigures
 from slicewise.spark.realtime.query import RealtimeQuery

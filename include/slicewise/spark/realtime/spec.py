@@ -19,10 +19,9 @@ from slicewise.spark.microbatch.apply import Placed
 from slicewise.spark.microbatch.streaming import StreamPlan
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
-from slicewise.stores.online.redis.commands import PENDING_LIST_SCRIPT, PENDING_SCRIPT
+from slicewise.stores.online.redis.scripts import PENDING, PENDING_LIST
 from slicewise.stores.online.rules import decisions
 
-WRITER = "io.slicewise.realtime.RealtimeWriter"
 QUEUE = 8_192
 """Writes that wait to be sent, per task; beyond it the task waits."""
 TIMEOUT_MS = 5_000
@@ -64,8 +63,8 @@ def spec_of(
             "partitions": sorted(plan.start),
             "marks_key": keys.METADATA.decode(),
             "status_key": keys.status_key(f"tail:{source}").decode(),
-            "pending_script": PENDING_SCRIPT.decode(),
-            "list_script": PENDING_LIST_SCRIPT.decode(),
+            "pending_script": PENDING.text.decode(),
+            "list_script": PENDING_LIST.text.decode(),
             "bound": settings.realtime_fields,
             "field_events": ROOM.events,
             "field_bytes": ROOM.bytes,

@@ -233,16 +233,6 @@ COMMITTED = Table(
         Column("generation", LongType()),
     ),
 )
-# Has no writer yet: requests are not logged. It stands here so that its columns are settled before
-# one comes.
-REQUESTS = Table(
-    OPS,
-    "requests",
-    (
-        Column("time", TimestamptzType(), True),
-        *_texts("feature_set features entity mode token answer"),
-    ),
-)
 CHECKS = Table(
     OPS,
     "checks",

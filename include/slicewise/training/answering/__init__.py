@@ -1,4 +1,4 @@
 """Questions answered from events, by the rules of the online answer.
 
-Doors: TrainingRequest, resolve, local.
+Doors: answer_spine, settled, local.
 """

@@ -7,8 +7,9 @@ import numpy as np
 
 from slicewise.aggregates import Columns
 from slicewise.features.plan.unit import PlannedFeature
-from slicewise.training.answering.question import Question, UnitEvents
+from slicewise.training.answering.question import Question
 from slicewise.training.answering.tree import ITEMS_AT_ONCE
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints, batches, expand
 
 

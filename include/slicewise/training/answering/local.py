@@ -20,9 +20,9 @@ from slicewise.features.plan.unit import ListUnit, PlannedFeature, StorageUnit
 from slicewise.training.answering.last import last_rows
 from slicewise.training.answering.question import Bounds as Bounds
 from slicewise.training.answering.question import Question as Question
-from slicewise.training.answering.question import UnitEvents as UnitEvents
 from slicewise.training.answering.settling import settled_until
 from slicewise.training.answering.tree import ITEMS_AT_ONCE, SliceTree, Transit
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints, batches, expand, order_by
 from slicewise.windows.slices import SLICES
 

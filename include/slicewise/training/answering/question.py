@@ -1,47 +1,17 @@
-"""A question, and the events that it is asked of, as whole columns."""
+"""A question as whole columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from slicewise.features.plan.unit import StorageUnit
-from slicewise.offsets.vector import TopicPartition
-from slicewise.training.answering.entities import Entities
 from slicewise.training.answering.knowledge import TokenOffsets
-from slicewise.training.answering.tree import SortedRows
 from slicewise.training.ranges import Ints
 from slicewise.windows.bounds import Mode
 
 Bounds = tuple[Ints, Ints]
-
-
-@dataclass(frozen=True)
-class UnitEvents:
-    """The events of one unit after its row logic, sorted by (entity, total order).
-
-    topic_partition: per event the position of its (topic id, partition) in `topic_partitions`.
-    refused: events that row logic left out of this view, counted by reason.
-    """
-
-    unit: StorageUnit
-    entities: Entities
-    source: SortedRows
-    topic_partition: npt.NDArray[np.integer[Any]]
-    topic_partitions: tuple[TopicPartition, ...]
-    refused: Mapping[str, int]
-
-    def slice(self, first: int, beyond: int) -> UnitEvents:
-        """The events from one position to another."""
-        return replace(
-            self,
-            source=self.source.slice(first, beyond),
-            topic_partition=self.topic_partition[first:beyond],
-        )
 
 
 @dataclass(frozen=True)

@@ -7,27 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from slicewise.errors import BadRequest
-from slicewise.features.plan.unit import PlannedFeature, StorageUnit
+from slicewise.features.plan.unit import PlannedFeature
 from slicewise.training.answering.question import Bounds
-from slicewise.training.tables.spine import AlikeTokens, NoToken, TokenColumns
-
-
-def tokens_of(unit: StorageUnit, tokens: TokenColumns) -> tuple[AlikeTokens, ...]:
-    """Per row the token of this unit. Raises BadRequest where a row has none."""
-    try:
-        # views that share an event list have a token each: that of this view's features is meant
-        return tokens.of_unit(unit.storage_fingerprint, unit.definition_fingerprint)
-    except NoToken as error:
-        (row,) = error.args
-    raise BadRequest(
-        (
-            f"no token of row {row} is of view {unit.view!r} as it is deployed (unit "
-            f"{unit.storage_fingerprint})"
-        ),
-        where="token",
-        expected="the token of an answer that read this view",
-        next_step="ask for the features that the answer had, or with the deployment of its time",
-    )
+from slicewise.training.tables.spine import AlikeTokens
 
 
 def recorded_bounds(

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from slicewise.features.plan.unit import PlannedFeature
-from slicewise.training.answering.local import Bounds, UnitEvents
+from slicewise.training.answering.question import Bounds
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints
 from slicewise.windows.sessions import session_heads
 

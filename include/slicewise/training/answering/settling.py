@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise.training.answering.knowledge import TokenOffsets
-from slicewise.training.answering.question import UnitEvents
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints, expand, group_starts
 
 FOR_EVER = 2**63 - 1

@@ -11,9 +11,9 @@ from slicewise.errors import BadRequest, StoreUnavailable, TopicGone
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.offsets.vector import OffsetVector
-from slicewise.training.answering.unit_requests import UnitRequest, tokens_of
 from slicewise.training.archive import Archive, Archived, NothingArchived
 from slicewise.training.ranges import Ints
+from slicewise.training.requests.unit_requests import UnitRequest, tokens_of
 from slicewise.training.tables.instants import text_of
 from slicewise.training.tables.spine import TokenColumns
 

@@ -1,4 +1,4 @@
-"""Tables of a user: spines, files and given events, typed or refused by row.
+"""Tables of a user: typed, or refused by row and value.
 
-Doors: Spine, as_timestamps, read_events.
+Doors: Spine, as_timestamps.
 """

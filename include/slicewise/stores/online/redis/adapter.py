@@ -15,7 +15,8 @@ from slicewise.settings import urls_of
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.operations.connecting import Bind
 from slicewise.stores.online.port import NodeContext, Operation
-from slicewise.stores.online.redis.commands import SCRIPTS, decode, encode
+from slicewise.stores.online.redis.commands import decode, encode
+from slicewise.stores.online.redis.scripts import SCRIPTS
 from slicewise.stores.online.redis.wire import (
     NOT_YET,
     Address,
@@ -31,7 +32,7 @@ from slicewise.stores.online.store import Store
 
 T = TypeVar("T")
 
-_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script)) for script in SCRIPTS)
+_SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script.text)) for script in SCRIPTS)
 _HELLO = (pack((b"INFO",)), *_SCRIPTS)
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Any
 
 from slicewise.errors import CodecError, StoreUnavailable
 from slicewise.features.declare.event_list import EventList
 from slicewise.reading.exchange import ReadShape
 from slicewise.stores.online.keys import METADATA
+from slicewise.stores.online.redis.scripts import (
+    COMPARE_AND_SET,
+    EVENT_LIST,
+    LEADERBOARD,
+    MICRO_BATCH,
+    PENDING,
+    PENDING_LIST,
+)
 from slicewise.stores.online.redis.wire import ReplyError, pack
 from slicewise.stores.online.steps import (
     STORE_VERSION,
@@ -33,27 +39,6 @@ from slicewise.stores.online.steps import (
     Whole,
 )
 
-
-def _script(*names: str) -> tuple[bytes, bytes]:
-    """The text of these files, one after the other, and its digest."""
-    text = b"".join((files(__package__) / "scripts" / name).read_bytes() for name in names)
-    return text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
-
-
-SCRIPT, _SHA = _script("take_pending.lua", "compare_and_set.lua")
-MICRO_BATCH_SCRIPT, _MICRO_BATCH_SHA = _script("take_pending.lua", "micro_batch.lua")
-LIST_SCRIPT, _LIST_SHA = _script("put_events.lua", "event_list.lua")
-LEADERBOARD_SCRIPT, _LEADERBOARD_SHA = _script("leaderboard.lua")
-PENDING_SCRIPT, _PENDING_SHA = _script("pending.lua")
-PENDING_LIST_SCRIPT, _PENDING_LIST_SHA = _script("put_events.lua", "pending_list.lua")
-SCRIPTS = (
-    SCRIPT,
-    MICRO_BATCH_SCRIPT,
-    LIST_SCRIPT,
-    LEADERBOARD_SCRIPT,
-    PENDING_SCRIPT,
-    PENDING_LIST_SCRIPT,
-)
 MAX_VALUE = 64 << 20
 """Bytes of one value; Redis itself takes 512 MiB, but a script copies what it checks."""
 CALL_WORDS, CALL_BYTES, CALL_PENDING = 400, 256 << 10, 100
@@ -104,7 +89,7 @@ def encode(commands: Sequence[Command]) -> tuple[list[bytes], int]:
             packed.append(_pending_list(command))
         elif isinstance(command, PutLeaderboard):
             parts = (command.order, command.value, b"%d" % command.expiry_ms)
-            packed.append(pack((b"EVALSHA", _LEADERBOARD_SHA, b"1", command.key, *parts)))
+            packed.append(pack((b"EVALSHA", LEADERBOARD.digest, b"1", command.key, *parts)))
         elif isinstance(command, Members):
             packed.append(_members(command))
         elif isinstance(command, Whole):
@@ -147,7 +132,7 @@ def _tagged(shape: ReadShape, tag: bytes) -> bytes:
 
 
 def _change(change: Change) -> bytes:
-    words: list[bytes] = [b"EVALSHA", _SHA, b"%d" % len(change.keys)]
+    words: list[bytes] = [b"EVALSHA", COMPARE_AND_SET.digest, b"%d" % len(change.keys)]
     words += [key.key for key in change.keys]
     for key in change.keys:
         words.append(b"%d" % len(key.checks))
@@ -223,7 +208,7 @@ class _MicroBatchCall:
     def packed(self) -> bytes:
         assert self._of is not None
         count = b"%d" % len(self.keys)
-        return pack((b"EVALSHA", _MICRO_BATCH_SHA, count, *self.keys, *self._of, *self._words))
+        return pack((b"EVALSHA", MICRO_BATCH.digest, count, *self.keys, *self._of, *self._words))
 
 
 def _repeated(change: MicroBatchChange) -> tuple[bytes, bytes]:
@@ -234,7 +219,7 @@ def _repeated(change: MicroBatchChange) -> tuple[bytes, bytes]:
 def _list_change(change: ListChange) -> bytes:
     words: list[bytes] = [
         b"EVALSHA",
-        _LIST_SHA,
+        EVENT_LIST.digest,
         b"2",
         change.key,
         change.list_key,
@@ -258,7 +243,7 @@ def _keeps(keeps: EventList, expiry: int) -> list[bytes]:
 def _pending(change: PendingChange) -> bytes:
     words = [
         b"EVALSHA",
-        _PENDING_SHA,
+        PENDING.digest,
         b"1",
         change.key,
         change.applied_field,
@@ -272,7 +257,14 @@ def _pending(change: PendingChange) -> bytes:
 
 
 def _pending_list(change: PendingListChange) -> bytes:
-    words = [b"EVALSHA", _PENDING_LIST_SHA, b"2", change.key, change.list_key, change.applied_field]
+    words = [
+        b"EVALSHA",
+        PENDING_LIST.digest,
+        b"2",
+        change.key,
+        change.list_key,
+        change.applied_field,
+    ]
     words += _keeps(change.keeps, change.expiry)
     for offset, score, member in change.events:
         words += (b"%d" % offset, b"%d" % score, member)

@@ -13,7 +13,7 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from slicewise.codec import IDENTITY_BYTES, day_digest, unpack_skip
+from slicewise.codec import IDENTITY_BYTES, unpack_skip
 from slicewise.codec import pack_hours as pack_hours
 from slicewise.codec import unpack_hours as unpack_hours
 from slicewise.errors import (
@@ -30,8 +30,6 @@ from slicewise.offsets.vector import OffsetVector, TopicPartition
 from slicewise.stores.online.control_record import Build, RealtimeStart, ServerRun, StoreMetadata
 from slicewise.windows.durations import HOUR_US
 
-hours_digest = day_digest
-"""The eight bytes by which a day total `d` names the `c` that it is the total of."""
 START_VERSION = 0
 """Stands for the start offsets of a unit, older than every archive version."""
 LIST_SLACK_S = 60

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from slicewise.features.plan.unit import ListUnit, PlannedFeature
-from slicewise.training.answering.question import Question, UnitEvents
+from slicewise.training.answering.local import Question
+from slicewise.training.events.unit_events import UnitEvents
 
 Flags = npt.NDArray[np.bool_]
 

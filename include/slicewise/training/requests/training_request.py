@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from slicewise.errors import BadRequest
 from slicewise.features.plan.deployment import Deployment
-from slicewise.training.answering.unit_requests import (
+from slicewise.training.requests.unit_requests import (
     KNOWLEDGE,
     UnitRequest,
     entity_types,

@@ -20,10 +20,9 @@ from slicewise.features import row_columns
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.dedupe import duplicates_among
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.training.answering.entities import Entities, entities_of
-from slicewise.training.answering.local import UnitEvents
-from slicewise.training.answering.tree import SortedRows
 from slicewise.training.archive import Archive
+from slicewise.training.events.entities import Entities, entities_of
+from slicewise.training.events.unit_events import SortedRows, UnitEvents
 from slicewise.training.ranges import Ints, order_by
 
 IDENTITY_COLUMNS = ("event_time", "topic_id", "partition", "offset")
@@ -96,7 +95,7 @@ def unit_events(
         topics.half(1, topic),
         partition,
         offset[order].astype(np.int64, copy=False),
-        {name: _flat(kept[name]).take(pa.array(order)) for name in read},
+        {name: row_columns.flat(kept[name]).take(pa.array(order)) for name in read},
     )
     return UnitEvents(
         unit, distinct, SortedRows(number, rows), topic_partition, topic_partitions, refused
@@ -164,11 +163,6 @@ def row_logic(
     return kept, {reason: count for reason, count in counted.items() if count}
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
-
-
 @dataclass(frozen=True)
 class _Topics:
     """The topics of rows: the number of each row's, and the topics' ids."""
@@ -181,7 +175,7 @@ class _Topics:
         encoded = column.dictionary_encode().unify_dictionaries()
         if encoded.num_chunks and len(names := encoded.chunk(0).dictionary) == 1:
             return _Topics(np.broadcast_to(np.int32(0), len(column)), names.to_pylist())
-        encoded = _flat(encoded)
+        encoded = row_columns.flat(encoded)
         index = np.asarray(encoded.indices.to_numpy()).astype(np.int32, copy=False)
         return _Topics(index, encoded.dictionary.to_pylist())
 

@@ -4,131 +4,25 @@ token recorded."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from slicewise.aggregates import Finished
-from slicewise.calls import shown
-from slicewise.errors import BadRequest
-from slicewise.features.declare.definitions import FeatureSet
 from slicewise.features.plan.deployment import Deployment
-from slicewise.features.plan.unit import PlannedFeature, StorageUnit
-from slicewise.training.answering.entities import entities_of
+from slicewise.features.plan.unit import StorageUnit
 from slicewise.training.answering.knowledge import TokenOffsets
-from slicewise.training.answering.local import Bounds, Question, UnitEvents, answer
-from slicewise.training.answering.questions import answered, question_types
+from slicewise.training.answering.local import Bounds, Question, answer
 from slicewise.training.answering.recorded import recorded_bounds
-from slicewise.training.answering.recorded import tokens_of as tokens_of
-from slicewise.training.answering.rows import events_of, unit_events
 from slicewise.training.answering.sessions import settled
 from slicewise.training.archive import Archive, Archived, refuse_beyond, refuse_unarchived
+from slicewise.training.events.entities import entities_of
+from slicewise.training.events.rows import events_of, unit_events
+from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.ranges import Ints
+from slicewise.training.requests.questions import answered
+from slicewise.training.requests.unit_requests import UnitRequest, tokens_of
 from slicewise.training.tables.spine import Spine, TokenColumns
 from slicewise.windows.bounds import Mode
-
-KNOWLEDGE = ("event_time", "token")
-
-
-@dataclass(frozen=True)
-class UnitRequest:
-    """The features of one unit that a request names, with the refs under which they are
-    answered."""
-
-    unit: StorageUnit
-    features: tuple[PlannedFeature, ...]
-
-    def ref(self, feature: PlannedFeature) -> str:
-        """ "view:column"."""
-        return f"{self.unit.view}:{feature.column}"
-
-
-def resolve(
-    deployment: Deployment, features: object
-) -> tuple[tuple[str, ...], tuple[UnitRequest, ...]]:
-    """Refs in the order asked, and what each unit is asked for.
-
-    features: a feature set (object or name), or a list of refs "view:column". Raises UnknownName
-    and BadRequest.
-    """
-    refs = named(features)
-    if isinstance(refs, str):
-        refs = deployment.feature_set(refs).features
-    units: dict[str, tuple[StorageUnit, list[PlannedFeature]]] = {}
-    for ref in refs:
-        unit, feature = deployment.resolve(ref)
-        units.setdefault(unit.storage_fingerprint, (unit, []))[1].append(feature)
-    return refs, tuple(UnitRequest(unit, tuple(some)) for unit, some in units.values())
-
-
-def named(features: object) -> tuple[str, ...] | str:
-    """The refs that are asked for, or the name of a feature set, which a deployment knows. Raises
-    BadRequest."""
-    if isinstance(features, str) and ":" not in features and features:
-        return features
-    refs = _refs(features)
-    if not refs:
-        raise BadRequest(
-            "no features",
-            where="features",
-            expected='refs such as "view:column"',
-            next_step="name at least one",
-        )
-    for ref in refs:
-        if ":" not in ref:
-            raise BadRequest(
-                f"{ref!r} is no feature",
-                where="features",
-                expected='refs such as "view:column"',
-                next_step="ask for a feature set by its name alone, or for features by their refs",
-            )
-    twice = sorted({ref for ref in refs if refs.count(ref) > 1})
-    if twice:
-        raise BadRequest(
-            f"{', '.join(twice)} stand twice",
-            where="features",
-            expected="each feature once",
-            next_step="leave the second out",
-        )
-    return refs
-
-
-def _refs(features: object) -> tuple[str, ...]:
-    if isinstance(features, FeatureSet):
-        return tuple(features.features)
-    if isinstance(features, str):
-        return (features,) if features else ()
-    if isinstance(features, Sequence) and all(isinstance(ref, str) for ref in features):
-        return tuple(features)
-    raise BadRequest(
-        f"{shown(features)} names no features",
-        where="features",
-        expected='the name of a feature set, or a list of refs such as ["view:column"]',
-        next_step="name what the training set is to hold",
-    )
-
-
-def entity_types(requested: Sequence[UnitRequest]) -> dict[str, str]:
-    """Declared type of every entity column that the spine must have."""
-    types: dict[str, str] = {}
-    for unit_request in requested:
-        for name, kind in unit_request.unit.entity:
-            if types.setdefault(name, kind) != kind:
-                raise BadRequest(
-                    (
-                        f"the entity column {name!r} is {types[name]} in one view and {kind} in "
-                        "another"
-                    ),
-                    where="features",
-                    expected="views that agree on their entity",
-                    next_step="ask for them in two data sets",
-                )
-    return types
-
-
-def questions_of(requested: Sequence[UnitRequest]) -> dict[str, str]:
-    """Declared type of every column that the features are asked by. Raises BadRequest."""
-    return question_types((unit_request.unit, unit_request.features) for unit_request in requested)
 
 
 def reach(

@@ -1,0 +1,4 @@
+"""Requests for data sets: typed by a deployment, or refused before anything is read.
+
+Doors: TrainingRequest, UnitRequest, question_types.
+"""
