@@ -46,7 +46,14 @@ def instant(us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=us)
 
 
-@lru_cache(maxsize=16_384)
 def instant_text(us: int) -> str:
     """RFC 3339 in UTC, with as many digits as it needs."""
-    return instant(us).replace(tzinfo=None).isoformat() + "Z"
+    second, rest = divmod(us, 1_000_000)
+    # instants of answers come by the second: within it only the digits change
+    text = _second_text(second)
+    return f"{text}.{rest:06d}Z" if rest else f"{text}Z"
+
+
+@lru_cache(maxsize=16_384)
+def _second_text(second: int) -> str:
+    return instant(second * 1_000_000).replace(tzinfo=None).isoformat()

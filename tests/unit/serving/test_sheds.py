@@ -40,6 +40,15 @@ class Reply(NamedTuple):
     head: bytes
 
 
+@pytest.fixture(params=[True, False], ids=["uvicorn's way", "the short way"])
+def changes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something between protocol and application changes requests, or nothing does."""
+    monkeypatch.setattr(f"{__name__}.PROXY_HEADERS", request.param)
+
+
+PROXY_HEADERS = True
+
+
 @contextmanager
 def serving(
     monkeypatch: pytest.MonkeyPatch, store_s: float, merge_s: float, limits: Limits = LIMITS
@@ -53,12 +62,16 @@ def serving(
     def read(_: Any) -> Flow[Any]:
         yield Read(())
         time.sleep(merge_s)
-        return SimpleNamespace(results=(), features=(), flags=(), to_wire=lambda **_: {})
+        return SimpleNamespace(
+            results=(), features=(), flags=(), is_particular=True, to_wire=lambda **_: {}
+        )
 
-    monkeypatch.setattr(
-        app.connection, "_reader", SimpleNamespace(closed=False, run=slow, close=lambda: None)
+    reader = SimpleNamespace(
+        closed=False, is_bound=False, run=slow, close=lambda: None, flush=lambda: None
     )
+    monkeypatch.setattr(app.connection, "_reader", reader)
     monkeypatch.setattr(app.service, "read", read)
+    monkeypatch.setattr(app.service, "read_store", read)
     config = uvicorn.Config(
         app,
         port=0,
@@ -66,6 +79,7 @@ def serving(
         http="slicewise.serving.http.protocol:Protocol",
         ws="none",
         lifespan="off",
+        proxy_headers=PROXY_HEADERS,
         log_config=None,
         access_log=False,
     )
@@ -101,6 +115,7 @@ def replies_of(port: int, requests: list[bytes]) -> list[Reply]:
     return [result[connection] for connection in made]
 
 
+@pytest.mark.usefixtures("changes")
 def test_of_a_slow_store_what_fits_is_answered_and_all_else_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -116,6 +131,7 @@ def test_of_a_slow_store_what_fits_is_answered_and_all_else_is_refused_at_once(
     assert all(b"\r\nretry-after: " in reply.head for reply in refused)
 
 
+@pytest.mark.usefixtures("changes")
 def test_new_connections_are_heard_while_answers_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
     # one connection in a turn, as libuv takes them, and an answer in each: the last of 100 would be
     # heard after 10 s
@@ -135,6 +151,7 @@ def test_new_connections_are_heard_while_answers_are_long(monkeypatch: pytest.Mo
     assert f'slicewise_shed_total{{why="waited"}} {counted[503]}.0'.encode() in shown.head
 
 
+@pytest.mark.usefixtures("changes")
 def test_health_is_told_between_two_long_answers_of_those_in_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,7 +19,7 @@ import slicewise as sw
 from slicewise.codec.plain import converter, json_safe
 from slicewise.errors import BadRequest, DefinitionError
 from slicewise.serving.answering.refusals import earliest_at
-from slicewise.serving.answering.requests import instant_text, instant_us
+from slicewise.serving.answering.requests import instant, instant_text, instant_us
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.hopping import hopping
 from slicewise.windows.kinds import as_window
@@ -74,7 +74,9 @@ def test_each_type_leaves_in_its_one_form(kind: Any, values: list[Any], wanted: 
 @settings(deadline=None)
 @given(st.integers(0, 253_402_300_799_999_999))
 def test_an_instant_comes_back_as_it_was(us: int) -> None:
-    assert instant_us(instant_text(us)) == us == instant_us(us)
+    text = instant_text(us)
+    assert instant_us(text) == us == instant_us(us)
+    assert text == instant(us).replace(tzinfo=None).isoformat() + "Z"
 
 
 @pytest.mark.parametrize("at", ["2013-01-01T00:00:00", "", "now", -1, True, 1 << 60, None, 1.5])

@@ -27,6 +27,11 @@ class Bounds(dict[str, Interval]):
         return self._json if text else self._msgpack
 
     @cached_property
+    def after(self) -> dict[bool, tuple[tuple[SourceFreshness, ...], bytes]]:
+        """Text or not -> the freshness written last, and all behind the results with it."""
+        return {}
+
+    @cached_property
     def _json(self) -> msgspec.Raw:
         return msgspec.Raw(msgspec.json.encode(_texts(self)))
 
@@ -48,30 +53,60 @@ class Answer(answers.Answer):
 
     def to_wire(self, *, text: bool) -> dict[str, Any]:
         """The answer as the API writes it; text: for JSON, where NaN and infinities are text."""
-        names, unsafe = self.features, text and any(self.doubles)
+        return {
+            **self._before(),
+            "results": [self._result(result, text=text) for result in self.results],
+            **self._after(text=text),
+        }
+
+    @property
+    def is_particular(self) -> bool:
+        """Tells whether it says something that may be of some of its entities alone."""
+        return bool(self.flags) or any(s.pending_events for s in self.freshness)
+
+    def bodies(self, *, text: bool) -> list[bytes]:
+        """Per entity the body of an answer of it alone, JSON if text, else msgpack; of an answer
+        of one entity, or that `is_particular` of none."""
+        encode = _JSON.encode if text else _MSGPACK.encode
+        before = encode(self._before())
+        after = self._after_written(text=text)
+        if text:
+            before, behind = before[:-1] + b',"results":[', b"]," + after[1:]
+        else:
+            members = before[0] + after[0] + 1 - _MAP
+            before = bytes((members,)) + before[1:] + _RESULTS + _ONE
+            behind = after[1:]
+        return [
+            b"".join((before, encode(self._result(result, text=text)), behind))
+            for result in self.results
+        ]
+
+    def _before(self) -> dict[str, Any]:
+        """Members before the results."""
+        return {"mode": self.mode, "t": instant_text(self.t_us)}
+
+    def _result(self, result: EntityAnswer, *, text: bool) -> dict[str, Any]:
+        values: Any = result.values
+        if text and self._unsafe and not _is_plain(values):
+            values = [json_safe(value) for value in values]
+        wire: dict[str, Any] = {
+            "entity": result.entity,
+            "values": dict(zip(self.features, values, strict=True)),
+        }
+        if self.tokens:
+            wire["token"] = result.token
+        if result.errors:
+            wire["errors"] = result.errors
+        if result.bounds:
+            wire["bounds"] = _texts(result.bounds)
+        if result.no_data:
+            wire["no_data"] = result.no_data
+        return wire
+
+    def _after(self, *, text: bool) -> dict[str, Any]:
+        """Members after the results."""
         bounds = self.bounds
-        results = []
-        for result in self.results:
-            values: Any = result.values
-            if unsafe and not _is_plain(values):
-                values = [json_safe(value) for value in values]
-            wire: dict[str, Any] = {
-                "entity": result.entity,
-                "values": dict(zip(names, values, strict=True)),
-            }
-            if self.tokens:
-                wire["token"] = result.token
-            if result.errors:
-                wire["errors"] = result.errors
-            if result.bounds:
-                wire["bounds"] = _texts(result.bounds)
-            if result.no_data:
-                wire["no_data"] = result.no_data
-            results.append(wire)
-        whole: dict[str, Any] = {
-            "mode": self.mode,
-            "t": instant_text(self.t_us),
-            "results": results,
+        after: dict[str, Any] = {
             "bounds": bounds.written(text=text) if isinstance(bounds, Bounds) else _texts(bounds),
             "freshness": {
                 freshness.source: {
@@ -85,8 +120,30 @@ class Answer(answers.Answer):
             "flags": self.flags,
         }
         if self.incomplete:
-            whole["incomplete"] = self.incomplete
-        return whole
+            after["incomplete"] = self.incomplete
+        return after
+
+    def _after_written(self, *, text: bool) -> bytes:
+        """The same, written; once while a plan's answers say the same."""
+        bounds = self.bounds
+        encode = _JSON.encode if text else _MSGPACK.encode
+        if not isinstance(bounds, Bounds) or self.flags:
+            return encode(self._after(text=text))
+        written = bounds.after.get(text)
+        if written is None or written[0] != self.freshness:
+            written = bounds.after[text] = (self.freshness, encode(self._after(text=text)))
+        return written[1]
+
+    @cached_property
+    def _unsafe(self) -> bool:
+        return any(self.doubles)
+
+
+_JSON = msgspec.json.Encoder()
+_MSGPACK = msgspec.msgpack.Encoder()
+_MAP = 0x80
+"""First byte of a map of less than 16 members, without their number."""
+_RESULTS, _ONE = _MSGPACK.encode("results"), b"\x91"
 
 
 def _pending(freshness: SourceFreshness) -> dict[str, Any]:

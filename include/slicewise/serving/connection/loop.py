@@ -106,8 +106,18 @@ class Turns:
         while self._until is not None and time.perf_counter() >= self._until:
             await asyncio.sleep(0)
         if self._until is None:
-            self._until = time.perf_counter() + TURN_S
-            asyncio.get_running_loop().call_soon(self._over)
+            self._begin()
+
+    def has_time(self) -> bool:
+        """Tells whether the turn has time left; its first work always has."""
+        if self._until is None:
+            self._begin()
+            return True
+        return time.perf_counter() < self._until
+
+    def _begin(self) -> None:
+        self._until = time.perf_counter() + TURN_S
+        asyncio.get_running_loop().call_soon(self._over)
 
     def _over(self) -> None:
         self._until = None

@@ -84,9 +84,7 @@ class Admission:
     ) -> tuple[Ticket, list[tuple[Ticket, Refusal]]]:
         """A request of so many entities came: its ticket, which `waits` or not, and who is refused
         for it (it may be the one)."""
-        ticket = Ticket(
-            client, now, min(self.limits.at_once, 1 + (entities - 1) // ENTITIES_PER_UNIT)
-        )
+        ticket = self._ticket(client, now, entities)
         self._admitted[client] = self._admitted.get(client, 0) + 1
         if not self._waiting and self._fits(ticket):
             self._begin(ticket)
@@ -99,6 +97,22 @@ class Admission:
         longest = max(self._turns.values(), key=len)
         # of the client with most: nobody else's place is taken
         return ticket, [self._refuse(longest[-1], Refusal.FULL)]
+
+    def admit(self, client: str, entities: int = 1) -> Ticket | None:
+        """A request that came and whose work begins at once; None: it would wait, and has not
+        come."""
+        if self._waiting:
+            return None
+        ticket = self._ticket(client, 0.0, entities)
+        if not self._fits(ticket):
+            return None
+        self._admitted[client] = self._admitted.get(client, 0) + 1
+        self._begin(ticket)
+        return ticket
+
+    def _ticket(self, client: str, now: float, entities: int) -> Ticket:
+        units = min(self.limits.at_once, 1 + (entities - 1) // ENTITIES_PER_UNIT)
+        return Ticket(client, now, units)
 
     def leave(self, ticket: Ticket) -> None:
         """An answer was given. `begin` says who is next."""

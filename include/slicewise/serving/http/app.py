@@ -16,17 +16,24 @@ from urllib.parse import unquote
 
 from slicewise import log
 from slicewise.clock import Clock, SystemClock
-from slicewise.errors import BodyTooLarge, BodyTooSlow, Overloaded, SlicewiseError, UnknownName
-from slicewise.serving.answering.answer import Answer
-from slicewise.serving.answering.requests import MAX_BODY_BYTES, FeaturesRequest, parse_body
+from slicewise.errors import BodyTooLarge, BodyTooSlow, SlicewiseError, UnknownName
+from slicewise.serving.answering.requests import MAX_BODY_BYTES, parse_body
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.factory import asynchronous
 from slicewise.serving.http import describe, leaderboard_page, openapi, page
 from slicewise.serving.http import errors as http
 from slicewise.serving.http.admission import Limits
 from slicewise.serving.http.errors import Response, encoded, error_response
+from slicewise.serving.http.failures import Failures
+from slicewise.serving.http.features import Features
 from slicewise.serving.http.gate import Gate
-from slicewise.serving.http.negotiation import HTML_KINDS, JSON_KINDS, check_accepted
+from slicewise.serving.http.negotiation import (
+    HTML_KINDS,
+    JSON_KINDS,
+    Headers,
+    check_accepted,
+    media_types,
+)
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
 
@@ -40,7 +47,6 @@ STORE_TIMEOUT_S = 5.0
 (`timeout_s`)."""
 RETRY_TOTALS_EVERY_S = 30.0
 LIMITS = Limits(at_once=16, patience_s=0.1, waiting=1_000)
-LOG_EVERY_S = 1.0
 
 
 class App:
@@ -58,16 +64,16 @@ class App:
         address does."""
         self.metrics = Metrics()
         self.gate = Gate(limits, self.metrics)
-        self._client_header = client_header.encode("latin-1")
         observe = self.metrics.store_seconds.observe
         self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
         self.service = FeatureService(clock or SystemClock())
+        self._failures = Failures(self.metrics)
+        self.features = Features(
+            self.service, self.connection, self.gate, self.metrics, self._failures, client_header
+        )
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
         """Reason for which catalog and freshness are not kept current, while they are not."""
-        self._logged: dict[str, tuple[float, int]] = {}
-        """Kinds of failure: when each was logged last, and how many came since."""
-        self._features_seconds = self.metrics.request_seconds.labels("/v1/features")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -128,7 +134,7 @@ class App:
         start = time.perf_counter()
         if path == "/v1/features" and method == "POST":
             response = await self._features(scope, receive)
-            self._features_seconds.observe(time.perf_counter() - start)
+            self.features.seconds.observe(time.perf_counter() - start)
         else:
             response = await self._other(scope, path, method)
             self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
@@ -147,68 +153,23 @@ class App:
         await send({"type": "http.response.body", "body": body})
 
     async def _features(self, scope: Scope, receive: Receive) -> Response:
-        packed_in, packed_out, accept = _packed(scope)
+        headers = scope["headers"]
+        packed_in, packed_out, accept = media_types(headers)
         try:
             check_accepted(accept, JSON_KINDS)
-            body = await _body(scope, receive)
+            body = await _body(headers, receive)
             request = parse_body(body, msgpack=packed_in)
-            answer = await self._read(scope, request)
-        except SlicewiseError as error:
-            self._count(error)
-            return error_response(error, msgpack=packed_out)
+            answer = await self.features.answer(request, self._client(scope))
         except Exception as error:  # noqa: BLE001
-            return error_response(self._defect(error), msgpack=packed_out)
-        self.metrics.values.inc(len(answer.results) * len(answer.features))
-        for flag in answer.flags:
-            self.metrics.flags.labels(flag).inc()
-        return encoded(200, answer.to_wire(text=not packed_out), msgpack=packed_out)
-
-    async def _read(self, scope: Scope, request: FeaturesRequest) -> Answer:
-        """Parsed before it is admitted: what is refused may declare another answer."""
-        try:
-            ticket = await self.gate.enter(self._client(scope), len(request.entities))
-        except Overloaded as error:
-            return self.service.instead(request, error)
-        try:
-            return await self.connection.run(self.service.read(request))
-        finally:
-            self.gate.leave(ticket)
+            return self._failures.response(error, msgpack=packed_out)
+        return self.features.response(answer, msgpack=packed_out)
 
     def _client(self, scope: Scope) -> str:
-        if self._client_header:
-            for name, value in scope["headers"]:
-                if name == self._client_header:
-                    return str(value[:200], "latin-1")
+        named = self.features.named(scope["headers"])
+        if named is not None:
+            return named
         client = scope.get("client")
         return client[0] if client else ""
-
-    def _count(self, error: SlicewiseError) -> None:
-        kind = type(error).__name__
-        self.metrics.errors.labels(kind).inc()
-        if http.status_of(error) >= 500 or isinstance(error, Overloaded):
-            self._log(kind, error)
-
-    def _log(self, kind: str, error: SlicewiseError) -> None:
-        """One line a second for each kind: a service that refuses thousands of requests has other
-        things to do."""
-        logged_at, unlogged = self._logged.get(kind, (-LOG_EVERY_S, 0))
-        now = time.monotonic()
-        if now - logged_at < LOG_EVERY_S:
-            self._logged[kind] = (logged_at, unlogged + 1)
-            return
-        self._logged[kind] = (now, 0)
-        log.warning(
-            "request_failed", kind=kind, what=error.what, where=error.where, and_before=unlogged
-        )
-
-    def _defect(self, error: Exception) -> SlicewiseError:
-        lines = "".join(traceback.format_exception(error))
-        log.warning("request_broke", kind=type(error).__name__, trace=lines)
-        self.metrics.errors.labels("Defect").inc()
-        return http.Defect(
-            f"the service broke over this request: {type(error).__name__}",
-            next_step="report it, with the time; the log has the trace",
-        )
 
     async def _other(self, scope: Scope, path: str, method: str) -> Response:
         served = path in _PAGES or path.startswith(_NAMED)
@@ -217,7 +178,7 @@ class App:
             return error_response(error)
         if method not in ("GET", "HEAD"):
             return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
-        _, packed, accept = _packed(scope)
+        _, packed, accept = media_types(scope["headers"])
         try:
             if path in _UNGATED:
                 return await self._page(path)
@@ -233,10 +194,9 @@ class App:
             finally:
                 self.gate.leave(ticket)
         except SlicewiseError as error:
-            self._count(error)
-            return error_response(error, msgpack=packed)
+            return self._failures.response(error, msgpack=packed)
         except Exception as error:  # noqa: BLE001
-            return error_response(self._defect(error))
+            return self._failures.response(error)
 
     async def _page(self, path: str) -> Response:
         if path == "/healthz":
@@ -308,22 +268,8 @@ def _route(path: str) -> str:
     return path if path in _PAGES else "other"
 
 
-def _packed(scope: Scope) -> tuple[bool, bool, bytes]:
-    """Tells whether the request is msgpack, whether the answer shall be, and what the client
-    accepts."""
-    sent = accepted = False
-    accept = b""
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            sent = value.lower().startswith((http.MSGPACK, b"application/x-msgpack"))
-        elif name == b"accept":
-            accept = b"%s,%s" % (accept, value) if accept else value
-            accepted = http.MSGPACK in accept.lower() or b"application/x-msgpack" in accept.lower()
-    return sent, accepted, accept
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    for name, value in scope["headers"]:
+async def _body(headers: Headers, receive: Receive) -> bytes:
+    for name, value in headers:
         if name == b"content-length" and int(value) > MAX_BODY_BYTES:
             raise _too_large(int(value))
     chunks, size, more = [], 0, True

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -50,8 +49,7 @@ STATUS: Mapping[type[SlicewiseError], int] = {
 RETRY_AFTER_S = 1
 
 
-@dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """A whole response."""
 
     status: int

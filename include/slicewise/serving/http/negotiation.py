@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from slicewise.errors import NotAcceptable
 
+Headers = Sequence[tuple[bytes, bytes]]
 JSON_KINDS = (b"application/json", b"application/msgpack", b"application/x-msgpack")
 HTML_KINDS = (b"text/html",)
 _USUAL = frozenset((b"", b"*/*", *JSON_KINDS))
 """Headers of most clients: of routes that answer JSON or msgpack, nothing is parsed then."""
+
+
+def media_types(headers: Headers) -> tuple[bool, bool, bytes]:
+    """Tells whether the request is msgpack, whether the answer shall be, and what the client
+    accepts."""
+    sent = accepted = False
+    accept = b""
+    for name, value in headers:
+        if name == b"content-type":
+            sent = value.lower().startswith((b"application/msgpack", b"application/x-msgpack"))
+        elif name == b"accept":
+            accept = b"%s,%s" % (accept, value) if accept else value
+            accepted = b"application/msgpack" in accept.lower() or (
+                b"application/x-msgpack" in accept.lower()
+            )
+    return sent, accepted, accept
 
 
 def check_accepted(accept: bytes, kinds: tuple[bytes, ...]) -> None:

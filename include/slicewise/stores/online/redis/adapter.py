@@ -14,6 +14,7 @@ from slicewise.errors import StoreUnavailable
 from slicewise.settings import urls_of
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.operations.connecting import Bind
+from slicewise.stores.online.operations.reading import Read, ReadReply, read_commands
 from slicewise.stores.online.port import NodeContext, Operation
 from slicewise.stores.online.redis.commands import decode, encode
 from slicewise.stores.online.redis.scripts import SCRIPTS
@@ -31,6 +32,8 @@ from slicewise.stores.online.steps import Command
 from slicewise.stores.online.store import Store
 
 T = TypeVar("T")
+Replied = Callable[["ReadReply | None", Exception | None], None]
+"""Told the reply of a read, or why there is none."""
 
 _SCRIPTS = tuple(pack((b"SCRIPT", b"LOAD", script.text)) for script in SCRIPTS)
 _HELLO = (pack((b"INFO",)), *_SCRIPTS)
@@ -201,8 +204,52 @@ class AsyncReader:
             value: T = done.value
             return value
 
+    @property
+    def is_bound(self) -> bool:
+        """Tells whether the store had metadata when this connection was opened."""
+        return self._context is not None and self._context.bound_to is not None
+
+    def start(self, read: Read, replied: Replied) -> None:
+        """Sends a read; `replied` is called once, when its reply comes or none will. Raises
+        StoreUnavailable where the connection is over already."""
+        context, commands = self.context, read_commands(read.reads)
+        packed, n = encode(commands)
+
+        def taken(replies: list[Any], error: Exception | None) -> None:
+            reply: ReadReply | None = None
+            if error is None:
+                try:
+                    reply = read.reply(context, decode(commands, replies))
+                except Exception as refused:  # noqa: BLE001
+                    error = refused
+            replied(reply, error)
+
+        self._protocol.send(b"".join(packed), n, _Callback(taken))
+
+    def flush(self) -> None:
+        """Sends what was asked in this turn of the loop."""
+        self._protocol.flush()
+
     def close(self) -> None:
         self._protocol.fail("closed")
+
+
+class _Callback:
+    """A callback in the place of a future."""
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, taken: Callable[[list[Any], Exception | None], None]) -> None:
+        self._taken = taken
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, replies: list[Any]) -> None:
+        self._taken(replies, None)
+
+    def set_exception(self, error: Exception) -> None:
+        self._taken([], error)
 
 
 class _Protocol(asyncio.Protocol):
@@ -216,7 +263,7 @@ class _Protocol(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._watch: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[asyncio.Future[list[Any]], int, float]] = deque()
+        self._waiting: deque[tuple[asyncio.Future[list[Any]] | _Callback, int, float]] = deque()
         """Calls that wait, for how many replies, since when."""
         self._replies: list[Any] = []
         self.dead: str | None = None
@@ -226,24 +273,30 @@ class _Protocol(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def exchange(self, packed: bytes, replies: int) -> asyncio.Future[list[Any]]:
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        self.send(packed, replies, future)
+        return future
+
+    def send(
+        self, packed: bytes, replies: int, waiter: asyncio.Future[list[Any]] | _Callback
+    ) -> None:
+        """Sends; the waiter is given so many replies. Raises StoreUnavailable where it is over."""
         if self.dead is not None or self._transport is None:
             raise self._error()
         loop = self._loop
-        future: asyncio.Future[list[Any]] = loop.create_future()
         now = loop.time()
-        self._waiting.append((future, replies, now))
+        self._waiting.append((waiter, replies, now))
         # What is asked in one turn of the loop is sent at once: a call of the system costs more
         # than the rest of a request.
         if not self._unsent:
-            loop.call_soon(self._flush)
+            loop.call_soon(self.flush)
         self._unsent.append(packed)
         if self._watch is None:
             self._watch = loop.call_at(now + self._timeout_s, self._late)
-        return future
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         unsent, self._unsent = self._unsent, []
-        if self.dead is None and self._transport is not None:
+        if unsent and self.dead is None and self._transport is not None:
             self._transport.write(b"".join(unsent))
 
     def _late(self) -> None:
@@ -271,9 +324,10 @@ class _Protocol(asyncio.Protocol):
                         return
                     replies.append(reply)
                 self._waiting.popleft()
+                whole, replies = replies, []
+                self._replies = replies
                 if not future.done():  # its request was cancelled: the replies were for it alone
-                    future.set_result(replies)
-                replies = self._replies = []
+                    future.set_result(whole)
         except hiredis.ProtocolError as error:
             self.fail(str(error))
 
