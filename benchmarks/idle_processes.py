@@ -51,8 +51,8 @@ class Look:
     role: str
     cpu_s: float
     """Processor seconds of its own, and of all its children that have ended."""
-    wakeups: int
-    """Number of times that one of its threads has waited for something and went on."""
+    wakeups: Mapping[int, int]
+    """Thread -> how often it has waited for something and went on."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +110,13 @@ def _look(pid: int, role: str) -> Look:
     return Look(int(fields[1]), fields[19], role, ticks / _TICKS, _wakeups(pid))
 
 
-def _wakeups(pid: int) -> int:
-    return sum(
-        int(line.split()[1])
+def _wakeups(pid: int) -> dict[int, int]:
+    return {
+        int(status.parent.name): int(line.split()[1])
         for status in Path(f"/proc/{pid}/task").glob("*/status")
         for line in _lines(status)
         if line.startswith("voluntary_ctxt_switches")
-    )
+    }
 
 
 def _lines(file: Path) -> list[str]:
@@ -133,7 +133,10 @@ def used(before: Mapping[int, Look], after: Mapping[int, Look]) -> dict[str, Use
         cpu_s[look.role] += look.cpu_s
         earlier = before.get(pid)
         same = earlier is not None and earlier.born == look.born
-        wakeups[look.role] += look.wakeups - (earlier.wakeups if earlier and same else 0)
+        known = earlier.wakeups if earlier is not None and same else {}
+        wakeups[look.role] += sum(
+            max(0, count - known.get(thread, 0)) for thread, count in look.wakeups.items()
+        )
     for pid, look in before.items():
         heir = _heir(pid, before, after)
         if heir is not None:

@@ -17,12 +17,18 @@ SCHEDULER, TASKS = "Airflow: scheduler", "Airflow: executor and tasks"
 
 
 def look(role: str, cpu_s: float, parent: int = 1, born: str = "1", wakeups: int = 0) -> Look:
-    return Look(parent, born, role, cpu_s, wakeups)
+    return Look(parent, born, role, cpu_s, {1: wakeups})
 
 
 def test_a_process_that_stays_used_the_difference() -> None:
     before, after = {7: look("API", 1.0, wakeups=5)}, {7: look("API", 3.5, wakeups=9)}
     assert used(before, after) == {"API": Use(2.5, 4)}
+
+
+def test_threads_come_and_go() -> None:
+    before = {7: Look(1, "1", "API", 0.0, {1: 5, 2: 90})}
+    after = {7: Look(1, "1", "API", 0.0, {1: 7, 3: 4})}
+    assert used(before, after)["API"].wakeups == 6
 
 
 def test_a_task_that_began_and_ended_meanwhile_is_its_parents() -> None:
