@@ -133,9 +133,9 @@ def used(before: Mapping[int, Look], after: Mapping[int, Look]) -> dict[str, Use
         cpu_s[look.role] += look.cpu_s
         earlier = before.get(pid)
         same = earlier is not None and earlier.born == look.born
-        known = earlier.wakeups if earlier is not None and same else {}
+        first = earlier.wakeups if earlier is not None and same else {}
         wakeups[look.role] += sum(
-            max(0, count - known.get(thread, 0)) for thread, count in look.wakeups.items()
+            max(0, count - first.get(thread, 0)) for thread, count in look.wakeups.items()
         )
     for pid, look in before.items():
         heir = _heir(pid, before, after)
@@ -161,11 +161,11 @@ def memory(pids: Mapping[int, Look]) -> dict[str, Memory]:
     for pid, look in sorted(pids.items(), key=lambda pair: pair[1].role):
         with suppress(*_GONE):
             full = psutil.Process(pid).memory_full_info()
-            known = sizes.get(look.role, Memory())
+            others = sizes.get(look.role, Memory())
             sizes[look.role] = Memory(
-                known.pss + int(getattr(full, "pss", 0) or full.rss),
-                known.rss + int(full.rss),
-                known.processes + 1,
+                others.pss + int(getattr(full, "pss", 0) or full.rss),
+                others.rss + int(full.rss),
+                others.processes + 1,
             )
     return sizes
 

@@ -1,4 +1,4 @@
-"""A lane without events waits for the next one: it is applied at once, and a drain ends the wait."""
+"""A lane without events waits for the next one: it is applied, and a drain ends the wait."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Airflow's parts live and end together, and none of them is reached from outside this machine.
 
 Run by the Airflow environment's Python as
-`python -m slicewise.local.airflow.head <airflow program>`. It is `airflow standalone` with three
+`python -P -m slicewise.local.airflow.head <airflow program>` (without the folder that it is started
+in, which holds data). It is `airflow standalone` with three
 differences: the servers for task logs, which listen on every address and cannot be told otherwise,
 are left out (on one machine the pages read the log files themselves); the end of one part ends
 the whole, where standalone goes on without it; and what all parts import is imported once, here,
@@ -17,7 +18,6 @@ import signal
 import sys
 import time
 from collections.abc import Sequence, Set
-from pathlib import Path
 
 PARTS = (
     ("scheduler", "--skip-serve-logs"),
@@ -42,8 +42,6 @@ _AWAITED = (*_STOPS, signal.SIGCHLD)
 
 def main(airflow: str) -> int:
     """Brings the metadata database up to date, runs the parts; 0 if it was asked to stop."""
-    # as the program has it: the folder that this was started in holds data
-    sys.path[0] = str(Path(airflow).parent)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     for module in _SHARED:
         importlib.import_module(module)

@@ -42,8 +42,8 @@ _PASSING = frozenset(
 )
 
 
-# A client has three threads and a connection of its own: all logs of one process share it. A process
-# that was forked has none of its parent's threads, so it makes another.
+# A client has three threads and a connection of its own: all logs of one process share it. A
+# process that was forked has none of its parent's threads, so it makes another.
 _CLIENTS: WeakValueDictionary[tuple[int, str], AdminClient] = WeakValueDictionary()
 
 

@@ -35,7 +35,7 @@ class WaitingStreamTest {
   }
 
   @Test
-  void aWaitThatBringsNothingEndsTheTrigger() {
+  void aWaitInVainEndsTheTrigger() {
     assertEquals(at(5), stream().latestOffset(at(5), ReadLimit.allAvailable()));
     assertEquals(1, waits.size());
   }
@@ -62,7 +62,9 @@ class WaitingStreamTest {
         };
     assertThrows(
         InterruptedException.class,
-        () -> new WaitingStream(new Kafka(), stopped).latestOffset(at(5), ReadLimit.allAvailable()));
+        () ->
+            new WaitingStream(new Kafka(), stopped)
+                .latestOffset(at(5), ReadLimit.allAvailable()));
   }
 
   private WaitingStream stream() {
