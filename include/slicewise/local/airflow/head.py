@@ -1,12 +1,12 @@
 """Airflow's parts live and end together, and none of them is reached from outside this machine.
 
 Run by the Airflow environment's Python as
-`python -P -m slicewise.local.airflow.head <airflow program>` (without the folder that it is started
-in, which holds data). It is `airflow standalone` with three
-differences: the servers for task logs, which listen on every address and cannot be told otherwise,
-are left out (on one machine the pages read the log files themselves); the end of one part ends
-the whole, where standalone goes on without it; and what all parts import is imported once, here,
-before they are forked, so that they share its memory (docs/adr/0089).
+`python -P -m slicewise.local.airflow.head <airflow program>`, without the folder that it is started
+in, which holds data. It is `airflow standalone` with three differences: the servers for task logs,
+which listen on every address and cannot be told otherwise, are left out (on one machine the pages
+read the log files themselves); the end of one part ends the whole, where standalone goes on without
+it; and what all parts import is imported once, here, before they are forked, so that they share its
+memory (docs/adr/0089).
 """
 
 from __future__ import annotations
