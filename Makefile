@@ -207,6 +207,10 @@ bench-rebuild: setup ## an emptied store built again, beside the replay from the
 bench-run: setup ## what a newcomer waits for: make run from nothing, step by step, and once more (options: BENCH="--share 0.06 --json file")
 	@$(PY) -m benchmarks.cold_run $(BENCH)
 
+.PHONY: bench-idle
+bench-idle: setup ## what a platform takes that nobody sends an event, by process (options: BENCH="--minutes 2 --calm 60 --json file")
+	@$(PY) -m benchmarks.idle $(BENCH)
+
 .PHONY: bench-surge
 bench-surge: setup ## ten times the usual rate, an hour's backlog, more requests than can be answered (options: BENCH="--quick")
 	@$(PY) -m benchmarks.surge $(BENCH)

@@ -117,6 +117,7 @@ def test_every_raw_run_is_named() -> None:
     assert named <= written
     assert written - named <= {
         ("benchmarks/aggregates.md", "make bench-reader"),
+        ("benchmarks/operation.md", "make bench-idle"),
         ("benchmarks/training.md", "make bench-training"),
     }
 

@@ -2,30 +2,52 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from slicewise.local.airflow import head as airflow_head
 
+_MAIN = """
+import os, sys, time
+imported_by = os.getpid()
+def main():
+    with open({called!r}, "a") as file:
+        file.write(" ".join(sys.argv[1:]) + "\\n")
+    with open({called!r} + ".imported", "a") as file:
+        file.write(f"{{imported_by}}\\n")
+    if sys.argv[1] == "db":
+        {migration}
+    elif sys.argv[1] == "scheduler":
+        {scheduler}
+    time.sleep(0 if sys.argv[1] == "db" else 60)
+"""
 
-def _program(folder: Path, scheduler: str) -> Path:
+
+def _airflow(folder: Path, scheduler: str = "pass", migration: str = "pass") -> Path:
     """Takes Airflow's place: notes each part, which then does nothing for long."""
-    program = folder / "airflow"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >> {folder}/called\n'
-        f"[ $1 = db ] && exit 0\n[ $1 = scheduler ] && {scheduler}\nexec sleep 60\n"
+    for module in airflow_head._SHARED:
+        file = folder.joinpath(*module.split(".")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("")
+    (folder / "setproctitle.py").write_text("def setproctitle(title): pass\n")
+    (folder / "airflow" / "__main__.py").write_text(
+        _MAIN.format(called=str(folder / "called"), scheduler=scheduler, migration=migration)
     )
-    program.chmod(0o755)
-    return program
+    return folder / "bin" / "airflow"
 
 
 def _start(program: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "slicewise.local.airflow.head", str(program)])
+    return subprocess.Popen(
+        [sys.executable, "-m", "slicewise.local.airflow.head", str(program)],
+        env={**os.environ, "PYTHONPATH": str(program.parent.parent)},
+    )
 
 
 def _until_called(folder: Path, times: int) -> list[str]:
@@ -41,23 +63,46 @@ def _until_called(folder: Path, times: int) -> list[str]:
 
 
 def test_the_end_of_one_part_ends_the_whole_with_an_error(tmp_path: Path) -> None:
-    with _start(_program(tmp_path, "exit 3")) as head:
+    with _start(_airflow(tmp_path, scheduler="sys.exit(3)")) as head:
         assert head.wait(40) == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_stop_it_stops_every_part(tmp_path: Path, number: signal.Signals) -> None:
-    with _start(_program(tmp_path, "exec sleep 60")) as head:
+    with _start(_airflow(tmp_path)) as head:
         called = _until_called(tmp_path, 1 + len(airflow_head.PARTS))
         assert called[0] == "db migrate"
         assert sorted(called[1:]) == sorted(" ".join(part) for part in airflow_head.PARTS)
+        parts = psutil.Process(head.pid).children()
+        assert len(parts) == len(airflow_head.PARTS)
         head.send_signal(number)
+        assert head.wait(40) == 0
+        assert not any(part.is_running() for part in parts)
+
+
+def test_a_part_that_does_not_end_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "from slicewise.local.airflow import head; head.PATIENCE_S = 0.2; "
+    script += "import sys; sys.exit(head.main(sys.argv[1]))"
+    ignoring = "__import__('signal').signal(15, __import__('signal').SIG_IGN)"
+    program = _airflow(tmp_path, scheduler=ignoring)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", script, str(program)]) as head:
+        _until_called(tmp_path, 1 + len(airflow_head.PARTS))
+        head.send_signal(signal.SIGTERM)
         assert head.wait(40) == 0
 
 
+def test_what_parts_share_is_imported_once(tmp_path: Path) -> None:
+    with _start(_airflow(tmp_path)) as head:
+        _until_called(tmp_path, 1 + len(airflow_head.PARTS))
+        head.send_signal(signal.SIGTERM)
+        head.wait(40)
+    assert set((tmp_path / "called.imported").read_text().split()) == {str(head.pid)}
+
+
 def test_no_part_starts_on_a_database_that_cannot_be_migrated(tmp_path: Path) -> None:
-    program = _program(tmp_path, "exit 0")
-    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/called\nexit 7\n')
-    with _start(program) as head:
+    with _start(_airflow(tmp_path, migration="sys.exit(7)")) as head:
         assert head.wait(40) == 7
     assert (tmp_path / "called").read_text() == "db migrate\n"

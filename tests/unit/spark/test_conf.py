@@ -51,6 +51,14 @@ def test_a_jvm_of_one_compiler_has_the_room_for_code_of_two(
     assert (flags["TieredStopAtLevel"], int(flags["ReservedCodeCacheSize"])) == (tier, 240 << 20)
 
 
+@pytest.mark.parametrize(("conf", "begin"), [(stream_conf, "128m"), (realtime_conf, "64m")])
+def test_a_heap_does_not_begin_with_what_the_machine_suggests(
+    conf: Callable[[Settings], dict[str, str]], begin: str
+) -> None:
+    options = shlex.split(conf(Settings.load({}))["spark.driver.extraJavaOptions"])
+    assert [option for option in options if option.startswith("-Xms")] == [f"-Xms{begin}"]
+
+
 def test_a_stream_compiles_the_way_of_its_records_twice_and_nothing_else() -> None:
     shown = shown_by_java(stream_conf(Settings.load({})), "-XX:+CompilerDirectivesPrint")
     way, rest = shown.split("Directive:")[1:3]

@@ -65,6 +65,7 @@ def service(settings: Settings, state: StateFolder, port: int) -> Service:
         name=NAME,
         argv=(
             str(settings.airflow_bin.parent / "python"),
+            "-P",
             "-m",
             "slicewise.local.airflow.head",
             str(settings.airflow_bin),

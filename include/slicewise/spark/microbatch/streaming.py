@@ -47,6 +47,7 @@ from slicewise.stores.online.redis import open_store
 _PROBES_WAIT = 10
 """The micro-batch lane of the platform's own probes waits so many times longer beside the real-time
 lane: it is nobody's but its cost."""
+_WAITING = "io.slicewise.log.WaitingLog"
 ALWAYS = ("partition", "offset", "kafka_time", "event_time", "reason")
 
 
@@ -337,10 +338,11 @@ def frame_of(
 def kafka_stream(
     session: SparkSession, settings: Settings, plan: StreamPlan, bound: int
 ) -> DataFrame:
-    """The source's records from where the plan begins, committed ones only, so many a batch."""
+    """The source's records from where the plan begins, committed ones only, so many a batch. Where
+    there are none its trigger waits for the next one (docs/adr/0089)."""
     bounded = {"maxOffsetsPerTrigger": str(bound)}
     return (
-        session.readStream.format("kafka")
+        session.readStream.format(_WAITING)
         .options(**stream_options(settings, plan), **bounded)
         .load()
     )

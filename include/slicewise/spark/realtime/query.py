@@ -35,6 +35,10 @@ from slicewise.stores.online.operations.status import ReadStatus
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
 
+_WAITS = {"kafka.fetch.max.wait.ms": "500"}
+"""Longest that the broker holds a fetch back where there is no record; the first one that comes
+ends it at once (docs/adr/0089)."""
+
 
 class RealtimeQuery:
     """The real-time lane of one source, from the wait for the micro-batch lane to its end.
@@ -71,8 +75,9 @@ class RealtimeQuery:
         """Once a tick: begins when it may, and hears what its writers say. DataLoss where the topic
         is another."""
         source = self.plan.source
-        self._log.check_topic(source.topic, self.plan.topic_id)
         self._latest, self._committed = self._log.latest(source.topic), metadata.committed
+        if {topic_id for topic_id, _ in self._latest} != {self.plan.topic_id}:
+            self._log.check_topic(source.topic, self.plan.topic_id)  # another one, or nothing in it
         if not self._outgrown and any(
             partition not in self.plan.start for _, partition in self._latest
         ):
@@ -127,7 +132,7 @@ class RealtimeQuery:
         settings, plan = self._settings, replace(self.plan, start=start)
         records = (
             self._session.readStream.format("kafka")
-            .options(**stream_options(settings, plan))
+            .options(**{**stream_options(settings, plan), **_WAITS})
             .load()
         )
         frame, placed = frame_of(records, plan, self._units)

@@ -179,7 +179,8 @@ def _command(settings: Settings) -> list[str]:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
     classes = f"{settings.spark_jars}/*:{Path(spark.origin).parent / 'jars'}/*"
-    return [java, "-XX:+UseSerialGC", "-Xmx512m", "-XX:-UsePerfData", "-cp", classes, MAIN]
+    options = ("-XX:+UseSerialGC", "-Xms32m", "-Xmx512m", "-XX:-UsePerfData")
+    return [java, *options, "-cp", classes, MAIN]
 
 
 def _options(settings: Settings) -> dict[str, str]:

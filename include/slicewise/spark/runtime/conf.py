@@ -26,7 +26,8 @@ _SHORT = f"-XX:TieredStopAtLevel=1 {_ROOM}"
 # A stream goes through its records' way millions of times and through Spark's planning a few times
 # a second: the second compiler is for the first alone (docs/adr/0088).
 SECOND_COMPILER = Path(__file__).with_name("second_compiler.json")
-_LONG = f'-XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" {_ROOM}'
+# Java begins with a 64th of the machine's memory, whoever needs it.
+_LONG = f'-Xms128m -XX:+UnlockDiagnosticVMOptions "-XX:CompilerDirectivesFile={SECOND_COMPILER}" {_ROOM}'
 
 # Spark starts with no less than 470 MB at most; this one starts with less, and gives back what it
 # does not need.

@@ -5,12 +5,14 @@ Its log tells where it begins and ends, and which offsets lie so far back by Kaf
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+from weakref import WeakValueDictionary
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -40,16 +42,29 @@ _PASSING = frozenset(
 )
 
 
+# A client has three threads and a connection of its own: all logs of one process share it. A
+# process that was forked has none of its parent's threads, so it makes another.
+_CLIENTS: WeakValueDictionary[tuple[int, str], AdminClient] = WeakValueDictionary()
+
+
+def _client(bootstrap: str) -> AdminClient:
+    """The process's client of these brokers, which lives as long as one who uses it."""
+    key = os.getpid(), bootstrap
+    client = _CLIENTS.get(key)
+    if client is None:
+        # what goes wrong is raised; the client's own lines (3: errors) would only repeat it
+        made = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+        client = _CLIENTS.setdefault(key, made)
+    return client
+
+
 class KafkaLog:
-    """Identities and offsets of topics. One client, kept for the life of its process."""
+    """Identities and offsets of topics, for any number of threads."""
 
     def __init__(self, bootstrap: str, timeout_s: float = TIMEOUT_S) -> None:
         self.bootstrap = bootstrap
         self.timeout_s = timeout_s
-        self._admin = AdminClient(
-            # what goes wrong is raised; the client's own lines (3: errors) would only repeat it
-            {"bootstrap.servers": bootstrap, "log_level": 2}
-        )
+        self._admin = _client(bootstrap)
 
     def __enter__(self) -> KafkaLog:
         return self
