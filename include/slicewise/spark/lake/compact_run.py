@@ -20,6 +20,7 @@ from slicewise.lifecycle.compaction import (
 )
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
+from slicewise.spark.lake.publish_hours import Outcomes
 from slicewise.spark.lake.report import Report, hour_text
 from slicewise.spark.lake.totals import move_total_until
 from slicewise.spark.runtime.log import warning
@@ -75,10 +76,10 @@ def compact(context: Context, request: Request) -> Report:
         chosen = [raw, *(hour for hour in chosen if hour != raw)]
     dirty = 0
     for table, hours in zip(tables, hours_of_tables, strict=True):
-        UnitRun(context, table, report, raw).run(hours, chosen)
+        totals = UnitRun(context, table, report, raw).run(hours, chosen)
         for day in days_to_total(chosen, request.hour, now_hour):
             if (day + 1) * 24 > hours.kept_from:
-                report.add_day(table.unit, day, table.total(day))
+                report.add_day(table.unit, day, total_of(table, day, totals))
         if table.unit.lifetime:
             dirty += move_total_until(context, table, report, raw)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
@@ -94,6 +95,14 @@ def compact(context: Context, request: Request) -> Report:
     return report
 
 
+def total_of(table: UnitTable, day: int, totals: Mapping[int, int]) -> int:
+    """Writes a day's totals, where they were not written with all of its hours (totals: day ->
+    how many); how many stand."""
+    if day in totals and not table.unit.five_day_totals:
+        return totals[day]
+    return table.total(day)
+
+
 @dataclass(frozen=True)
 class UnitRun:
     """The chosen hours of one unit."""
@@ -103,24 +112,24 @@ class UnitRun:
     report: Report
     raw_hour: int | None
 
-    def run(self, hours: UnitHours, chosen: Sequence[int]) -> None:
-        """Compacts and publishes them; after a conflict decides anew, from what then stands."""
+    def run(self, hours: UnitHours, chosen: Sequence[int]) -> Mapping[int, int]:
+        """Compacts and publishes them; after a conflict decides anew, from what then stands. Day ->
+        its totals, of the days whose totals all stand."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._run(hours, chosen)
+                return self._run(hours, chosen)
             except CommitConflict as conflict:
                 warning("compaction_conflict", unit=self._unit.storage_fingerprint, attempt=attempt)
                 if attempt == _ATTEMPTS:
                     raise conflict
                 hours = self.context.hours(self._unit, self.table.headers())
-            else:
-                return
+        return {}
 
     @property
     def _unit(self) -> StorageUnit:
         return self.table.unit
 
-    def _run(self, hours: UnitHours, chosen: Sequence[int]) -> None:
+    def _run(self, hours: UnitHours, chosen: Sequence[int]) -> Mapping[int, int]:
         why = {h: dirty.why for h in chosen if (dirty := hours.dirty(h)) is not None}
         headers = self.table.headers()
         archive = self.table.archive
@@ -136,19 +145,24 @@ class UnitRun:
         ]
         if jobs:
             self.table.write(jobs, self._rows([job.hour for job in jobs]))
-        self.publish([h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why)
+        return self.publish(
+            [h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why
+        )
 
-    def publish(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
-        """Publishes committed hours and marks those of which nothing was left over."""
-        wanted = set(hours)
-        headers = {hour: header for hour, header in self.table.headers().items() if hour in wanted}
+    def publish(
+        self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]
+    ) -> Mapping[int, int]:
+        """Publishes committed hours and marks those of which nothing was left over; as `run`."""
+        wanted, every = set(hours), self.table.headers()
+        headers = {hour: header for hour, header in every.items() if hour in wanted}
         reasons = {hour: why[hour].value if hour in why else "raw" for hour in headers}
-        self.publish_as(
+        outcomes = self.publish_as(
             headers,
             {hour: header.archive_version for hour, header in headers.items()},
             kept_from,
             reasons,
         )
+        return outcomes.whole_days(every)
 
     def publish_as(
         self,
@@ -156,7 +170,7 @@ class UnitRun:
         holds: Mapping[int, int],
         kept_from: int,
         why: Mapping[int, str],
-    ) -> None:
+    ) -> Outcomes:
         """Publishes hours as the table's snapshot has them. named: archive version and offset
         vector under which each goes in; holds: archive version of what stands, which the store
         holds once nothing is left over."""
@@ -164,11 +178,12 @@ class UnitRun:
         silent = frozenset(hour for hour in named if hour < kept_from)
         outcomes = self.table.publish(named, silent)
         for hour, header in named.items():
-            outcome = outcomes.get(hour)
+            outcome = outcomes.hours.get(hour)
             if outcome is None or not outcome.entities["left_over"]:
                 start = header.offset_vector if header.archive_version == START_VERSION else None
                 self.context.store.run(MarkHour(self._unit, hour, holds[hour], start))
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
+        return outcomes
 
     def register(self, headers: Mapping[int, Header]) -> None:
         """Registers the offset vectors of these hours' archive versions, before anything is

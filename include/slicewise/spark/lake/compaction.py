@@ -36,7 +36,7 @@ from slicewise.spark.lake.partials import (
     Whole,
 )
 from slicewise.spark.lake.publish_hours import (
-    HourOutcome,
+    Outcomes,
     PublishHours,
     StoreRef,
     TotalDay,
@@ -150,13 +150,11 @@ class UnitTable:
             "compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours)
         )
 
-    def publish(
-        self, hours: Mapping[int, Header], silent: frozenset[int]
-    ) -> dict[int, HourOutcome]:
+    def publish(self, hours: Mapping[int, Header], silent: frozenset[int]) -> Outcomes:
         """Moves committed hours into the online store; those of `silent` are only counted."""
         snapshot = self.table.current_snapshot()
         if snapshot is None or not hours:
-            return {}
+            return Outcomes()
         plan = {
             hour: (header.archive_version, header.offset_vector) for hour, header in hours.items()
         }
