@@ -55,7 +55,7 @@ from slicewise.stores.lake.slices import Header
 _ROWS_PER_TASK = 1_000_000
 _ONE_TASK_EVENTS = 100_000
 """Events that are combined by the task that reads them: to spread them first costs more."""
-_DRIVER_ROWS, _DRIVER_BYTES = 50_000, 16 << 20
+_DRIVER_ROWS, _DRIVER_BYTES = 1_000_000, 32 << 20
 _DRIVER_HOURS = 500
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Number of hours that are published from here: a Spark job of its own takes longer than they

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -19,7 +21,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, whole
-from slicewise.spark.microbatch.apply import connection, drop
+from slicewise.spark.microbatch.apply import connection, drop, opened
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.operations.connecting import HoldBuilds
@@ -27,8 +29,11 @@ from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.publish_hour import DayEntry, HourValues, PublishDays
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.rules.decisions import HOURS_PER_DAY
+from slicewise.windows.durations import HOUR_US
 
 MINUTE_US = 60_000_000
+PART_ROWS, THREADS = 50_000, 2
+"""Rows that a task encodes and publishes together, and how many such parts at a time."""
 OUTCOME = pa.schema([("outcome", pa.string())])
 _FATES = ("swapped", "stale", "expired", "left_over")
 
@@ -47,6 +52,16 @@ class StoreRef:
         """This process's connection. Raises ServerRunChanged, DeploymentSuperseded."""
         store = connection(self.url, self.server_run, self.store_id)
         store.run(HoldBuilds(self.builds))
+        return store
+
+    def open(self) -> OnlineStore:
+        """A connection of its own. Raises as `connect`."""
+        store = opened(self.url, self.server_run, self.store_id)
+        try:
+            store.run(HoldBuilds(self.builds))
+        except SlicewiseError:
+            store.close()
+            raise
         return store
 
 
@@ -69,18 +84,23 @@ class PublishHours:
             return
         unit = self.ref.unit
         table = pa.Table.from_batches(frames).combine_chunks()
-        try:
-            rows = HourRows.of(unit, table, RowShape(unit).entity)
-            outcomes = self._published(unit, rows)
-        except SlicewiseError:
-            drop(self.store.url)
-            raise
-        texts = pa.array([json.dumps(outcome) for outcome in outcomes], pa.string())
+        codes = entity_codes(table, RowShape(unit).entity)
+
+        def publish(rows: Ints) -> list[dict[str, Any]]:
+            part = HourRows(unit, table.take(pa.array(rows)).combine_chunks(), codes[rows])
+            with closing(self.store.open()) as store:
+                return self._published(store, part)
+
+        # while one part waits for the store, the other is made ready
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = [*pool.map(publish, parts_of(codes, table["slice"].to_numpy()))]
+        texts = pa.array([json.dumps(one) for part in parts for one in part], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
-    def _published(self, unit: StorageUnit, rows: HourRows) -> list[dict[str, Any]]:
+    def _published(self, store: OnlineStore, rows: HourRows) -> list[dict[str, Any]]:
         """What became of each hour's entities, and of each day's totals."""
-        hours: dict[int, Counter[str]] = {hour: Counter() for hour in rows.hours()}
+        slices = rows.slices()
+        hours: dict[int, Counter[str]] = {hour: Counter() for hour in slices}
         days: dict[int, Counter[str]] = {}
         published = {hour: self.hours[hour] for hour in hours if hour not in self.silent}
         versions = {hour: archive_version for hour, (archive_version, _) in published.items()}
@@ -88,9 +108,7 @@ class PublishHours:
             offset_vector = next(
                 offsets for version, offsets in published.values() if version == archive_version
             )
-            done = self.store.connect().run(
-                PublishDays(unit, archive_version, offset_vector, entries)
-            )
+            done = store.run(PublishDays(rows.unit, archive_version, offset_vector, entries))
             for hour, of_hour in done.hours.items():
                 hours[hour].update(
                     swapped=of_hour.published,
@@ -105,7 +123,7 @@ class PublishHours:
                 counts.update(totals=entities - missing[day], untotalled=missing[day])
         return [
             *(
-                {"hour": hour, **{name: counts[name] for name in _FATES}, "slices": rows.slices(hour)}
+                {"hour": hour, **{name: counts[name] for name in _FATES}, "slices": slices[hour]}
                 for hour, counts in hours.items()
             ),
             *({"day": day, **counts} for day, counts in days.items()),
@@ -141,10 +159,6 @@ class HourRows:
         order = np.lexsort((table["slice"].to_numpy(), codes))
         return HourRows(unit, table.take(pa.array(order)).combine_chunks(), codes[order])
 
-    def hours(self) -> list[int]:
-        """The hours, ascending."""
-        return [int(hour) for hour in np.unique(self._hour)]
-
     def entries(self, versions: Mapping[int, int]) -> dict[int, list[DayEntry]]:
         """The store's entries by archive version, of the hours that have one."""
         hours = self._hour[self._starts].tolist()
@@ -170,20 +184,23 @@ class HourRows:
                 entries.setdefault(one or 0, []).append(DayEntry(tag, some))
         return entries
 
-    def slices(self, hour: int) -> list[list[int]]:
-        """Per slice of the hour: number, events, entities, late, bytes."""
-        of_hour = self._hour == hour
-        numbers, groups = np.unique(self._number[of_hour], return_inverse=True)
+    def slices(self) -> dict[int, list[list[int]]]:
+        """Hour -> per slice of it: number, events, entities, late, bytes."""
+        numbers, groups = np.unique(self._number, return_inverse=True)
         columns = [
             np.bincount(groups, weights=weights, minlength=len(numbers)).astype(np.int64).tolist()
             for weights in (
-                self.table["events"].to_numpy()[of_hour],
+                self.table["events"].to_numpy(),
                 None,
-                self.table["late"].to_numpy()[of_hour],
-                self._sizes[of_hour],
+                self.table["late"].to_numpy(),
+                self._sizes,
             )
         ]
-        return [list(row) for row in zip(numbers.tolist(), *columns, strict=True)]
+        hours: dict[int, list[list[int]]] = {}
+        of_slice = (numbers * self.unit.slice_us // HOUR_US).tolist()
+        for hour, *row in zip(of_slice, numbers.tolist(), *columns, strict=True):
+            hours.setdefault(hour, []).append(row)
+        return hours
 
     def _rows_of_days(self, totals: list[Columns]) -> list[bytes]:
         """Per day of an entity the row of all its hours."""
@@ -218,6 +235,17 @@ def entity_codes(table: pa.Table, entity: Sequence[str]) -> Ints:
         if len(entity) > 1:  # numbers stay small
             codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
     return codes
+
+
+def parts_of(codes: Ints, numbers: Ints) -> Iterator[Ints]:
+    """Rows in the order of (entity, slice), some at a time, those of an entity together."""
+    order = np.lexsort((numbers, codes))
+    ends = [*_changes(codes[order])[1:].tolist(), len(order)]
+    begin = 0
+    for end in ends:
+        if end - begin >= PART_ROWS or end == len(order):
+            yield order[begin:end]
+            begin = end
 
 
 def _changes(*columns: Ints) -> Ints:

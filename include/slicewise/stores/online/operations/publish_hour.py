@@ -380,8 +380,8 @@ class PublishDays(ByTag[DaysOutcome]):
         for part in running:
             hour = decisions.hour_of(int(part.field.split(b":")[1]), self.unit.slice_us)
             by_hour.setdefault(hour, []).append(part)
+        self._check(entry, first)
         for values in entry.hours:
-            self._check(values, first)
             if values.hour < before:
                 decided.stale.append(values.hour)
                 continue
@@ -416,7 +416,7 @@ class PublishDays(ByTag[DaysOutcome]):
         hot, day = _keys(at.store_id, build.name, entry.hours[0].hour, entry.tag)
         if published:
             # one expiry for all: what is written counts as compacted, or nothing is written
-            expiry = max(map(self._expiry, published))
+            expiry = self._expiry(max(published))
             hours = codec.pack_hours(
                 {**decided.compacted, **dict.fromkeys(published, self.archive_version)}
             )
@@ -457,18 +457,22 @@ class PublishDays(ByTag[DaysOutcome]):
             return 0
         return decisions.expiry_s((hour + 1) * HOUR_US, self.unit.retention_us)
 
-    def _check(self, values: HourValues, first: int) -> None:
-        """Checks that an hour lies in the day that begins with `first`, and is of the archive
+    def _check(self, entry: DayEntry, first: int) -> None:
+        """Checks that the hours lie in the day that begins with `first`, and are of the archive
         version."""
-        hour, *named = values
-        versions = {_VERSION.unpack_from(value)[0] for value in named if value is not None}
-        if versions != {self.archive_version}:
-            raise CodecError(
-                f"a value of another archive version than {self.archive_version}",
-                where=f"hour {hour}",
-            )
-        if not 0 <= hour - first < decisions.HOURS_PER_DAY:
-            raise CodecError("an hour of another day", where=f"hour {hour}")
+        version = _VERSION.pack(self.archive_version)
+        for hour, total, slices, minutes in entry.hours:
+            if not (
+                total.startswith(version)
+                and slices.startswith(version)
+                and (minutes is None or minutes.startswith(version))
+            ):
+                raise CodecError(
+                    f"a value of another archive version than {self.archive_version}",
+                    where=f"hour {hour}",
+                )
+            if not 0 <= hour - first < decisions.HOURS_PER_DAY:
+                raise CodecError("an hour of another day", where=f"hour {hour}")
 
 
 @dataclass(frozen=True)

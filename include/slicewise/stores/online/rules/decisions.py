@@ -326,6 +326,8 @@ def publish_decision(
     """
     if current is not None and archive_version < current:
         return PublishDecision.STALE, ()
+    if not running:
+        return PublishDecision.PUBLISH, ()
     if any(part.first < offset_vector.get(part.topic_partition) <= part.last for part in running):
         return PublishDecision.LEAVE_OVER, ()
     below = [part for part in running if part.last < offset_vector.get(part.topic_partition)]
