@@ -34,6 +34,8 @@ from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.windows.durations import HOUR_US
 
 MAX_HOURS = 24
+EVENTS_PER_COMMIT = 2_000_000
+"""Events of the hours that are written together: a task holds the rows of its share."""
 _ATTEMPTS = 4
 
 
@@ -95,6 +97,22 @@ def compact(context: Context, request: Request) -> Report:
     return report
 
 
+def write_hours(table: UnitTable, jobs: Sequence[HourJob], records: Mapping[int, int]) -> None:
+    """Commits these hours, as many together as a task holds. records: hour -> about how many events
+    it has."""
+    some: list[HourJob] = []
+    events = 0
+    for job in jobs:
+        of_job = records.get(job.hour, 0)
+        if some and events + of_job > EVENTS_PER_COMMIT:
+            table.write(some, events)
+            some, events = [], 0
+        some.append(job)
+        events += of_job
+    if some:
+        table.write(some, events)
+
+
 def total_of(table: UnitTable, day: int, totals: Mapping[int, int]) -> int:
     """Writes a day's totals, where they were not written with all of its hours (totals: day ->
     how many); how many stand."""
@@ -143,8 +161,7 @@ class UnitRun:
             for hour in chosen
             if why.get(hour) is Why.EVENTS or hour == self.raw_hour
         ]
-        if jobs:
-            self.table.write(jobs, self._rows([job.hour for job in jobs]))
+        write_hours(self.table, jobs, self._records() if jobs else {})
         return self.publish(
             [h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why
         )
@@ -198,9 +215,7 @@ class UnitRun:
                 PutArchiveVersion(source, archive_version, offset_vector)
             )  # also one that is known: it must not be trimmed now
 
-    def _rows(self, hours: Sequence[int]) -> int:
+    def _records(self) -> Mapping[int, int]:
+        """Hour -> about how many events it has."""
         table = load(self.context.catalog, self._unit.source)
-        records = (
-            records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}
-        )
-        return sum(records.get(hour, 0) for hour in hours)
+        return records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}

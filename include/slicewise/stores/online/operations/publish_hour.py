@@ -142,9 +142,7 @@ class Decided:
 
     def without_sets(self) -> Decided:
         """The same where the store left out what it was to set: that had expired."""
-        return replace(
-            self, published=[], expired=[*self.expired, *self.published], totalled=False
-        )
+        return replace(self, published=[], expired=[*self.expired, *self.published], totalled=False)
 
 
 @dataclass
@@ -193,9 +191,7 @@ class DaysProgress:
 
     def outcome(self) -> DaysOutcome:
         hours = {
-            hour: PublishOutcome(
-                of.published, of.stale, of.expired, tuple(sorted(of.left_over))
-            )
+            hour: PublishOutcome(of.published, of.stale, of.expired, tuple(sorted(of.left_over)))
             for hour, of in sorted(self.hours.items())
         }
         return DaysOutcome(hours, tuple(sorted(self.untotalled)))
@@ -430,13 +426,13 @@ class PublishDays(ByTag[DaysOutcome]):
                         sets.append((minutes, values.minutes, expiry))
                     elif values.hour in decided.compacted:
                         deletes.append(minutes)
-            decided.totalled = (
-                entry.row is not None
-                and len(published) == len(entry.hours)
-                and published.issuperset(decided.compacted)
+            decided.totalled = entry.row is not None and decisions.is_whole_day(
+                published, [values.hour for values in entry.hours], decided.compacted
             )
             if decided.totalled and entry.row is not None:
-                sets.append((keys.TOTAL, codec.pack_day(codec.day_digest(hours), entry.row), expiry))
+                sets.append(
+                    (keys.TOTAL, codec.pack_day(codec.day_digest(hours), entry.row), expiry)
+                )
             changes.append(KeyChange(day, [(keys.HOURS, exact(raw_hours))], sets, deletes))
         elif not decided.deletes:
             return None
