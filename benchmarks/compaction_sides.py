@@ -34,7 +34,7 @@ from slicewise.stores.online.control_record import ServerRun
 SOURCE = "payments"
 TABLE = "slices.plain"
 """The table that Spark's own groupBy writes."""
-_LOOK_S = 0.2
+_LOOK_S = 1.0
 
 
 @dataclass

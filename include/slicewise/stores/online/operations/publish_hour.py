@@ -9,7 +9,7 @@ go back without them (docs/adr/0050).
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -179,6 +179,13 @@ class DaysProgress:
         if not decided.totalled:
             self.untotalled.append(entry)
 
+    def pass_by(self, positions: Iterable[int], entries: Sequence[DayEntry]) -> None:
+        """Counts entries that nobody looks for as stale."""
+        for i in positions:
+            self.untotalled.append(i)
+            for values in entries[i].hours:
+                self.of(values.hour).stale += 1
+
     def add(self, outcome: DaysOutcome, positions: Sequence[int]) -> None:
         """Adds the outcome of a node, whose entries stand at these positions."""
         for hour, of_hour in outcome.hours.items():
@@ -268,7 +275,8 @@ class PublishDays(ByTag[DaysOutcome]):
         until = (yield from self._total_until(at)) if self.unit.lifetime else None
         progress = DaysProgress()
         for chunk in self._chunks():
-            progress.todo = chunk
+            progress.todo = [i for i in chunk if until is None or self._is_read(i, until)]
+            progress.pass_by(set(chunk).difference(progress.todo), self.entries)
             where = f"unit {self.unit.storage_fingerprint}"
             progress = yield from change_while(
                 partial(self._publish, at, build, until), progress, where
@@ -292,11 +300,8 @@ class PublishDays(ByTag[DaysOutcome]):
         for n, own in split.positions.items():
             if n in replies:
                 progress.add(replies[n], own)
-                continue
-            for i in own:
-                progress.untotalled.append(i)
-                for values in self.entries[i].hours:
-                    progress.of(values.hour).stale += 1
+            else:
+                progress.pass_by(own, self.entries)
         return progress.outcome()
 
     def _chunks(self) -> Iterator[list[int]]:
@@ -311,6 +316,10 @@ class PublishDays(ByTag[DaysOutcome]):
                 chunk, size = [], 0
         if chunk:
             yield chunk
+
+    def _is_read(self, entry: int, until: int) -> bool:
+        """Tells whether an hour of the entry is in no total yet."""
+        return self.entries[entry].hours[-1].hour >= until
 
     def _total_until(self, at: NodeContext) -> Steps[int | None]:
         """The hour before which no reader looks for an hour in its day any more. Read after the
@@ -328,8 +337,11 @@ class PublishDays(ByTag[DaysOutcome]):
             entry = self.entries[i]
             hot, day = _keys(at.store_id, build.name, entry.hours[0].hour, entry.tag)
             reads += [Whole(hot), Fields(day, [keys.HOURS])]
-        # the store's own time: which hours no read can reach any more
-        *replies, now_us = yield [*reads, Time()]
+        now_us = 0
+        if self.unit.lifetime:
+            replies = yield reads
+        else:  # the store's own time: which hours no read can reach any more
+            *replies, now_us = yield [*reads, Time()]
         wanted: list[Change] = []
         owners: list[tuple[int, Decided]] = []
         for position, i in enumerate(progress.todo):
