@@ -106,7 +106,7 @@ def _compare(folder: Path) -> int:
     assert np.array_equal(values["most"], theirs["most"].to_numpy())
     a, b = values["total"], theirs["total"].to_numpy()
     assert (np.abs(a - b) <= (counted + 1) * ULP * np.maximum(a, b)).all()
-    return own.num_rows
+    return int(own.num_rows)
 
 
 def _figures(taken: Mapping[int, Taken]) -> list[Figure]:
@@ -134,11 +134,11 @@ def _figures(taken: Mapping[int, Taken]) -> list[Figure]:
             Figure(section, "memory", "MiB", round(own["peak_mib"]), round(theirs["peak_mib"])),
         ]
     for smaller, larger in pairwise(sorted(taken)):
-        growth = [
+        grown, baseline = (
             taken[larger][side]["seconds"] / taken[smaller][side]["seconds"] for side in SIDES
-        ]
+        )
         section = "time, times that of the size before"
-        figures.append(Figure(section, f"{larger:,} events", "times", *growth))
+        figures.append(Figure(section, f"{larger:,} events", "times", grown, baseline))
     return figures
 
 

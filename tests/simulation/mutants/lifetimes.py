@@ -94,7 +94,7 @@ def added_to_anything(
 
 def never_in_totals(self: PublishDays, at: NodeContext) -> Any:  # noqa: ARG001
     yield from ()
-    return None  # noqa: RET501, PLR1711
+    return None
 
 
 def none_late(hours: UnitHours, claim: TotalsClaim) -> list[int]:  # noqa: ARG001

@@ -138,9 +138,7 @@ class UnitTable:
             parts = events.mapInArrow(self._accumulate, schema)
             if based and snapshot is not None:
                 parts = parts.unionByName(self._rows(based, snapshot.snapshot_id))
-            together = (
-                parts.coalesce(1) if one_task else parts.repartition(tasks, "hour", *spread)
-            )
+            together = parts.coalesce(1) if one_task else parts.repartition(tasks, "hour", *spread)
             combined = together.mapInArrow(combine, schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (
