@@ -39,7 +39,7 @@ _LOOK_S = 1.0
 
 @dataclass
 class Used:
-    """What this process and the processes below it use."""
+    """Memory and processor time of this process and the processes below it."""
 
     mib: float = 0.0
     processor_s: float = 0.0

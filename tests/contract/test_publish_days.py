@@ -1,5 +1,6 @@
-"""Publishing a day of an entity at once does what its hours do one by one, and brings the day's
-total where it is of all of them."""
+"""Publishing a day of an entity at once does what its hours do one by one.
+
+It brings the day's total, where that is of all of them."""
 
 from __future__ import annotations
 

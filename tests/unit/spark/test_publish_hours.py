@@ -1,5 +1,4 @@
-"""However rows come to a task and are cut into parts, the store gets of each entity its hours of a
-day, with their total."""
+"""However rows are cut into parts, the store gets of each entity a day's hours with their total."""
 
 from __future__ import annotations
 

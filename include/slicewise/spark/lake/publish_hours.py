@@ -98,7 +98,7 @@ class PublishHours:
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
     def _published(self, store: OnlineStore, rows: HourRows) -> list[dict[str, Any]]:
-        """What became of each hour's entities, and of each day's totals."""
+        """Publishes a part; the fate of each hour's entities, and of each day's totals."""
         slices = rows.slices()
         hours: dict[int, Counter[str]] = {hour: Counter() for hour in slices}
         days: dict[int, Counter[str]] = {}
@@ -306,7 +306,7 @@ class HourOutcome:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What all tasks told of a publish."""
+    """Outcomes of a publish, of all its tasks."""
 
     hours: Mapping[int, HourOutcome] = field(default_factory=dict)
     days: Mapping[int, Counter[str]] = field(default_factory=dict)
@@ -324,7 +324,7 @@ class Outcomes:
 
 
 def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> Outcomes:
-    """What all tasks told, together."""
+    """Outcomes of all tasks, added up."""
     entities: dict[int, Counter[str]] = {}
     days: dict[int, Counter[str]] = {}
     slices: dict[int, dict[int, list[int]]] = {}

@@ -118,8 +118,7 @@ NOTHING = PublishOutcome(0, 0, 0, ())
 
 @dataclass(frozen=True)
 class DaysOutcome:
-    """What became of each hour's entities, and the positions of the entries whose day has no total
-    of now."""
+    """Outcome of each hour, and the positions of the entries whose day has no total of now."""
 
     hours: Mapping[int, PublishOutcome]
     untotalled: tuple[int, ...]
@@ -258,9 +257,11 @@ class PublishHour(ByTag[PublishOutcome]):
 
 @dataclass(frozen=True)
 class PublishDays(ByTag[DaysOutcome]):
-    """Moves compacted hours in, those of an entity and day in one change, with the day's total
-    where they are all of its hours. As `PublishHour`, and read and checked as often as there are
-    entities, not as there are hours."""
+    """Moves compacted hours in, those of an entity and day in one change.
+
+    The day's total goes with them where they are all of its hours. As `PublishHour`, and read and
+    checked as often as there are entities, not as there are hours.
+    """
 
     unit: StoredUnit
     archive_version: int
