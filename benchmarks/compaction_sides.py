@@ -1,7 +1,7 @@
-"""One side of a compaction in a process of its own: its time, processor time and memory are its own.
+"""One side of a compaction in a process of its own, whose time, processor and memory are its own.
 
-ours: what a run of `compact_slices` does for the hours of a unit, without the store: exact partials
-of every slice, headers, Iceberg commits. spark: Spark's own groupBy over the same snapshot of the
+ours: all that a run of `compact_slices` does for a unit's hours but the store: exact partials of
+every slice, headers, Iceberg commits. spark: Spark's own groupBy over the same snapshot of the
 same archive, with its inexact sum, its count and its maximum, into an Iceberg table of the same
 partitions, in one commit; its JVM has both compilers, as Spark's has by default.
 """

@@ -163,9 +163,11 @@ def test_a_day_of_which_an_hour_is_only_counted_has_no_total_with_it(
 
 def test_a_day_is_not_whole_whose_other_hours_were_not_published() -> None:
     days = {5: {"totals": 2, "untotalled": 0}, 6: {"totals": 1, "untotalled": 1}}
-    told: list[dict[str, Any]] = [{"day": day, **counts} for day, counts in days.items()]
-    told.append({"hour": 121, "swapped": 2, "stale": 0, "expired": 0, "left_over": 0, "slices": []})
-    outcomes = outcomes_of(told)
+    reports: list[dict[str, Any]] = [{"day": day, **counts} for day, counts in days.items()]
+    reports.append(
+        {"hour": 121, "swapped": 2, "stale": 0, "expired": 0, "left_over": 0, "slices": []}
+    )
+    outcomes = outcomes_of(reports)
     assert outcomes.whole_days([121]) == {5: 2}
     assert outcomes.whole_days([121, 122]) == {}
 

@@ -125,12 +125,12 @@ class UnitTable:
         events, combine = self._events(jobs, 1 if one_task else tasks), Combine(self.ref)
         based = [job.hour for job in jobs if job.base is not None]
         # an hour in one task is one file, where there are enough hours for all tasks
-        spread = () if len(jobs) >= 4 * tasks else shape.entity
+        within_hour = () if len(jobs) >= 4 * tasks else shape.entity
         if not based and (one_task or self.unit.dedupe is None):
             # events go to their task as they are: one Python stage, as rows are hardly fewer
             if not one_task:
                 hour = F.expr(f"event_time DIV {HOUR_US}")
-                events = events.repartition(tasks, hour, *spread)
+                events = events.repartition(tasks, hour, *within_hour)
             elif self.unit.dedupe is None:
                 events = events.coalesce(1)
             combined = events.mapInArrow(Whole(self._accumulate, combine), schema)
@@ -138,7 +138,9 @@ class UnitTable:
             parts = events.mapInArrow(self._accumulate, schema)
             if based and snapshot is not None:
                 parts = parts.unionByName(self._rows(based, snapshot.snapshot_id))
-            together = parts.coalesce(1) if one_task else parts.repartition(tasks, "hour", *spread)
+            together = (
+                parts.coalesce(1) if one_task else parts.repartition(tasks, "hour", *within_hour)
+            )
             combined = together.mapInArrow(combine, schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (

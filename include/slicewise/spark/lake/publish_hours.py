@@ -110,12 +110,9 @@ class PublishHours:
             )
             done = store.run(PublishDays(rows.unit, archive_version, offset_vector, entries))
             for hour, of_hour in done.hours.items():
-                hours[hour].update(
-                    swapped=of_hour.published,
-                    stale=of_hour.stale,
-                    expired=of_hour.expired,
-                    left_over=len(of_hour.left_over),
-                )
+                left_over = len(of_hour.left_over)
+                fates = (of_hour.published, of_hour.stale, of_hour.expired, left_over)
+                hours[hour].update(dict(zip(_FATES, fates, strict=True)))
             every = Counter(entry.day for entry in entries)
             missing = Counter(entries[i].day for i in done.untotalled)
             for day, entities in every.items():

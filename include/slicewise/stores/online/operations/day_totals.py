@@ -26,9 +26,11 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class WriteDayTotals(ByTag[int]):
-    """Writes the total of each entity's compacted hours of a day. Where windows are read by five
-    days, it writes that total too. Gives how many day totals stand then: one that is valid is left as
-    it is."""
+    """Writes the total of each entity's compacted hours of a day, unless a valid one stands.
+
+    Where windows are read by five days, it writes that total too. Gives how many totals of the day
+    stand then.
+    """
 
     unit: StoredUnit
     tags: Sequence[bytes]
