@@ -203,6 +203,10 @@ bench-ingest: setup ## a backlog from Kafka into the store, by entities, views a
 bench-rebuild: setup ## an emptied store built again, beside the replay from the log (options: BENCH="--users 100 --json file")
 	@$(PY) -m benchmarks.rebuild $(BENCH)
 
+.PHONY: bench-compaction
+bench-compaction: setup ## many hours compacted in one application, beside Spark's own groupBy (options: BENCH="--quick --json file")
+	@$(PY) -m benchmarks.compaction $(BENCH)
+
 .PHONY: bench-run
 bench-run: setup ## what a newcomer waits for: make run from nothing, step by step, and once more (options: BENCH="--share 0.06 --json file")
 	@$(PY) -m benchmarks.cold_run $(BENCH)

@@ -72,10 +72,12 @@ def spine_file(folder: Path, *, tokens: bool = False) -> Path:
     return folder / ("spine_tokens.parquet" if tokens else "spine.parquet")
 
 
-def make(folder: Path, events: int, *, tokens: bool) -> None:
+def make(
+    folder: Path, events: int, *, tokens: bool, events_per_user: int = EVENTS_PER_USER
+) -> None:
     """Writes an archive of so many events under the folder, and a spine of a tenth as many rows."""
     random = np.random.default_rng(SEED)
-    users = max(1, events // EVENTS_PER_USER)
+    users = max(1, events // events_per_user)
     names = pa.array([f"user {number:08d}" for number in range(users)])
     time = BEGIN_US + random.integers(0, DAYS * DAY_US, events)
     late = random.random(events) < 0.01

@@ -38,7 +38,7 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour
+from slicewise.stores.online.operations.publish_hour import MarkHour, PublishDays
 from slicewise.training.events.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
 from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.tables.given.events import TOPIC, typed_events
@@ -172,13 +172,11 @@ class World:
         ref = UnitRef(self.manifest, unit.storage_fingerprint)
         whole = Whole(Accumulate(ref, _own(unit)), Combine(ref))
         compacted = pa.Table.from_batches(list(whole(iter(table.combine_chunks().to_batches()))))
-        rows = HourRows(
-            unit, compacted.combine_chunks(), tuple(name for name, _ in unit_entity(unit))
-        )
-        entries = rows.entries(*rows.hours()[hour], self.archive_version)
+        rows = HourRows.of(unit, compacted, tuple(name for name, _ in unit_entity(unit)))
+        entries = rows.entries({hour: self.archive_version}).get(self.archive_version, [])
         outcome = self.store.run(
-            PublishHour(unit, hour, self.archive_version, self.archived, entries)
-        )
+            PublishDays(unit, self.archive_version, self.archived, entries)
+        ).hours[hour]
         if not outcome.left_over:
             self.store.run(MarkHour(unit, hour, self.archive_version))
         return [entry.tag for entry in entries]

@@ -11,6 +11,7 @@ import operator
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -140,6 +141,26 @@ def pack_slices(
     if (column[1:] <= column[:-1]).any():
         raise CodecError("slice numbers do not ascend", expected="each greater than the one before")
     return _sealed(b"".join((_SLICES.pack(archive_version, len(column)), column.tobytes(), block)))
+
+
+def pack_slice_runs(
+    archive_versions: Sequence[int],
+    numbers: NDArray[np.int64],
+    bounds: Sequence[int],
+    blocks: Sequence[bytes],
+) -> list[bytes]:
+    """`pack_slices` of each run [bounds[i], bounds[i + 1]) of numbers: for the path that writes
+    many."""
+    column = np.ascontiguousarray(numbers, "<i8")
+    falls = column[1:] <= column[:-1]
+    falls[np.asarray(bounds[1:-1], np.int64) - 1] = False
+    if falls.any():
+        raise CodecError("slice numbers do not ascend", expected="each greater than the one before")
+    raw, head = column.tobytes(), _SLICES.pack
+    return [
+        _sealed(b"".join((head(version, b - a), raw[8 * a : 8 * b], block)))
+        for version, (a, b), block in zip(archive_versions, pairwise(bounds), blocks, strict=True)
+    ]
 
 
 def unpack_slices(raw: Raw) -> Slices:

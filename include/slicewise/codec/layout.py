@@ -101,12 +101,19 @@ class Layout:
 
     def encode_blocks(self, columns: Sequence[Columns], bounds: Sequence[int]) -> list[bytes]:
         """One block per run of rows: rows [bounds[i], bounds[i + 1])."""
+        return self.encode_runs(columns, bounds)[0]
+
+    def encode_runs(
+        self, columns: Sequence[Columns], bounds: Sequence[int]
+    ) -> tuple[list[bytes], Int64]:
+        """`encode_blocks`, and how many bytes each row takes."""
         records, heaps, ends = self._encode(columns)
         raw, size, at = records.tobytes(), self.record.itemsize, ends[np.asarray(bounds)].tolist()
-        return [
+        blocks = [
             raw[a * size : b * size] + heaps[from_:to]
             for (a, b), (from_, to) in zip(pairwise(bounds), pairwise(at), strict=True)
         ]
+        return blocks, size + np.diff(ends)
 
     def encode_rows(self, columns: Sequence[Columns]) -> list[bytes]:
         """Encodes every row by itself: its record, then its heap (a block of one row)."""

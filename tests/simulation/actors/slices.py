@@ -8,6 +8,7 @@ from dataclasses import replace
 from slicewise.errors import DataLoss, DeploymentSuperseded, GapRefused, ServerRunChanged
 from slicewise.lifecycle.compaction import Compacted, UnitHours
 from slicewise.lifecycle.sweep import rules_of, verdict
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import (
@@ -19,7 +20,13 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted, Begin
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_hour import (
+    DayEntry,
+    MarkHour,
+    PublishDays,
+    PublishHour,
+    ReadHours,
+)
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.port import NodesContext
@@ -38,7 +45,9 @@ from tests.simulation.worlds.world import (
 )
 from tests.support.stores.stored import (
     TOPIC,
+    Event,
     StoreUnit,
+    day_entry,
     hour_entry,
     offset_vector,
     tag,
@@ -150,8 +159,14 @@ def compaction_run(world: World, most: int = 3) -> Actor:
     deployed_units = [unit for unit in world.units if unit.storage_fingerprint in metadata.starts]
     jobs = [(unit, FIRST_HOUR + h) for unit in deployed_units for h in range(min(world.now, HOURS))]
     world.rng.shuffle(jobs)
-    for unit, hour in jobs[: world.rng.randint(1, most)]:
-        yield from compact(world, store, unit, hour, archive_version, offsets)
+    chosen = jobs[: world.rng.randint(1, most)]
+    if archive_version % 2:
+        for unit, hour in chosen:
+            yield from compact(world, store, unit, hour, archive_version, offsets)
+        return
+    for unit in deployed_units:
+        if hours := sorted(hour for of, hour in chosen if of is unit):
+            yield from compact_together(world, store, unit, hours, archive_version, offsets)
 
 
 def newest(world: World) -> tuple[int, tuple[int, ...]]:
@@ -191,6 +206,57 @@ def compact(
         yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version)))
 
 
+def compact_together(
+    world: World,
+    store: Store,
+    unit: StoreUnit,
+    hours: list[int],
+    archive_version: int,
+    offsets: tuple[int, ...],
+) -> Actor:
+    """Some hours of the day, an entity's in one change."""
+    for hour in hours:
+        where = (unit.storage_fingerprint, hour)
+        world.committed[where] = max(archive_version, world.committed.get(where, archive_version))
+    yield
+    yield from world.on(
+        store, store.steps(PutArchiveVersion("plays", archive_version, offset_vector(*offsets)))
+    )
+    entries = day_entries(world, unit, hours, archive_version, offsets)
+    try:
+        outcome = yield from world.on(
+            store,
+            store.steps(PublishDays(unit, archive_version, offset_vector(*offsets), entries)),
+        )
+    except GapRefused:
+        return  # the archive must reach the start offsets first
+    world.note(
+        f"publish {unit.view} hours {[hour - FIRST_HOUR for hour in hours]} "
+        f"archive version {archive_version}",
+        outcome,
+    )
+    for hour in hours:
+        if hour not in outcome.hours or not outcome.hours[hour].left_over:
+            yield from world.on(store, store.steps(MarkHour(unit, hour, archive_version)))
+
+
+def day_entries(
+    world: World,
+    unit: StoreUnit,
+    hours: list[int],
+    archive_version: int,
+    offsets: tuple[int, ...],
+) -> list[DayEntry]:
+    """The entries of these hours of the day, of every entity that has events in one."""
+    by_entity: dict[int, dict[int, list[Event]]] = {}
+    for hour in hours:
+        for entity, events in world.below(offsets, hour).items():
+            by_entity.setdefault(entity, {})[hour] = events
+    return [
+        day_entry(unit, entity, archive_version, of_hours) for entity, of_hours in by_entity.items()
+    ]
+
+
 def trim(world: World) -> Actor:
     """Trims as a run of compaction ends: from hours that it reads after the count."""
     store = world.connect()
@@ -227,6 +293,8 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
     while not offset_vector(*(newest(world)[1] if world.archive else ())).dominates(start):
         world.archived()
         yield
+    if metadata.deployment_version % 2:
+        yield from backfill_together(world, store, unit, start, offsets)
     for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS):
         entries = [
             hour_entry(unit, e, 0, events) for e, events in world.below(offsets, hour).items()
@@ -244,6 +312,28 @@ def backfill(world: World, unit: StoreUnit) -> Actor:
             world.ready_elsewhere.add((name, hour))
     yield from world.on(store, store.steps(MarkReady(unit, start, {unit.view: [name]})))
     world.note(f"ready {unit.view}")
+
+
+def backfill_together(
+    world: World, store: Store, unit: StoreUnit, start: OffsetVector, offsets: tuple[int, ...]
+) -> Actor:
+    """The hours that are not published yet, an entity's in one change."""
+    name = unit.storage_fingerprint
+    done = yield from published(world, store, unit)
+    hours = [hour for hour in range(FIRST_HOUR, FIRST_HOUR + HOURS) if hour not in done]
+    entries = day_entries(world, unit, hours, 0, offsets)
+    if not entries:
+        return
+    full = sorted({values.hour for entry in entries for values in entry.hours})
+    for hour in full:
+        world.committed.setdefault((name, hour), 0)
+    outcome = yield from world.on(store, store.steps(PublishDays(unit, 0, start, entries)))
+    world.note(f"backfill {unit.view} hours {[hour - FIRST_HOUR for hour in full]}", outcome)
+    if any(of_hour.left_over for of_hour in outcome.hours.values()):
+        raise Wrong(f"a running partial of {unit.view} straddles its start offsets")
+    for hour in full:
+        yield from world.on(store, store.steps(MarkHour(unit, hour, 0, start)))
+        world.ready_elsewhere.add((name, hour))
 
 
 def published(world: World, store: Store, unit: StoreUnit) -> Generator[None, None, set[int]]:

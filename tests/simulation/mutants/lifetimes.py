@@ -11,7 +11,7 @@ from slicewise.lifecycle.lifetime import Move, TotalsClaim
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations import publish_total as stored
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_hour import PublishDays
 from slicewise.stores.online.port import NodeContext
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision
@@ -92,9 +92,9 @@ def added_to_anything(
     return decision(total_until, archive_version, offset_vector, since, current, compacted, running)
 
 
-def never_in_totals(self: PublishHour, at: NodeContext) -> Any:  # noqa: ARG001
+def never_in_totals(self: PublishDays, at: NodeContext) -> Any:  # noqa: ARG001
     yield from ()
-    return False
+    return None
 
 
 def none_late(hours: UnitHours, claim: TotalsClaim) -> list[int]:  # noqa: ARG001
@@ -186,7 +186,7 @@ MUTANTS: dict[str, Mutant] = {
     "publish-below": Mutant(
         "lifetime",
         "no hour below the total-until hour is published",
-        patched(PublishHour, "_is_in_totals", never_in_totals),
+        patched(PublishDays, "_total_until", never_in_totals),
         met=False,
     ),
     "late": Mutant(

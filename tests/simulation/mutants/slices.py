@@ -284,6 +284,11 @@ MUTANTS: dict[str, Mutant] = {
         "a day's total counts while its digest is that of the hours",
         patched(codec, "day_digest", lambda compacted: bytes(8)),  # noqa: ARG005
     ),
+    "whole-day": Mutant(
+        "day",
+        "a total goes in with its hours only where these are all of their day",
+        patched(decisions, "is_whole_day", lambda published, given, compacted: True),  # noqa: ARG005
+    ),
     "five-day-total": Mutant(
         "day",
         "a five-day total counts while its digest is that of its days",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from slicewise.stores.online.operations.apply_batch import MicroBatch
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.event_lists import ListBatch
 from slicewise.stores.online.operations.pending import PendingBatch
-from slicewise.stores.online.operations.publish_hour import HourEntry
+from slicewise.stores.online.operations.publish_hour import DayEntry, HourEntry, HourValues
 from slicewise.stores.online.operations.reading import Read, ReadReply, TagRead, UnitReply
 from slicewise.stores.online.store import Store
 from tests.support.stores.identities import Identities as Identities
@@ -119,6 +119,24 @@ def hour_entry(
         codec.pack_total(archive_version, unit.layout.encode_rows(whole)[0]),
         codec.pack_slices(archive_version, numbers, unit.layout.encode_block(parts)),
     )
+
+
+def day_entry(
+    unit: StoreUnit,
+    entity: int,
+    archive_version: int,
+    hours: Mapping[int, Sequence[Event]],
+    name: str = "user",
+) -> DayEntry:
+    """The entry that compaction makes of an entity's events of some hours of a day."""
+    values = []
+    for hour, events in sorted(hours.items()):
+        entry = hour_entry(unit, entity, archive_version, events, name)
+        values.append(HourValues(hour, entry.total, entry.slices, entry.minutes))
+    every = [event for events in hours.values() for event in events]
+    zero = np.zeros(len(every), np.int64)
+    parts = [a.accumulate_columns(rows_of(every), zero, 1) for a in unit.layout.partials]
+    return DayEntry(tag(entity, name), values, unit.layout.encode_rows(parts)[0])
 
 
 def seen_in(unit: StoreUnit, rows: Iterable[memoryview | bytes]) -> list[tuple[int, int]]:

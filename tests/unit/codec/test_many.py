@@ -8,6 +8,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -189,3 +190,44 @@ def test_slice_numbers_that_do_not_ascend_are_refused() -> None:
     body = bytes(value[:-4])
     with pytest.raises(CodecError, match="ascend"):
         codec.open_slices(body + zlib.crc32(body).to_bytes(4, "little"))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**63 - 1),
+            st.lists(st.integers(-(2**40), 2**40), unique=True, min_size=1, max_size=9).map(sorted),
+            rows,
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_runs_of_slices_are_packed_as_each_alone(
+    runs: list[tuple[int, list[int], bytes]],
+) -> None:
+    numbers = np.array([number for _, own, _ in runs for number in own], np.int64)
+    bounds = [0, *np.cumsum([len(own) for _, own, _ in runs]).tolist()]
+    packed = codec.pack_slice_runs(
+        [version for version, _, _ in runs], numbers, bounds, [block for _, _, block in runs]
+    )
+    assert packed == [codec.pack_slices(*run) for run in runs]
+
+
+def test_a_run_whose_numbers_do_not_ascend_is_refused() -> None:
+    numbers = np.array([5, 6, 5, 5], np.int64)
+    with pytest.raises(CodecError, match="ascend"):
+        codec.pack_slice_runs([1, 1], numbers, [0, 2, 4], [b"", b""])
+
+
+@given(st.lists(st.none() | rows, min_size=1, max_size=20), st.data())
+def test_runs_of_rows_are_encoded_as_blocks_and_told_by_size(
+    texts: list[bytes | None], data: st.DataObject
+) -> None:
+    layout = Layout((aggregates.max("x").bind({"x": pa.string()}),))
+    columns = made(layout, [[((),) if text is None else ((text,),) for text in texts]])
+    cuts = data.draw(st.lists(st.integers(0, len(texts)), max_size=4).map(sorted))
+    bounds = [0, *cuts, len(texts)]
+    blocks, sizes = layout.encode_runs(columns, bounds)
+    assert blocks == layout.encode_blocks(columns, bounds)
+    assert sizes.tolist() == [len(row) for row in layout.encode_rows(columns)]

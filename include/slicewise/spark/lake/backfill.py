@@ -8,13 +8,14 @@ it. What was brought is not brought again.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from slicewise.errors import CommitConflict, GapRefused
 from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.lifecycle.compaction import NOTHING, Fill, Filling, days_to_total
 from slicewise.offsets.vector import OffsetVector
-from slicewise.spark.lake.compact_run import UnitRun
+from slicewise.spark.lake.compact_run import UnitRun, total_of
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.list_fill import fill
@@ -29,11 +30,11 @@ from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.publish_hour import ReadHours
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from slicewise.stores.online.rules.decisions import START_VERSION
+from slicewise.stores.online.rules.decisions import HOURS_PER_DAY, START_VERSION
 from slicewise.windows.durations import HOUR_US
 
 TOGETHER = 48
-"""Hours of one commit, after which progress is told."""
+"""Hours of one commit, after which progress is told: whole days."""
 _ATTEMPTS = 4
 
 
@@ -81,9 +82,11 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
     run, kept_from, left = UnitRun(context, table, report, None), context.kept_from(unit), 0
     begun, size, entities = time.monotonic(), 0, report.entities
     context.store.run(MarkBuilding(unit, 0, len(hours)))
-    for begin in range(0, len(hours), TOGETHER):
-        some = hours[begin : begin + TOGETHER]
-        some_hours = f"hours {begin + 1} to {begin + len(some)} of {len(hours)}"
+    totals: dict[int, int] = {}
+    done_hours = 0
+    for some in of_whole_days(hours, TOGETHER):
+        some_hours = f"hours {done_hours + 1} to {done_hours + len(some)} of {len(hours)}"
+        done_hours += len(some)
         _put_phase(context, [unit], f"Spark computes {some_hours}")
         headers, fills = _written(table, filling, some, events)
         _put_phase(context, [unit], f"{some_hours} are written to the store")
@@ -97,18 +100,19 @@ def _build(context: Context, unit: StorageUnit, report: Report) -> dict[str, obj
             if todo
             else 0
         )
-        run.publish_as(
+        outcomes = run.publish_as(
             named,
             {hour: headers[hour].archive_version for hour in todo},
             kept_from,
             dict.fromkeys(todo, "backfill"),
         )
+        totals |= outcomes.whole_days(headers)
         left += report.left_over - before
-        context.store.run(MarkBuilding(unit, begin + len(some), len(hours)))
+        context.store.run(MarkBuilding(unit, done_hours, len(hours)))
     _put_phase(context, [unit], "totals of days are written to the store")
     if unit.lifetime and not first_totals(context, table, report, filling):
         left += 1
-    _total(context, table, hours, report)
+    _total(context, table, hours, totals, report)
     if not left:
         context.store.run(MarkReady(unit, start, _views(context)))
         _put_phase(context, [unit], phases.OVER)
@@ -142,13 +146,32 @@ def _put_phase(context: Context, units: Sequence[StorageUnit], text: str) -> Non
     context.store.run(PutStatus(phases.PART, text_now))
 
 
-def _total(context: Context, table: UnitTable, hours: Sequence[int], report: Report) -> None:
+def of_whole_days(hours: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Hours, those of a day together, in their order: about so many at a time."""
+    some: list[int] = []
+    for _, of_day in groupby(hours, key=lambda hour: hour // HOURS_PER_DAY):
+        day = list(of_day)
+        if some and len(some) + len(day) > most:
+            yield some
+            some = []
+        some += day
+    if some:
+        yield some
+
+
+def _total(
+    context: Context,
+    table: UnitTable,
+    hours: Sequence[int],
+    totals: Mapping[int, int],
+    report: Report,
+) -> None:
     """Totals of all days that are over, before the first read: without them it would fetch every
-    hour."""
+    hour. totals: as of `total_of`."""
     kept_from, now_hour = context.kept_from(table.unit), context.store.run(ReadTime()) // HOUR_US
     for day in days_to_total(hours, None, now_hour):
         if (day + 1) * 24 > kept_from:
-            report.add_day(table.unit, day, table.total(day))
+            report.add_day(table.unit, day, total_of(table, day, totals))
 
 
 def _fill(context: Context, unit: ListUnit, start: OffsetVector) -> dict[str, object]:

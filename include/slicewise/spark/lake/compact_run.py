@@ -20,6 +20,7 @@ from slicewise.lifecycle.compaction import (
 )
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
+from slicewise.spark.lake.publish_hours import Outcomes
 from slicewise.spark.lake.report import Report, hour_text
 from slicewise.spark.lake.totals import move_total_until
 from slicewise.spark.runtime.log import warning
@@ -33,6 +34,8 @@ from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.windows.durations import HOUR_US
 
 MAX_HOURS = 24
+EVENTS_PER_COMMIT = 2_000_000
+"""Events of the hours that are written together: a task holds the rows of its share."""
 _ATTEMPTS = 4
 
 
@@ -75,10 +78,10 @@ def compact(context: Context, request: Request) -> Report:
         chosen = [raw, *(hour for hour in chosen if hour != raw)]
     dirty = 0
     for table, hours in zip(tables, hours_of_tables, strict=True):
-        UnitRun(context, table, report, raw).run(hours, chosen)
+        totals = UnitRun(context, table, report, raw).run(hours, chosen)
         for day in days_to_total(chosen, request.hour, now_hour):
             if (day + 1) * 24 > hours.kept_from:
-                report.add_day(table.unit, day, table.total(day))
+                report.add_day(table.unit, day, total_of(table, day, totals))
         if table.unit.lifetime:
             dirty += move_total_until(context, table, report, raw)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
@@ -94,6 +97,30 @@ def compact(context: Context, request: Request) -> Report:
     return report
 
 
+def write_hours(table: UnitTable, jobs: Sequence[HourJob], records: Mapping[int, int]) -> None:
+    """Commits these hours, as many together as a task holds. records: hour -> about how many events
+    it has."""
+    some: list[HourJob] = []
+    events = 0
+    for job in jobs:
+        of_job = records.get(job.hour, 0)
+        if some and events + of_job > EVENTS_PER_COMMIT:
+            table.write(some, events)
+            some, events = [], 0
+        some.append(job)
+        events += of_job
+    if some:
+        table.write(some, events)
+
+
+def total_of(table: UnitTable, day: int, totals: Mapping[int, int]) -> int:
+    """Writes a day's totals, where they were not written with all of its hours (totals: day ->
+    how many); how many stand."""
+    if day in totals and not table.unit.five_day_totals:
+        return totals[day]
+    return table.total(day)
+
+
 @dataclass(frozen=True)
 class UnitRun:
     """The chosen hours of one unit."""
@@ -103,24 +130,24 @@ class UnitRun:
     report: Report
     raw_hour: int | None
 
-    def run(self, hours: UnitHours, chosen: Sequence[int]) -> None:
-        """Compacts and publishes them; after a conflict decides anew, from what then stands."""
+    def run(self, hours: UnitHours, chosen: Sequence[int]) -> Mapping[int, int]:
+        """Compacts and publishes them; after a conflict decides anew, from what then stands. Day ->
+        its totals, of the days whose totals all stand."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                self._run(hours, chosen)
+                return self._run(hours, chosen)
             except CommitConflict as conflict:
                 warning("compaction_conflict", unit=self._unit.storage_fingerprint, attempt=attempt)
                 if attempt == _ATTEMPTS:
                     raise conflict
                 hours = self.context.hours(self._unit, self.table.headers())
-            else:
-                return
+        return {}
 
     @property
     def _unit(self) -> StorageUnit:
         return self.table.unit
 
-    def _run(self, hours: UnitHours, chosen: Sequence[int]) -> None:
+    def _run(self, hours: UnitHours, chosen: Sequence[int]) -> Mapping[int, int]:
         why = {h: dirty.why for h in chosen if (dirty := hours.dirty(h)) is not None}
         headers = self.table.headers()
         archive = self.table.archive
@@ -134,21 +161,25 @@ class UnitRun:
             for hour in chosen
             if why.get(hour) is Why.EVENTS or hour == self.raw_hour
         ]
-        if jobs:
-            self.table.write(jobs, self._rows([job.hour for job in jobs]))
-        self.publish([h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why)
+        write_hours(self.table, jobs, self._records() if jobs else {})
+        return self.publish(
+            [h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why
+        )
 
-    def publish(self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]) -> None:
-        """Publishes committed hours and marks those of which nothing was left over."""
-        wanted = set(hours)
-        headers = {hour: header for hour, header in self.table.headers().items() if hour in wanted}
+    def publish(
+        self, hours: Sequence[int], kept_from: int, why: Mapping[int, Why]
+    ) -> Mapping[int, int]:
+        """Publishes committed hours and marks those of which nothing was left over; as `run`."""
+        wanted, every = set(hours), self.table.headers()
+        headers = {hour: header for hour, header in every.items() if hour in wanted}
         reasons = {hour: why[hour].value if hour in why else "raw" for hour in headers}
-        self.publish_as(
+        outcomes = self.publish_as(
             headers,
             {hour: header.archive_version for hour, header in headers.items()},
             kept_from,
             reasons,
         )
+        return outcomes.whole_days(every)
 
     def publish_as(
         self,
@@ -156,7 +187,7 @@ class UnitRun:
         holds: Mapping[int, int],
         kept_from: int,
         why: Mapping[int, str],
-    ) -> None:
+    ) -> Outcomes:
         """Publishes hours as the table's snapshot has them. named: archive version and offset
         vector under which each goes in; holds: archive version of what stands, which the store
         holds once nothing is left over."""
@@ -164,11 +195,12 @@ class UnitRun:
         silent = frozenset(hour for hour in named if hour < kept_from)
         outcomes = self.table.publish(named, silent)
         for hour, header in named.items():
-            outcome = outcomes.get(hour)
+            outcome = outcomes.hours.get(hour)
             if outcome is None or not outcome.entities["left_over"]:
                 start = header.offset_vector if header.archive_version == START_VERSION else None
                 self.context.store.run(MarkHour(self._unit, hour, holds[hour], start))
             self.report.add_hour(self._unit, hour, why[hour], header, outcome)
+        return outcomes
 
     def register(self, headers: Mapping[int, Header]) -> None:
         """Registers the offset vectors of these hours' archive versions, before anything is
@@ -183,9 +215,7 @@ class UnitRun:
                 PutArchiveVersion(source, archive_version, offset_vector)
             )  # also one that is known: it must not be trimmed now
 
-    def _rows(self, hours: Sequence[int]) -> int:
+    def _records(self) -> Mapping[int, int]:
+        """Hour -> about how many events it has."""
         table = load(self.context.catalog, self._unit.source)
-        records = (
-            records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}
-        )
-        return sum(records.get(hour, 0) for hour in hours)
+        return records_by_hour(table, self.table.archive.snapshot_id) if table is not None else {}

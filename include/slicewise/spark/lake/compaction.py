@@ -36,7 +36,7 @@ from slicewise.spark.lake.partials import (
     Whole,
 )
 from slicewise.spark.lake.publish_hours import (
-    HourOutcome,
+    Outcomes,
     PublishHours,
     StoreRef,
     TotalDay,
@@ -51,11 +51,12 @@ from slicewise.stores.lake.archive import ArchiveState
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure
 from slicewise.stores.lake.schemas import GOOD, LOG, SLICES, slices_table, unit_table
 from slicewise.stores.lake.slices import Header
+from slicewise.windows.durations import HOUR_US
 
-_ROWS_PER_TASK = 1_000_000
+_ROWS_PER_TASK = 500_000
 _ONE_TASK_EVENTS = 100_000
 """Events that are combined by the task that reads them: to spread them first costs more."""
-_DRIVER_ROWS, _DRIVER_BYTES = 50_000, 16 << 20
+_DRIVER_ROWS, _DRIVER_BYTES = 1_000_000, 32 << 20
 _DRIVER_HOURS = 500
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Number of hours that are published from here: a Spark job of its own takes longer than they
@@ -117,21 +118,29 @@ class UnitTable:
         """
         _check_growth(jobs, self.headers())
         snapshot = self.table.current_snapshot()
-        tasks = max(1, min(2, rows // _ROWS_PER_TASK))
+        tasks = max(1, -(-rows // _ROWS_PER_TASK))
         shape = RowShape(self.unit)
         schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
         one_task = rows <= _ONE_TASK_EVENTS
         events, combine = self._events(jobs, 1 if one_task else tasks), Combine(self.ref)
         based = [job.hour for job in jobs if job.base is not None]
-        if one_task and not based:
-            one = events if self.unit.dedupe is not None else events.coalesce(1)
-            combined = one.mapInArrow(Whole(self._accumulate, combine), schema)
+        # an hour in one task is one file, where there are enough hours for all tasks
+        within_hour = () if len(jobs) >= 4 * tasks else shape.entity
+        if not based and (one_task or self.unit.dedupe is None):
+            # events go to their task as they are: one Python stage, as rows are hardly fewer
+            if not one_task:
+                hour = F.expr(f"event_time DIV {HOUR_US}")
+                events = events.repartition(tasks, hour, *within_hour)
+            elif self.unit.dedupe is None:
+                events = events.coalesce(1)
+            combined = events.mapInArrow(Whole(self._accumulate, combine), schema)
         else:
             parts = events.mapInArrow(self._accumulate, schema)
             if based and snapshot is not None:
                 parts = parts.unionByName(self._rows(based, snapshot.snapshot_id))
-            keys = ("hour", *shape.entity)
-            together = parts.coalesce(1) if one_task else parts.repartition(tasks, *keys)
+            together = (
+                parts.coalesce(1) if one_task else parts.repartition(tasks, "hour", *within_hour)
+            )
             combined = together.mapInArrow(combine, schema)
         whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
         writer = (
@@ -150,13 +159,11 @@ class UnitTable:
             "compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours)
         )
 
-    def publish(
-        self, hours: Mapping[int, Header], silent: frozenset[int]
-    ) -> dict[int, HourOutcome]:
+    def publish(self, hours: Mapping[int, Header], silent: frozenset[int]) -> Outcomes:
         """Moves committed hours into the online store; those of `silent` are only counted."""
         snapshot = self.table.current_snapshot()
         if snapshot is None or not hours:
-            return {}
+            return Outcomes()
         plan = {
             hour: (header.archive_version, header.offset_vector) for hour, header in hours.items()
         }

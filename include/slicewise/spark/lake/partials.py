@@ -258,9 +258,7 @@ def whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def source_rows(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -> Rows:
     """A table's rows, of any topics, as the algebra reads them."""
-    topics = whole(table["topic_id"]).dictionary_encode()
-    ids = topics.dictionary.to_pylist()
-    code = topics.indices.to_numpy(zero_copy_only=False)
+    ids, code = _topics(whole(table["topic_id"]))
     high = np.array([int(text[:16], 16) for text in ids], np.uint64)
     low = np.array([int(text[16:], 16) for text in ids], np.uint64)
     return Rows(
@@ -271,6 +269,15 @@ def source_rows(unit: StorageUnit, table: pa.Table, inputs: Mapping[str, str]) -
         offset=table["offset"].to_numpy(),
         columns=input_arrays(unit, table, inputs),
     )
+
+
+def _topics(column: pa.Array) -> tuple[list[str], Ints]:
+    """The distinct ids, and the position of each row's among them."""
+    if len(column) and pc.all(pc.equal(column, column[0])).as_py():  # as nearly always
+        return [column[0].as_py()], np.zeros(len(column), np.int64)
+    topics = column.dictionary_encode()
+    code = topics.indices.to_numpy(zero_copy_only=False)
+    return topics.dictionary.to_pylist(), code.astype(np.int64)
 
 
 def _sums(values: Ints, groups: Ints, n: int) -> Ints:

@@ -1,34 +1,41 @@
-"""The online store gets compacted hours from the committed table alone, one script per entity."""
+"""The online store gets compacted hours from the committed table alone, a day of an entity at a
+time."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
-from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, grouped, whole
-from slicewise.spark.microbatch.apply import connection, drop
+from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, whole
+from slicewise.spark.microbatch.apply import connection, drop, opened
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.operations.connecting import HoldBuilds
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import HourEntry, PublishHour
+from slicewise.stores.online.operations.publish_hour import DayEntry, HourValues, PublishDays
 from slicewise.stores.online.port import OnlineStore
+from slicewise.stores.online.rules.decisions import HOURS_PER_DAY
+from slicewise.windows.durations import HOUR_US
 
 MINUTE_US = 60_000_000
+PART_ROWS, THREADS = 50_000, 2
+"""Rows that a task encodes and publishes together, and how many such parts at a time."""
 OUTCOME = pa.schema([("outcome", pa.string())])
+_FATES = ("swapped", "stale", "expired", "left_over")
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,16 @@ class StoreRef:
         """This process's connection. Raises ServerRunChanged, DeploymentSuperseded."""
         store = connection(self.url, self.server_run, self.store_id)
         store.run(HoldBuilds(self.builds))
+        return store
+
+    def open(self) -> OnlineStore:
+        """A connection of its own. Raises as `connect`."""
+        store = opened(self.url, self.server_run, self.store_id)
+        try:
+            store.run(HoldBuilds(self.builds))
+        except SlicewiseError:
+            store.close()
+            raise
         return store
 
 
@@ -66,128 +83,174 @@ class PublishHours:
         if not frames:
             return
         unit = self.ref.unit
-        shape = RowShape(unit)
-        table = pa.Table.from_batches(frames)
-        order = [(name, "ascending") for name in ("hour", *shape.entity, "slice")]
-        table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
-        try:
-            outcomes = list(self._published(unit, HourRows(unit, table, shape.entity)))
-        except SlicewiseError:
-            drop(self.store.url)
-            raise
-        texts = pa.array([json.dumps(outcome) for outcome in outcomes], pa.string())
+        table = pa.Table.from_batches(frames).combine_chunks()
+        codes = entity_codes(table, RowShape(unit).entity)
+
+        def publish(rows: Ints) -> list[dict[str, Any]]:
+            part = HourRows(unit, table.take(pa.array(rows)).combine_chunks(), codes[rows])
+            with closing(self.store.open()) as store:
+                return self._published(store, part)
+
+        # while one part waits for the store, the other is made ready
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = [*pool.map(publish, parts_of(codes, table["slice"].to_numpy()))]
+        texts = pa.array([json.dumps(one) for part in parts for one in part], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
-    def _published(self, unit: StorageUnit, rows: HourRows) -> Iterator[dict[str, Any]]:
-        for hour, (begin, end) in rows.hours().items():
-            archive_version, offset_vector = self.hours[hour]
-            outcome: dict[str, Any] = {"swapped": 0, "stale": 0, "expired": 0, "left_over": 0}
-            if hour not in self.silent:
-                done = self.store.connect().run(
-                    PublishHour(
-                        unit,
-                        hour,
-                        archive_version,
-                        offset_vector,
-                        rows.entries(begin, end, archive_version),
-                    )
-                )
-                outcome = {
-                    "swapped": done.published,
-                    "stale": done.stale,
-                    "expired": done.expired,
-                    "left_over": len(done.left_over),
-                }
-            yield {"hour": hour, **outcome, "slices": rows.slices(hour)}
+    def _published(self, store: OnlineStore, rows: HourRows) -> list[dict[str, Any]]:
+        """Publishes a part; the fate of each hour's entities, and of each day's totals."""
+        slices = rows.slices()
+        hours: dict[int, Counter[str]] = {hour: Counter() for hour in slices}
+        days: dict[int, Counter[str]] = {}
+        published = {hour: self.hours[hour] for hour in hours if hour not in self.silent}
+        versions = {hour: archive_version for hour, (archive_version, _) in published.items()}
+        for archive_version, entries in rows.entries(versions).items():
+            offset_vector = next(
+                offsets for version, offsets in published.values() if version == archive_version
+            )
+            done = store.run(PublishDays(rows.unit, archive_version, offset_vector, entries))
+            for hour, of_hour in done.hours.items():
+                left_over = len(of_hour.left_over)
+                fates = (of_hour.published, of_hour.stale, of_hour.expired, left_over)
+                hours[hour].update(dict(zip(_FATES, fates, strict=True)))
+            every = Counter(entry.day for entry in entries)
+            missing = Counter(entries[i].day for i in done.untotalled)
+            for day, entities in every.items():
+                counts = days.setdefault(day, Counter())
+                counts.update(totals=entities - missing[day], untotalled=missing[day])
+        return [
+            *(
+                {"hour": hour, **{name: counts[name] for name in _FATES}, "slices": slices[hour]}
+                for hour, counts in hours.items()
+            ),
+            *({"day": day, **counts} for day, counts in days.items()),
+        ]
 
 
 class HourRows:
-    """Rows in the order of (hour, entity, slice), as a store keeps them. Groups are (hour,
-    entity)."""
+    """Rows in the order of (entity, slice). Groups are (entity, hour); those of one day of an
+    entity stand side by side."""
 
-    def __init__(self, unit: StorageUnit, table: pa.Table, entity: Sequence[str]) -> None:
+    def __init__(self, unit: StorageUnit, table: pa.Table, codes: Ints) -> None:
+        """codes: a number for each row's entity."""
         self.unit, self.table = unit, table
-        self._hour = table["hour"].to_numpy()
+        self._hour = table["hour"].to_numpy().astype(np.int64)
         self._number: Ints = table["slice"].to_numpy()
-        codes, _, _ = grouped(table, entity, self._hour.astype(np.int64))
-        change = np.flatnonzero(np.diff(codes)) + 1
-        self._starts = np.concatenate([[0], change]).astype(np.int64)
+        self._starts = _changes(codes, self._hour)
         self._bounds = [*self._starts.tolist(), table.num_rows]
         self._groups = np.repeat(np.arange(len(self._starts)), np.diff(self._bounds))
         self._partials = unit.layout.from_arrow(table)
-        self._sizes = self._row_sizes()
-        self._tags = self._entity_tags()
-        n = len(self._starts)
-        self._totals = unit.layout.encode_rows(self._combined(self._groups, n))
-        self._blocks = unit.layout.encode_blocks(self._partials, self._bounds)
+        totals = self._combined(self._partials, self._groups, len(self._starts))
+        self._totals = unit.layout.encode_rows(totals)
+        days = _changes(codes[self._starts], self._hour[self._starts] // HOURS_PER_DAY)
+        self._days = [*days.tolist(), len(self._starts)]
+        self._day_rows = self._rows_of_days(totals)
+        self._tags = entity_tags_of(unit, table.take(pa.array(self._starts[days])))
+        self._blocks, self._sizes = unit.layout.encode_runs(self._partials, self._bounds)
         self._minutes = self._minute_blocks() if MINUTE_US in unit.levels else None
 
-    def hours(self) -> dict[int, tuple[int, int]]:
-        """Hour -> its groups [begin, end)."""
-        hours: dict[int, tuple[int, int]] = {}
-        of_group = self._hour[self._starts].tolist()
-        for hour, members in groupby(range(len(of_group)), key=lambda i: int(of_group[i])):
-            positions = list(members)
-            hours[hour] = (positions[0], positions[-1] + 1)
-        return hours
+    @staticmethod
+    def of(unit: StorageUnit, table: pa.Table, entity: Sequence[str]) -> HourRows:
+        """Rows in any order, each (entity, slice) once."""
+        codes = entity_codes(table, entity)
+        order = np.lexsort((table["slice"].to_numpy(), codes))
+        return HourRows(unit, table.take(pa.array(order)).combine_chunks(), codes[order])
 
-    def entries(self, begin: int, end: int, archive_version: int) -> list[HourEntry]:
-        """The store's entries of these groups."""
-        return [
-            HourEntry(
-                self._tags[i],
-                codec.pack_total(archive_version, self._totals[i]),
-                codec.pack_slices(
-                    archive_version,
-                    self._number[self._bounds[i] : self._bounds[i + 1]],
-                    self._blocks[i],
-                ),
-                codec.pack_slices(archive_version, *self._minutes[i]) if self._minutes else None,
-            )
-            for i in range(begin, end)
-        ]
+    def entries(self, versions: Mapping[int, int]) -> dict[int, list[DayEntry]]:
+        """The store's entries by archive version, of the hours that have one."""
+        hours = self._hour[self._starts].tolist()
+        version = [versions.get(hour) for hour in hours]
+        named = [v or 0 for v in version]
+        totals = [codec.pack_total(v, row) for v, row in zip(named, self._totals, strict=True)]
+        slices = codec.pack_slice_runs(named, self._number, self._bounds, self._blocks)
+        minutes: Sequence[bytes | None] = [None] * len(hours)
+        if self._minutes is not None:
+            minutes = codec.pack_slice_runs(named, *self._minutes)
+        values = [*map(HourValues, hours, totals, slices, minutes)]
+        entries: dict[int, list[DayEntry]] = {}
+        for tag, (begin, end), row in zip(
+            self._tags, pairwise(self._days), self._day_rows, strict=True
+        ):
+            of_day = set(version[begin:end])
+            if len(of_day) == 1 and None not in of_day:
+                entry = DayEntry(tag, values[begin:end], row)
+                entries.setdefault(named[begin], []).append(entry)
+                continue
+            for one in of_day - {None}:
+                some = [values[i] for i in range(begin, end) if version[i] == one]
+                entries.setdefault(one or 0, []).append(DayEntry(tag, some))
+        return entries
 
-    def slices(self, hour: int) -> list[list[int]]:
-        """Per slice of the hour: number, events, entities, late, bytes."""
-        of_hour = self._hour == hour
-        numbers, groups = np.unique(self._number[of_hour], return_inverse=True)
+    def slices(self) -> dict[int, list[list[int]]]:
+        """Hour -> per slice of it: number, events, entities, late, bytes."""
+        numbers, groups = np.unique(self._number, return_inverse=True)
         columns = [
             np.bincount(groups, weights=weights, minlength=len(numbers)).astype(np.int64).tolist()
             for weights in (
-                self.table["events"].to_numpy()[of_hour],
+                self.table["events"].to_numpy(),
                 None,
-                self.table["late"].to_numpy()[of_hour],
-                self._sizes[of_hour],
+                self.table["late"].to_numpy(),
+                self._sizes,
             )
         ]
-        return [list(row) for row in zip(numbers.tolist(), *columns, strict=True)]
+        hours: dict[int, list[list[int]]] = {}
+        of_slice = (numbers * self.unit.slice_us // HOUR_US).tolist()
+        for hour, *row in zip(of_slice, numbers.tolist(), *columns, strict=True):
+            hours.setdefault(hour, []).append(row)
+        return hours
 
-    def _row_sizes(self) -> Ints:
-        return np.array(
-            [len(row) for row in self.unit.layout.encode_rows(self._partials)], np.int64
-        )
+    def _rows_of_days(self, totals: list[Columns]) -> list[bytes]:
+        """Per day of an entity the row of all its hours."""
+        n = len(self._days) - 1
+        if n == len(self._totals):
+            return self._totals
+        groups = np.repeat(np.arange(n), np.diff(self._days))
+        return self.unit.layout.encode_rows(self._combined(totals, groups, n))
 
-    def _entity_tags(self) -> list[bytes]:
-        return entity_tags_of(self.unit, self.table.take(pa.array(self._starts)))
-
-    def _combined(self, groups: Ints, n: int) -> list[Columns]:
-        pairs = zip(self.unit.layout.partials, self._partials, strict=True)
+    def _combined(self, partials: list[Columns], groups: Ints, n: int) -> list[Columns]:
+        pairs = zip(self.unit.layout.partials, partials, strict=True)
         return [part.combine_columns(columns, groups, n) for part, columns in pairs]
 
-    def _minute_blocks(self) -> list[tuple[Ints, bytes]]:
-        """Per group its minutes and their block."""
+    def _minute_blocks(self) -> tuple[Ints, list[int], list[bytes]]:
+        """All minutes, the bounds of each group's, and their blocks."""
         minute = self._number * self.unit.slice_us // MINUTE_US
         # within a group minutes ascend: a change of either begins a new (group, minute)
-        change = (np.diff(minute) != 0) | (np.diff(self._groups) != 0)
-        starts = np.concatenate([[0], np.flatnonzero(change) + 1]).astype(np.int64)
+        starts = _changes(minute, self._groups)
         rows = np.repeat(np.arange(len(starts)), np.diff([*starts, len(minute)]))
-        combined = self._combined(rows, len(starts))
+        combined = self._combined(self._partials, rows, len(starts))
         bounds = np.searchsorted(starts, self._bounds).tolist()
-        blocks = self.unit.layout.encode_blocks(combined, bounds)
-        numbers = minute[starts]
-        return [
-            (numbers[a:b], block) for a, b, block in zip(bounds, bounds[1:], blocks, strict=False)
-        ]
+        return minute[starts], bounds, self.unit.layout.encode_blocks(combined, bounds)
+
+
+def entity_codes(table: pa.Table, entity: Sequence[str]) -> Ints:
+    """A number for each row's entity."""
+    codes = np.zeros(table.num_rows, np.int64)
+    for name in entity:
+        encoded = whole(table[name]).dictionary_encode()
+        code = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = codes * len(encoded.dictionary) + code
+        if len(entity) > 1:  # numbers stay small
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def parts_of(codes: Ints, numbers: Ints) -> Iterator[Ints]:
+    """Rows in the order of (entity, slice), some at a time, those of an entity together."""
+    order = np.lexsort((numbers, codes))
+    ends = [*_changes(codes[order])[1:].tolist(), len(order)]
+    begin = 0
+    for end in ends:
+        if end - begin >= PART_ROWS or end == len(order):
+            yield order[begin:end]
+            begin = end
+
+
+def _changes(*columns: Ints) -> Ints:
+    """The rows at which a column's value is another than before."""
+    change = np.zeros(max(0, len(columns[0]) - 1), np.bool_)
+    for column in columns:
+        change |= np.diff(column) != 0
+    return np.concatenate([[0], np.flatnonzero(change) + 1]).astype(np.int64)
 
 
 def entity_tags_of(unit: StorageUnit, rows: pa.Table | pa.RecordBatch) -> list[bytes]:
@@ -238,18 +301,42 @@ class HourOutcome:
     """(slice, events, entities, late, bytes), ascending."""
 
 
-def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]:
-    """Hour -> what all tasks told of it."""
+@dataclass(frozen=True)
+class Outcomes:
+    """Outcomes of a publish, of all its tasks."""
+
+    hours: Mapping[int, HourOutcome] = field(default_factory=dict)
+    days: Mapping[int, Counter[str]] = field(default_factory=dict)
+    """Day -> entities whose total was written with its hours (totals), or was not (untotalled)."""
+
+    def whole_days(self, compacted: Collection[int]) -> dict[int, int]:
+        """Day -> its totals, of the days whose totals all stand: these are of all hours of which
+        anything is compacted, and none was left out."""
+        missing = {hour // HOURS_PER_DAY for hour in compacted if hour not in self.hours}
+        return {
+            day: counts["totals"]
+            for day, counts in self.days.items()
+            if not counts["untotalled"] and day not in missing
+        }
+
+
+def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> Outcomes:
+    """Outcomes of all tasks, added up."""
     entities: dict[int, Counter[str]] = {}
+    days: dict[int, Counter[str]] = {}
     slices: dict[int, dict[int, list[int]]] = {}
     for outcome in outcomes:
+        if "day" in outcome:
+            of_day = days.setdefault(outcome["day"], Counter())
+            of_day.update({k: outcome[k] for k in ("totals", "untotalled")})
+            continue
         hour = outcome["hour"]
         counted = entities.setdefault(hour, Counter())
-        counted.update({k: outcome[k] for k in ("swapped", "stale", "expired", "left_over")})
+        counted.update({k: outcome[k] for k in _FATES})
         for number, *figures in outcome["slices"]:
             sums = slices.setdefault(hour, {}).setdefault(number, [0, 0, 0, 0])
             sums[:] = [a + b for a, b in zip(sums, figures, strict=True)]
-    return {
+    hours = {
         hour: HourOutcome(
             hour,
             counted,
@@ -257,11 +344,13 @@ def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> dict[int, HourOutcome]
         )
         for hour, counted in entities.items()
     }
+    return Outcomes(hours, days)
 
 
 __all__ = [
     "HourOutcome",
     "HourRows",
+    "Outcomes",
     "PublishHours",
     "StoreRef",
     "TotalDay",

@@ -396,10 +396,15 @@ def connection(url: str, server_run: ServerRun, store_id: int) -> OnlineStore:
         drop(url)
         store = None
     if store is None:
-        store = open_store(url)
-        _CONNECTIONS[url] = store
+        store = _CONNECTIONS[url] = opened(url, server_run, store_id)
+    return store
+
+
+def opened(url: str, server_run: ServerRun, store_id: int) -> OnlineStore:
+    """A connection of its own; ServerRunChanged when the store is in another server run."""
+    store = open_store(url)
     if store.server_run != server_run or store.store_id != store_id:
-        drop(url)
+        store.close()
         raise ServerRunChanged(
             "the store is in another server run than the batch was planned for",
             where=f"run id {store.server_run.run_id}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from slicewise import codec
-from slicewise.errors import DataLoss
+from slicewise.errors import CodecError, DataLoss
 from slicewise.stores.online import keys
 from slicewise.stores.online.port import ByTag, NodeContext, Split
 from slicewise.stores.online.rules.five_days import total_five_days
@@ -26,8 +26,11 @@ CHUNK = 1024
 
 @dataclass(frozen=True)
 class WriteDayTotals(ByTag[int]):
-    """Writes the total of each entity's compacted hours of a day. Where windows are read by five
-    days, it writes that total too. Gives how many day totals were written."""
+    """Writes the total of each entity's compacted hours of a day, unless a valid one stands.
+
+    Where windows are read by five days, it writes that total too. Gives how many totals of the day
+    stand then.
+    """
 
     unit: StoredUnit
     tags: Sequence[bytes]
@@ -55,13 +58,20 @@ class WriteDayTotals(ByTag[int]):
 def _total_day(
     store_id: int, name: str, unit: StoredUnit, tags: Sequence[bytes], day: int
 ) -> Steps[int]:
-    """Writes `d` of each entity that has compacted hours on this day; how many were written. One
-    whose hours change meanwhile keeps no valid total: the publish's own run writes it again."""
+    """Writes `d` of each entity that has compacted hours on this day, where none is valid; how many
+    are. One whose hours change meanwhile keeps no valid total: the publish's own run writes it
+    again."""
     written = 0
     for begin in range(0, len(tags), CHUNK):
         day_keys = [keys.day_key(store_id, tag, name, day) for tag in tags[begin : begin + CHUNK]]
-        replies = yield [Fields(key, [keys.HOURS]) for key in day_keys]
-        stored = [(key, raw) for key, (raw,) in zip(day_keys, replies, strict=True) if raw]
+        replies = yield [Fields(key, [keys.HOURS, keys.TOTAL]) for key in day_keys]
+        valid = [raw is not None and _is_total_of(total, raw) for raw, total in replies]
+        written += sum(valid)
+        stored = [
+            (key, raw)
+            for key, (raw, _), stands in zip(day_keys, replies, valid, strict=True)
+            if raw and not stands
+        ]
         if not stored:
             continue
         names = [[keys.hour_fields(h)[0] for h in codec.unpack_hours(raw)] for _, raw in stored]
@@ -99,3 +109,14 @@ def _total_day(
         ]
         written += sum(reply != MISSED for reply in done)
     return written
+
+
+def _is_total_of(total: bytes | None, hours: bytes) -> bool:
+    """Tells whether a day's total is whole, and of these hours."""
+    if total is None or not total.startswith(codec.day_digest(hours)):
+        return False
+    try:
+        codec.unpack_day(total)
+    except CodecError:
+        return False  # damaged: it is written again
+    return True

@@ -1,4 +1,4 @@
-"""An entity's hour is compacted or running, never both: one change moves it.
+"""An entity's hours are compacted or running, never both: one change moves those of a day.
 
 The change deletes what the compacted hour contains and keeps what lies beyond its offsets; where a
 running partial straddles them, the entity is left over for a later archive version. Pending fields
@@ -9,10 +9,10 @@ go back without them (docs/adr/0050).
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from slicewise import codec
 from slicewise.errors import CodecError
@@ -41,15 +41,16 @@ from slicewise.stores.online.steps import (
     Fields,
     KeyChange,
     Steps,
+    Time,
     Whole,
     begins,
     exact,
 )
 from slicewise.stores.online.stored_unit import StoredUnit
-from slicewise.windows.durations import DAY_US, HOUR_US
+from slicewise.windows.durations import HOUR_US
 
-CHUNK = 1024
-"""Entities of one pipeline."""
+CHUNK, CHUNK_BYTES = 1024, 4 << 20
+"""Entities, and bytes of hours, of one pipeline."""
 _HEADER = struct.Struct("<qq")
 _VERSION = struct.Struct("<Q")
 
@@ -62,6 +63,30 @@ class HourEntry:
     total: bytes
     slices: bytes
     minutes: bytes | None = None
+
+
+class HourValues(NamedTuple):
+    """Values of a compacted hour, as codec envelopes of one archive version."""
+
+    hour: int
+    total: bytes
+    slices: bytes
+    minutes: bytes | None = None
+
+
+@dataclass(frozen=True)
+class DayEntry:
+    """One entity's compacted hours of a day, ascending, at least one, all of one archive version.
+    row: the encoded row of all of them together, from which the day's total is made."""
+
+    tag: bytes
+    hours: Sequence[HourValues]
+    row: bytes | None = None
+
+    @property
+    def day(self) -> int:
+        """The day since 1970."""
+        return self.hours[0].hour // decisions.HOURS_PER_DAY
 
 
 @dataclass(frozen=True)
@@ -86,6 +111,96 @@ def in_all(outcomes: Mapping[int, PublishOutcome], split: Split[PublishOutcome])
         sum(outcome.expired for outcome in outcomes.values()),
         tuple(left_over),
     )
+
+
+NOTHING = PublishOutcome(0, 0, 0, ())
+
+
+@dataclass(frozen=True)
+class DaysOutcome:
+    """Outcome of each hour, and the positions of the entries whose day has no total of now."""
+
+    hours: Mapping[int, PublishOutcome]
+    untotalled: tuple[int, ...]
+
+
+@dataclass
+class Decided:
+    """Decision about an entity's hours of a day, and what it was read from."""
+
+    applied_offsets: dict[bytes, bytes]
+    total: bytes | None
+    compacted: dict[int, int]
+    published: list[int] = field(default_factory=list)
+    stale: list[int] = field(default_factory=list)
+    expired: list[int] = field(default_factory=list)
+    left_over: list[int] = field(default_factory=list)
+    deletes: list[bytes] = field(default_factory=list)
+    """Running partials that the hours contain."""
+    totalled: bool = False
+
+    def without_sets(self) -> Decided:
+        """The same where the store left out what it was to set: that had expired."""
+        return replace(self, published=[], expired=[*self.expired, *self.published], totalled=False)
+
+
+@dataclass
+class HourProgress:
+    """Entities of an hour so far, by what became of them."""
+
+    published: int = 0
+    stale: int = 0
+    expired: int = 0
+    left_over: list[int] = field(default_factory=list)
+
+
+@dataclass
+class DaysProgress:
+    """Rest of a chunk of entries, and the outcome of all entries so far."""
+
+    todo: list[int] = field(default_factory=list)
+    hours: dict[int, HourProgress] = field(default_factory=dict)
+    untotalled: list[int] = field(default_factory=list)
+
+    def of(self, hour: int) -> HourProgress:
+        return self.hours.setdefault(hour, HourProgress())
+
+    def note(self, entry: int, decided: Decided) -> None:
+        """Counts what became of an entry."""
+        for hour in decided.published:
+            self.of(hour).published += 1
+        for hour in decided.stale:
+            self.of(hour).stale += 1
+        for hour in decided.expired:
+            self.of(hour).expired += 1
+        for hour in decided.left_over:
+            self.of(hour).left_over.append(entry)
+        if not decided.totalled:
+            self.untotalled.append(entry)
+
+    def pass_by(self, positions: Iterable[int], entries: Sequence[DayEntry]) -> None:
+        """Counts entries that nobody looks for as stale."""
+        for i in positions:
+            self.untotalled.append(i)
+            for values in entries[i].hours:
+                self.of(values.hour).stale += 1
+
+    def add(self, outcome: DaysOutcome, positions: Sequence[int]) -> None:
+        """Adds the outcome of a node, whose entries stand at these positions."""
+        for hour, of_hour in outcome.hours.items():
+            progress = self.of(hour)
+            progress.published += of_hour.published
+            progress.stale += of_hour.stale
+            progress.expired += of_hour.expired
+            progress.left_over += [positions[i] for i in of_hour.left_over]
+        self.untotalled += [positions[i] for i in outcome.untotalled]
+
+    def outcome(self) -> DaysOutcome:
+        hours = {
+            hour: PublishOutcome(of.published, of.stale, of.expired, tuple(sorted(of.left_over)))
+            for hour, of in sorted(self.hours.items())
+        }
+        return DaysOutcome(hours, tuple(sorted(self.untotalled)))
 
 
 @dataclass
@@ -116,19 +231,9 @@ class PublishHour(ByTag[PublishOutcome]):
     entries: Sequence[HourEntry]
 
     def steps(self, at: NodeContext) -> Steps[PublishOutcome]:
-        build = yield from at.build_of(self.unit)
-        decisions.check_publish(self.archive_version, self.offsets, build.start)
-        yield from check_registered(at, self.unit.source, self.archive_version, self.offsets)
-        if self.unit.lifetime and (yield from self._is_in_totals(at)):
-            return PublishOutcome(0, len(self.entries), 0, ())
-        progress = Progress([])
-        for begin in range(0, len(self.entries), CHUNK):
-            progress.todo = list(range(begin, min(begin + CHUNK, len(self.entries))))
-            where = f"unit {self.unit.storage_fingerprint} hour {self.hour}"
-            progress = yield from change_while(partial(self._publish, at, build), progress, where)
-        return PublishOutcome(
-            progress.published, progress.stale, progress.expired, tuple(sorted(progress.left_over))
-        )
+        entries = [DayEntry(entry.tag, (self._values(entry),)) for entry in self.entries]
+        days = PublishDays(self.unit, self.archive_version, self.offsets, entries)
+        return (yield from days.steps(at)).hours.get(self.hour, NOTHING)
 
     def split(self, count: int) -> Split[PublishOutcome]:
         positions = by_node([entry.tag for entry in self.entries], count)
@@ -146,96 +251,237 @@ class PublishHour(ByTag[PublishOutcome]):
     ) -> PublishOutcome:
         return in_all(replies, split)
 
-    def _is_in_totals(self, at: NodeContext) -> Steps[bool]:
-        """Tells whether no reader looks for the hour in its day any more. Read after the hour was
-        announced: a total that is marked later is one whose run saw the hour."""
-        total_until = (yield from at.metadata()).totals_until.get(self.unit.storage_fingerprint)
-        return total_until is not None and self.hour < total_until.hour
+    def _values(self, entry: HourEntry) -> HourValues:
+        return HourValues(self.hour, entry.total, entry.slices, entry.minutes)
 
-    def _publish(self, at: NodeContext, build: Build, progress: Progress) -> Published:
+
+@dataclass(frozen=True)
+class PublishDays(ByTag[DaysOutcome]):
+    """Moves compacted hours in, those of an entity and day in one change.
+
+    The day's total goes with them where they are all of its hours. As `PublishHour`, and read and
+    checked as often as there are entities, not as there are hours.
+    """
+
+    unit: StoredUnit
+    archive_version: int
+    offsets: OffsetVector
+    """Content of the archive version."""
+    entries: Sequence[DayEntry]
+
+    def steps(self, at: NodeContext) -> Steps[DaysOutcome]:
+        build = yield from at.build_of(self.unit)
+        decisions.check_publish(self.archive_version, self.offsets, build.start)
+        yield from check_registered(at, self.unit.source, self.archive_version, self.offsets)
+        until = (yield from self._total_until(at)) if self.unit.lifetime else None
+        progress = DaysProgress()
+        for chunk in self._chunks():
+            progress.todo = [i for i in chunk if until is None or self._is_read(i, until)]
+            progress.pass_by(set(chunk).difference(progress.todo), self.entries)
+            where = f"unit {self.unit.storage_fingerprint}"
+            progress = yield from change_while(
+                partial(self._publish, at, build, until), progress, where
+            )
+        return progress.outcome()
+
+    def split(self, count: int) -> Split[DaysOutcome]:
+        positions = by_node([entry.tag for entry in self.entries], count)
+        parts = {
+            n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())])
+            for n in range(count)
+        }
+        return Split(parts, positions)
+
+    def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
+        return (yield from nodes.nodes_for(self.unit, self.archive_version, self.offsets))
+
+    def join(self, replies: Mapping[int, DaysOutcome], split: Split[DaysOutcome]) -> DaysOutcome:
+        """Outcomes of nodes as one of all entries: those of nodes that were not asked are stale."""
+        progress = DaysProgress()
+        for n, own in split.positions.items():
+            if n in replies:
+                progress.add(replies[n], own)
+            else:
+                progress.pass_by(own, self.entries)
+        return progress.outcome()
+
+    def _chunks(self) -> Iterator[list[int]]:
+        """Positions of the entries, as many as go together."""
+        chunk: list[int] = []
+        size = 0
+        for i, entry in enumerate(self.entries):
+            chunk.append(i)
+            size += sum(map(_size, entry.hours))
+            if len(chunk) == CHUNK or size >= CHUNK_BYTES:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
+
+    def _is_read(self, entry: int, until: int) -> bool:
+        """Tells whether an hour of the entry is in no total yet."""
+        return self.entries[entry].hours[-1].hour >= until
+
+    def _total_until(self, at: NodeContext) -> Steps[int | None]:
+        """The hour before which no reader looks for an hour in its day any more. Read after the
+        hours were announced: a total that is marked later is one whose run saw them."""
+        totals_until = (yield from at.metadata()).totals_until
+        total_until = totals_until.get(self.unit.storage_fingerprint)
+        return None if total_until is None else total_until.hour
+
+    def _publish(
+        self, at: NodeContext, build: Build, until: int | None, progress: DaysProgress
+    ) -> Generator[Sequence[Command], list[Any], Missed[DaysProgress] | DaysProgress]:
+        """One read and one write of the entries that are left."""
         reads: list[Command] = []
         for i in progress.todo:
-            hot, day = _keys(at.store_id, build.name, self.hour, self.entries[i])
+            entry = self.entries[i]
+            hot, day = _keys(at.store_id, build.name, entry.hours[0].hour, entry.tag)
             reads += [Whole(hot), Fields(day, [keys.HOURS])]
-        replies = yield reads
+        now_us = 0
+        if self.unit.lifetime:
+            replies = yield reads
+        else:  # the store's own time: which hours no read can reach any more
+            *replies, now_us = yield [*reads, Time()]
         wanted: list[Change] = []
-        owners: list[int] = []
+        owners: list[tuple[int, Decided]] = []
         for position, i in enumerate(progress.todo):
             flat, (hours,) = replies[2 * position], replies[2 * position + 1]
-            action, change = self._entity(at, build, self.entries[i], flat, hours)
-            if change is not None:
-                wanted.append(change)
-                owners.append(i)
-            elif action is PublishDecision.STALE:
-                progress.stale += 1
+            decided = self._decide(self.entries[i], until, now_us, flat, hours)
+            change = self._change(at, build, self.entries[i], decided, hours)
+            if change is None:
+                progress.note(i, decided)
             else:
-                progress.left_over.append(i)
+                wanted.append(change)
+                owners.append((i, decided))
         done = (yield wanted) if wanted else []
-        progress.todo = [i for i, reply in zip(owners, done, strict=True) if reply == MISSED]
-        progress.published += sum(reply == 0 for reply in done)
-        progress.expired += sum(reply not in (0, MISSED) for reply in done)
+        progress.todo = []
+        for (i, decided), reply in zip(owners, done, strict=True):
+            if reply == MISSED:
+                progress.todo.append(i)
+            else:
+                progress.note(i, decided if reply == 0 else decided.without_sets())
         return Missed(progress) if progress.todo else progress
 
-    def _entity(
+    def _decide(
+        self,
+        entry: DayEntry,
+        until: int | None,
+        now_us: int,
+        flat: Sequence[bytes],
+        raw_hours: bytes | None,
+    ) -> Decided:
+        """Decides about each hour of an entity, by its hot hash and the compacted hours of the
+        day."""
+        first = entry.hours[0].hour
+        first -= first % decisions.HOURS_PER_DAY
+        running, applied_offsets, total = hot_fields(
+            flat, self.unit.slice_us, range(first, first + decisions.HOURS_PER_DAY)
+        )
+        before = max(
+            # what is in the total, of all entities or of this one
+            first if until is None else until,
+            first if total is None else codec.unpack_lifetime(total).total_until,
+        )
+        compacted = codec.unpack_hours(raw_hours)
+        decided = Decided(applied_offsets, total, compacted)
+        by_hour: dict[int, list[Running]] = {}
+        for part in running:
+            hour = decisions.hour_of(int(part.field.split(b":")[1]), self.unit.slice_us)
+            by_hour.setdefault(hour, []).append(part)
+        self._check(entry, first)
+        for values in entry.hours:
+            if values.hour < before:
+                decided.stale.append(values.hour)
+                continue
+            action, deletes = decisions.publish_decision(
+                self.archive_version,
+                self.offsets,
+                compacted.get(values.hour),
+                by_hour.get(values.hour, ()),
+            )
+            if action is PublishDecision.STALE:
+                decided.stale.append(values.hour)
+            elif action is PublishDecision.LEAVE_OVER:
+                decided.left_over.append(values.hour)
+            else:
+                expiry = self._expiry(values.hour)
+                expired = expiry != 0 and expiry <= now_us // 1_000_000
+                (decided.expired if expired else decided.published).append(values.hour)
+                decided.deletes += deletes
+        return decided
+
+    def _change(
         self,
         at: NodeContext,
         build: Build,
-        entry: HourEntry,
-        flat: Sequence[bytes],
+        entry: DayEntry,
+        decided: Decided,
         raw_hours: bytes | None,
-    ) -> tuple[PublishDecision, Change | None]:
-        """Decides about one entity, by its hot hash and the compacted hours of the day."""
-        hour = self.hour
-        named = [value for value in (entry.total, entry.slices, entry.minutes) if value is not None]
-        if any(_VERSION.unpack_from(value)[0] != self.archive_version for value in named):
-            raise CodecError(
-                f"a value of another archive version than {self.archive_version}",
-                where=f"hour {self.hour}",
+    ) -> Change | None:
+        """The change that a decision makes; None where nothing changes."""
+        published = set(decided.published)
+        changes = []
+        hot, day = _keys(at.store_id, build.name, entry.hours[0].hour, entry.tag)
+        if published:
+            # one expiry for all: what is written counts as compacted, or nothing is written
+            expiry = self._expiry(max(published))
+            hours = codec.pack_hours(
+                {**decided.compacted, **dict.fromkeys(published, self.archive_version)}
             )
-        hours = codec.unpack_hours(raw_hours)
-        running, applied_offsets, total = hot_fields(
-            flat, self.unit.slice_us, range(hour, hour + 1)
-        )
-        if total is not None and hour < codec.unpack_lifetime(total).total_until:
-            return PublishDecision.STALE, None  # it is in the total
-        action, deletes = decisions.publish_decision(
-            self.archive_version, self.offsets, hours.get(hour), running
-        )
-        if action is not PublishDecision.PUBLISH:
-            return action, None
+            sets = [(keys.HOURS, hours, expiry)]
+            deletes = []
+            for values in entry.hours:
+                if values.hour in published:
+                    total, slices, minutes = keys.hour_fields(values.hour)
+                    sets += [(total, values.total, expiry), (slices, values.slices, expiry)]
+                    if values.minutes is not None:
+                        sets.append((minutes, values.minutes, expiry))
+                    elif values.hour in decided.compacted:
+                        deletes.append(minutes)
+            decided.totalled = entry.row is not None and decisions.is_whole_day(
+                published, [values.hour for values in entry.hours], decided.compacted
+            )
+            if decided.totalled and entry.row is not None:
+                sets.append(
+                    (keys.TOTAL, codec.pack_day(codec.day_digest(hours), entry.row), expiry)
+                )
+            changes.append(KeyChange(day, [(keys.HOURS, exact(raw_hours))], sets, deletes))
+        elif not decided.deletes:
+            return None
         # A micro-batch that brings anything in moves its partition's applied offset: while the
         # applied offsets stand, so do the running partials. Partitions beyond the offset vector
         # cannot matter.
-        checks = unmoved_checks(applied_offsets, self.offsets)
+        checks = unmoved_checks(decided.applied_offsets, self.offsets)
         if self.unit.lifetime:
-            checks.append(
-                (keys.LIFETIME, ABSENT if total is None else begins(total[: codec.LIFETIME_HEAD]))
-            )
-        total, slices, minutes = keys.hour_fields(hour)
-        expiry = (
-            0
-            if self.unit.lifetime
-            else decisions.expiry_s((hour + 1) * HOUR_US, self.unit.retention_us)
-        )
-        sets = [
-            (total, entry.total, expiry),
-            (slices, entry.slices, expiry),
-            (keys.HOURS, codec.pack_hours({**hours, hour: self.archive_version}), expiry),
-        ]
-        if entry.minutes is not None:
-            sets.append((minutes, entry.minutes, expiry))
-        hot, day = _keys(at.store_id, build.name, hour, entry)
-        changes = [
-            KeyChange(
-                day,
-                [(keys.HOURS, exact(raw_hours))],
-                sets,
-                [minutes] if entry.minutes is None else [],
-            )
-        ]
+            total_now = decided.total
+            head = ABSENT if total_now is None else begins(total_now[: codec.LIFETIME_HEAD])
+            checks.append((keys.LIFETIME, head))
         if checks:
-            changes.append(KeyChange(hot, checks, (), deletes))
-        return action, Change(tuple(changes))
+            changes.append(KeyChange(hot, checks, (), tuple(decided.deletes)))
+        return Change(tuple(changes))
+
+    def _expiry(self, hour: int) -> int:
+        if self.unit.lifetime:
+            return 0
+        return decisions.expiry_s((hour + 1) * HOUR_US, self.unit.retention_us)
+
+    def _check(self, entry: DayEntry, first: int) -> None:
+        """Checks that the hours lie in the day that begins with `first`, and are of the archive
+        version."""
+        version = _VERSION.pack(self.archive_version)
+        for hour, total, slices, minutes in entry.hours:
+            if not (
+                total.startswith(version)
+                and slices.startswith(version)
+                and (minutes is None or minutes.startswith(version))
+            ):
+                raise CodecError(
+                    f"a value of another archive version than {self.archive_version}",
+                    where=f"hour {hour}",
+                )
+            if not 0 <= hour - first < decisions.HOURS_PER_DAY:
+                raise CodecError("an hour of another day", where=f"hour {hour}")
 
 
 @dataclass(frozen=True)
@@ -306,9 +552,13 @@ class ReadHours(Everywhere[Mapping[int, int]]):
         }
 
 
-def _keys(store_id: int, build: str, hour: int, entry: HourEntry) -> tuple[bytes, bytes]:
-    day = hour * HOUR_US // DAY_US
-    return keys.hot_key(store_id, entry.tag, build), keys.day_key(store_id, entry.tag, build, day)
+def _keys(store_id: int, build: str, hour: int, tag: bytes) -> tuple[bytes, bytes]:
+    day = hour // decisions.HOURS_PER_DAY
+    return keys.hot_key(store_id, tag, build), keys.day_key(store_id, tag, build, day)
+
+
+def _size(values: HourValues) -> int:
+    return len(values.total) + len(values.slices) + len(values.minutes or b"")
 
 
 def unmoved_checks(

@@ -6,7 +6,7 @@ answers under a check that all that was read still stands.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -324,10 +324,20 @@ def publish_decision(
     """
     if current is not None and archive_version < current:
         return PublishDecision.STALE, ()
+    if not running:
+        return PublishDecision.PUBLISH, ()
     if any(part.first < offset_vector.get(part.topic_partition) <= part.last for part in running):
         return PublishDecision.LEAVE_OVER, ()
     below = [part for part in running if part.last < offset_vector.get(part.topic_partition)]
     return PublishDecision.PUBLISH, tuple(part.field for part in below)
+
+
+def is_whole_day(
+    published: Collection[int], given: Collection[int], compacted: Collection[int]
+) -> bool:
+    """Tells whether the total of the hours that are given together is that of their day: all of
+    them go in, and no other hour of it stands."""
+    return set(given).union(compacted) == set(published)
 
 
 def check_publish(archive_version: int, offset_vector: OffsetVector, start: OffsetVector) -> None:

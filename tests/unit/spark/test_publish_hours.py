@@ -1,0 +1,231 @@
+"""However rows are cut into parts, the store gets of each entity a day's hours with their total."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import slicewise as sw
+from slicewise import codec
+from slicewise.aggregates.kernel.events import Rows
+from slicewise.clock import ManualClock
+from slicewise.features.declare.project import Project
+from slicewise.features.plan.planner import plan
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.vector import OffsetVector
+from slicewise.spark.lake import compact_run, publish_hours
+from slicewise.spark.lake.backfill import of_whole_days
+from slicewise.spark.lake.compact_run import write_hours
+from slicewise.spark.lake.compaction import HourJob
+from slicewise.spark.lake.partials import RowShape, UnitRef, grouped
+from slicewise.spark.lake.publish_hours import (
+    HourRows,
+    Outcomes,
+    PublishHours,
+    StoreRef,
+    outcomes_of,
+    parts_of,
+)
+from slicewise.stores.online import keys
+from slicewise.stores.online.memory.store import MemoryServer, open_memory
+from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
+from slicewise.stores.online.operations.connecting import Initialise
+from slicewise.stores.online.operations.deploying import Deploy
+from slicewise.windows.durations import DAY_US
+
+SEED = 20_261_125
+TOPIC = "0123456789abcdef0123456789abcdef"
+DAY0 = 20_000
+USERS = ["ann", "bob", "zoë"]
+plays = sw.KafkaSource(
+    "plays", schema={"user": "string", "x": "double", "t": "timestamp_us"}, timestamp="t"
+)
+view = sw.FeatureView(
+    "heard",
+    source=plays,
+    entity=["user"],
+    features=[
+        sw.Feature("n", sw.count(), windows=["1h", "7d"]),
+        sw.Feature("all", sw.sum("x"), windows=["1h", "7d"]),
+    ],
+)
+DEPLOYMENT = plan(Project.of("p", [view]))
+
+
+def unit_of() -> StorageUnit:
+    (unit,) = DEPLOYMENT.units
+    return unit
+
+
+def committed(count: int) -> pa.Table:
+    """Rows of two days, a row per (entity, slice), in no order."""
+    chance, unit = random.Random(SEED), unit_of()
+    users = pa.array([chance.choice(USERS) for _ in range(count)])
+    time = np.array([DAY0 * DAY_US + chance.randrange(2 * DAY_US) for _ in range(count)], np.int64)
+    rows = Rows(
+        time,
+        np.zeros(count, np.uint64),
+        np.zeros(count, np.uint64),
+        np.zeros(count, np.int32),
+        np.arange(count, dtype=np.int64),
+        {"x": pa.array([chance.uniform(-9, 9) for _ in range(count)])},
+    )
+    shape = RowShape(unit)
+    entity = pa.table({"user": users})
+    groups, first, n = grouped(entity, shape.entity, time // unit.slice_us)
+    partials = [part.accumulate_columns(rows, groups, n) for part in unit.layout.partials]
+    taken = {"user": users.take(pa.array(first))}
+    events = np.bincount(groups, minlength=n).astype(np.int64)
+    late = np.zeros(n, np.int64)
+    batch = shape.batch(time[first] // unit.slice_us, taken, partials, events, late)
+    order = list(range(n))
+    chance.shuffle(order)
+    return pa.Table.from_batches([batch]).take(pa.array(order)).combine_chunks()
+
+
+def published(
+    table: pa.Table, silent: frozenset[int], batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Outcomes, MemoryServer, int]:
+    """The store after a task published these rows under archive version 1."""
+    unit = unit_of()
+    server = MemoryServer(ManualClock((DAY0 + 3) * DAY_US))
+    store = open_memory(server)
+    store.run(Initialise())
+    store.run(Deploy(DEPLOYMENT, 0, {"plays": TOPIC}))
+    offsets = OffsetVector({(TOPIC, 0): 10_000})
+    store.run(PutArchiveVersion("plays", 1, offsets))
+    monkeypatch.setattr(StoreRef, "open", lambda self: open_memory(server))  # noqa: ARG005
+    where = StoreRef("redis://nowhere", store.server_run, store.store_id, {})
+    hours = {int(hour): (1, offsets) for hour in np.unique(table["hour"].to_numpy())}
+    ref = UnitRef(DEPLOYMENT.to_json(), unit.storage_fingerprint)
+    task = PublishHours(ref, where, hours, silent)
+    outcomes: list[dict[str, Any]] = [
+        json.loads(text)
+        for batch in task(iter(table.to_batches(batch_rows)))
+        for text in batch["outcome"].to_pylist()
+    ]
+    return outcomes_of(outcomes), server, store.store_id
+
+
+@pytest.mark.parametrize(("part_rows", "batch_rows"), [(1, 7), (40, 1_000), (10_000, 1)])
+def test_each_day_has_its_hours_and_their_total_however_rows_are_cut(
+    part_rows: int, batch_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publish_hours, "PART_ROWS", part_rows)
+    unit, table = unit_of(), committed(600)
+    outcomes, server, store_id = published(table, frozenset(), batch_rows, monkeypatch)
+    events = table["events"].to_numpy()
+    hours = table["hour"].to_numpy()
+    for hour, outcome in outcomes.hours.items():
+        users = set(np.asarray(table["user"])[hours == hour].tolist())
+        assert outcome.entities["swapped"] == len(users)
+        assert sum(row[1] for row in outcome.slices) == events[hours == hour].sum()
+        assert sum(row[2] for row in outcome.slices) == (hours == hour).sum()
+    assert outcomes.whole_days(outcomes.hours) == {DAY0: 3, DAY0 + 1: 3}
+    assert outcomes.whole_days([*outcomes.hours, DAY0 * 24 - 1, DAY0 * 24 + 48]) == {
+        DAY0: 3,
+        DAY0 + 1: 3,
+    }
+    for user in USERS:
+        (tag,) = keys.entity_tags(unit.entity, [[user]])
+        for day in (DAY0, DAY0 + 1):
+            key = keys.day_key(store_id, tag, unit.storage_fingerprint, day)
+            fields = server.hashes[key].fields
+            stored = codec.unpack_hours(fields[keys.HOURS])
+            rows = [codec.unpack_total(fields[keys.hour_fields(h)[0]]).row for h in stored]
+            total = codec.unpack_day(fields[keys.TOTAL])
+            groups = np.zeros(len(rows), np.int64)
+            assert unit.layout.combine_rows(rows, groups, 1) == [bytes(total.row)]
+            assert total.digest == codec.day_digest(fields[keys.HOURS])
+            of_slices = [codec.unpack_slices(fields[keys.hour_fields(h)[1]]) for h in stored]
+            own = (np.asarray(table["user"]) == user) & (hours // 24 == day)
+            assert sum(len(part.numbers) for part in of_slices) == own.sum()
+
+
+def test_a_day_of_which_an_hour_is_only_counted_has_no_total_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = committed(600)
+    silent = frozenset({DAY0 * 24 + 5})
+    outcomes, _, _ = published(table, silent, 100, monkeypatch)
+    counted = outcomes.hours[DAY0 * 24 + 5]
+    assert counted.entities.total() == 0
+    assert counted.slices
+    users = np.asarray(table["user"])[table["hour"].to_numpy() == DAY0 * 24 + 5]
+    assert outcomes.days[DAY0]["untotalled"] == len(set(users.tolist())) > 0
+    assert outcomes.whole_days(outcomes.hours) == {DAY0 + 1: 3}
+
+
+def test_a_day_is_not_whole_whose_other_hours_were_not_published() -> None:
+    days = {5: {"totals": 2, "untotalled": 0}, 6: {"totals": 1, "untotalled": 1}}
+    reports: list[dict[str, Any]] = [{"day": day, **counts} for day, counts in days.items()]
+    reports.append(
+        {"hour": 121, "swapped": 2, "stale": 0, "expired": 0, "left_over": 0, "slices": []}
+    )
+    outcomes = outcomes_of(reports)
+    assert outcomes.whole_days([121]) == {5: 2}
+    assert outcomes.whole_days([121, 122]) == {}
+
+
+def test_parts_are_of_whole_entities_and_in_the_order_of_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publish_hours, "PART_ROWS", 10)
+    chance = np.random.default_rng(SEED)
+    codes, numbers = chance.integers(0, 9, 100), chance.permutation(100)
+    parts = [*parts_of(codes, numbers)]
+    assert sorted(np.concatenate(parts).tolist()) == list(range(100))
+    seen: set[int] = set()
+    for part in parts:
+        own = set(codes[part].tolist())
+        assert not own & seen
+        seen |= own
+        pairs = list(zip(codes[part].tolist(), numbers[part].tolist(), strict=True))
+        assert pairs == sorted(pairs)
+    assert min(map(len, parts[:-1])) >= 10
+
+
+def test_entries_name_the_archive_version_of_their_hours() -> None:
+    table = committed(300)
+    rows = HourRows.of(unit_of(), table, ("user",))
+    first = DAY0 * 24
+    versions = {hour: 1 if hour < first + 12 else 2 for hour in range(first, first + 24)}
+    entries = rows.entries(versions)
+    assert {version: len(own) for version, own in entries.items()} == {1: 3, 2: 3}
+    for version, own in entries.items():
+        for entry in own:
+            assert entry.row is None
+            assert all(versions[values.hour] == version for values in entry.hours)
+    whole = rows.entries(dict.fromkeys(range(first, first + 48), 7))[7]
+    assert [entry.day for entry in whole] == [DAY0, DAY0 + 1] * 3
+    assert all(entry.row is not None for entry in whole)
+
+
+def test_hours_of_a_day_are_not_parted() -> None:
+    hours = sorted([*range(20, 30), *range(48, 50), 100], reverse=True)
+    assert [*of_whole_days(hours, 3)] == [[100, 49, 48], [*range(29, 23, -1)], [23, 22, 21, 20]]
+    assert [*of_whole_days(hours, 100)] == [hours]
+    assert [*of_whole_days([], 3)] == []
+
+
+def test_hours_are_written_together_while_a_task_holds_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compact_run, "EVENTS_PER_COMMIT", 10)
+    written: list[tuple[list[int], int]] = []
+
+    class Table:
+        def write(self, jobs: list[HourJob], rows: int) -> None:
+            written.append(([job.hour for job in jobs], rows))
+
+    jobs = [HourJob(hour, 1, OffsetVector()) for hour in range(6)]
+    write_hours(Table(), jobs, {0: 4, 1: 6, 2: 1, 3: 30, 5: 2})  # type: ignore[arg-type]
+    assert written == [([0, 1], 10), ([2], 1), ([3], 30), ([4, 5], 2)]
+    written.clear()
+    write_hours(Table(), [], {})  # type: ignore[arg-type]
+    assert written == []
