@@ -99,7 +99,7 @@ def calm(settings: Settings, calm_s: float, window_s: float) -> float:
         def is_quiet() -> bool:
             return all(
                 run.over
-                for dag in airflow.dag_ids() - {"ingest_stream", "backfill_view"}
+                for dag in airflow.paused_by_dag().keys() - {"ingest_stream", "backfill_view"}
                 for run in airflow.runs(dag, limit=5)
             )
 
