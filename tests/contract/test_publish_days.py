@@ -218,6 +218,24 @@ def test_a_total_that_stands_is_left_as_it_is(bench: Bench, unit: StoreUnit, day
     assert all(isinstance(command, Whole | Time) for command in writes)
 
 
+def test_an_hour_made_anew_under_its_archive_version_takes_the_total_with_it(
+    bench: Bench, unit: StoreUnit, day: int
+) -> None:
+    #  the hours that the day names are the same: its total would count, of what stood before
+    store = bench.store
+    events = events_in(day * 24, day * 24 + 1)
+    store.run(PutArchiveVersion("plays", 1, offset_vector(3)))
+    entry = day_entry(unit, 1, 1, hours_of(events))
+    assert store.run(PublishDays(unit, 1, offset_vector(3), [entry])).untotalled == ()
+    anew = [events[1], Event(1, events[1].time_us, 0, 2)]
+    second = hour_entry(unit, 1, 1, anew)
+    store.run(PublishHour(unit, day * 24 + 1, 1, offset_vector(3), [second]))
+    assert keys.TOTAL not in fields_of(store, unit, day)
+    assert store.run(WriteDayTotals(unit, [tag(1)], day)) == 1
+    total = codec.unpack_day(fields_of(store, unit, day)[keys.TOTAL])
+    assert seen_in(unit, [total.row]) == ids([events[0], *anew])
+
+
 def test_an_hour_that_no_read_can_reach_is_left_out_of_the_day(
     bench: Bench, unit: StoreUnit
 ) -> None:

@@ -15,6 +15,7 @@ import slicewise as sw
 from slicewise import codec
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.clock import ManualClock
+from slicewise.errors import DataLoss
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
@@ -169,6 +170,46 @@ def test_a_day_is_not_whole_whose_other_hours_were_not_published() -> None:
     outcomes = outcomes_of(told)
     assert outcomes.whole_days([121]) == {5: 2}
     assert outcomes.whole_days([121, 122]) == {}
+
+
+def test_a_task_tells_of_an_hour_once_however_many_its_parts() -> None:
+    told = publish_hours._Told()
+    parts = [
+        [{"hour": 5, "swapped": 1, "stale": 0, "expired": 0, "left_over": n, "slices": [row]}]
+        for n, row in ((n, [n, 1, 1, 0, 9]) for n in (2, 1, 2))
+    ]
+    for part in parts:
+        told.add([*part, {"day": 0, "totals": 1, "untotalled": 0}])
+    counts = {"swapped": 3, "stale": 0, "expired": 0, "left_over": 5}
+    assert [*told.outcomes()] == [
+        {"hour": 5, **counts, "slices": [[1, 1, 1, 0, 9], [2, 2, 2, 0, 18]]},
+        {"day": 0, "totals": 3, "untotalled": 0},
+    ]
+    again = outcomes_of(told.outcomes())
+    assert again.hours[5].slices == ((1, 1, 1, 0, 9), (2, 2, 2, 0, 18))
+    assert again.days == {0: {"totals": 3, "untotalled": 0}}
+
+
+def test_hours_of_one_archive_version_with_two_offset_vectors_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # under the larger of them running partials would go that the other hour does not contain
+    table, first = committed(60), DAY0 * 24
+    server = MemoryServer(ManualClock((DAY0 + 3) * DAY_US))
+    store = open_memory(server)
+    store.run(Initialise())
+    store.run(Deploy(DEPLOYMENT, 0, {"plays": TOPIC}))
+    store.run(PutArchiveVersion("plays", 1, OffsetVector({(TOPIC, 0): 10})))
+    monkeypatch.setattr(StoreRef, "open", lambda self: open_memory(server))  # noqa: ARG005
+    hours = {
+        int(hour): (1, OffsetVector({(TOPIC, 0): 10 if hour < first + 24 else 9}))
+        for hour in np.unique(table["hour"].to_numpy())
+    }
+    where = StoreRef("redis://nowhere", store.server_run, store.store_id, {})
+    ref = UnitRef(DEPLOYMENT.to_json(), unit_of().storage_fingerprint)
+    with pytest.raises(DataLoss, match="2 offset vectors"):
+        list(PublishHours(ref, where, hours)(iter(table.to_batches())))
+    assert not any(b":day:" in key for key in server.hashes)
 
 
 def test_parts_are_of_whole_entities_and_in_the_order_of_slices(

@@ -27,8 +27,8 @@ CHUNK = 1024
 @dataclass(frozen=True)
 class WriteDayTotals(ByTag[int]):
     """Writes the total of each entity's compacted hours of a day. Where windows are read by five
-    days, it writes that total too. Gives how many day totals stand then: one that is valid is left as
-    it is."""
+    days, it writes that total too. Gives how many day totals stand then: one that is valid is left
+    as it is."""
 
     unit: StoredUnit
     tags: Sequence[bytes]

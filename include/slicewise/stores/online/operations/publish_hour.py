@@ -445,6 +445,10 @@ class PublishDays(ByTag[DaysOutcome]):
                 sets.append(
                     (keys.TOTAL, codec.pack_day(codec.day_digest(hours), entry.row), expiry)
                 )
+            elif hours == raw_hours:
+                # an hour that is made anew under its own archive version, as from raw events: a
+                # total of what stood would still count
+                deletes.append(keys.TOTAL)
             changes.append(KeyChange(day, [(keys.HOURS, exact(raw_hours))], sets, deletes))
         elif not decided.deletes:
             return None
