@@ -22,7 +22,7 @@ from slicewise.stores.online.operations.publish_hour import (
     PublishHour,
 )
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
-from slicewise.stores.online.steps import Command, Time, Whole
+from slicewise.stores.online.steps import Change, Command, Time, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.contract.conftest import Bench, racing
@@ -311,6 +311,27 @@ def test_several_entities_and_days_keep_their_places(
     assert outcome.untotalled == (owner,)
     assert outcome.hours[day * 24 + 5].left_over == (owner,)
     assert outcome.hours[day * 24].published == 6
+
+
+def test_a_day_in_pieces_is_read_and_written_piece_by_piece(
+    bench: Bench, unit: StoreUnit, day: int
+) -> None:
+    store = bench.store
+    events = events_in(*range(day * 24, day * 24 + 24))
+    store.run(PutArchiveVersion("plays", 1, offset_vector(24)))
+    store.run(ApplyBatch(micro_batch(unit, events)))
+    hours = hours_of(events)
+    pieces = [replace(day_entry(unit, 1, 1, {hour: hours[hour]}), row=None) for hour in hours]
+    writes: list[Command] = []
+
+    def note(commands: Sequence[Command]) -> None:
+        writes.extend(c for c in commands if isinstance(c, Change))
+
+    outcome = racing(store, store.steps(PublishDays(unit, 1, offset_vector(24), pieces)), note)
+    assert counts(outcome) == dict.fromkeys(hours, (1, 0, 0, ()))
+    assert outcome.untotalled == tuple(range(24))
+    assert len(writes) == 24, "a piece that is decided before the one before it stands misses"
+    assert running(store, unit) == []
 
 
 def test_what_the_start_offsets_or_the_archive_refuse_is_refused(

@@ -246,6 +246,30 @@ def test_entries_name_the_archive_version_of_their_hours() -> None:
     assert all(entry.row is not None for entry in whole)
 
 
+def test_a_day_that_is_wider_than_a_change_goes_in_some_hours_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = committed(600)
+    _, whole, store_id = published(table, frozenset(), 100, monkeypatch)
+    monkeypatch.setattr(publish_hours, "CHANGE_BYTES", 1_500)
+    rows = HourRows.of(unit_of(), table, ("user",))
+    hours = np.unique(table["hour"].to_numpy()).tolist()
+    entries = rows.entries(dict.fromkeys(hours, 7))[7]
+    assert len(entries) > 12
+    assert all(entry.row is None for entry in entries)
+    given = [(entry.tag, values.hour) for entry in entries for values in entry.hours]
+    assert len(set(given)) == len(given) > 100
+    outcomes, cut, other_id = published(table, frozenset(), 100, monkeypatch)
+    assert outcomes.whole_days(hours) == {}
+    assert all(not of.entities["left_over"] for of in outcomes.hours.values())
+    for key, stored in whole.hashes.items():
+        if b":day:" in key:
+            other = cut.hashes[key.replace(b"%d" % store_id, b"%d" % other_id)]
+            total = {keys.TOTAL: stored.fields[keys.TOTAL]}
+            assert total | other.fields == stored.fields
+            assert keys.TOTAL not in other.fields
+
+
 def test_hours_of_a_day_are_not_parted() -> None:
     hours = sorted([*range(20, 30), *range(48, 50), 100], reverse=True)
     assert [*of_whole_days(hours, 3)] == [[100, 49, 48], [*range(29, 23, -1)], [23, 22, 21, 20]]

@@ -34,6 +34,9 @@ from slicewise.windows.durations import HOUR_US
 MINUTE_US = 60_000_000
 PART_ROWS, THREADS = 50_000, 2
 """Rows that a task encodes and publishes together, and how many such parts at a time."""
+CHANGE_BYTES = 1 << 20
+"""Bytes of hours that fill a change: while a script copies them, other clients of the store wait a
+few milliseconds. What is wider goes in some hours at a time, and is totalled afterwards."""
 OUTCOME = pa.schema([("outcome", pa.string())])
 _FATES = ("swapped", "stale", "expired", "left_over")
 
@@ -178,13 +181,13 @@ class HourRows:
             self._tags, pairwise(self._days), self._day_rows, strict=True
         ):
             of_day = set(version[begin:end])
-            if len(of_day) == 1 and None not in of_day:
-                entry = DayEntry(tag, values[begin:end], row)
-                entries.setdefault(named[begin], []).append(entry)
-                continue
             for one in of_day - {None}:
                 some = [values[i] for i in range(begin, end) if version[i] == one]
-                entries.setdefault(one or 0, []).append(DayEntry(tag, some))
+                pieces = _pieces_of(some)
+                whole_row = row if len(of_day) == len(pieces) == 1 else None
+                entries.setdefault(one or 0, []).extend(
+                    DayEntry(tag, piece, whole_row) for piece in pieces
+                )
         return entries
 
     def slices(self) -> dict[int, list[list[int]]]:
@@ -226,6 +229,18 @@ class HourRows:
         combined = self._combined(self._partials, rows, len(starts))
         bounds = np.searchsorted(starts, self._bounds).tolist()
         return minute[starts], bounds, self.unit.layout.encode_blocks(combined, bounds)
+
+
+def _pieces_of(hours: Sequence[HourValues]) -> list[Sequence[HourValues]]:
+    """Hours of a day, as many together as go into one change."""
+    pieces: list[Sequence[HourValues]] = []
+    begin = size = 0
+    for i, values in enumerate(hours, 1):
+        size += sum(map(len, (values.total, values.slices, values.minutes or b"")))
+        if size >= CHANGE_BYTES or i == len(hours):
+            pieces.append(hours[begin:i])
+            begin, size = i, 0
+    return pieces
 
 
 def _only(archive_version: int, offset_vectors: Collection[OffsetVector]) -> OffsetVector:

@@ -305,10 +305,15 @@ class PublishDays(ByTag[DaysOutcome]):
         return progress.outcome()
 
     def _chunks(self) -> Iterator[list[int]]:
-        """Positions of the entries, as many as go together."""
+        """Positions of the entries, as many as go together; two of one day of an entity do not: the
+        second would find what the first changed."""
         chunk: list[int] = []
         size = 0
         for i, entry in enumerate(self.entries):
+            last = self.entries[chunk[-1]] if chunk else None
+            if last is not None and (last.tag, last.day) == (entry.tag, entry.day):
+                yield chunk
+                chunk, size = [], 0
             chunk.append(i)
             size += sum(map(_size, entry.hours))
             if len(chunk) == CHUNK or size >= CHUNK_BYTES:
