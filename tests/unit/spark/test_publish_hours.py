@@ -173,19 +173,19 @@ def test_a_day_is_not_whole_whose_other_hours_were_not_published() -> None:
 
 
 def test_a_task_tells_of_an_hour_once_however_many_its_parts() -> None:
-    told = publish_hours._Told()
+    sums = publish_hours._Sums()
     parts = [
         [{"hour": 5, "swapped": 1, "stale": 0, "expired": 0, "left_over": n, "slices": [row]}]
         for n, row in ((n, [n, 1, 1, 0, 9]) for n in (2, 1, 2))
     ]
     for part in parts:
-        told.add([*part, {"day": 0, "totals": 1, "untotalled": 0}])
+        sums.add([*part, {"day": 0, "totals": 1, "untotalled": 0}])
     counts = {"swapped": 3, "stale": 0, "expired": 0, "left_over": 5}
-    assert [*told.outcomes()] == [
+    assert [*sums.outcomes()] == [
         {"hour": 5, **counts, "slices": [[1, 1, 1, 0, 9], [2, 2, 2, 0, 18]]},
         {"day": 0, "totals": 3, "untotalled": 0},
     ]
-    again = outcomes_of(told.outcomes())
+    again = outcomes_of(sums.outcomes())
     assert again.hours[5].slices == ((1, 1, 1, 0, 9), (2, 2, 2, 0, 18))
     assert again.days == {0: {"totals": 3, "untotalled": 0}}
 

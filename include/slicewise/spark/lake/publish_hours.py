@@ -96,11 +96,11 @@ class PublishHours:
 
         # while one part waits for the store, the other is made ready; what a part tells is added
         # as it comes: it names every slice that the part has a row of
-        told = _Told()
+        sums = _Sums()
         with ThreadPoolExecutor(THREADS) as pool:
             for part in pool.map(publish, parts_of(codes, table["slice"].to_numpy())):
-                told.add(part)
-        texts = pa.array([json.dumps(one) for one in told.outcomes()], pa.string())
+                sums.add(part)
+        texts = pa.array([json.dumps(one) for one in sums.outcomes()], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
     def _published(self, store: OnlineStore, rows: HourRows) -> list[dict[str, Any]]:
@@ -354,7 +354,7 @@ class Outcomes:
         }
 
 
-class _Told:
+class _Sums:
     """Sums of what parts or tasks told."""
 
     def __init__(self) -> None:
@@ -373,8 +373,8 @@ class _Told:
             counted.update({k: outcome[k] for k in _FATES})
             slices = self._slices.setdefault(hour, {})
             for number, *figures in outcome["slices"]:
-                sums = slices.setdefault(number, [0, 0, 0, 0])
-                sums[:] = [a + b for a, b in zip(sums, figures, strict=True)]
+                row = slices.setdefault(number, [0, 0, 0, 0])
+                row[:] = [a + b for a, b in zip(row, figures, strict=True)]
 
     def slices(self, hour: int) -> list[list[int]]:
         """Per slice of the hour: number, events, entities, late, bytes."""
@@ -390,17 +390,17 @@ class _Told:
 
 def outcomes_of(outcomes: Iterable[Mapping[str, Any]]) -> Outcomes:
     """What all tasks told, together."""
-    told = _Told()
-    told.add(outcomes)
+    sums = _Sums()
+    sums.add(outcomes)
     hours = {
         hour: HourOutcome(
             hour,
             counted,
-            tuple((n, *figures) for n, *figures in told.slices(hour)),  # type: ignore[misc]
+            tuple((n, *figures) for n, *figures in sums.slices(hour)),  # type: ignore[misc]
         )
-        for hour, counted in told.hours.items()
+        for hour, counted in sums.hours.items()
     }
-    return Outcomes(hours, told.days)
+    return Outcomes(hours, sums.days)
 
 
 __all__ = [
