@@ -244,7 +244,7 @@ def _pieces_of(hours: Sequence[HourValues]) -> list[Sequence[HourValues]]:
 
 
 def _only(archive_version: int, offset_vectors: Collection[OffsetVector]) -> OffsetVector:
-    """What the archive version contains. DataLoss where hours of it say otherwise: a running
+    """Gives what the archive version contains. DataLoss where its hours differ in it: a running
     partial would go though its events are in no hour."""
     if len(offset_vectors) != 1:
         raise DataLoss(
