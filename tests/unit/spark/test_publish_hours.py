@@ -64,9 +64,9 @@ def unit_of() -> StorageUnit:
     return unit
 
 
-def committed(count: int) -> pa.Table:
+def committed(count: int, unit: StorageUnit | None = None) -> pa.Table:
     """Rows of two days, a row per (entity, slice), in no order."""
-    chance, unit = random.Random(SEED), unit_of()
+    chance, unit = random.Random(SEED), unit or unit_of()
     users = pa.array([chance.choice(USERS) for _ in range(count)])
     time = np.array([DAY0 * DAY_US + chance.randrange(2 * DAY_US) for _ in range(count)], np.int64)
     rows = Rows(
@@ -244,6 +244,46 @@ def test_entries_name_the_archive_version_of_their_hours() -> None:
     whole = rows.entries(dict.fromkeys(range(first, first + 48), 7))[7]
     assert [entry.day for entry in whole] == [DAY0, DAY0 + 1] * 3
     assert all(entry.row is not None for entry in whole)
+
+
+def test_minutes_of_an_hour_are_those_of_its_own_slices() -> None:
+    #  a unit that keeps minutes: an hour beside all others has the bytes that it has by itself
+    fine = sw.FeatureView(
+        "fine",
+        source=plays,
+        entity=["user"],
+        features=[sw.Feature("all", sw.sum("x"), windows=["5m", "1d"])],
+        slice="30s",
+    )
+    (unit,) = plan(Project.of("p", [fine])).units
+    assert unit.levels == (publish_hours.MINUTE_US,)
+    table = committed(400, unit)
+    hours = table["hour"].to_numpy()
+    versions = {int(hour): 3 for hour in np.unique(hours)}
+    entries = HourRows.of(unit, table, ("user",)).entries(versions)[3]
+    assert sum(len(entry.hours) for entry in entries) > 100
+    users = np.asarray(table["user"])
+    for user in USERS:
+        (tag,) = keys.entity_tags(unit.entity, [[user]])
+        for values in [v for entry in entries if entry.tag == tag for v in entry.hours]:
+            own = table.filter(pa.array((hours == values.hour) & (users == user)))
+            (alone,) = HourRows.of(unit, own, ("user",)).entries(versions)[3]
+            assert [*alone.hours] == [values]
+            assert alone.row == codec.unpack_total(values.total).row
+            assert values.minutes is not None
+            minutes = codec.unpack_slices(values.minutes)
+            numbers = np.unique(own["slice"].to_numpy() // 2)
+            assert np.array_equal(minutes.numbers, numbers)
+            parts = unit.layout.from_arrow(own)
+            at = np.searchsorted(numbers, np.sort(own["slice"].to_numpy()) // 2)
+            order = np.argsort(own["slice"].to_numpy())
+            groups = np.empty(len(at), np.int64)
+            groups[order] = at
+            combined = [
+                part.combine_columns(columns, groups, len(numbers))
+                for part, columns in zip(unit.layout.partials, parts, strict=True)
+            ]
+            assert bytes(minutes.block) == unit.layout.encode_block(combined)
 
 
 def test_a_day_that_is_wider_than_a_change_goes_in_some_hours_at_a_time(
