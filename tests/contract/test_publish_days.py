@@ -23,7 +23,7 @@ from slicewise.stores.online.operations.publish_hour import (
     PublishHour,
 )
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
-from slicewise.stores.online.steps import Command, Time, Whole
+from slicewise.stores.online.steps import Change, Command, Time, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.contract.conftest import Bench, racing
@@ -219,6 +219,24 @@ def test_a_total_that_stands_is_left_as_it_is(bench: Bench, unit: StoreUnit, day
     assert all(isinstance(command, Whole | Time) for command in writes)
 
 
+def test_an_hour_made_anew_under_its_archive_version_takes_the_total_with_it(
+    bench: Bench, unit: StoreUnit, day: int
+) -> None:
+    #  the hours that the day names are the same: its total would count, of what stood before
+    store = bench.store
+    events = events_in(day * 24, day * 24 + 1)
+    store.run(PutArchiveVersion("plays", 1, offset_vector(3)))
+    entry = day_entry(unit, 1, 1, hours_of(events))
+    assert store.run(PublishDays(unit, 1, offset_vector(3), [entry])).untotalled == ()
+    anew = [events[1], Event(1, events[1].time_us, 0, 2)]
+    second = hour_entry(unit, 1, 1, anew)
+    store.run(PublishHour(unit, day * 24 + 1, 1, offset_vector(3), [second]))
+    assert keys.TOTAL not in fields_of(store, unit, day)
+    assert store.run(WriteDayTotals(unit, [tag(1)], day)) == 1
+    total = codec.unpack_day(fields_of(store, unit, day)[keys.TOTAL])
+    assert seen_in(unit, [total.row]) == ids([events[0], *anew])
+
+
 def test_an_hour_that_no_read_can_reach_is_left_out_of_the_day(
     bench: Bench, unit: StoreUnit
 ) -> None:
@@ -294,6 +312,27 @@ def test_several_entities_and_days_keep_their_places(
     assert outcome.untotalled == (owner,)
     assert outcome.hours[day * 24 + 5].left_over == (owner,)
     assert outcome.hours[day * 24].published == 6
+
+
+def test_a_day_in_pieces_is_read_and_written_piece_by_piece(
+    bench: Bench, unit: StoreUnit, day: int
+) -> None:
+    store = bench.store
+    events = events_in(*range(day * 24, day * 24 + 24))
+    store.run(PutArchiveVersion("plays", 1, offset_vector(24)))
+    store.run(ApplyBatch(micro_batch(unit, events)))
+    hours = hours_of(events)
+    pieces = [replace(day_entry(unit, 1, 1, {hour: hours[hour]}), row=None) for hour in hours]
+    writes: list[Command] = []
+
+    def note(commands: Sequence[Command]) -> None:
+        writes.extend(c for c in commands if isinstance(c, Change))
+
+    outcome = racing(store, store.steps(PublishDays(unit, 1, offset_vector(24), pieces)), note)
+    assert counts(outcome) == dict.fromkeys(hours, (1, 0, 0, ()))
+    assert outcome.untotalled == tuple(range(24))
+    assert len(writes) == 24, "a piece that is decided before the one before it stands misses"
+    assert running(store, unit) == []
 
 
 def test_what_the_start_offsets_or_the_archive_refuse_is_refused(

@@ -318,6 +318,33 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
             assert totals == len(expected(sent, [name for name, _ in unit.entity], unit.slice_us))
 
 
+@pytest.mark.parametrize("rows_per_task", [100, 20])
+def test_events_of_many_hours_are_counted_once_in_several_tasks(
+    shared: Lake, rows_per_task: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    #  12 hours or 13, 200 events: in 2 tasks an hour goes whole to one, in 10 its entities part
+    monkeypatch.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
+    monkeypatch.setattr("slicewise.spark.lake.compaction._ROWS_PER_TASK", rows_per_task)
+    source = f"several_{rows_per_task}"
+    shared.topic(source)
+    deployment = shared.deploy(by_user(shared, source), by_song(shared, source))
+    sent = events(over(14), 200, step_us=12 * HOUR_US // 199)
+    shared.produce(source, sent)
+    shared.apply(deployment, source)
+    with shared.context() as context:
+        report = compact(context, Request(None))
+        assert (report.left_over, report.more["dirty"]) == (0, 0)
+        assert sum(row["events"] for row in report.slices) == 2 * len(sent)
+        for unit in deployment.units:
+            check(shared, unit, sent)
+            entity = [name for name, _ in unit.entity]
+            hours = sorted({event["played"] // HOUR_US for event in sent})
+            rows = rows_of(context, unit, hours).to_pylist()
+            keys = [(row["slice"], *(row[name] for name in entity)) for row in rows]
+            assert len(keys) == len(set(keys))
+            assert sum(row["events"] for row in rows) == len(sent)
+
+
 def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compacted_from(
     shared: Lake,
 ) -> None:

@@ -14,6 +14,7 @@ import slicewise as sw
 from slicewise import codec
 from slicewise.aggregates.kernel.events import Rows
 from slicewise.clock import ManualClock
+from slicewise.errors import DataLoss
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
@@ -62,9 +63,9 @@ def unit_of() -> StorageUnit:
     return unit
 
 
-def committed(count: int) -> pa.Table:
+def committed(count: int, unit: StorageUnit | None = None) -> pa.Table:
     """Rows of two days, a row per (entity, slice), in no order."""
-    chance, unit = random.Random(SEED), unit_of()
+    chance, unit = random.Random(SEED), unit or unit_of()
     users = pa.array([chance.choice(USERS) for _ in range(count)])
     time = np.array([DAY0 * DAY_US + chance.randrange(2 * DAY_US) for _ in range(count)], np.int64)
     rows = Rows(
@@ -172,6 +173,46 @@ def test_a_day_is_not_whole_whose_other_hours_were_not_published() -> None:
     assert outcomes.whole_days([121, 122]) == {}
 
 
+def test_a_task_tells_of_an_hour_once_however_many_its_parts() -> None:
+    sums = publish_hours._Sums()
+    parts = [
+        [{"hour": 5, "swapped": 1, "stale": 0, "expired": 0, "left_over": n, "slices": [row]}]
+        for n, row in ((n, [n, 1, 1, 0, 9]) for n in (2, 1, 2))
+    ]
+    for part in parts:
+        sums.add([*part, {"day": 0, "totals": 1, "untotalled": 0}])
+    counts = {"swapped": 3, "stale": 0, "expired": 0, "left_over": 5}
+    assert [*sums.outcomes()] == [
+        {"hour": 5, **counts, "slices": [[1, 1, 1, 0, 9], [2, 2, 2, 0, 18]]},
+        {"day": 0, "totals": 3, "untotalled": 0},
+    ]
+    again = outcomes_of(sums.outcomes())
+    assert again.hours[5].slices == ((1, 1, 1, 0, 9), (2, 2, 2, 0, 18))
+    assert again.days == {0: {"totals": 3, "untotalled": 0}}
+
+
+def test_hours_of_one_archive_version_with_two_offset_vectors_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # under the larger of them running partials would go that the other hour does not contain
+    table, first = committed(60), DAY0 * 24
+    server = MemoryServer(ManualClock((DAY0 + 3) * DAY_US))
+    store = open_memory(server)
+    store.run(Initialise())
+    store.run(Deploy(DEPLOYMENT, 0, {"plays": TOPIC}))
+    store.run(PutArchiveVersion("plays", 1, OffsetVector({(TOPIC, 0): 10})))
+    monkeypatch.setattr(StoreRef, "open", lambda self: open_memory(server))  # noqa: ARG005
+    hours = {
+        int(hour): (1, OffsetVector({(TOPIC, 0): 10 if hour < first + 24 else 9}))
+        for hour in np.unique(table["hour"].to_numpy())
+    }
+    where = StoreRef("redis://nowhere", store.server_run, store.store_id, {})
+    ref = UnitRef(DEPLOYMENT.to_json(), unit_of().storage_fingerprint)
+    with pytest.raises(DataLoss, match="2 offset vectors"):
+        list(PublishHours(ref, where, hours)(iter(table.to_batches())))
+    assert not any(b":day:" in key for key in server.hashes)
+
+
 def test_parts_are_of_whole_entities_and_in_the_order_of_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -204,6 +245,70 @@ def test_entries_name_the_archive_version_of_their_hours() -> None:
     whole = rows.entries(dict.fromkeys(range(first, first + 48), 7))[7]
     assert [entry.day for entry in whole] == [DAY0, DAY0 + 1] * 3
     assert all(entry.row is not None for entry in whole)
+
+
+def test_minutes_of_an_hour_are_those_of_its_own_slices() -> None:
+    #  a unit that keeps minutes: an hour beside all others has the bytes that it has by itself
+    fine = sw.FeatureView(
+        "fine",
+        source=plays,
+        entity=["user"],
+        features=[sw.Feature("all", sw.sum("x"), windows=["5m", "1d"])],
+        slice="30s",
+    )
+    (unit,) = plan(Project.of("p", [fine])).units
+    assert unit.levels == (publish_hours.MINUTE_US,)
+    table = committed(400, unit)
+    hours = table["hour"].to_numpy()
+    versions = {int(hour): 3 for hour in np.unique(hours)}
+    entries = HourRows.of(unit, table, ("user",)).entries(versions)[3]
+    assert sum(len(entry.hours) for entry in entries) > 100
+    users = np.asarray(table["user"])
+    for user in USERS:
+        (tag,) = keys.entity_tags(unit.entity, [[user]])
+        for values in [v for entry in entries if entry.tag == tag for v in entry.hours]:
+            own = table.filter(pa.array((hours == values.hour) & (users == user)))
+            (alone,) = HourRows.of(unit, own, ("user",)).entries(versions)[3]
+            assert [*alone.hours] == [values]
+            assert alone.row == bytes(codec.unpack_total(values.total).row)
+            assert values.minutes is not None
+            minutes = codec.unpack_slices(values.minutes)
+            numbers = np.unique(own["slice"].to_numpy() // 2)
+            assert np.array_equal(minutes.numbers, numbers)
+            parts = unit.layout.from_arrow(own)
+            at = np.searchsorted(numbers, np.sort(own["slice"].to_numpy()) // 2)
+            order = np.argsort(own["slice"].to_numpy())
+            groups = np.empty(len(at), np.int64)
+            groups[order] = at
+            combined = [
+                part.combine_columns(columns, groups, len(numbers))
+                for part, columns in zip(unit.layout.partials, parts, strict=True)
+            ]
+            assert bytes(minutes.block) == unit.layout.encode_block(combined)
+
+
+def test_a_day_that_is_wider_than_a_change_goes_in_some_hours_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = committed(600)
+    _, whole, store_id = published(table, frozenset(), 100, monkeypatch)
+    monkeypatch.setattr(publish_hours, "CHANGE_BYTES", 1_500)
+    rows = HourRows.of(unit_of(), table, ("user",))
+    hours = np.unique(table["hour"].to_numpy()).tolist()
+    entries = rows.entries(dict.fromkeys(hours, 7))[7]
+    assert len(entries) > 12
+    assert all(entry.row is None for entry in entries)
+    given = [(entry.tag, values.hour) for entry in entries for values in entry.hours]
+    assert len(set(given)) == len(given) > 100
+    outcomes, cut, other_id = published(table, frozenset(), 100, monkeypatch)
+    assert outcomes.whole_days(hours) == {}
+    assert all(not of.entities["left_over"] for of in outcomes.hours.values())
+    for key, stored in whole.hashes.items():
+        if b":day:" in key:
+            other = cut.hashes[key.replace(b"%d" % store_id, b"%d" % other_id)]
+            total = {keys.TOTAL: stored.fields[keys.TOTAL]}
+            assert total | other.fields == stored.fields
+            assert keys.TOTAL not in other.fields
 
 
 def test_hours_of_a_day_are_not_parted() -> None:

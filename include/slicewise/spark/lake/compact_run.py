@@ -206,11 +206,12 @@ class UnitRun:
         """Registers the offset vectors of these hours' archive versions, before anything is
         published under them."""
         source = self._unit.source
-        for archive_version, offset_vector in {
-            header.archive_version: header.offset_vector
+        # two offset vectors of one archive version are both said: the second is refused
+        for archive_version, offset_vector in dict.fromkeys(
+            (header.archive_version, header.offset_vector)
             for header in headers.values()
             if header.archive_version
-        }.items():
+        ):
             self.context.store.run(
                 PutArchiveVersion(source, archive_version, offset_vector)
             )  # also one that is known: it must not be trimmed now

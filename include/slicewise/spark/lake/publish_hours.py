@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from slicewise import codec
 from slicewise.aggregates.kernel.columns import Columns
-from slicewise.errors import SlicewiseError
+from slicewise.errors import DataLoss, SlicewiseError
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake.partials import Ints, RowShape, UnitRef, whole
@@ -34,6 +34,9 @@ from slicewise.windows.durations import HOUR_US
 MINUTE_US = 60_000_000
 PART_ROWS, THREADS = 50_000, 2
 """Rows that a task encodes and publishes together, and how many such parts at a time."""
+CHANGE_BYTES = 1 << 20
+"""Bytes of hours that fill a change: while a script copies them, other clients of the store wait a
+few milliseconds. What is wider goes in some hours at a time, and is totalled afterwards."""
 OUTCOME = pa.schema([("outcome", pa.string())])
 _FATES = ("swapped", "stale", "expired", "left_over")
 
@@ -91,10 +94,13 @@ class PublishHours:
             with closing(self.store.open()) as store:
                 return self._published(store, part)
 
-        # while one part waits for the store, the other is made ready
+        # while one part waits for the store, the other is made ready; what a part tells is added
+        # as it comes: it names every slice that the part has a row of
+        sums = _Sums()
         with ThreadPoolExecutor(THREADS) as pool:
-            parts = [*pool.map(publish, parts_of(codes, table["slice"].to_numpy()))]
-        texts = pa.array([json.dumps(one) for part in parts for one in part], pa.string())
+            for part in pool.map(publish, parts_of(codes, table["slice"].to_numpy())):
+                sums.add(part)
+        texts = pa.array([json.dumps(one) for one in sums.outcomes()], pa.string())
         yield pa.RecordBatch.from_arrays([texts], schema=OUTCOME)
 
     def _published(self, store: OnlineStore, rows: HourRows) -> list[dict[str, Any]]:
@@ -105,8 +111,8 @@ class PublishHours:
         published = {hour: self.hours[hour] for hour in hours if hour not in self.silent}
         versions = {hour: archive_version for hour, (archive_version, _) in published.items()}
         for archive_version, entries in rows.entries(versions).items():
-            offset_vector = next(
-                offsets for version, offsets in published.values() if version == archive_version
+            offset_vector = _only(
+                archive_version, {v for n, v in published.values() if n == archive_version}
             )
             done = store.run(PublishDays(rows.unit, archive_version, offset_vector, entries))
             for hour, of_hour in done.hours.items():
@@ -172,13 +178,13 @@ class HourRows:
             self._tags, pairwise(self._days), self._day_rows, strict=True
         ):
             of_day = set(version[begin:end])
-            if len(of_day) == 1 and None not in of_day:
-                entry = DayEntry(tag, values[begin:end], row)
-                entries.setdefault(named[begin], []).append(entry)
-                continue
             for one in of_day - {None}:
                 some = [values[i] for i in range(begin, end) if version[i] == one]
-                entries.setdefault(one or 0, []).append(DayEntry(tag, some))
+                pieces = _pieces_of(some)
+                whole_row = row if len(of_day) == len(pieces) == 1 else None
+                entries.setdefault(one or 0, []).extend(
+                    DayEntry(tag, piece, whole_row) for piece in pieces
+                )
         return entries
 
     def slices(self) -> dict[int, list[list[int]]]:
@@ -220,6 +226,31 @@ class HourRows:
         combined = self._combined(self._partials, rows, len(starts))
         bounds = np.searchsorted(starts, self._bounds).tolist()
         return minute[starts], bounds, self.unit.layout.encode_blocks(combined, bounds)
+
+
+def _pieces_of(hours: Sequence[HourValues]) -> list[Sequence[HourValues]]:
+    """Hours of a day, as many together as go into one change."""
+    pieces: list[Sequence[HourValues]] = []
+    begin = size = 0
+    for i, values in enumerate(hours, 1):
+        size += sum(map(len, (values.total, values.slices, values.minutes or b"")))
+        if size >= CHANGE_BYTES or i == len(hours):
+            pieces.append(hours[begin:i])
+            begin, size = i, 0
+    return pieces
+
+
+def _only(archive_version: int, offset_vectors: Collection[OffsetVector]) -> OffsetVector:
+    """Gives what the archive version contains. DataLoss where its hours differ in it: a running
+    partial would go though its events are in no hour."""
+    if len(offset_vectors) != 1:
+        raise DataLoss(
+            f"hours of archive version {archive_version} have {len(offset_vectors)} offset vectors",
+            expected="one",
+            next_step='see "archive n has two offset vectors" in docs/runbook.md',
+        )
+    (offset_vector,) = offset_vectors
+    return offset_vector
 
 
 def entity_codes(table: pa.Table, entity: Sequence[str]) -> Ints:
@@ -320,31 +351,53 @@ class Outcomes:
         }
 
 
-def outcomes_of(outcomes: Sequence[Mapping[str, Any]]) -> Outcomes:
+class _Sums:
+    """Sums of what parts or tasks say."""
+
+    def __init__(self) -> None:
+        self.hours: dict[int, Counter[str]] = {}
+        self.days: dict[int, Counter[str]] = {}
+        self._slices: dict[int, dict[int, list[int]]] = {}
+
+    def add(self, outcomes: Iterable[Mapping[str, Any]]) -> None:
+        for outcome in outcomes:
+            if "day" in outcome:
+                of_day = self.days.setdefault(outcome["day"], Counter())
+                of_day.update({k: outcome[k] for k in ("totals", "untotalled")})
+                continue
+            hour = outcome["hour"]
+            counted = self.hours.setdefault(hour, Counter())
+            counted.update({k: outcome[k] for k in _FATES})
+            slices = self._slices.setdefault(hour, {})
+            for number, *figures in outcome["slices"]:
+                row = slices.setdefault(number, [0, 0, 0, 0])
+                row[:] = [a + b for a, b in zip(row, figures, strict=True)]
+
+    def slices(self, hour: int) -> list[list[int]]:
+        """Per slice of the hour: number, events, entities, late, bytes."""
+        return [[number, *figures] for number, figures in sorted(self._slices[hour].items())]
+
+    def outcomes(self) -> Iterator[dict[str, Any]]:
+        """The sums, in the form of what was added."""
+        for hour, counted in self.hours.items():
+            yield {"hour": hour, **counted, "slices": self.slices(hour)}
+        for day, counts in self.days.items():
+            yield {"day": day, **counts}
+
+
+def outcomes_of(outcomes: Iterable[Mapping[str, Any]]) -> Outcomes:
     """Outcomes of all tasks, added up."""
-    entities: dict[int, Counter[str]] = {}
-    days: dict[int, Counter[str]] = {}
-    slices: dict[int, dict[int, list[int]]] = {}
-    for outcome in outcomes:
-        if "day" in outcome:
-            of_day = days.setdefault(outcome["day"], Counter())
-            of_day.update({k: outcome[k] for k in ("totals", "untotalled")})
-            continue
-        hour = outcome["hour"]
-        counted = entities.setdefault(hour, Counter())
-        counted.update({k: outcome[k] for k in _FATES})
-        for number, *figures in outcome["slices"]:
-            sums = slices.setdefault(hour, {}).setdefault(number, [0, 0, 0, 0])
-            sums[:] = [a + b for a, b in zip(sums, figures, strict=True)]
+    sums = _Sums()
+    sums.add(outcomes)
     hours = {
         hour: HourOutcome(
             hour,
             counted,
-            tuple((n, *figures) for n, figures in sorted(slices.get(hour, {}).items())),  # type: ignore[misc]
+            tuple((n, *figures) for n, *figures in sums.slices(hour)),  # type: ignore[misc]
         )
-        for hour, counted in entities.items()
+        for hour, counted in sums.hours.items()
     }
-    return Outcomes(hours, days)
+    return Outcomes(hours, sums.days)
 
 
 __all__ = [

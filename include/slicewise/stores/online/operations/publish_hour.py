@@ -306,10 +306,15 @@ class PublishDays(ByTag[DaysOutcome]):
         return progress.outcome()
 
     def _chunks(self) -> Iterator[list[int]]:
-        """Positions of the entries, as many as go together."""
+        """Positions of the entries, as many as go together; two of one day of an entity do not: the
+        second would find what the first changed."""
         chunk: list[int] = []
         size = 0
         for i, entry in enumerate(self.entries):
+            last = self.entries[chunk[-1]] if chunk else None
+            if last is not None and (last.tag, last.day) == (entry.tag, entry.day):
+                yield chunk
+                chunk, size = [], 0
             chunk.append(i)
             size += sum(map(_size, entry.hours))
             if len(chunk) == CHUNK or size >= CHUNK_BYTES:
@@ -446,6 +451,10 @@ class PublishDays(ByTag[DaysOutcome]):
                 sets.append(
                     (keys.TOTAL, codec.pack_day(codec.day_digest(hours), entry.row), expiry)
                 )
+            elif hours == raw_hours:
+                # an hour that is made anew under its own archive version, as from raw events: a
+                # total of what stood would still count
+                deletes.append(keys.TOTAL)
             changes.append(KeyChange(day, [(keys.HOURS, exact(raw_hours))], sets, deletes))
         elif not decided.deletes:
             return None
