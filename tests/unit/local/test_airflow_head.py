@@ -106,3 +106,19 @@ def test_no_part_starts_on_a_database_that_cannot_be_migrated(tmp_path: Path) ->
     with _start(_airflow(tmp_path, migration="sys.exit(7)")) as head:
         assert head.wait(40) == 7
     assert (tmp_path / "called").read_text() == "db migrate\n"
+
+
+@pytest.mark.parametrize("during_migration", [True, False])
+def test_stopped_before_a_part_runs_it_begins_none(tmp_path: Path, during_migration: bool) -> None:
+    kill = "__import__('os').kill({}, 15)\n"
+    program = _airflow(
+        tmp_path, migration=kill.format("os.getppid()") if during_migration else "pass"
+    )
+    if not during_migration:  # as when it comes while it imports
+        (tmp_path / "airflow" / "api_fastapi" / "app.py").write_text(
+            kill.format("__import__('os').getpid()")
+        )
+    with _start(program) as head:
+        assert head.wait(40) == 0
+    called = tmp_path / "called"
+    assert (called.read_text() if called.exists() else "") == "db migrate\n" * during_migration

@@ -47,11 +47,15 @@ def main(airflow: str) -> int:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()  # a part that looks for garbage there would write to every page of it
-    migration = _begin((airflow, "db", "migrate"), before)
-    if (migrated := os.waitstatus_to_exitcode(os.waitpid(migration, 0)[1])) != 0:
-        return migrated
-    parts = {_begin((airflow, *part), before): part[0] for part in PARTS}
-    stopping = False
+    stopping = _stop_pending()  # nothing is begun for a platform that goes down again
+    if not stopping:
+        migration = _begin((airflow, "db", "migrate"), before)
+        if (migrated := os.waitstatus_to_exitcode(os.waitpid(migration, 0)[1])) != 0:
+            return migrated
+        stopping = _stop_pending()
+    parts: dict[int, str] = {}
+    if not stopping:
+        parts = {_begin((airflow, *part), before): part[0] for part in PARTS}
     ended: list[str] = []
     while not stopping and not ended:
         stopping = signal.sigwait(_AWAITED) in _STOPS
@@ -68,6 +72,11 @@ def main(airflow: str) -> int:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     return 0 if stopping else 1
+
+
+def _stop_pending() -> bool:
+    """Tells whether a signal to stop came while nobody waited for one."""
+    return not signal.sigpending().isdisjoint(_STOPS)
 
 
 def _begin(command: Sequence[str], mask: Set[int]) -> int:
