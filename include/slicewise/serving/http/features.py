@@ -247,21 +247,21 @@ class Features:
                     self._instead(member, error)
             elif answer is None or answer.is_particular:
                 # also where an open store refuses: it may do so for one entity (`Recovering`)
-                self._apart_each(key, members, time.perf_counter() - begun)
+                self._separately(key, members, time.perf_counter() - begun)
             else:
                 self._learn_cost(key, len(members))
                 try:
                     bodies = _bodies(members, answer)
                 except Exception:  # noqa: BLE001
                     # whose answer cannot be written is told alone
-                    self._apart_each(key, members, time.perf_counter() - begun)
+                    self._separately(key, members, time.perf_counter() - begun)
                 else:
                     self._end_together(members, answer, bodies)
 
         whole = replace(members[0].request, entities=entities)
         self._connection.start(self._service.read_store(whole), done)
 
-    def _apart_each(self, key: Key, members: Sequence[Member], taken_s: float) -> None:
+    def _separately(self, key: Key, members: Sequence[Member], taken_s: float) -> None:
         """Reads for each by itself, in what is left of its time."""
         if len(self._apart) >= KEYS:
             self._apart.clear()
