@@ -67,7 +67,8 @@ def with_earlier_hours(plan: ReadPlan, part: Stored, cache: PartialCache) -> Sto
 
 def _key(unit: str, numbers: Sequence[int], values: Sequence[bytes]) -> Key:
     """The key of running partials of these slices."""
-    digest = hashlib.sha256(array("q", numbers))
+    # their number first: else bytes of the one could stand for those of another
+    digest = hashlib.sha256(array("q", [len(numbers), *numbers]))
     digest.update(array("q", map(len, values)))
     digest.update(b"".join(values))
     return unit, digest.digest()

@@ -240,3 +240,49 @@ def test_what_is_refused_for_now_says_when_to_come_again_either_way(own_redis: R
             expected = client.exchange(chunked(content))
     assert b"\r\nretry-after: " in expected
     assert replies == {expected}
+
+
+def test_what_begins_no_request_keeps_no_connection(api: Api) -> None:
+    content = request(body(api))
+    with Client(api.address) as client:
+        for _ in range(2):
+            client.exchange(content)
+        begun = time.perf_counter()
+        client.send(b"\r\n")
+        assert client.socket.recv(10) == b""
+        assert time.perf_counter() - begun < 15
+
+
+def listens(address: tuple[str, int]) -> bool:
+    """Tells whether connections are taken."""
+    try:
+        socket.create_connection(address, timeout=5).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("behind", [b"", b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"])
+def test_a_request_whose_body_is_on_its_way_is_answered_before_the_end(
+    own_redis: RedisServer, behind: bytes
+) -> None:
+    content = request({"features": REFS, "entities": [{"user_id": "user1"}]})
+    with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
+        api = stack.enter_context(ExitStack())
+        parts = urlsplit(api.enter_context(serving(own_redis.url)))
+        address = (str(parts.hostname), int(parts.port or 0))
+        client = stack.enter_context(Client(address))
+        for _ in range(2):
+            client.exchange(content)
+        client.send(content[:-3])
+        time.sleep(0.2)
+        stopped = pool.submit(api.close)
+        deadline = time.monotonic() + 10
+        while listens(address):
+            assert time.monotonic() < deadline
+        client.send(content[-3:] + behind)
+        assert client.reply().startswith(b"HTTP/1.1 503 ")  # nothing is deployed
+        if behind:
+            assert client.reply().endswith(b'{"status":"ok"}')
+        assert client.socket.recv(10) == b""
+        stopped.result(20)

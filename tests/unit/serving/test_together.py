@@ -11,7 +11,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from slicewise.errors import StoreUnavailable
+from slicewise.errors import Recovering, StoreUnavailable
+from slicewise.serving.answering.answer import Answer, EntityAnswer
+from slicewise.serving.answering.requests import FeaturesRequest
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import AsyncConnection, SyncConnection
 from slicewise.serving.connection.steps import Flow
@@ -34,10 +36,19 @@ NAMES = ("ann", "bob", "zoë", "nobody", "ann")
 class Counting:
     """A connection that answers at once, and counts the flows that it ran."""
 
+    is_sharded = False
+
     def __init__(self, connection: SyncConnection, worked_s: float = 1e-4) -> None:
         self._connection, self.worked_s, self.flows = connection, worked_s, 0
 
-    def start(self, flow: Flow[Any], done: Callable[[Any, Exception | None], None]) -> None:
+    @property
+    def is_open(self) -> bool:
+        return self._connection._store is not None
+
+    def start(
+        self, flow: Flow[Any], done: Callable[[Any, Exception | None], None], taken_s: float = 0.0
+    ) -> None:
+        assert 0 <= taken_s < 60
         self.flows += 1
         try:
             result = self._connection.run(flow)
@@ -218,3 +229,52 @@ def test_what_the_store_refuses_is_refused_to_each(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(world.service, "read_store", away)
     _, together = in_turns(features, [requests_of(SLICED)] * 2)
     assert [response.status for response in together] == [503] * len(NAMES)
+
+
+def test_what_is_refused_for_one_entity_is_refused_to_it_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(to_come=True)
+    features = features_of(world.service, Counting(world.connection))
+    read_store = world.service.read_store
+
+    def refusing(request: FeaturesRequest) -> Flow[Any]:
+        # as of pending events that are left of a server run before
+        if {"user": "bob"} in request.entities:
+            raise Recovering("events are lost", progress=0.5, next_step="ask again")
+        return (yield from read_store(request))
+
+    monkeypatch.setattr(world.service, "read_store", refusing)
+    single = [in_turns(features, [[body]])[0][0] for body in requests_of(SLICED)]
+    _, together = in_turns(features, [requests_of(SLICED)] * 2)
+    assert [response.status for response in together] == [200, 503, 200, 200, 200]
+    assert together == single
+    assert features._gate.admission.used == 0
+
+
+def test_of_several_nodes_nothing_is_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(to_come=True)
+    counted = Counting(world.connection)
+    monkeypatch.setattr(counted, "is_sharded", True)
+    features = features_of(world.service, counted)
+    in_turns(features, [requests_of(SLICED)] * 3)
+    assert counted.flows == 3 * len(NAMES)
+
+
+def test_an_answer_that_cannot_be_written_is_no_other_requests_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(to_come=True)
+    features = features_of(world.service, Counting(world.connection))
+    result_of = Answer._result
+
+    def unwritable(answer: Answer, result: EntityAnswer, *, text: bool) -> Any:
+        wire = result_of(answer, result, text=text)
+        return wire | {"token": object()} if result.entity == {"user": "bob"} else wire
+
+    monkeypatch.setattr(Answer, "_result", unwritable)
+    single = [in_turns(features, [[body]])[0][0] for body in requests_of(SLICED)]
+    _, together = in_turns(features, [requests_of(SLICED)] * 2)
+    assert [response.status for response in together] == [200, 500, 200, 200, 200]
+    assert together == single
+    assert features._gate.admission.used == 0

@@ -85,6 +85,9 @@ class SyncConnection:
 class AsyncConnection:
     """Drives flows over one multiplexed connection; many at once."""
 
+    is_sharded = False
+    """Tells whether entities are on several nodes, any of which may be away."""
+
     def __init__(
         self,
         url: str,
@@ -126,10 +129,11 @@ class AsyncConnection:
             value: T = done.value
             return value
 
-    def start(self, flow: Flow[T], done: Done[T]) -> None:
+    def start(self, flow: Flow[T], done: Done[T], taken_s: float = 0.0) -> None:
         """Runs a flow without a task, where an open connection answers it; `done` is called once,
-        within this call or later."""
-        _Run(self, flow, done).begin(self._flow_timeout_s)
+        within this call or later. taken_s: the part of the flow's time that is over."""
+        timeout_s = self._flow_timeout_s
+        _Run(self, flow, done).begin(None if timeout_s is None else max(0.0, timeout_s - taken_s))
 
     def flush(self) -> None:
         """Sends what flows asked for so far; else the loop's next turn does."""

@@ -24,6 +24,8 @@ meanwhile."""
 class AsyncNodes(AsyncConnection):
     """Drives flows over a connection to each node of a store."""
 
+    is_sharded = True
+
     def __init__(
         self,
         urls: Sequence[str],

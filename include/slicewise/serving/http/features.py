@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -211,11 +211,17 @@ class Features:
     def _most(self, key: Key) -> int:
         """Number of requests to read together: no more than the loop has time for."""
         cost = self._costs.get(key)
-        if cost is None or self._apart.get(key, 0.0) > time.monotonic():
+        if (
+            cost is None
+            or self._connection.is_sharded  # entities of one node do not wait for another node
+            or self._apart.get(key, 0.0) > time.monotonic()
+        ):
             return 1
         return max(1, min(TOGETHER, int(TOGETHER_S / cost)))
 
-    def _one(self, member: Member) -> None:
+    def _one(self, member: Member, taken_s: float = 0.0) -> None:
+        """Reads for one; taken_s: the part of its time that is over."""
+
         def done(answer: Answer | None, error: Exception | None) -> None:
             if answer is None:
                 self._failed(member, error)
@@ -225,7 +231,7 @@ class Features:
                     self._learn_cost(key, 1)
                 self._end(member, answer)
 
-        self._connection.start(self._service.read(member.request), done)
+        self._connection.start(self._service.read(member.request), done, taken_s)
 
     def _several(self, key: Key, members: Sequence[Member]) -> None:
         if len(members) == 1:
@@ -233,22 +239,35 @@ class Features:
             return
         entities = tuple([member.request.entities[0] for member in members])
 
+        begun = time.perf_counter()
+
         def done(answer: Answer | None, error: Exception | None) -> None:
-            if isinstance(error, StoreUnavailable | NotReady):
+            if isinstance(error, StoreUnavailable | NotReady) and not self._connection.is_open:
                 for member in members:
                     self._instead(member, error)
             elif answer is None or answer.is_particular:
-                if len(self._apart) >= KEYS:
-                    self._apart.clear()
-                self._apart[key] = time.monotonic() + APART_S
-                for member in members:
-                    self._one(member)
+                # also where an open store refuses: it may do so for one entity (`Recovering`)
+                self._separately(key, members, time.perf_counter() - begun)
             else:
                 self._learn_cost(key, len(members))
-                self._end_together(members, answer)
+                try:
+                    bodies = _bodies(members, answer)
+                except Exception:  # noqa: BLE001
+                    # whose answer cannot be written is told alone
+                    self._separately(key, members, time.perf_counter() - begun)
+                else:
+                    self._end_together(members, answer, bodies)
 
         whole = replace(members[0].request, entities=entities)
         self._connection.start(self._service.read_store(whole), done)
+
+    def _separately(self, key: Key, members: Sequence[Member], taken_s: float) -> None:
+        """Reads for each by itself, in what is left of its time."""
+        if len(self._apart) >= KEYS:
+            self._apart.clear()
+        self._apart[key] = time.monotonic() + APART_S
+        for member in members:
+            self._one(member, taken_s)
 
     def _learn_cost(self, key: Key, entities: int) -> None:
         if len(self._costs) >= KEYS:
@@ -257,18 +276,12 @@ class Features:
         # entities differ: the dearest of the last ones counts
         self._costs[key] = max(cost, 0.75 * self._costs.get(key, 0.0))
 
-    def _end_together(self, members: Sequence[Member], answer: Answer) -> None:
+    def _end_together(
+        self, members: Sequence[Member], answer: Answer, bodies: Mapping[bool, Sequence[bytes]]
+    ) -> None:
         self._metrics.values.inc(len(members) * len(answer.features))
-        bodies: dict[bool, list[bytes]] = {}
         for number, member in enumerate(members):
-            msgpack = member.msgpack
-            try:
-                if msgpack not in bodies:
-                    bodies[msgpack] = answer.bodies(text=not msgpack)
-                response = _written(bodies[msgpack][number], msgpack)
-            except Exception as error:  # noqa: BLE001
-                response = self._failures.response(error, msgpack=msgpack)
-            self._respond(member, response)
+            self._respond(member, _written(bodies[member.msgpack][number], member.msgpack))
 
     def _instead(self, member: Member, error: StoreUnavailable | NotReady) -> None:
         try:
@@ -300,6 +313,12 @@ def _key_of(request: FeaturesRequest) -> Key | None:
     if len(request.entities) != 1 or request.at_us is not None or request.min_token:
         return None
     return request.features, request.feature_set, request.tokens
+
+
+def _bodies(members: Sequence[Member], answer: Answer) -> Mapping[bool, Sequence[bytes]]:
+    """Msgpack or not -> per member its answer's body, for what is asked for of the two."""
+    forms = {member.msgpack for member in members}
+    return {msgpack: answer.bodies(text=not msgpack) for msgpack in forms}
 
 
 def _written(body: bytes, msgpack: bool) -> Response:

@@ -83,7 +83,7 @@ class Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         features = self._features
         if features is None:
-            super().data_received(data)
+            self._parse(data)
             return
         if self._answering:
             # of a client that does not wait for its answer; what it sends waits with it
@@ -96,14 +96,14 @@ class Protocol(HttpToolsProtocol):
         elif self._begun or not self._is_free():
             if self._came is not None:
                 self._came = self._came + data if len(self._came) < MOST_BYTES else None
-            super().data_received(data)
+            self._parse(data)
             return
         else:
             end = data.find(END) + len(END)
             remembered = features.heads.get(data[:end])
             if remembered is None:
                 self._came, self._messages = data, 0
-                super().data_received(data)
+                self._parse(data)
                 return
             head = remembered
         missing = end + head.length - len(data)
@@ -113,11 +113,25 @@ class Protocol(HttpToolsProtocol):
         self._expected = self._came = None
         if missing < 0:  # another request behind it
             self._sent()
-            super().data_received(data)
+            self._parse(data)
+            if self._last:
+                super().shutdown()
             return
         self._sent()
         self._answering = True
         features.start(head, data[end:], self._client, self._answered)
+
+    def _parse(self, data: bytes) -> None:
+        """Goes uvicorn's way, which ends a connection's rest, also with what begins no request."""
+        super().data_received(data)
+        if (
+            self.timeout_keep_alive_task is None
+            and self._sending is None
+            and self._is_free()
+            and not self.transport.is_closing()
+        ):
+            rested = self.loop.time() - self._rests_since
+            self._rest(max(0.0, self.timeout_keep_alive - rested))
 
     def _is_free(self) -> bool:
         """Tells whether nothing of this connection is in work, and its client reads."""
@@ -225,7 +239,7 @@ class Protocol(HttpToolsProtocol):
         )
 
     def shutdown(self) -> None:
-        if self._answering:
+        if self._answering or self._expected is not None:
             self._last = True
         else:
             super().shutdown()
