@@ -338,18 +338,18 @@ def uncompacted(url: str, entities: list[Entity], seconds: float) -> list[Figure
             first += time.process_time() - spent
             turns += len(entities)
     return [
-        Figure(UNCOMPACTED, "p50, ms", "ms", round(latency.p50, 3)),
-        Figure(UNCOMPACTED, "p99, ms", "ms", round(latency.p99, 3), bound=20.0),
+        Figure(UNCOMPACTED, "p50", "ms", round(latency.p50, 3)),
+        Figure(UNCOMPACTED, "p99", "ms", round(latency.p99, 3), bound=20.0),
         Figure(
             UNCOMPACTED,
-            "refused or without an answer, requests",
+            "refused or without an answer",
             "requests",
             load.failed + load.unanswered,
             bound=0.0,
         ),
         Figure(
             UNCOMPACTED,
-            "first read of an entity in process, processor, ms",
+            "first read of an entity in process, processor",
             "ms",
             round(first / turns * 1e3, 3),
         ),
