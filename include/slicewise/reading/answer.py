@@ -29,9 +29,9 @@ __all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_read"
 
 SCALAR_ROWS = 2_000
 """Up to about so many rows Python's own numbers are faster than whole columns."""
-CACHED_ENTITIES = 16
-"""Number of entities beyond which whole columns of all are faster than what is remembered of
-each."""
+CACHED_ENTITIES = 128
+"""Most entities of a read whose compacted hours are remembered: more would make the cache forget
+those that are read every second."""
 SCALAR_GROUPS = 200
 """Most results: entities times windows of a layout."""
 
