@@ -6,6 +6,7 @@ import pytest
 
 from tests.simulation.catalog import ENTRIES, Entry, rules
 from tests.simulation.histories.search import LEAST_ANSWERS
+from tests.simulation.histories.seeds import SEEDS
 
 MUTANT_SEEDS = 600
 """A rule that no history of so many needs is not held by this simulator."""
@@ -46,6 +47,11 @@ def test_without_the_rule_a_history_goes_wrong(entry: Entry, rule: str) -> None:
         f"{MUTANT_SEEDS} histories of {entry.name} do not need the rule {rule!r}"
     )
     print(f"{entry.name} without {rule}: seed {history.seed}: {history.wrong}")
+    listed = SEEDS.get(entry.name, {}).get(rule, 0)
+    assert history.seed == listed, (
+        f"seed {listed} does not need the rule any more, and every run searches for another: "
+        "list anew by python -m tests.simulation --rules"
+    )
 
 
 @pytest.mark.parametrize(

@@ -531,8 +531,8 @@ def entity_keys(actual: StoreMetadata, unit: StoreUnit, entity: int) -> tuple[by
     return _keys(actual.store_id, actual.name(unit.storage_fingerprint), entity)
 
 
-@lru_cache(maxsize=1024)
 def _keys(store_id: int, name: str, entity: int) -> tuple[bytes, bytes]:
+    # not remembered: a mutant names keys otherwise, and the next history would read under them
     day = FIRST_HOUR * HOUR_US // DAY_US
     return keys.hot_key(store_id, tag(entity), name), keys.day_key(store_id, tag(entity), name, day)
 
