@@ -28,7 +28,7 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import HourEntry, MarkHour, PublishHour
+from slicewise.stores.online.operations.publish_days import HourEntry, MarkHour, PublishHour
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from tests.support.stores.served import TOPIC, Served, accumulated
 

@@ -23,7 +23,7 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatc
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import Initialise, ReadTime
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.steps import Change

@@ -12,7 +12,7 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store

@@ -17,7 +17,7 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.ids import Ids, unremembered
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US, MINUTE_US

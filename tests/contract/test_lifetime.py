@@ -20,7 +20,7 @@ from slicewise.stores.online.operations.archive_versions import (
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import PublishHour, ReadHours
 from slicewise.stores.online.operations.publish_total import (
     AnnounceTotal,
     LifetimeEntry,

@@ -25,7 +25,7 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted, Begin
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
 from slicewise.stores.online.operations.pending import BeginRealtime, EndRealtime
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus

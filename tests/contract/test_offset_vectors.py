@@ -17,7 +17,7 @@ from slicewise.stores.online.operations.archive_versions import (
     TrimArchiveVersions,
 )
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.steps import ABSENT, Change, Command, Fields, KeyChange, Whole
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Bench, new_unit, racing

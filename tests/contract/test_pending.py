@@ -19,7 +19,7 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.pending import BeginRealtime, PendingOutcome, WritePending
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.publish_total import (
     AnnounceTotal,
     LifetimeEntry,

@@ -16,7 +16,7 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import (
+from slicewise.stores.online.operations.publish_days import (
     DayEntry,
     DaysOutcome,
     PublishDays,

@@ -16,7 +16,7 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store

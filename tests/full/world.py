@@ -38,7 +38,7 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishDays
+from slicewise.stores.online.operations.publish_days import MarkHour, PublishDays
 from slicewise.training.events.rows import IDENTITY_COLUMNS, KAFKA_TIME, unit_events
 from slicewise.training.events.unit_events import UnitEvents
 from slicewise.training.tables.given.events import TOPIC, typed_events

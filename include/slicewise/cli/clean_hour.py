@@ -29,7 +29,7 @@ from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import ReadManifest
-from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.operations.publish_total import ReadTotalVersions
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store

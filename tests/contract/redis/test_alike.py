@@ -17,7 +17,7 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.pending import WritePending
-from slicewise.stores.online.operations.publish_hour import PublishHour
+from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Backend, new_unit

@@ -41,7 +41,7 @@ from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
-from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.port import Operation
 from slicewise.stores.online.redis import sweep as store_sweep

@@ -19,7 +19,7 @@ from slicewise.stores.online.operations.archive_versions import (
 )
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
 from slicewise.stores.online.operations.publish_total import (
     AnnounceTotal,
     LifetimeEntry,

@@ -20,7 +20,7 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted, Begin
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.operations.publish_hour import (
+from slicewise.stores.online.operations.publish_days import (
     DayEntry,
     MarkHour,
     PublishDays,

@@ -11,7 +11,7 @@ from slicewise.lifecycle.lifetime import Move, TotalsClaim
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations import publish_total as stored
-from slicewise.stores.online.operations.publish_hour import PublishDays
+from slicewise.stores.online.operations.publish_days import PublishDays
 from slicewise.stores.online.port import NodeContext
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision

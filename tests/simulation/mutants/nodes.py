@@ -16,7 +16,7 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted, Begin
 from slicewise.stores.online.operations.connecting import Initialise
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
-from slicewise.stores.online.operations.publish_hour import MarkHour
+from slicewise.stores.online.operations.publish_days import MarkHour
 from slicewise.stores.online.operations.reading import ReadReply
 from slicewise.stores.online.port import NodeContext, NodesContext
 from slicewise.stores.online.sharded import metadata as sharded_metadata

@@ -3,7 +3,7 @@ all heals."""
 
 from __future__ import annotations
 
-from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_days import ReadHours
 from tests.simulation.actors import slices as actors
 from tests.simulation.histories.play import Play, finish, joins, step, steps
 from tests.simulation.worlds.world import FIRST_HOUR, HOURS, PARTITIONS, Actor, World, Wrong

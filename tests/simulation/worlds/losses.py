@@ -23,7 +23,7 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import MarkLostOffsets
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.rules.decisions import START_VERSION, still_lost
 from tests.simulation.actors import slices as actors

@@ -56,7 +56,7 @@ SINGLE = {
 OWN_LETTERS = {
     "lifecycle/sweep.py",
     "stores/online/operations/deploying.py",
-    "stores/online/operations/publish_hour.py",
+    "stores/online/operations/publish_days.py",
     "stores/online/operations/committed.py",
     "stores/online/operations/leaderboards.py",
     "stores/online/memory/store.py",

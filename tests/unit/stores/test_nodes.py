@@ -24,7 +24,7 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.committed import BeginBatch
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.operations.publish_hour import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis.status import StoreStatus, _together

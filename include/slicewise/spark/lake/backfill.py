@@ -27,7 +27,7 @@ from slicewise.stores.lake.archive import load, records_by_hour
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.operations.connecting import ReadTime
-from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
 from slicewise.stores.online.rules.decisions import HOURS_PER_DAY, START_VERSION

@@ -29,7 +29,7 @@ from slicewise.stores.lake.committed import record_committed
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import ReadTime
-from slicewise.stores.online.operations.publish_hour import MarkHour
+from slicewise.stores.online.operations.publish_days import MarkHour
 from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.windows.durations import HOUR_US
 

@@ -31,7 +31,7 @@ from slicewise.stores.online.operations.archive_versions import (
 )
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import ReadManifest
-from slicewise.stores.online.operations.publish_hour import ReadHours
+from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.operations.publish_total import ReadTotalVersions, first_total_until
 from slicewise.stores.online.operations.status import publish_gaps
 from slicewise.stores.online.port import OnlineStore

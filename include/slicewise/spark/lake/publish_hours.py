@@ -26,7 +26,7 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun
 from slicewise.stores.online.operations.connecting import HoldBuilds
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_hour import DayEntry, HourValues, PublishDays
+from slicewise.stores.online.operations.publish_days import DayEntry, HourValues, PublishDays
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.rules.decisions import HOURS_PER_DAY
 from slicewise.windows.durations import HOUR_US

@@ -26,7 +26,7 @@ from slicewise.stores.online.operations.archive_versions import (
     check_registered,
     counts_by_node,
 )
-from slicewise.stores.online.operations.publish_hour import (
+from slicewise.stores.online.operations.publish_days import (
     CHUNK,
     Progress,
     Published,
