@@ -28,8 +28,9 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_days import HourEntry, MarkHour, PublishHour
+from slicewise.stores.online.operations.publish_days import MarkHour
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
+from tests.support.stores.publish_hour import HourEntry, PublishHour
 from tests.support.stores.served import TOPIC, Served, accumulated
 
 SEED = 11

@@ -23,13 +23,13 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch, MicroBatc
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import Initialise, ReadTime
 from slicewise.stores.online.operations.deploying import Deploy
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.steps import Change
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.servers import RedisServer
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreDeployment,

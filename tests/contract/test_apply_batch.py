@@ -12,12 +12,12 @@ from slicewise.stores.online import keys
 from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreUnit,

@@ -17,13 +17,13 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.ids import Ids, unremembered
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.steps import Command, Fields
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.contract.conftest import Bench, new_unit, racing
 from tests.contract.test_apply_batch import seen
 from tests.support.oracles.repeats import Sent, duplicates
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreUnit,

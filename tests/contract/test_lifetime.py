@@ -20,7 +20,7 @@ from slicewise.stores.online.operations.archive_versions import (
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_days import PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.operations.publish_total import (
     AnnounceTotal,
     LifetimeEntry,
@@ -34,6 +34,7 @@ from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from slicewise.windows.segments import FIVE_DAYS
 from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     TOPIC,
     Event,

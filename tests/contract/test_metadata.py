@@ -25,7 +25,7 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted, Begin
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, ReadManifest
 from slicewise.stores.online.operations.pending import BeginRealtime, EndRealtime
-from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
@@ -34,6 +34,7 @@ from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     TOPIC,
     Event,

@@ -17,10 +17,10 @@ from slicewise.stores.online.operations.archive_versions import (
     TrimArchiveVersions,
 )
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.steps import ABSENT, Change, Command, Fields, KeyChange, Whole
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import Event, hour_entry, micro_batch, offset_vector
 
 

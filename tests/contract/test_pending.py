@@ -19,7 +19,6 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.pending import BeginRealtime, PendingOutcome, WritePending
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.publish_total import (
     AnnounceTotal,
     LifetimeEntry,
@@ -32,6 +31,7 @@ from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Bench, new_unit, node_with, racing
 from tests.contract.test_apply_batch import hot
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     NO_COLUMNS,
     Event,

@@ -16,17 +16,13 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_days import (
-    DayEntry,
-    DaysOutcome,
-    PublishDays,
-    PublishHour,
-)
+from slicewise.stores.online.operations.publish_days import DayEntry, DaysOutcome, PublishDays
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.steps import Change, Command, Time, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.contract.conftest import Bench, racing
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreUnit,

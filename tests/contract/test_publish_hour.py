@@ -16,13 +16,13 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead, UnitReply
 from slicewise.stores.online.steps import Command, Whole
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import DAY_US, HOUR_US
 from slicewise.windows.segments import FIVE_DAYS, FIVE_DAYS_US
 from tests.contract.conftest import Bench, new_unit, racing
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreUnit,

@@ -17,12 +17,12 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.pending import WritePending
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Backend, new_unit
 from tests.contract.test_apply_batch import hot
 from tests.contract.test_pending import BOUND, RANGE, expiry, fields
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreDeployment,

@@ -20,13 +20,13 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import Initialise, ReadMetadata, ReadTime
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_days import PublishHour
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis import AsyncReader, open_store
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
 from tests.contract.conftest import Bench, new_unit
 from tests.support.platform.servers import RedisServer
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreUnit,

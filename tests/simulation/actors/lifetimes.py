@@ -19,7 +19,7 @@ from slicewise.stores.online.operations.archive_versions import (
 )
 from slicewise.stores.online.operations.connecting import HoldBuilds, ReadMetadata
 from slicewise.stores.online.operations.day_totals import WriteDayTotals
-from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
 from slicewise.stores.online.operations.publish_total import (
     AnnounceTotal,
     LifetimeEntry,
@@ -34,6 +34,7 @@ from slicewise.stores.online.store import Store
 from tests.simulation.actors import slices as actors
 from tests.simulation.worlds.lifetime import DAYS, HOURS, UNITS, LifetimeWorld, Offsets, keys_of
 from tests.simulation.worlds.world import ENTITIES, FIRST_HOUR, Actor
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     Event,
     StoreUnit,

@@ -24,7 +24,6 @@ from slicewise.stores.online.operations.publish_days import (
     DayEntry,
     MarkHour,
     PublishDays,
-    PublishHour,
     ReadHours,
 )
 from slicewise.stores.online.operations.readiness import MarkReady
@@ -43,6 +42,7 @@ from tests.simulation.worlds.world import (
     Wrong,
     entity_keys,
 )
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     TOPIC,
     Event,

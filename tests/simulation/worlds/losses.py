@@ -23,7 +23,7 @@ from slicewise.stores.online.operations.archive_versions import PutArchiveVersio
 from slicewise.stores.online.operations.committed import MarkLostOffsets
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.rules.decisions import START_VERSION, still_lost
 from tests.simulation.actors import slices as actors
@@ -31,6 +31,7 @@ from tests.simulation.histories.choices import Choices, Tape
 from tests.simulation.histories.play import History, finish, step
 from tests.simulation.worlds.history import bounded, forget_log, nearby, whole
 from tests.simulation.worlds.world import FIRST_HOUR, HOURS, PARTITIONS, UNITS, Actor, World, Wrong
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.stored import (
     TOPIC,
     StoreDeployment,

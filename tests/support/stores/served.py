@@ -27,11 +27,12 @@ from slicewise.stores.online.operations.day_totals import WriteDayTotals
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList, ListBatch
 from slicewise.stores.online.operations.pending import BeginRealtime, PendingBatch, WritePending
-from slicewise.stores.online.operations.publish_days import HourEntry, MarkHour, PublishHour
+from slicewise.stores.online.operations.publish_days import MarkHour
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis.adapter import open_store
 from slicewise.windows.durations import HOUR_US, MINUTE_US
+from tests.support.stores.publish_hour import HourEntry, PublishHour
 
 TOPIC = "5" * 32
 

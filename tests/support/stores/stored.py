@@ -21,10 +21,11 @@ from slicewise.stores.online.operations.apply_batch import MicroBatch
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.event_lists import ListBatch
 from slicewise.stores.online.operations.pending import PendingBatch
-from slicewise.stores.online.operations.publish_days import DayEntry, HourEntry, HourValues
+from slicewise.stores.online.operations.publish_days import DayEntry, HourValues
 from slicewise.stores.online.operations.reading import Read, ReadReply, TagRead, UnitReply
 from slicewise.stores.online.store import Store
 from tests.support.stores.identities import Identities as Identities
+from tests.support.stores.publish_hour import HourEntry
 from tests.support.stores.units import StoreUnit as StoreUnit
 
 Int64 = NDArray[np.int64]

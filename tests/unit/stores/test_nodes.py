@@ -24,12 +24,13 @@ from slicewise.stores.online.operations.apply_batch import ApplyBatch
 from slicewise.stores.online.operations.committed import BeginBatch
 from slicewise.stores.online.operations.connecting import HoldBuilds, Initialise, ReadMetadata
 from slicewise.stores.online.operations.deploying import Deploy, Renewal
-from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.reading import EntityRead, Read, UnitRead
 from slicewise.stores.online.redis.status import StoreStatus, _together
 from slicewise.stores.online.sharded.routing import node_of, slot
 from slicewise.windows.durations import HOUR_US
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.several import (
     NAME,
     NOW_US,

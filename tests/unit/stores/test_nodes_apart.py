@@ -37,11 +37,12 @@ from slicewise.stores.online.operations.connecting import (
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.event_lists import AddToList
 from slicewise.stores.online.operations.ids import unremembered
-from slicewise.stores.online.operations.publish_days import MarkHour, PublishHour, ReadHours
+from slicewise.stores.online.operations.publish_days import MarkHour, ReadHours
 from slicewise.stores.online.operations.publish_total import MarkTotal
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.store import Store
 from slicewise.windows.durations import HOUR_US
+from tests.support.stores.publish_hour import PublishHour
 from tests.support.stores.several import (
     NAME,
     NOW_US,

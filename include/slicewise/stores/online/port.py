@@ -1,7 +1,7 @@
 """Port of the online store for the rest of slicewise; adapters keep one contract suite.
 
 An operation is a value in the file of its rule, under `operations`, and a store runs it:
-`store.run(PublishHour(unit, hour, …))`. `steps` runs on one node. `over` runs on all nodes of a
+`store.run(MarkHour(unit, hour, …))`. `steps` runs on one node. `over` runs on all nodes of a
 store; four combinators give it by default: everywhere and merge, by tag, one after another, the
 owner of a name. What a connection is bound to is a frozen context; an operation that binds it to
 more says what the context is afterwards (docs/adr/0081).

@@ -32,7 +32,7 @@ from slicewise.stores.online.port import (
 )
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision, Running
-from slicewise.stores.online.sharded.routing import ShardedSteps, by_node, together
+from slicewise.stores.online.sharded.routing import ShardedSteps, entries_by_node, together
 from slicewise.stores.online.steps import (
     ABSENT,
     MISSED,
@@ -53,16 +53,6 @@ CHUNK, CHUNK_BYTES = 1024, 4 << 20
 """Entities, and bytes of hours, of one pipeline."""
 _HEADER = struct.Struct("<qq")
 _VERSION = struct.Struct("<Q")
-
-
-@dataclass(frozen=True)
-class HourEntry:
-    """One entity's compacted hour, as codec envelopes of one archive version."""
-
-    tag: bytes
-    total: bytes
-    slices: bytes
-    minutes: bytes | None = None
 
 
 class HourValues(NamedTuple):
@@ -97,23 +87,6 @@ class PublishOutcome:
     stale: int
     expired: int
     left_over: tuple[int, ...]
-
-
-def in_all(outcomes: Mapping[int, PublishOutcome], split: Split[PublishOutcome]) -> PublishOutcome:
-    """Outcomes of nodes as one of all entries: those of nodes that were not asked are stale."""
-    left_over = sorted(
-        split.positions[n][i] for n, outcome in outcomes.items() for i in outcome.left_over
-    )
-    return PublishOutcome(
-        sum(outcome.published for outcome in outcomes.values()),
-        sum(len(own) for n, own in split.positions.items() if n not in outcomes)
-        + sum(outcome.stale for outcome in outcomes.values()),
-        sum(outcome.expired for outcome in outcomes.values()),
-        tuple(left_over),
-    )
-
-
-NOTHING = PublishOutcome(0, 0, 0, ())
 
 
 @dataclass(frozen=True)
@@ -203,64 +176,13 @@ class DaysProgress:
         return DaysOutcome(hours, tuple(sorted(self.untotalled)))
 
 
-@dataclass
-class Progress:
-    """Rest of a chunk of entries, and the outcome of all entries so far."""
-
-    todo: list[int]
-    published: int = 0
-    stale: int = 0
-    expired: int = 0
-    left_over: list[int] = field(default_factory=list)
-
-
-Published = Generator[Sequence[Command], list[Any], Missed[Progress] | Progress]
-"""One read and one write of the entries that are left."""
-
-
-@dataclass(frozen=True)
-class PublishHour(ByTag[PublishOutcome]):
-    """Moves the entries of one compacted hour in; idempotent, safe beside batches and other runs of
-    itself."""
-
-    unit: StoredUnit
-    hour: int
-    archive_version: int
-    offsets: OffsetVector
-    """Content of the archive version."""
-    entries: Sequence[HourEntry]
-
-    def steps(self, at: NodeContext) -> Steps[PublishOutcome]:
-        entries = [DayEntry(entry.tag, (self._values(entry),)) for entry in self.entries]
-        days = PublishDays(self.unit, self.archive_version, self.offsets, entries)
-        return (yield from days.steps(at)).hours.get(self.hour, NOTHING)
-
-    def split(self, count: int) -> Split[PublishOutcome]:
-        positions = by_node([entry.tag for entry in self.entries], count)
-        parts = {
-            n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())])
-            for n in range(count)
-        }
-        return Split(parts, positions)
-
-    def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
-        return (yield from nodes.nodes_for(self.unit, self.archive_version, self.offsets))
-
-    def join(
-        self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]
-    ) -> PublishOutcome:
-        return in_all(replies, split)
-
-    def _values(self, entry: HourEntry) -> HourValues:
-        return HourValues(self.hour, entry.total, entry.slices, entry.minutes)
-
-
 @dataclass(frozen=True)
 class PublishDays(ByTag[DaysOutcome]):
     """Moves compacted hours in, those of an entity and day in one change.
 
-    The day's total goes with them where they are all of its hours. As `PublishHour`, and read and
-    checked as often as there are entities, not as there are hours.
+    The day's total goes with them where they are all of its hours. Idempotent, safe beside batches
+    and other runs of itself; read and checked as often as there are entities, not as there are
+    hours.
     """
 
     unit: StoredUnit
@@ -285,12 +207,8 @@ class PublishDays(ByTag[DaysOutcome]):
         return progress.outcome()
 
     def split(self, count: int) -> Split[DaysOutcome]:
-        positions = by_node([entry.tag for entry in self.entries], count)
-        parts = {
-            n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())])
-            for n in range(count)
-        }
-        return Split(parts, positions)
+        positions, entries = entries_by_node(self.entries, count)
+        return Split({n: replace(self, entries=own) for n, own in entries.items()}, positions)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
         return (yield from nodes.nodes_for(self.unit, self.archive_version, self.offsets))
@@ -390,10 +308,6 @@ class PublishDays(ByTag[DaysOutcome]):
         )
         compacted = codec.unpack_hours(raw_hours)
         decided = Decided(applied_offsets, total, compacted)
-        by_hour: dict[int, list[Running]] = {}
-        for part in running:
-            hour = decisions.hour_of(int(part.field.split(b":")[1]), self.unit.slice_us)
-            by_hour.setdefault(hour, []).append(part)
         self._check(entry, first)
         for values in entry.hours:
             if values.hour < before:
@@ -403,7 +317,7 @@ class PublishDays(ByTag[DaysOutcome]):
                 self.archive_version,
                 self.offsets,
                 compacted.get(values.hour),
-                by_hour.get(values.hour, ()),
+                running.get(values.hour, ()),
             )
             if action is PublishDecision.STALE:
                 decided.stale.append(values.hour)
@@ -583,18 +497,20 @@ def unmoved_checks(
 
 def hot_fields(
     flat: Sequence[bytes], slice_us: int, hours: range
-) -> tuple[list[Running], dict[bytes, bytes], bytes | None]:
-    """Running partials of these hours, all applied offsets, and the total."""
-    running, applied_offsets, total = [], {}, None
+) -> tuple[dict[int, list[Running]], dict[bytes, bytes], bytes | None]:
+    """Hour -> its running partials, of these hours; all applied offsets; the total."""
+    running: dict[int, list[Running]] = {}
+    applied_offsets, total = {}, None
     for name, value in zip(flat[::2], flat[1::2], strict=True):
         kind = name[:2]
         if kind == b"l:":
             applied_offsets[name] = value
         elif kind == b"r:":
             _, number, topic, partition = name.split(b":")
-            if decisions.hour_of(int(number), slice_us) in hours:
+            hour = decisions.hour_of(int(number), slice_us)
+            if hour in hours:
                 first, last = _HEADER.unpack_from(value)
-                running.append(
+                running.setdefault(hour, []).append(
                     Running(name, keys.parse_topic_partition(topic, partition), first, last)
                 )
         elif name == keys.LIFETIME:

@@ -8,10 +8,11 @@ archive version contains (docs/adr/0042).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +29,8 @@ from slicewise.stores.online.operations.archive_versions import (
 )
 from slicewise.stores.online.operations.publish_days import (
     CHUNK,
-    Progress,
-    Published,
     PublishOutcome,
     hot_fields,
-    in_all,
     unmoved_checks,
 )
 from slicewise.stores.online.port import (
@@ -45,7 +43,7 @@ from slicewise.stores.online.port import (
 )
 from slicewise.stores.online.rules import decisions
 from slicewise.stores.online.rules.decisions import PublishDecision
-from slicewise.stores.online.sharded.routing import ShardedSteps, by_node, together
+from slicewise.stores.online.sharded.routing import ShardedSteps, entries_by_node, together
 from slicewise.stores.online.steps import (
     MISSED,
     Change,
@@ -99,6 +97,21 @@ class AnnounceTotal(Everywhere[None]):
     def merge(self, replies: Mapping[int, None]) -> None: ...
 
 
+@dataclass
+class Progress:
+    """Rest of a chunk of entries, and the outcome of all entries so far."""
+
+    todo: list[int]
+    published: int = 0
+    stale: int = 0
+    expired: int = 0
+    left_over: list[int] = field(default_factory=list)
+
+
+Published = Generator[Sequence[Command], list[Any], Missed[Progress] | Progress]
+"""One read and one write of the entries that are left."""
+
+
 @dataclass(frozen=True)
 class PublishTotal(ByTag[PublishOutcome]):
     """Hours before `until` go into the entities' totals, and leave their days' hashes and the
@@ -137,12 +150,8 @@ class PublishTotal(ByTag[PublishOutcome]):
         )
 
     def split(self, count: int) -> Split[PublishOutcome]:
-        positions = by_node([entry.tag for entry in self.entries], count)
-        parts = {
-            n: replace(self, entries=[self.entries[i] for i in positions.get(n, ())])
-            for n in range(count)
-        }
-        return Split(parts, positions)
+        positions, entries = entries_by_node(self.entries, count)
+        return Split({n: replace(self, entries=own) for n, own in entries.items()}, positions)
 
     def chosen(self, nodes: NodesContext) -> ShardedSteps[Collection[int]]:
         if self.archive_version != decisions.START_VERSION:
@@ -152,7 +161,17 @@ class PublishTotal(ByTag[PublishOutcome]):
     def join(
         self, replies: Mapping[int, PublishOutcome], split: Split[PublishOutcome]
     ) -> PublishOutcome:
-        return in_all(replies, split)
+        """Outcomes of nodes as one of all entries: those of nodes that were not asked are stale."""
+        left_over = sorted(
+            split.positions[n][i] for n, outcome in replies.items() for i in outcome.left_over
+        )
+        return PublishOutcome(
+            sum(outcome.published for outcome in replies.values()),
+            sum(len(own) for n, own in split.positions.items() if n not in replies)
+            + sum(outcome.stale for outcome in replies.values()),
+            sum(outcome.expired for outcome in replies.values()),
+            tuple(left_over),
+        )
 
     def _publish(
         self, at: NodeContext, build: Build, days: Sequence[int], progress: Progress
@@ -186,7 +205,7 @@ class PublishTotal(ByTag[PublishOutcome]):
                 entries[i].since,
                 current,
                 chain.from_iterable(compacted),
-                running,
+                list(chain.from_iterable(running.values())),
             )
             if action is PublishDecision.PUBLISH:
                 fit.append(

@@ -16,6 +16,7 @@ from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.steps import Command, Steps
 
 T = TypeVar("T")
+E = TypeVar("E", bound="Tagged")
 SLOTS = 16_384
 
 
@@ -168,6 +169,23 @@ def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
     for position, tag in enumerate(tags):
         positions.setdefault(node_of(tag, count), []).append(position)
     return positions
+
+
+class Tagged(Protocol):
+    """Values of one entity."""
+
+    @property
+    def tag(self) -> bytes: ...
+
+
+def entries_by_node(
+    entries: Sequence[E], count: int
+) -> tuple[dict[int, list[int]], dict[int, list[E]]]:
+    """Node -> positions of its entries, ascending, where it has any; node -> its entries, of every
+    node."""
+    positions = by_node([entry.tag for entry in entries], count)
+    own = {n: [entries[i] for i in positions.get(n, ())] for n in range(count)}
+    return positions, own
 
 
 def check_one_set(metadata: Mapping[int, StoreMetadata]) -> None:
