@@ -20,8 +20,9 @@ from slicewise.reading import earlier_hours
 from slicewise.reading.batched import BatchedPlan, combine
 from slicewise.reading.cache import PartialCache, PlanMemory
 from slicewise.reading.exchange import NodeClaims, PendingSeen, Stored
+from slicewise.reading.gathering import Gathering
 from slicewise.reading.plan import TOKENS_LIMIT, Interval, Total, plan_read
-from slicewise.reading.rows import Gathering, Rows, gather
+from slicewise.reading.rows import Rows, gather
 from slicewise.reading.scalar import ScalarGathering, finish_scalars, rows_of
 from slicewise.windows.bounds import floor
 

@@ -18,16 +18,15 @@ from itertools import compress
 import numpy as np
 
 from slicewise.codec import RUNNING_HEAD, SEAL_BYTES, Layout, check_values, pack_running
-from slicewise.codec.store_fields import fields as f
 from slicewise.errors import CodecError
 from slicewise.reading.cache import Key, PartialCache
 from slicewise.reading.exchange import CachedHours, EarlierHours, Stored
 from slicewise.reading.plan import ReadPlan
+from slicewise.reading.rows import running_of
 from slicewise.windows.durations import HOUR_US
 
 LEAST_FIELDS = 48
 """Fewer running partials are not worth a digest."""
-_RUNNING = f.RUNNING.letter.encode()
 _NO_SLICE = -(1 << 62)
 
 
@@ -95,11 +94,8 @@ def _combined(layout: Layout, hours: Sequence[int], values: Sequence[bytes]) -> 
 @lru_cache(maxsize=32_768)
 def _slice_of(name: bytes) -> int:
     """The slice of a running partial, by the name of its field; `_NO_SLICE` of another field."""
-    parts = name.split(b":")
-    if parts[0] != _RUNNING or len(parts) != 4:
-        return _NO_SLICE
     try:
-        int(parts[3])
-        return int(parts[1])
+        running = running_of(name)
     except ValueError:  # whoever counts it refuses it
         return _NO_SLICE
+    return _NO_SLICE if running is None else running[0]

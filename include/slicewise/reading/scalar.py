@@ -1,6 +1,6 @@
 """Few rows stand by what they count in, as Python's own numbers, and are combined once per key.
 
-The same rows as `rows.Gathering` holds, to the same bits (docs/adr/0016).
+The same rows as `gathering.Gathering` holds, to the same bits (docs/adr/0016).
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_a_damaged_value_is_told_as_without_the_cache() -> None:
         assert values(read(store, cache, plan)) == values(read(store, None, plan))
 
 
-@pytest.mark.parametrize("name", [b"r:%d:%s:none", b"r:%d:%s", b"r:none%d:%s:0"])
+@pytest.mark.parametrize("name", [b"r:%d:%s:none", b"r:%d:%s", b"r:none%d:%s:0", b"r:%d:\xc3%s:0"])
 def test_a_field_that_is_none_is_refused_as_without_the_cache(name: bytes) -> None:
     store, _ = store_of()
     store.hot[name % (NOW // MINUTE_US - 200, TOPIC.encode())] = next(
