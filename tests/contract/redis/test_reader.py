@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import redis
 
@@ -35,5 +36,29 @@ def test_a_reader_that_is_not_answered_in_time_tells_all_who_wait_and_is_dead(
         )
         assert 0.25 < time.monotonic() - begin < 20
         assert reader.closed
+
+    asyncio.run(scenario())
+
+
+def test_whoever_cannot_take_a_reply_takes_none_from_those_behind(own_redis: RedisServer) -> None:
+    with open_store(own_redis.url) as store:
+        store.run(Initialise())
+
+    async def scenario() -> None:
+        failures: list[dict[str, Any]] = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        reader = await AsyncReader.open(own_redis.url)
+        behind: asyncio.Future[Any] = loop.create_future()
+
+        def fails(_: Any, __: Exception | None) -> None:
+            raise RuntimeError("cannot take it")
+
+        reader.start(Read([]), fails)
+        reader.start(Read([]), lambda reply, _: behind.set_result(reply))
+        assert await asyncio.wait_for(behind, 5) is not None
+        assert [str(context["exception"]) for context in failures] == ["cannot take it"]
+        assert not reader.closed
+        reader.close()
 
     asyncio.run(scenario())

@@ -362,5 +362,5 @@ class Deadlines:
             del self._until[run]
         if self._until:
             self._watch(min(self._until.values()))
-        for run in late:
-            self._overdue(run)
+        for run in late:  # each by itself: one that fails ends no other
+            asyncio.get_running_loop().call_soon(self._overdue, run)

@@ -246,10 +246,19 @@ class _Callback:
         return False
 
     def set_result(self, replies: list[Any]) -> None:
-        self._taken(replies, None)
+        self._call(replies, None)
 
     def set_exception(self, error: Exception) -> None:
-        self._taken([], error)
+        self._call([], error)
+
+    def _call(self, replies: list[Any], error: Exception | None) -> None:
+        try:
+            self._taken(replies, error)
+        except Exception as failed:  # noqa: BLE001
+            # replies of others stand behind this one, and nobody would read them
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a reply was not taken", "exception": failed}
+            )
 
 
 class _Protocol(asyncio.Protocol):
