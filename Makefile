@@ -43,6 +43,7 @@ READER_SOURCES := $(sort $(wildcard $(JVM)/src/main/java/io/slicewise/*/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
 OURS           := $(wildcard include dags plugins)
 OURS_COMPILED  := .venvs/.compiled-$(call key,$(sort $(shell find $(OURS) -name '*.py' 2>/dev/null)))
+FEAST_STAMP    := .venvs/feast/.made-$(call key,requirements/feast.txt)
 STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(READER_JAR) $(OURS_COMPILED)
 LOCKED := $(shell command -v flock >/dev/null && echo "flock .venvs/.setup.lock")
 
@@ -188,7 +189,7 @@ bench-pending-reads: setup ## what a read costs whose entity has 0 to 10,000 pen
 	@$(PY) -m benchmarks.pending_reads $(BENCH)
 
 .PHONY: bench-reads
-bench-reads: setup ## reads of the shipped example, of narrow and of wide views, beside the usual recipe (options: BENCH="--seconds 5 --json file")
+bench-reads: setup $(FEAST_STAMP) ## reads of the shipped example, of narrow and of wide views, beside the usual recipe and Feast (options: BENCH="--seconds 5 --json file")
 	@$(PY) -m benchmarks.serving $(BENCH)
 
 .PHONY: bench-reader
@@ -311,6 +312,14 @@ $(SPARK_STAMP): $(TOOLS_STAMP)
 $(AIRFLOW_STAMP): $(TOOLS_STAMP)
 	$(call environment,airflow,requirements.txt)
 
+# Not ours: no slicewise, and no part of `make setup`.
+$(FEAST_STAMP): $(TOOLS_STAMP)
+	@echo "setup: Feast's environment"
+	@rm -rf .venvs/feast
+	@$(UV) venv -q --python "$(PYTHON)" .venvs/feast
+	@$(UV) pip sync -q --python .venvs/feast/bin/python --require-hashes requirements/feast.txt
+	@touch $@
+
 # One compiled form for all three: they have the same Python.
 $(OURS_COMPILED): $(PLATFORM_STAMP)
 	@rm -f .venvs/.compiled-*
@@ -361,7 +370,8 @@ lock: $(TOOLS_STAMP) ## resolve requirements/*.in again (UPGRADE=1 takes newer v
 	@$(COMPILE) requirements/platform.in -o requirements/platform.txt
 	@$(COMPILE) requirements/spark.in -c requirements/platform.txt -o requirements/spark.txt
 	@$(COMPILE) requirements/airflow.in -o requirements.txt
-	@for lock in requirements.txt requirements/platform.txt requirements/spark.txt requirements/tools.txt; do \
+	@$(COMPILE) requirements/feast.in -o requirements/feast.txt
+	@for lock in requirements.txt requirements/platform.txt requirements/spark.txt requirements/tools.txt requirements/feast.txt; do \
 	  { sed -n '/^# /p;/^$$/q' requirements/lock-header.txt | sed "s|@LOCK@|$$lock|"; cat $$lock; } > $$lock.part; \
 	  mv $$lock.part $$lock; \
 	done

@@ -4,9 +4,9 @@
   make bench-reads BENCH="--seconds 2 --json figures.json"
 
 The shipped example's own feature set (`delay_risk`: nine features of three views, argmax and top-k
-among them), one view × 3 windows, five views × 10 features, the same of a batch of 100 entities,
-and a table of a view's width times what is asked of it. The baseline is the usual recipe with ready
-values: what it costs where nothing is left to do. One serving process each, the same machine, one
+among them), one view × 3 windows, five views × 10 features, a batch of 100 entities, and a table of
+a view's width times what is asked of it. The baseline is the usual recipe with ready values: what
+it costs where nothing is left to do; of `delay_risk` also Feast's server with ready values. One serving process each, the same machine, one
 after the other; the client is a process of its own that speaks HTTP over raw sockets (one
 connection: a blocking one).
 """
@@ -31,12 +31,14 @@ import psutil
 import redis
 
 from benchmarks import serving_data
+from benchmarks.baseline import feast_server
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure, Percentiles
 from benchmarks.whole.http_load import OPEN, Load, Spec, post
 from benchmarks.whole.servers import measure as timed
 from benchmarks.whole.servers import notify
+from slicewise.features.plan.deployment import Deployment
 from slicewise.local.servers import ports
 from slicewise.local.servers import redis as redis_server
 from slicewise.serving.client import Client
@@ -45,6 +47,9 @@ from tests.integration.serving.support import serving
 from tests.support.platform.servers import RedisServer, running
 
 BATCH, BATCH_MS = 100, 10.0
+FEAST_TIMES = 5.0
+AGAIN_S = 30.0
+"""Longest that a server may take to listen again."""
 """Entities of one request of a batch, and what its answer may take."""
 EIGHT = "of eight connections, requests/s"
 WIDTH = "processor of a read in process, by the partials of a view"
@@ -58,18 +63,46 @@ Measured = dict[str, float]
 
 # ------------------------------------------------------------------ the client, a process of its
 # own
+class Taken:
+    """Seconds that each answer took, and how often a connection was closed meanwhile: a server may
+    close one between two requests, and the request goes again over another."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.closed = 0
+
+
 async def _connection(
-    host: str, port: int, requests: list[bytes], until: float, took: list[float]
+    host: str, port: int, requests: list[bytes], until: float, taken: Taken
 ) -> None:
-    reader, writer = await asyncio.open_connection(host, port)
     turn = 0
+    reader, writer = await asyncio.open_connection(host, port)
     while time.perf_counter() < until:
         start = time.perf_counter()
-        writer.write(requests[turn % len(requests)])
-        await reader.readexactly(_length(await reader.readuntil(b"\r\n\r\n")))
-        took.append(time.perf_counter() - start)
+        while True:
+            try:
+                writer.write(requests[turn % len(requests)])
+                await reader.readexactly(_length(await reader.readuntil(b"\r\n\r\n")))
+                break
+            except (ConnectionError, asyncio.IncompleteReadError):
+                taken.closed += 1
+                writer.close()
+                reader, writer = await _again(host, port)
+        taken.seconds.append(time.perf_counter() - start)
         turn += 1
     writer.close()
+
+
+async def _again(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Another connection, where a server may be about to begin again."""
+    deadline = time.monotonic() + AGAIN_S
+    while True:
+        try:
+            return await asyncio.open_connection(host, port)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.01)
 
 
 def _length(head: bytes) -> int:
@@ -83,38 +116,66 @@ def _length(head: bytes) -> int:
 
 
 def _one_connection(
-    host: str, port: int, requests: list[bytes], until: float, took: list[float]
+    host: str, port: int, requests: list[bytes], until: float, taken: Taken
 ) -> None:
     """One connection needs no loop of events: its own turns would be part of every figure."""
     turn = 0
-    with socket.create_connection((host, port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while time.perf_counter() < until:
-            start = time.perf_counter()
-            connection.sendall(requests[turn % len(requests)])
-            reply = b""
-            while b"\r\n\r\n" not in reply:
-                reply += _some(connection, 65_536)
-            head, _, body = reply.partition(b"\r\n\r\n")
-            left = _length(head) - len(body)
-            while left > 0:
-                left -= len(_some(connection, left))
-            took.append(time.perf_counter() - start)
-            turn += 1
+    connection = _opened(host, port)
+    while time.perf_counter() < until:
+        start = time.perf_counter()
+        while True:
+            try:
+                _ask(connection, requests[turn % len(requests)])
+                break
+            except ConnectionError:
+                taken.closed += 1
+                connection.close()
+                connection = _opened(host, port)
+        taken.seconds.append(time.perf_counter() - start)
+        turn += 1
+    connection.close()
+
+
+def _opened(host: str, port: int) -> socket.socket:
+    deadline = time.monotonic() + AGAIN_S
+    while True:
+        try:
+            connection = socket.create_connection((host, port))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _ask(connection: socket.socket, request: bytes) -> bytes:
+    """The body of an answer."""
+    connection.sendall(request)
+    reply = b""
+    while b"\r\n\r\n" not in reply:
+        reply += _some(connection, 65_536)
+    head, _, body = reply.partition(b"\r\n\r\n")
+    missing = _length(head) - len(body)
+    while missing > 0:
+        more = _some(connection, missing)
+        body += more
+        missing -= len(more)
+    return body
 
 
 def _some(connection: socket.socket, most: int) -> bytes:
     data = connection.recv(most)
     if not data:
-        raise RuntimeError("the connection was closed within an answer")
+        raise ConnectionResetError("the connection was closed within an answer")
     return data
 
 
 async def _together(
-    host: str, port: int, requests: list[bytes], until: float, took: list[float], count: int
+    host: str, port: int, requests: list[bytes], until: float, taken: Taken, count: int
 ) -> None:
     turned = (requests[i:] + requests[:i] for i in range(count))
-    await asyncio.gather(*(_connection(host, port, request, until, took) for request in turned))
+    await asyncio.gather(*(_connection(host, port, request, until, taken) for request in turned))
 
 
 def _measure(plan: dict[str, Any]) -> dict[str, float]:
@@ -122,16 +183,16 @@ def _measure(plan: dict[str, Any]) -> dict[str, float]:
     address = "127.0.0.1", plan["port"]
     sent = 0
     for seconds, counted in ((min(1.0, plan["seconds"]), False), (plan["seconds"], True)):
-        took: list[float] = []
+        taken = Taken()
         start = time.perf_counter()
         if plan["connections"] == 1:
-            _one_connection(*address, requests, start + seconds, took)
+            _one_connection(*address, requests, start + seconds, taken)
         else:
-            asyncio.run(_together(*address, requests, start + seconds, took, plan["connections"]))
+            asyncio.run(_together(*address, requests, start + seconds, taken, plan["connections"]))
         spent = time.perf_counter() - start
-        sent += len(took)
+        sent += len(taken.seconds)
         if counted:
-            return figures(took, spent) | {"sent": sent}
+            return figures(taken.seconds, spent) | {"sent": sent, "closed": taken.closed}
     raise AssertionError("the second round is counted")
 
 
@@ -313,6 +374,41 @@ def batches(url: str, entities: list[Entity], seconds: float) -> list[Figure]:
     return result
 
 
+def of_feast(url: str, of: Deployment, case: Case, seconds: float) -> dict[str, Measured]:
+    """Feast's server, with the values that this store answers: at one connection and at eight."""
+    notify("Feast")
+    answers = feast_server.answers(url, case.refs, case.entities)
+    with (
+        running(RedisServer) as server,
+        feast_server.serving(f"127.0.0.1:{server.port}", of, answers, case.entities) as port,
+    ):
+        bodies = [feast_server.body_of(entity) for entity in case.entities]
+        return {
+            of_n: over_http(port, feast_server.PATH, bodies, n, seconds)
+            for of_n, n in (("one", 1), ("eight", 8))
+        }
+
+
+def beside_feast(case: Case, own: Measured, theirs: Mapping[str, Measured]) -> list[Figure]:
+    """Figures of the same case, ours and Feast's."""
+    section = f"{case.name} (baseline: Feast {feast_server.VERSION}, ready values)"
+    one, eight = theirs["one"], theirs["eight"]
+    return [
+        Figure(section, "p50", "ms", own["p50, ms"], one["p50_ms"]),
+        Figure(section, "p99", "ms", own["p99, ms"], one["p99_ms"]),
+        Figure(
+            section,
+            "of eight connections",
+            "requests/s",
+            own[EIGHT],
+            eight["requests_per_s"],
+            "higher",
+            aim=FEAST_TIMES,
+            others={"connections that it closed": one["closed"] + eight["closed"]},
+        ),
+    ]
+
+
 def widths(url: str, entities: list[Entity], seconds: float) -> list[Figure]:
     """Processor time of a read in process: partials of a view times features asked for."""
     result = []
@@ -395,6 +491,7 @@ def measure(seconds: float) -> list[Figure]:
         fill_recipe(other.operator_url)
         with recipe(other.operator_url) as port:
             ready = [over_http(port, "/ready", users, n, seconds) for n in (1, 8)]
+        feasts = of_feast(server.url, example, shipped, seconds)
     with running(RedisServer) as server:
         plays = serving_data.events(now_us)
         serving_data.fill(server.url, serving_data.deployment(), plays, now_us)
@@ -419,7 +516,8 @@ def measure(seconds: float) -> list[Figure]:
             result.append(
                 Figure(section, name, unit, value, theirs.get(figure), better, bound=bound)
             )
-    return [*result, *many, *of_running, *table]
+    compared = beside_feast(shipped, ours[shipped.name], feasts)
+    return [*result, *compared, *many, *of_running, *table]
 
 
 def main() -> None:
