@@ -391,7 +391,7 @@ def of_feast(url: str, of: Deployment, case: Case, seconds: float) -> dict[str, 
 
 def beside_feast(case: Case, own: Measured, theirs: Mapping[str, Measured]) -> list[Figure]:
     """Figures of the same case, ours and Feast's."""
-    section = f"{case.name} (baseline: Feast {feast_server.VERSION}, ready values)"
+    section = f"{case.name} (baseline: Feast {feast_server.version()}, ready values)"
     one, eight = theirs["one"], theirs["eight"]
     return [
         Figure(section, "p50", "ms", own["p50, ms"], one["p50_ms"]),

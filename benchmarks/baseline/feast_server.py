@@ -23,13 +23,17 @@ from slicewise.local.servers import ports
 from slicewise.serving.client import Client
 
 ENVIRONMENT = HOME / ".venvs" / "feast"
-_PINNED = HOME / "requirements" / "feast.in"
-VERSION = _PINNED.read_text(encoding="utf-8").rpartition("==")[2].strip()
 PATH = "/get-online-features"
 SERVICE = "compared"
 EVERYBODY = {"everybody": "everybody"}
 """The key of a view that has none: of one without keys Feast 0.67 answers no value."""
 Entity = dict[str, Any]
+
+
+def version() -> str:
+    """The version of Feast that is pinned."""
+    pinned = HOME / "requirements" / "feast.in"
+    return pinned.read_text(encoding="utf-8").rpartition("==")[2].strip()
 
 
 @contextmanager

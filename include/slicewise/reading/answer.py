@@ -140,7 +140,7 @@ def merge(
         and sum([rows_of(plan, parts) for plan, parts in zip(batched.plans, stored, strict=True)])
         <= scalar_rows
     ):
-        numbers = [ScalarGathering(layout, form, cache) for layout, form in batched.scalar_layouts]
+        numbers = [ScalarGathering(*layout, cache) for layout in batched.scalar_layouts]
         offset_vectors, beyond_by_entity, stale, pending = _gathered(
             batched, stored, entities, claims, numbers, memories
         )

@@ -108,10 +108,11 @@ class BatchedPlan:
         return any(plan.gaps for plan in self.plans)
 
     @cached_property
-    def scalar_layouts(self) -> tuple[tuple[Layout, Mapping[int, Combiner]], ...]:
-        """Per layout what its rows are cut by, and the forms of the partials that are asked for."""
+    def scalar_layouts(self) -> tuple[tuple[Layout, Mapping[int, Combiner], frozenset[int]], ...]:
+        """Per layout what its rows are cut by, and the partials that are asked for, with their
+        forms."""
         return tuple(
-            (layout, {i: combiner_of(layout.partials[i]) for i in sorted(wanted)})
+            (layout, {i: combiner_of(layout.partials[i]) for i in sorted(wanted)}, wanted)
             for layout, wanted in self._wanted
         )
 

@@ -117,15 +117,11 @@ class PartialCache:
     @staticmethod
     def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
         """The key of a plan's number (of whole columns ~number), which says what is read, and all
-        that was read: lengths (-1 of what is not there), then the bytes, which are not copied."""
+        that was read: lengths (-1 of what is not there), then the bytes."""
         values = list(chain.from_iterable(days))
-        digest = hashlib.sha256(
-            array("q", [-1 if value is None else len(value) for value in values])
-        )
-        for value in values:
-            if value:
-                digest.update(value)
-        return plan, digest.digest()
+        lengths = array("q", [-1 if value is None else len(value) for value in values])
+        whole = b"".join([lengths.tobytes(), *filter(None, values)])
+        return plan, hashlib.sha256(whole).digest()
 
     def get(self, key: Key) -> Cached | None:
         """Finds something that is cached, if it is."""

@@ -9,7 +9,6 @@ import functools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import accumulate, chain, compress, pairwise
 from typing import Any
 
@@ -42,16 +41,13 @@ class ScalarGathering:
     layout: Layout
     forms: Mapping[int, Combiner]
     """The partials that are asked for, and how each is combined."""
+    wanted: frozenset[int]
+    """The partials that are asked for."""
     cache: PartialCache | None = None
     by_key: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
     cached_keys: list[int] = field(default_factory=list)
     cached_states: list[Mapping[int, Any]] = field(default_factory=list)
     """States that were combined before: per key those of the partials that are asked for."""
-
-    @cached_property
-    def wanted(self) -> frozenset[int]:
-        """The partials that are asked for."""
-        return frozenset(self.forms)
 
     def compacted(
         self, plan: ReadPlan, days: Sequence[Sequence[bytes | None]], key: int
@@ -65,7 +61,7 @@ class ScalarGathering:
         if not isinstance(cached_days, CachedDays) or cached_days.partials != self.wanted:
             if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
-            own = ScalarGathering(self.layout, self.forms)
+            own = ScalarGathering(self.layout, self.forms, self.wanted)
             cached_days = CachedDays(*add_days(plan, days, 0, own), own.states(), self.wanted)
             cache.put(name, cached_days)
         for mask, states in cached_days.states:
