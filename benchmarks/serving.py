@@ -6,9 +6,9 @@
 The shipped example's own feature set (`delay_risk`: nine features of three views, argmax and top-k
 among them), one view × 3 windows, five views × 10 features, a batch of 100 entities, and a table of
 a view's width times what is asked of it. The baseline is the usual recipe with ready values: what
-it costs where nothing is left to do; of `delay_risk` also Feast's server with ready values. One serving process each, the same machine, one
-after the other; the client is a process of its own that speaks HTTP over raw sockets (one
-connection: a blocking one).
+it costs where nothing is left to do; of `delay_risk` also Feast's server with ready values. One
+serving process each, the same machine, one after the other; the client is a process of its own that
+speaks HTTP over raw sockets (one connection: a blocking one).
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _one_connection(
         start = time.perf_counter()
         while True:
             try:
-                _ask(connection, requests[turn % len(requests)])
+                _answer(connection, requests[turn % len(requests)])
                 break
             except ConnectionError:
                 taken.closed += 1
@@ -149,7 +149,7 @@ def _opened(host: str, port: int) -> socket.socket:
             time.sleep(0.01)
 
 
-def _ask(connection: socket.socket, request: bytes) -> bytes:
+def _answer(connection: socket.socket, request: bytes) -> bytes:
     """The body of an answer."""
     connection.sendall(request)
     reply = b""

@@ -66,7 +66,7 @@ def serving(
 
 
 def body_of(entity: Entity) -> dict[str, Any]:
-    """What Feast's server is asked for one entity."""
+    """A request to Feast's server for one entity."""
     return {
         "feature_service": SERVICE,
         "entities": {name: [value] for name, value in (entity | EVERYBODY).items()},
