@@ -4,6 +4,7 @@ and usual recipe in one run.
     make bench-freshness [BENCH="--rates 2000 --only real-time lane micro-batch lane --json FILE --doc docs/benchmarks/freshness.md"]
     make bench-freshness BENCH=--away     the store stands still for half a minute, then dies and comes back
     make bench-freshness BENCH=--hot      one user and a view of all get 20,000 events/s
+    make bench-freshness BENCH=--busy     hours are compacted and answers checked beside
 
 Producer, broker, drivers, store, API and probes share this machine. See benchmarks/whole/probes.py
 for what a probe is. With all rates it takes 50 minutes, nearly all of it measuring. Figures are
@@ -23,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import freshness_away, freshness_hot
+from benchmarks import freshness_away, freshness_busy, freshness_hot
 from benchmarks.freshness_sides import (
     MICROBATCH,
     ONE,
@@ -71,6 +72,9 @@ def main(arguments: Sequence[str]) -> int:
         figures, details, lost = freshness_away.run(
             overrides, rate, given.ways, given.seconds or 60.0
         )
+    elif given.busy:
+        rate = given.rates[0] if given.rates else AIMED_AT
+        figures, details, lost = freshness_busy.run(overrides, rate, given.seconds or 120.0)
     elif given.hot:
         figures, details = freshness_hot.run(overrides, given.seconds or 60.0)
     else:
@@ -251,7 +255,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--rates", type=float, nargs="+", help="events per second (500 2000 10000)")
     parser.add_argument(
-        "--seconds", type=float, help="of each rate (600); of --hot and after --away (60)"
+        "--seconds",
+        type=float,
+        help="of each rate (600); of --busy (120); of --hot and after --away (60)",
     )
     parser.add_argument(
         "--beside", type=float, default=BESIDE_S, help="at most, of what it is compared with (180)"
@@ -263,6 +269,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--away", action="store_true", help="the store goes away under a load")
     ways = list(freshness_away.WAYS)
     parser.add_argument("--ways", nargs="+", choices=ways, default=ways, help="of --away")
+    parser.add_argument("--busy", action="store_true", help="compactions and checks run beside")
     parser.add_argument("--hot", action="store_true", help="one user gets nearly all events")
     parser.add_argument(
         "--set", nargs="+", default=[], metavar="NAME=VALUE", help="settings, as in the environment"
