@@ -99,7 +99,7 @@ def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Columns
     """The rows of each window; batches hold several windows, and a window may go on in the next
     ones."""
     open_w: int | None = None
-    rows: Columns = {}
+    rows: dict[str, list[Any]] = {}
     for batch in batches:
         ws = batch.column("w").to_numpy()
         names = [name for name in batch.schema.names if name != "w"]
@@ -109,7 +109,8 @@ def _by_window(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Columns
             w = int(ws[start])
             some = {name: column[start:end] for name, column in zip(names, columns, strict=True)}
             if w == open_w:
-                rows = {name: rows[name] + some[name] for name in names}
+                for name in names:
+                    rows[name] += some[name]
                 continue
             if open_w is not None:
                 yield open_w, rows

@@ -216,7 +216,7 @@ class Recomputation:
             text = queries.last_rows(text)
         kept = ", ".join(("w", "bits", *read))
         self._joined, self._windows = (
-            self.spark.sql(f"SELECT {kept} FROM ({text})").persist(),
+            self.spark.sql(f"SELECT {kept} FROM ({text}) DISTRIBUTE BY w SORT BY w").persist(),
             frozenset(windows),
         )
         self._joined.createOrReplaceTempView(ROWS)
