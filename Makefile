@@ -208,6 +208,10 @@ bench-rebuild: setup ## an emptied store built again, beside the replay from the
 bench-compaction: setup ## many hours compacted in one application, beside Spark's own groupBy (options: BENCH="--quick --json file")
 	@$(PY) -m benchmarks.compaction $(BENCH)
 
+.PHONY: bench-check
+bench-check: setup ## the platform's own check: its start, and its cost a value by entities and columns (options: BENCH="--quick --json file")
+	@$(PY) -m benchmarks.check $(BENCH)
+
 .PHONY: bench-run
 bench-run: setup ## what a newcomer waits for: make run from nothing, step by step, and once more (options: BENCH="--share 0.06 --json file")
 	@$(PY) -m benchmarks.cold_run $(BENCH)

@@ -13,6 +13,8 @@ import msgpack
 import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLAIN = frozenset([type(None), bool, int, str, bytes])
+"""Types whose values msgpack writes as they are."""
 
 
 def canonical(value: object) -> bytes:
@@ -20,16 +22,17 @@ def canonical(value: object) -> bytes:
 
     Decimals are their text; structs are maps with sorted keys.
     """
-    packed = msgpack.packb(_plain(value), use_bin_type=True)
+    plain = value if type(value) in _PLAIN else _plain(value)
+    packed = msgpack.packb(plain, use_bin_type=True)
     assert isinstance(packed, bytes)
     return packed
 
 
 def _plain(value: object) -> Any:
-    if value is None or isinstance(value, bool | str | bytes | int):
-        return value
     if isinstance(value, float):
         return math.nan if math.isnan(value) else value  # one NaN, whatever its bits were
+    if value is None or isinstance(value, bool | str | bytes | int):
+        return value
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, datetime):

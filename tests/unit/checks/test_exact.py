@@ -80,3 +80,17 @@ def test_an_ordinary_sum_beyond_its_bound_is_seen() -> None:
     assert total is not None
     assert not exact.plain_sum_agrees(total * (1 + 1e-12), total, 10, good)
     assert not exact.plain_sum_agrees(None, total, 10, good)
+
+
+@given(doubles)
+def test_sizes_add_up_to_the_nearest_double_and_are_infinite_beyond_the_largest(
+    values: list[float],
+) -> None:
+    wanted = _nearest(sum((abs(Fraction(value)) for value in values), Fraction(0)))
+    assert exact.absolute_sum(values) == (math.inf if wanted is None else wanted)
+
+
+def test_sizes_round_to_infinity_where_their_exact_sum_does() -> None:
+    largest, half_step = math.nextafter(math.inf, 0), math.ldexp(1.0, 969)
+    assert exact.absolute_sum([largest, half_step]) == largest
+    assert exact.absolute_sum([-largest, half_step, -half_step]) == math.inf

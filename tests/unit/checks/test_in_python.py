@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from slicewise.checks.recompute.in_python import ABSOLUTE, InPython
+from slicewise.checks.recompute.in_python import ABSOLUTE, InPython, _listed
 from slicewise.checks.recompute.queries import aggregated
 from slicewise.checks.values import value_of
 
@@ -69,3 +69,23 @@ def test_a_window_that_goes_on_in_the_next_batch_is_answered_once_and_whole(size
 
 def test_windows_are_answered_what_they_are_asked_and_no_more() -> None:
     assert set(_answers(2, {3: [4], 9: [0, 1], 7: [2]})) == {(3, 4), (9, 0), (9, 1)}
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([3, -(2**63), None], pa.int64()),
+        ([0.1, None, -0.5], pa.float64()),
+        (["b", None, "a", "b"], pa.string()),
+        ([True, None, False], pa.bool_()),
+        ([Decimal("1.10"), None], pa.decimal128(10, 2)),
+    ],
+    ids=str,
+)
+def test_a_column_is_read_as_its_values_with_and_without_a_null(
+    values: list[Any], kind: pa.DataType
+) -> None:
+    for some in (values, [value for value in values if value is not None], []):
+        read = _listed(pa.array(some, kind))
+        assert read == some
+        assert [type(value) for value in read] == [type(value) for value in some]

@@ -4,10 +4,13 @@ cause."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from slicewise import log
 from slicewise.checks import declared
@@ -45,14 +48,32 @@ class Read:
     of a unit."""
 
 
-@dataclass(frozen=True)
-class _Value:
+class _Column(NamedTuple):
+    """A feature, with all that its values have in common."""
+
+    feature: PlannedFeature
+    ref: str
+    aggregate: Aggregated
+    kind: pa.DataType
+    may_be: Callable[[int, int, int | None], bool]
+    """(start, end, instant asked for) -> whether they can be the bounds of the window's read."""
+
+
+class _Value(NamedTuple):
     """One value to compare, and the window that it is recomputed over."""
 
     read: Read
-    feature: PlannedFeature
-    aggregate: Aggregated
+    entity: str
+    column: _Column
     window: WindowOf
+
+    @property
+    def feature(self) -> PlannedFeature:
+        return self.column.feature
+
+    @property
+    def aggregate(self) -> Aggregated:
+        return self.column.aggregate
 
 
 def compare(
@@ -63,17 +84,22 @@ def compare(
     unit = recomputation.unit
     values = list(_values(unit, reads))
     results = recomputation.of((value.window, value.aggregate) for value in values)
-    offline = {id(value): results.value(value.window.w, value.aggregate) for value in values}
-    engines = _engines(recomputation, values, offline)
+    offline = [results.value(value.window.w, value.aggregate) for value in values]
+    truths = [
+        declared.truth_of(value.aggregate, result)
+        for value, result in zip(values, offline, strict=True)
+    ]
+    engines = _engines(recomputation, values, truths)
     moved = _moved_sessions(recomputation, values)
     rows = [
-        _compared(unit, value, offline[id(value)], engines, id(value) in moved) for value in values
+        _compared(unit, value, result, truth, engines, id(value) in moved)
+        for value, result, truth in zip(values, offline, truths, strict=True)
     ]
     sums = [
         PlainSum(
             unit.view,
             value.feature.column,
-            _entity(value.read),
+            value.entity,
             plain_sum_agrees(plain.plain, plain.exact, plain.n, plain.absolute),
         )
         for value in values
@@ -112,15 +138,10 @@ def _hypothesis(
     value: _Value, row: Compared, added: Mapping[int, int], searched: WindowOf | None
 ) -> Hypothesis:
     """searched: where a session that was moved is searched."""
+    feature, aggregate = value.feature, value.aggregate
     if searched is not None:
-        return Hypothesis(
-            searched,
-            value.feature,
-            value.aggregate,
-            row,
-            gap_us=value.feature.window.session_gap_us,
-        )
-    return Hypothesis(value.window, value.feature, value.aggregate, row, added.get(value.window.w))
+        return Hypothesis(searched, feature, aggregate, row, gap_us=feature.window.session_gap_us)
+    return Hypothesis(value.window, feature, aggregate, row, added.get(value.window.w))
 
 
 def _in_turns(wrong: Sequence[int], rows: Sequence[Compared]) -> list[int]:
@@ -135,31 +156,46 @@ def _added(values: Sequence[_Value], rows: Sequence[Compared]) -> dict[int, int]
     """The events too many, by window; only of windows whose events are counted."""
     added: dict[int, int] = {}
     for value, row in zip(values, rows, strict=True):
-        online, offline = value_of(row.online), value_of(row.offline)
-        if (
-            value.aggregate.kind == "count"
-            and value.aggregate["column"] is None
-            and isinstance(online, int)
-        ):
-            added[value.window.w] = online - offline
+        aggregate = value.aggregate
+        if aggregate.kind == "count" and aggregate["column"] is None:
+            online, offline = value_of(row.online), value_of(row.offline)
+            if isinstance(online, int):
+                added[value.window.w] = online - offline
     return added
 
 
 def _values(unit: StorageUnit, reads: Sequence[Read]) -> Iterable[_Value]:
-    questions = reads[0].questions if reads else {}
-    specs = {feature.column: _aggregated(feature, questions) for feature in unit.features}
-    numbers: dict[tuple[int, int, int, int, int], WindowOf] = {}
+    columns = _columns(unit, reads[0].questions if reads else {})
+    windows: dict[tuple[int, int, int, int, int], WindowOf] = {}
     for read in reads:
-        for feature in unit.features:
-            if f"{unit.view}:{feature.column}" in read.incomplete:
+        entity = json.dumps(dict(read.answer.entity), sort_keys=True, ensure_ascii=False)
+        who, bounds = read.answer.who, read.answer.token.bounds
+        for column in columns:
+            if column.ref in read.incomplete:
                 continue
-            start, end = read.answer.token.bounds[feature.column]
-            rows, back = feature.window.most_rows, end - ages_from_us(feature.window, end)
-            key = (read.answer.who, start, end, rows, back)
-            window = numbers.setdefault(
-                key, WindowOf(len(numbers), key[0], TOKEN, *key[1:4], back_us=back)
-            )
-            yield _Value(read, feature, specs[feature.column], window)
+            start, end = bounds[column.feature.column]
+            of = column.feature.window
+            rows, back = of.most_rows, end - ages_from_us(of, end)
+            key = (who, start, end, rows, back)
+            if (window := windows.get(key)) is None:
+                window = windows[key] = WindowOf(
+                    len(windows), who, TOKEN, start, end, rows, back_us=back
+                )
+            yield _Value(read, entity, column, window)
+
+
+def _columns(unit: StorageUnit, questions: Mapping[str, Sequence[Any]]) -> list[_Column]:
+    return [
+        _Column(
+            feature,
+            f"{unit.view}:{feature.column}",
+            _aggregated(feature, questions),
+            feature.aggregate.output_type,
+            # reads of one request share their bounds, and entities are many
+            cache(partial(may_be, feature.window, unit.slice_us)),
+        )
+        for feature in unit.features
+    ]
 
 
 def _aggregated(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]]) -> Aggregated:
@@ -171,21 +207,23 @@ def _aggregated(feature: PlannedFeature, questions: Mapping[str, Sequence[Any]])
 
 
 def _engines(
-    recomputation: Recomputation, values: Sequence[_Value], offline: Mapping[int, Any]
+    recomputation: Recomputation,
+    values: Sequence[_Value],
+    truths: Sequence[declared.Truth | None],
 ) -> Mapping[tuple[int, str], object]:
     """Asks the engine for its values where answers are beyond what is exact."""
     beyond: dict[str, list[_Value]] = {}
-    for value in values:
-        truth = declared.truth_of(value.aggregate, offline[id(value)])
+    for value, truth in zip(values, truths, strict=True):
         if truth is not None and not truth.equal:
             beyond.setdefault(value.aggregate.key, []).append(value)
     by_engine: dict[tuple[int, str], object] = {}
     for key, some in beyond.items():
         windows = list({value.window.w: value.window for value in some}.values())
-        rows = recomputation.raw(windows, some[0].aggregate)
+        feature, aggregate = some[0].feature, some[0].aggregate
+        rows = recomputation.raw(windows, aggregate)
         ws = [window.w for window in windows]
         results = engine.recomputed(
-            some[0].feature.aggregate, rows, ws, declared.question(some[0].aggregate.parameters)
+            feature.aggregate, rows, ws, declared.question(aggregate.parameters)
         )
         by_engine |= {(w, key): result for w, result in results.items()}
     return by_engine
@@ -197,14 +235,11 @@ def _moved_sessions(recomputation: Recomputation, values: Sequence[_Value]) -> d
     by_gap: dict[int, dict[tuple[int, int, int], WindowOf]] = {}
     requested: list[tuple[_Value, int, WindowOf]] = []
     for value in values:
-        if gap := value.feature.window.session_gap_us:
+        of = value.feature.window
+        if gap := of.session_gap_us:
             end = value.window.end_us
             windows = by_gap.setdefault(gap, {})
-            key = (
-                value.window.who,
-                searched_from(value.feature.window, recomputation.unit.slice_us, end),
-                end,
-            )
+            key = (value.window.who, searched_from(of, recomputation.unit.slice_us, end), end)
             window = windows.setdefault(key, WindowOf(len(windows), key[0], TOKEN, *key[1:]))
             requested.append((value, gap, window))
     starts = {
@@ -222,39 +257,40 @@ def _compared(
     unit: StorageUnit,
     value: _Value,
     offline: Any,
+    truth: declared.Truth | None,
     engines: Mapping[tuple[int, str], object],
     is_moved: bool,
 ) -> Compared:
-    online = value.read.values[f"{unit.view}:{value.feature.column}"]
+    read, entity, column, window = value
+    online = read.values[column.ref]
     within = True
-    if (truth := declared.truth_of(value.aggregate, offline)) is not None:
+    if truth is not None:
         offline = truth.value
         if not truth.equal:
-            offline = engines[value.window.w, value.aggregate.key]
-            within = declared.within(value.aggregate, truth.value, online)
-    kind = value.feature.aggregate.output_type
+            offline = engines[window.w, column.aggregate.key]
+            within = declared.within(column.aggregate, truth.value, online)
     row = Compared(
-        view=unit.view,
-        feature=value.feature.column,
-        entity=_entity(value.read),
-        mode=value.read.mode,
-        start_us=value.window.start_us,
-        end_us=value.window.end_us,
-        online=canonical(typed(online, kind)),
-        offline=canonical(typed(offline, kind)),
-        verdict=Verdict.EQUAL,
+        unit.view,
+        column.feature.column,
+        entity,
+        read.mode,
+        window.start_us,
+        window.end_us,
+        canonical(typed(online, column.kind)),
+        canonical(typed(offline, column.kind)),
+        Verdict.EQUAL,
         unit=unit.storage_fingerprint,
-        token=value.read.text,
+        token=read.text,
     )
-    if not may_be(value.feature.window, unit.slice_us, row.start_us, row.end_us, value.read.at_us):
+    if not column.may_be(row.start_us, row.end_us, read.at_us):
         return replace(row, verdict=Verdict.MISMATCH, cause=Cause.BOUNDARY)
     if is_moved:
         return replace(row, verdict=Verdict.MISMATCH)
     if row.online == row.offline and within:
         return row
-    if _empty(value.aggregate, online) and row.online != row.offline:
+    if _empty(column.aggregate, online) and row.online != row.offline:
         return replace(row, verdict=Verdict.MISSING)
-    if _empty(value.aggregate, offline) and row.online != row.offline:
+    if _empty(column.aggregate, offline) and row.online != row.offline:
         return replace(row, verdict=Verdict.EXTRA)
     return replace(row, verdict=Verdict.MISMATCH)
 
@@ -265,7 +301,3 @@ def _empty(aggregate: Aggregated, value: Any) -> bool:
     empty = judged((), aggregate.parameters)
     truth = declared.truth_of(aggregate, empty)
     return canonical(value) == canonical(empty if truth is None else truth.value)
-
-
-def _entity(read: Read) -> str:
-    return json.dumps(dict(read.answer.entity), sort_keys=True, ensure_ascii=False)

@@ -13,6 +13,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from slicewise.errors import UnknownName
@@ -41,6 +42,7 @@ Judge = Callable[[Sequence[Row], Mapping[str, Any]], Any]
 value."""
 
 _JUDGES: dict[str, Judge] = {}
+_ORDER = itemgetter(0, 1, 2, 3)
 
 
 def judge(*kinds: str) -> Callable[[Judge], Judge]:
@@ -77,4 +79,4 @@ def judged(rows: Sequence[Row], spec: Mapping[str, Any]) -> Any:
             expected="one of " + ", ".join(sorted(judges())),
             next_step="add one to slicewise.checks.judges: no feature goes unchecked",
         )
-    return judgement(sorted(rows, key=lambda row: row[:4]), spec)
+    return judgement(sorted(rows, key=_ORDER), spec)

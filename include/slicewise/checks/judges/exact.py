@@ -115,7 +115,10 @@ def mean_decimals(values: Iterable[Decimal], scale: int) -> Decimal | None:
 
 def absolute_sum(values: Iterable[float]) -> float:
     """Σ|x|, rounded once: the scale of a plain sum's error; infinite beyond the largest double."""
-    return _as_double(exact_sum(abs(value) for value in values))
+    try:
+        return math.fsum(map(abs, values))
+    except OverflowError:  # none of its partial sums is beyond the sum
+        return math.inf
 
 
 def plain_sum_agrees(plain: float | None, exact: float | None, n: int, absolute: float) -> bool:

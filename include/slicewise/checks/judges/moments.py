@@ -17,6 +17,9 @@ from slicewise.checks.judges import Row, judge
 
 _DIGITS = Context(prec=40)
 
+Exact = int | float | Decimal | Fraction
+"""A finite number, which is a ratio of two whole ones."""
+
 
 @judge("variance")
 def variance(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
@@ -34,7 +37,7 @@ def stddev(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 def skewness(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """√n · Σ(x − mean)³ / (Σ(x − mean)²)^1.5."""
 
-    def shape(values: Sequence[Fraction]) -> float | None:
+    def shape(values: Sequence[Exact]) -> float | None:
         deviations, _ = _deviations(values)
         second, third = sum(d * d for d in deviations), sum(d**3 for d in deviations)
         return (
@@ -48,7 +51,7 @@ def skewness(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 def kurtosis(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """n · Σ(x − mean)⁴ / (Σ(x − mean)²)² − 3."""
 
-    def shape(values: Sequence[Fraction]) -> float | None:
+    def shape(values: Sequence[Exact]) -> float | None:
         deviations, _ = _deviations(values)
         second, fourth = sum(d * d for d in deviations), sum(d**4 for d in deviations)
         return _double(Fraction(len(values) * fourth, second**2) - 3) if second else None
@@ -60,7 +63,7 @@ def kurtosis(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 def covariance(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """Σ(x − mean)(y − mean) / (n − 1), or / n of a population."""
 
-    def shared(x: Sequence[Fraction], y: Sequence[Fraction]) -> float | None:
+    def shared(x: Sequence[Exact], y: Sequence[Exact]) -> float | None:
         by = len(x) - (0 if spec["population"] else 1)
         return _double(_product(x, y) / by) if by else None
 
@@ -71,7 +74,7 @@ def covariance(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 def correlation(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """Σ(x − mean)(y − mean) / √(Σ(x − mean)² · Σ(y − mean)²)."""
 
-    def shared(x: Sequence[Fraction], y: Sequence[Fraction]) -> float | None:
+    def shared(x: Sequence[Exact], y: Sequence[Exact]) -> float | None:
         size, both = _product(x, x) * _product(y, y), _product(x, y)
         return _signed(both, _root(both**2 / size)) if size else None
 
@@ -83,7 +86,7 @@ def linear_trend(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
     """The line of least squares of a column over another, or over event time in seconds."""
     over = spec["over"]
 
-    def line(x: Sequence[Fraction], y: Sequence[Fraction]) -> float | None:
+    def line(x: Sequence[Exact], y: Sequence[Exact]) -> float | None:
         across, up = _product(x, x), _product(y, y)
         if not across:
             return None
@@ -91,7 +94,7 @@ def linear_trend(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
         if spec["output"] == "slope":
             return _double(slope)
         if spec["output"] == "intercept":
-            return _double(sum(y, Fraction(0)) / len(y) - slope * sum(x, Fraction(0)) / len(x))
+            return _double(_mean(y) - slope * _mean(x))
         return _double(slope**2 * across / up) if up else 1.0
 
     x = [Fraction(row.t, 1_000_000) if over is None else row.values[over] for row in rows]
@@ -103,19 +106,17 @@ def linear_trend(rows: Sequence[Row], spec: Mapping[str, Any]) -> float | None:
 def _of_column(
     rows: Sequence[Row],
     spec: Mapping[str, Any],
-    value: Callable[[Sequence[Fraction]], float | None],
+    value: Callable[[Sequence[Exact]], float | None],
 ) -> float | None:
     present = [row.values[spec["column"]] for row in rows if row.values[spec["column"]] is not None]
     if len(present) < _least(spec):
         return None
-    return (
-        value([Fraction(number) for number in present]) if all(map(_finite, present)) else math.nan
-    )
+    return value(present) if all(map(_finite, present)) else math.nan
 
 
 def _of_pairs(
     pairs: Sequence[tuple[Any, Any]],
-    value: Callable[[Sequence[Fraction], Sequence[Fraction]], float | None],
+    value: Callable[[Sequence[Exact], Sequence[Exact]], float | None],
     spec: Mapping[str, Any],
 ) -> float | None:
     present = [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
@@ -123,7 +124,7 @@ def _of_pairs(
         return None
     if not all(_finite(x) and _finite(y) for x, y in present):
         return math.nan
-    return value([Fraction(x) for x, _ in present], [Fraction(y) for _, y in present])
+    return value([x for x, _ in present], [y for _, y in present])
 
 
 def _least(spec: Mapping[str, Any]) -> int:
@@ -135,20 +136,26 @@ def _finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _deviations(values: Sequence[Fraction]) -> tuple[list[int], int]:
+def _mean(values: Sequence[Exact]) -> Fraction:
+    return sum((Fraction(value) for value in values), Fraction(0)) / len(values)
+
+
+def _deviations(values: Sequence[Exact]) -> tuple[list[int], int]:
     """Deviations from the mean, as integers over the second."""
-    one = math.lcm(*(value.denominator for value in values))
-    whole = [value.numerator * (one // value.denominator) for value in values]
+    ratios = [value.as_integer_ratio() for value in values]
+    one = math.lcm(*{denominator for _, denominator in ratios})
+    whole = [numerator * (one // denominator) for numerator, denominator in ratios]
     total, n = sum(whole), len(values)
     return [n * value - total for value in whole], n * one
 
 
-def _product(x: Sequence[Fraction], y: Sequence[Fraction]) -> Fraction:
-    (of_x, x_one), (of_y, y_one) = _deviations(x), _deviations(y)
+def _product(x: Sequence[Exact], y: Sequence[Exact]) -> Fraction:
+    of_x, x_one = _deviations(x)
+    of_y, y_one = (of_x, x_one) if y is x else _deviations(y)
     return Fraction(sum(a * b for a, b in zip(of_x, of_y, strict=True)), x_one * y_one)
 
 
-def _variance(values: Sequence[Fraction], population: bool) -> Fraction:
+def _variance(values: Sequence[Exact], population: bool) -> Fraction:
     return _product(values, values) / (len(values) - (0 if population else 1))
 
 
@@ -169,7 +176,8 @@ def _root(square: Fraction) -> float | None:
         root = math.nextafter(root, 0)
     while not math.isinf(root) and _beyond(square, root, math.nextafter(root, math.inf)) > 0:
         root = math.nextafter(root, math.inf)
-    odd = not math.isinf(root) and Fraction(root) / _step(root) % 2 == 1
+    # a double is a whole number of its steps, of at most 53 bits: the quotient is exact
+    odd = not math.isinf(root) and root / math.ulp(root) % 2 == 1
     if odd and _beyond(square, math.nextafter(root, 0), root) == 0:
         root = math.nextafter(root, 0)
     elif odd and _beyond(square, root, math.nextafter(root, math.inf)) == 0:
@@ -180,14 +188,15 @@ def _root(square: Fraction) -> float | None:
 def _beyond(square: Fraction, low: float, high: float) -> int:
     """Tells whether a root is above (1), at (0) or below (-1) the middle of two doubles that are
     neighbours."""
-    middle = (
-        Fraction(low) + _step(low) / 2 if math.isinf(high) else (Fraction(low) + Fraction(high)) / 2
-    )
-    return (square > middle**2) - (square < middle**2)
+    (n, one), (step, of_step) = low.as_integer_ratio(), _step(low, high).as_integer_ratio()
+    middle, unit = 2 * n * of_step + step * one, 2 * one * of_step
+    left, right = square.numerator * unit**2, middle**2 * square.denominator
+    return (left > right) - (left < right)
 
 
-def _step(value: float) -> Fraction:
-    return Fraction(math.ulp(value))
+def _step(low: float, high: float) -> float:
+    """The distance of two doubles that are neighbours; beyond the largest its own step."""
+    return math.ulp(low) if math.isinf(high) else high - low
 
 
 def _signed(sign: Fraction | int, size: float | None) -> float | None:

@@ -108,11 +108,13 @@ class Recomputation:
         """Every aggregate over the window that it is asked of, and over no other."""
         pairs = {(window.w, aggregate.key): (window, aggregate) for window, aggregate in questions}
         bits = _bits(aggregate for _, aggregate in pairs.values())
-        bits_of: dict[WindowOf, int] = {}
-        for window, aggregate in pairs.values():
-            bits_of[window] = bits_of.get(window, 0) | self._bit(aggregate, bits)
-        self._join(bits_of)
         wanted = {aggregate.key: aggregate for _, aggregate in pairs.values()}
+        windows = {window.w: window for window, _ in pairs.values()}
+        own = {key: self._bit(aggregate, bits) for key, aggregate in wanted.items()}
+        bits_of = dict.fromkeys(windows, 0)
+        for w, key in pairs:
+            bits_of[w] |= own[key]
+        self._join({windows[w]: some for w, some in bits_of.items()})
         values: dict[tuple[int, str], Any] = {}
         simple = self._simple(
             [aggregate for aggregate in wanted.values() if aggregate.kind in queries.SIMPLE], values
@@ -214,7 +216,7 @@ class Recomputation:
             text = queries.last_rows(text)
         kept = ", ".join(("w", "bits", *read))
         self._joined, self._windows = (
-            self.spark.sql(f"SELECT {kept} FROM ({text})").persist(),
+            self.spark.sql(f"SELECT {kept} FROM ({text}) DISTRIBUTE BY w SORT BY w").persist(),
             frozenset(windows),
         )
         self._joined.createOrReplaceTempView(ROWS)

@@ -32,6 +32,10 @@ _ALL = (
     "slicewise.stores.lake.records",
 )
 
+_YOUNG = 100_000
+"""Objects that are made before they are looked through: what a check compares is no garbage while
+it goes on."""
+
 
 def run_job(
     name: str, work: Callable[[Context], Report], *, imports: Sequence[str], as_json: bool
@@ -76,6 +80,7 @@ def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterato
         try:
             imported.result()
             gc.freeze()
+            gc.set_threshold(_YOUNG)
             gc.enable()
             yield session
         finally:
