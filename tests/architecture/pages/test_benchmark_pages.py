@@ -117,7 +117,8 @@ def test_every_raw_run_is_named() -> None:
     assert named <= written
     assert written - named <= {
         ("benchmarks/aggregates.md", "make bench-reader"),
-        ("benchmarks/operation.md", "make bench-idle"),
+        ("benchmarks/aggregates.md", "make bench-levels"),
+        ("benchmarks/operation.md", "make bench-surge"),
         ("benchmarks/operation.md", "make bench-kept"),
         ("benchmarks/training.md", "make bench-training"),
     }
