@@ -47,10 +47,12 @@ from tests.integration.serving.support import serving
 from tests.support.platform.servers import RedisServer, running
 
 BATCH, BATCH_MS = 100, 10.0
+"""Entities of one request of a batch, and what its answer may take."""
 FEAST_TIMES = 5.0
 AGAIN_S = 30.0
 """Longest that a server may take to listen again."""
-"""Entities of one request of a batch, and what its answer may take."""
+MOST_CLOSED = 100
+"""Connections in a row that a server may close without an answer."""
 EIGHT = "of eight connections, requests/s"
 WIDTH = "processor of a read in process, by the partials of a view"
 UNCOMPACTED_RATE = 500.0
@@ -78,13 +80,15 @@ async def _connection(
     turn = 0
     reader, writer = await asyncio.open_connection(host, port)
     while time.perf_counter() < until:
-        start = time.perf_counter()
+        start, closed = time.perf_counter(), 0
         while True:
             try:
                 writer.write(requests[turn % len(requests)])
                 await reader.readexactly(_length(await reader.readuntil(b"\r\n\r\n")))
                 break
             except (ConnectionError, asyncio.IncompleteReadError):
+                if (closed := closed + 1) > MOST_CLOSED:
+                    raise
                 taken.closed += 1
                 writer.close()
                 reader, writer = await _again(host, port)
@@ -122,12 +126,14 @@ def _one_connection(
     turn = 0
     connection = _opened(host, port)
     while time.perf_counter() < until:
-        start = time.perf_counter()
+        start, closed = time.perf_counter(), 0
         while True:
             try:
                 _answer(connection, requests[turn % len(requests)])
                 break
             except ConnectionError:
+                if (closed := closed + 1) > MOST_CLOSED:
+                    raise
                 taken.closed += 1
                 connection.close()
                 connection = _opened(host, port)

@@ -117,11 +117,15 @@ class PartialCache:
     @staticmethod
     def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
         """The key of a plan's number (of whole columns ~number), which says what is read, and all
-        that was read: lengths (-1 of what is not there), then the bytes."""
+        that was read: lengths (-1 of what is not there), then the bytes, which are not copied."""
         values = list(chain.from_iterable(days))
-        lengths = array("q", [-1 if value is None else len(value) for value in values])
-        whole = b"".join([lengths.tobytes(), *filter(None, values)])
-        return plan, hashlib.sha256(whole).digest()
+        digest = hashlib.sha256(
+            array("q", [-1 if value is None else len(value) for value in values])
+        )
+        for value in values:
+            if value:
+                digest.update(value)
+        return plan, digest.digest()
 
     def get(self, key: Key) -> Cached | None:
         """Finds something that is cached, if it is."""
