@@ -16,14 +16,11 @@ through all runs of a view has at no values at all; the cost of a value is the l
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import sys
 import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from statistics import linear_regression, median
 from tempfile import TemporaryDirectory
@@ -32,7 +29,14 @@ from typing import Any
 from benchmarks.whole import machine
 from benchmarks.whole.document import publish
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import PROJECTS, TOPIC, cpu_by_program, notify, pid_of
+from benchmarks.whole.servers import (
+    PROJECTS,
+    TOPIC,
+    cpu_by_program,
+    notify,
+    pid_of,
+    produce_plays,
+)
 from benchmarks.whole.spent import Spent, spent
 from benchmarks.whole.streaming import our_stream
 from slicewise.local.servers import redis as redis_server
@@ -74,40 +78,19 @@ Runs = dict[tuple[str, int], list[Run]]
 """By view and sample."""
 
 
-def events(users: int, now_us: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(time, play): each user once in ten minutes."""
+def plays(users: int, now_us: int) -> Iterator[dict[str, Any]]:
+    """Each user's once in ten minutes."""
     chance = random.Random(SEED)
     for minutes in range(HOURS * 60, 0, -STEP_MINUTES):
         for user in range(users):
             at = now_us - minutes * MINUTE_US + chance.randrange(MINUTE_US // 2)
-            yield (
-                at,
-                {
-                    "user_id": f"h{user}",
-                    "song_id": f"s{chance.randrange(SONGS)}",
-                    "seconds": round(chance.uniform(0, 420), 3),
-                    "skipped": chance.random() < 0.2,
-                    "played_at": at,
-                },
-            )
-
-
-def produce(stack: Stack, users: int) -> int:
-    """The plays as records that arrived when they happened; how many."""
-    made, n = events(users, time.time_ns() // 1000), 0
-    partitions = stack.settings.kafka_partitions
-    while some := list(islice(made, 20_000)):
-        records = [
-            (
-                zlib.crc32(play["user_id"].encode()) % partitions,
-                json.dumps(play).encode(),
-                at // 1000,
-            )
-            for at, play in some
-        ]
-        stack.produce(TOPIC, records)
-        n += len(records)
-    return n
+            yield {
+                "user_id": f"h{user}",
+                "song_id": f"s{chance.randrange(SONGS)}",
+                "seconds": round(chance.uniform(0, 420), 3),
+                "skipped": chance.random() < 0.2,
+                "played_at": at,
+            }
 
 
 def measure(sizes: Sequence[int], turns: int, users: int) -> tuple[list[Figure], dict[str, Any]]:
@@ -117,7 +100,7 @@ def measure(sizes: Sequence[int], turns: int, users: int) -> tuple[list[Figure],
         try:
             stack.up()
             stack.cli("apply", "--no-wait")
-            total = produce(stack, users)
+            total = produce_plays(stack, plays(users, time.time_ns() // 1000))
             notify(f"{total:,} events through the stream")
             with our_stream(stack):
                 stack.wait_applied(TOPIC)

@@ -7,11 +7,10 @@ not green, or a probe that never showed, ends the run with exit code 1.
 
 from __future__ import annotations
 
-import json
 import random
 import threading
 import time
-import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -20,7 +19,7 @@ from typing import Any
 from benchmarks.freshness_sides import Request, listening, our_drivers, realtime_is, used
 from benchmarks.whole import probes
 from benchmarks.whole.figures import Figure
-from benchmarks.whole.servers import PROJECTS, TOPIC, load, measure, notify, pid_of
+from benchmarks.whole.servers import PROJECTS, load, measure, notify, pid_of, produce_plays
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.support.platform.stack import Stack, stack
 
@@ -36,10 +35,8 @@ class Jobs:
     """Jobs that run beside, as long as they are wanted."""
 
     running: Stack
-    compactions: int = 0
-    hours: int = 0
-    checks: int = 0
-    values: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    """What -> how much of it was done."""
     failures: list[str] = field(default_factory=list)
     _chance: random.Random = field(default_factory=lambda: random.Random(7))
 
@@ -58,40 +55,39 @@ class Jobs:
     def _run(self, over: threading.Event) -> None:
         while not over.is_set():
             try:
-                self.once(over)
+                self.compact()
+                if not over.is_set():
+                    self.check()
             except Exception as error:  # noqa: BLE001 - whoever measures tells it
                 self.failures.append(str(error)[:2_000])
                 return
 
-    def once(self, over: threading.Event | None = None) -> None:
-        """Late events, a compaction and a check."""
-        self._late()
+    def compact(self) -> None:
+        """Late events, and the compaction of the hours that they make dirty."""
+        produce_plays(self.running, self._late(), late=True)
         report = self.running.job("compact", "--max-hours", str(HOURS + 1), timeout_s=JOB_S)
-        self.compactions += 1
-        self.hours += len(report["hours"])
-        if over is not None and over.is_set():
-            return
+        self.done["compactions"] += 1
+        self.done["  hours in them"] += len(report["hours"])
+
+    def check(self) -> None:
+        """A check; raises RuntimeError where it is not green."""
         report = self.running.job("check", "--sample", str(SAMPLE), timeout_s=JOB_S)
         if report["outcome"] != "green":
             raise RuntimeError(f"the check is {report['outcome']}: {report}")
-        self.checks += 1
-        self.values += int(report["values"])
+        self.done["checks, all green"] += 1
+        self.done["  values compared in them"] += int(report["values"])
 
-    def _late(self) -> None:
-        """Plays of the last hours that are over, as they come late."""
-        now_us = time.time_ns() // 1_000
-        end = now_us // HOUR_US * HOUR_US
-        records = []
+    def _late(self) -> Iterator[dict[str, Any]]:
+        """Plays of the last hours that are over."""
+        end = time.time_ns() // 1_000 // HOUR_US * HOUR_US
         for _ in range(LATE):
-            user, at = f"late{self._chance.randrange(USERS)}", self._moment(end)
-            play = {"user_id": user, "song_id": "s1", "seconds": 3.5, "skipped": False}
-            partition = zlib.crc32(user.encode()) % self.running.settings.kafka_partitions
-            value = json.dumps({**play, "played_at": at}).encode()
-            records.append((partition, value, now_us // 1_000))
-        self.running.produce(TOPIC, records)
-
-    def _moment(self, end: int) -> int:
-        return end - self._chance.randrange(1, HOURS * 60) * MINUTE_US
+            yield {
+                "user_id": f"late{self._chance.randrange(USERS)}",
+                "song_id": "s1",
+                "seconds": 3.5,
+                "skipped": False,
+                "played_at": end - self._chance.randrange(1, HOURS * 60) * MINUTE_US,
+            }
 
 
 def run(
@@ -104,8 +100,9 @@ def run(
         with realtime_is(running, on=True), our_drivers(running) as drivers:
             jobs = Jobs(running)
             notify("a first compaction and check, with nothing beside")
-            jobs.once()
-            before = asdict_of(jobs)
+            jobs.compact()
+            jobs.check()
+            jobs.done.clear()
             names = {name: pid_of(running, name) for name in ("redis", "serving", "kafka")}
             pids = {**drivers, **names}
             whole = WARM_UP_S + seconds + probes.PATIENCE_S
@@ -120,7 +117,6 @@ def run(
                 cores = {
                     name: round((now - spent[name]) / took, 3) for name, now in used(pids).items()
                 }
-    done = {name: value - before[name] for name, value in asdict_of(jobs).items()}
     for failure in jobs.failures:
         notify(failure)
     section = f"produce → answer at {rate:,.0f} events/s, compactions and checks beside"
@@ -130,21 +126,8 @@ def run(
         Figure(section, "p99", "ms", fresh["p99"], bound=BOUND_MS),
         Figure(section, "worst", "ms", fresh["worst"]),
         Figure(section, "probes that never showed", "probes", seen["lost"], bound=0),
-        Figure(section, "compactions begun", "", done["compactions"], better="higher"),
-        Figure(section, "  hours in them", "", done["hours"], better="higher"),
-        Figure(section, "checks begun, all green", "", done["checks"], better="higher"),
-        Figure(section, "  values compared in them", "", done["values"], better="higher"),
+        *(Figure(section, name, "", count, better="higher") for name, count in jobs.done.items()),
         *(Figure(section, f"{name}, processor", "cores", value) for name, value in cores.items()),
     ]
     wrong = int(seen["lost"]) + len(jobs.failures)
-    return figures, {"seen": seen, "jobs": done}, wrong
-
-
-def asdict_of(jobs: Jobs) -> dict[str, int]:
-    """Counts of what was done so far."""
-    return {
-        "compactions": jobs.compactions,
-        "hours": jobs.hours,
-        "checks": jobs.checks,
-        "values": jobs.values,
-    }
+    return figures, {"seen": seen, "jobs": dict(jobs.done)}, wrong

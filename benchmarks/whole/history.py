@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import random
 import time
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -33,6 +31,7 @@ from benchmarks.whole.servers import (
     pair,
     per_unit,
     pid_of,
+    produce_plays,
     until,
 )
 from benchmarks.whole.streaming import our_stream
@@ -48,35 +47,24 @@ STEPS = [*range(HOURS * 60, 120, -5), *range(120, 0, -1)]
 FEATURES = [f"{name}_{window}" for name in ("plays", "seconds") for window in ("30m", "1h", "2h")]
 
 
-def events(users: int, now_us: int) -> Iterator[tuple[int, str, float]]:
-    """(time, user, seconds): each user once in five minutes, in the last two hours once a
-    minute."""
+def plays(users: int, now_us: int) -> Iterator[dict[str, Any]]:
+    """Each user's once in five minutes, in the last two hours once a minute."""
     chance = random.Random(SEED)
     for minutes in STEPS:
         for user in range(users):
             at = now_us - minutes * MINUTE_US + chance.randrange(MINUTE_US // 2)
-            yield at, f"h{user}", round(chance.uniform(0, 420), 3)
+            yield {
+                "user_id": f"h{user}",
+                "song_id": "s1",
+                "seconds": round(chance.uniform(0, 420), 3),
+                "skipped": False,
+                "played_at": at,
+            }
 
 
 def produce(stack: Stack, users: int) -> int:
     """The history as records that arrived when they happened; how many."""
-    made = events(users, time.time_ns() // 1000)
-    n = 0
-    while some := list(islice(made, 20_000)):
-        records = []
-        for at, user, seconds in some:
-            value = {
-                "user_id": user,
-                "song_id": "s1",
-                "seconds": seconds,
-                "skipped": False,
-                "played_at": at,
-            }
-            partition = zlib.crc32(user.encode()) % stack.settings.kafka_partitions
-            records.append((partition, json.dumps(value).encode(), at // 1000))
-        stack.produce(TOPIC, records)
-        n += len(records)
-    return n
+    return produce_plays(stack, plays(users, time.time_ns() // 1000))
 
 
 class BothSides:

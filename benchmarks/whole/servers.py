@@ -13,8 +13,10 @@ import os
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -138,6 +140,26 @@ def pid_of(stack: Stack, service: str) -> int:
     [pid] = [running.pid for running in stack.status() if running.name == service]
     assert pid is not None, f"{service} does not run"
     return pid
+
+
+def produce_plays(stack: Stack, plays: Iterable[Mapping[str, Any]], *, late: bool = False) -> int:
+    """Plays as records, by their users' partitions, which arrived when they happened, or, late,
+    now; how many."""
+    left, n = iter(plays), 0
+    partitions = stack.settings.kafka_partitions
+    while some := list(islice(left, 20_000)):
+        now_ms = time.time_ns() // 1_000_000
+        records = [
+            (
+                zlib.crc32(play["user_id"].encode()) % partitions,
+                json.dumps(play).encode(),
+                now_ms if late else play["played_at"] // 1_000,
+            )
+            for play in some
+        ]
+        stack.produce(TOPIC, records)
+        n += len(records)
+    return n
 
 
 class Recipe:
