@@ -79,22 +79,24 @@ async def _connection(
 ) -> None:
     turn = 0
     reader, writer = await asyncio.open_connection(host, port)
-    while time.perf_counter() < until:
-        start, closed = time.perf_counter(), 0
-        while True:
-            try:
-                writer.write(requests[turn % len(requests)])
-                await reader.readexactly(_length(await reader.readuntil(b"\r\n\r\n")))
-                break
-            except (ConnectionError, asyncio.IncompleteReadError):
-                if (closed := closed + 1) > MOST_CLOSED:
-                    raise
-                taken.closed += 1
-                writer.close()
-                reader, writer = await _again(host, port)
-        taken.seconds.append(time.perf_counter() - start)
-        turn += 1
-    writer.close()
+    try:
+        while time.perf_counter() < until:
+            start, closed = time.perf_counter(), 0
+            while True:
+                try:
+                    writer.write(requests[turn % len(requests)])
+                    await reader.readexactly(_length(await reader.readuntil(b"\r\n\r\n")))
+                    break
+                except (ConnectionError, asyncio.IncompleteReadError):
+                    if (closed := closed + 1) > MOST_CLOSED:
+                        raise
+                    taken.closed += 1
+                    writer.close()
+                    reader, writer = await _again(host, port)
+            taken.seconds.append(time.perf_counter() - start)
+            turn += 1
+    finally:
+        writer.close()
 
 
 async def _again(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -125,21 +127,23 @@ def _one_connection(
     """One connection needs no loop of events: its own turns would be part of every figure."""
     turn = 0
     connection = _opened(host, port)
-    while time.perf_counter() < until:
-        start, closed = time.perf_counter(), 0
-        while True:
-            try:
-                _answer(connection, requests[turn % len(requests)])
-                break
-            except ConnectionError:
-                if (closed := closed + 1) > MOST_CLOSED:
-                    raise
-                taken.closed += 1
-                connection.close()
-                connection = _opened(host, port)
-        taken.seconds.append(time.perf_counter() - start)
-        turn += 1
-    connection.close()
+    try:
+        while time.perf_counter() < until:
+            start, closed = time.perf_counter(), 0
+            while True:
+                try:
+                    _answer(connection, requests[turn % len(requests)])
+                    break
+                except ConnectionError:
+                    if (closed := closed + 1) > MOST_CLOSED:
+                        raise
+                    taken.closed += 1
+                    connection.close()
+                    connection = _opened(host, port)
+            taken.seconds.append(time.perf_counter() - start)
+            turn += 1
+    finally:
+        connection.close()
 
 
 def _opened(host: str, port: int) -> socket.socket:
@@ -155,8 +159,8 @@ def _opened(host: str, port: int) -> socket.socket:
             time.sleep(0.01)
 
 
-def _answer(connection: socket.socket, request: bytes) -> bytes:
-    """The body of an answer."""
+def _answer(connection: socket.socket, request: bytes) -> None:
+    """Sends a request and takes its answer whole."""
     connection.sendall(request)
     reply = b""
     while b"\r\n\r\n" not in reply:
@@ -164,10 +168,7 @@ def _answer(connection: socket.socket, request: bytes) -> bytes:
     head, _, body = reply.partition(b"\r\n\r\n")
     missing = _length(head) - len(body)
     while missing > 0:
-        more = _some(connection, missing)
-        body += more
-        missing -= len(more)
-    return body
+        missing -= len(_some(connection, missing))
 
 
 def _some(connection: socket.socket, most: int) -> bytes:

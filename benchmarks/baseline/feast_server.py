@@ -47,14 +47,7 @@ def serving(
     written: feature -> its value of each entity."""
     views = _views(deployment, written, entities)
     with TemporaryDirectory(prefix="slicewise-feast-") as folder:
-        subprocess.run(
-            [ENVIRONMENT / "bin" / "python", "-m", "benchmarks.baseline.feast_store", folder],
-            input=json.dumps({"redis": address, "service": SERVICE, "views": views}),
-            text=True,
-            check=True,
-            cwd=HOME,
-            capture_output=True,
-        )
+        _fill(Path(folder), {"redis": address, "service": SERVICE, "views": views})
         port = ports.choose()
         argv = [str(ENVIRONMENT / "bin" / "feast"), "--chdir", folder, "serve", "--port", str(port)]
         options = ["--workers", "1", "--no-access-log", "--max-requests", "0"]
@@ -106,6 +99,22 @@ def _views(
             rows[key] = dict(zip(keys, key, strict=True)) | values
         views.append({"name": unit.view, "keys": keys, "rows": list(rows.values())})
     return views
+
+
+def _fill(folder: Path, spec: Mapping[str, Any]) -> None:
+    """Makes the store in a process of Feast's environment. RuntimeError with its last words."""
+    python = ENVIRONMENT / "bin" / "python"
+    if not python.exists():
+        raise RuntimeError(f"{ENVIRONMENT} is missing: `make bench-reads` makes it")
+    done = subprocess.run(
+        [python, "-m", "benchmarks.baseline.feast_store", folder],
+        input=json.dumps(spec),
+        text=True,
+        capture_output=True,
+        cwd=HOME,
+    )
+    if done.returncode:
+        raise RuntimeError(f"Feast's store was not made: {done.stderr[-2_000:]}")
 
 
 def _listens(port: int) -> bool:
