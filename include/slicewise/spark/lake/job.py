@@ -18,6 +18,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.log import to_stderr, warning
 from slicewise.settings import Settings
+from slicewise.spark.runtime.daemon import YOUNG
 from slicewise.spark.runtime.session import job_session
 
 if TYPE_CHECKING:
@@ -31,10 +32,6 @@ _ALL = (
     "slicewise.spark.lake.report",
     "slicewise.stores.lake.records",
 )
-
-_YOUNG = 100_000
-"""Objects that are made before they are looked through: what a check compares is no garbage while
-it goes on."""
 
 
 def run_job(
@@ -80,7 +77,7 @@ def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterato
         try:
             imported.result()
             gc.freeze()
-            gc.set_threshold(_YOUNG)
+            gc.set_threshold(YOUNG)
             gc.enable()
             yield session
         finally:

@@ -14,9 +14,9 @@ import sys
 
 _ARCHIVES = (".zip", ".jar")
 _WARM = ("numpy", "pyarrow", "pyarrow.compute", "slicewise.spark.runtime.worker")
-_YOUNG = 100_000
-"""Objects that a task makes before they are looked through: an attempt of a micro-batch makes so
-many, and they are no garbage while it goes on."""
+YOUNG = 100_000
+"""Objects that a task or a job makes before they are looked through: an attempt of a micro-batch
+makes so many, as do the values of a check, and they are no garbage while it goes on."""
 
 
 def leave_archives() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_YOUNG)
+    gc.set_threshold(YOUNG)
     daemon.manager()
 
 

@@ -16,7 +16,7 @@ from slicewise.stores.online.control_record import ServerRun, StoreMetadata
 from slicewise.stores.online.steps import Command, Steps
 
 T = TypeVar("T")
-E = TypeVar("E", bound="Tagged")
+E = TypeVar("E", bound="Entry")
 SLOTS = 16_384
 
 
@@ -171,7 +171,7 @@ def by_node(tags: Sequence[bytes], count: int) -> dict[int, list[int]]:
     return positions
 
 
-class Tagged(Protocol):
+class Entry(Protocol):
     """Values of one entity."""
 
     @property
