@@ -79,7 +79,7 @@ Runs = dict[tuple[str, int], list[Run]]
 
 
 def plays(users: int, now_us: int) -> Iterator[dict[str, Any]]:
-    """Each user's once in ten minutes."""
+    """Plays of each user, one in ten minutes."""
     chance = random.Random(SEED)
     for minutes in range(HOURS * 60, 0, -STEP_MINUTES):
         for user in range(users):

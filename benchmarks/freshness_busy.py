@@ -36,7 +36,7 @@ class Jobs:
 
     running: Stack
     done: Counter[str] = field(default_factory=Counter)
-    """What -> how much of it was done."""
+    """Amounts of what was done, by its name."""
     failures: list[str] = field(default_factory=list)
     _chance: random.Random = field(default_factory=lambda: random.Random(7))
 

@@ -48,7 +48,7 @@ FEATURES = [f"{name}_{window}" for name in ("plays", "seconds") for window in ("
 
 
 def plays(users: int, now_us: int) -> Iterator[dict[str, Any]]:
-    """Each user's once in five minutes, in the last two hours once a minute."""
+    """Plays of each user, one in five minutes, in the last two hours one a minute."""
     chance = random.Random(SEED)
     for minutes in STEPS:
         for user in range(users):

@@ -18,8 +18,7 @@ from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.log import to_stderr, warning
 from slicewise.settings import Settings
-from slicewise.spark.runtime.daemon import YOUNG
-from slicewise.spark.runtime.session import job_session
+from slicewise.spark.runtime.session import YOUNG, job_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from slicewise.settings import Settings
 from slicewise.spark.runtime.conf import job_conf, realtime_conf, stream_conf
+from slicewise.spark.runtime.daemon import YOUNG as YOUNG
 
 
 def stream_session(settings: Settings, cores: int = 2) -> SparkSession:
