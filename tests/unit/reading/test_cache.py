@@ -19,7 +19,7 @@ from slicewise.windows.durations import DAY_US, HOUR_US
 from slicewise.windows.kinds import as_window
 from slicewise.windows.session import session
 from tests.support.stores.units import StoreUnit
-from tests.unit.reading.test_answer import COUNT, MONDAY, listed, plan_of, unit_of
+from tests.unit.reading.answers import COUNT, MONDAY, listed, plan_of, unit_of
 
 DISTINCT = aggregates.distinct_count("v", threshold=3, precision=4).bind({"v": pa.int64()})
 NOON = MONDAY + 12 * HOUR_US

@@ -19,7 +19,7 @@ from slicewise.windows.durations import HOUR_US, MINUTE_US
 from slicewise.windows.kinds import as_window
 from slicewise.windows.session import session
 from slicewise.windows.window import Window
-from tests.unit.reading.test_answer import (
+from tests.unit.reading.answers import (
     MONDAY,
     TOPIC,
     Made,

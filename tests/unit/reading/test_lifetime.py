@@ -19,7 +19,7 @@ from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.kinds import as_window
 from slicewise.windows.lifetime import lifetime
 from slicewise.windows.segments import FIVE_DAYS_US
-from tests.unit.reading.test_answer import (
+from tests.unit.reading.answers import (
     MONDAY,
     TOPIC,
     Made,

@@ -20,7 +20,7 @@ from slicewise.reading.plan import ReadPlan, plan_read
 from slicewise.windows.durations import DAY_US, HOUR_US, MINUTE_US
 from slicewise.windows.kinds import as_window
 from slicewise.windows.window import Window
-from tests.unit.reading.test_answer import unit_of
+from tests.unit.reading.answers import unit_of
 
 TOPIC = "00112233445566778899aabbccddeeff"
 NOW = 15_706 * DAY_US + 12 * HOUR_US + 10 * MINUTE_US
