@@ -36,6 +36,7 @@ from slicewise.stores.lake.archive import (
     newest_by_hour,
     scan_events,
 )
+from slicewise.stores.lake.hour_files import replace
 from slicewise.stores.lake.slices import Header
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.model import phases
@@ -234,9 +235,9 @@ def test_of_two_archives_at_once_the_later_fails_and_then_goes_on_from_the_other
         assert first.run().archives == 0
 
 
-@pytest.mark.parametrize("part", ["archive", "compaction"])
+@pytest.mark.parametrize(("part", "commit"), [("archive", committed), ("compaction", replace)])
 def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
-    shared: Lake, part: str, monkeypatch: pytest.MonkeyPatch
+    shared: Lake, part: str, commit: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = f"unsure_{part}"
     shared.topic(source)
@@ -245,13 +246,13 @@ def test_a_commit_whose_reply_is_lost_fails_its_run_and_is_found_by_the_next(
     shared.produce(source, sent)
     shared.apply(deployment, source)
 
-    def lost(write: Callable[[], None], what: str) -> None:
-        committed(write, what)
-        raise ConnectionError(f"the catalog did not answer: {what}")
+    def lost(*arguments: object) -> None:
+        commit(*arguments)
+        raise ConnectionError("the catalog did not answer")
 
     with shared.context() as context:
         with monkeypatch.context() as patch:
-            patch.setattr(f"slicewise.spark.lake.{part}.committed", lost)
+            patch.setattr(f"slicewise.spark.lake.{part}.{commit.__name__}", lost)
             with pytest.raises(ConnectionError, match="did not answer"):
                 compact(context, Request(hour))
         check(shared, deployment.units[0], sent)
@@ -318,21 +319,35 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
             assert totals == len(expected(sent, [name for name, _ in unit.entity], unit.slice_us))
 
 
-@pytest.mark.parametrize("rows_per_task", [100, 20])
+@pytest.mark.parametrize(("rows_per_task", "divided"), [(100, False), (100, True), (20, False)])
 def test_events_of_many_hours_are_counted_once_in_several_tasks(
-    shared: Lake, rows_per_task: int, monkeypatch: pytest.MonkeyPatch
+    shared: Lake,
+    rows_per_task: int,
+    divided: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     #  12 hours or 13, 200 events: in 2 tasks an hour goes whole to one, in 10 its entities part
     monkeypatch.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
     monkeypatch.setattr("slicewise.spark.lake.compaction._ROWS_PER_TASK", rows_per_task)
-    source = f"several_{rows_per_task}"
+    warned: list[str] = []
+    monkeypatch.setattr(
+        "slicewise.spark.lake.compaction.warning", lambda name, **_: warned.append(name)
+    )
+    if divided:  # each file of the archive is a partition of the read, in any order
+        monkeypatch.setattr("slicewise.spark.lake.compaction._UNDIVIDED", {"split-size": "1"})
+        monkeypatch.setattr("slicewise.spark.lake.compaction._GROUPING", "spark.unknown")
+    source = f"several_{rows_per_task}_{divided}"
     shared.topic(source)
     deployment = shared.deploy(by_user(shared, source), by_song(shared, source))
     sent = events(over(14), 200, step_us=12 * HOUR_US // 199)
-    shared.produce(source, sent)
-    shared.apply(deployment, source)
+    for half in (sent[::2], sent[1::2]):  # an archive each
+        shared.produce(source, half)
+        shared.apply(deployment, source)
+        with shared.context() as context:
+            archiver(shared, context, source).run()
     with shared.context() as context:
         report = compact(context, Request(None))
+        assert warned == ["hours_apart"] * len(deployment.units) * divided
         assert (report.left_over, report.more["dirty"]) == (0, 0)
         assert sum(row["events"] for row in report.slices) == 2 * len(sent)
         for unit in deployment.units:

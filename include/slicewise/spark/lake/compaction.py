@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -25,7 +26,6 @@ from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import TIMESTAMP
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
-from slicewise.spark.lake.archive import committed
 from slicewise.spark.lake.partials import (
     COUNTED,
     EVENT_ID,
@@ -34,6 +34,7 @@ from slicewise.spark.lake.partials import (
     RowShape,
     UnitRef,
     Whole,
+    WriteHours,
 )
 from slicewise.spark.lake.publish_hours import (
     Outcomes,
@@ -45,10 +46,11 @@ from slicewise.spark.lake.publish_hours import (
 from slicewise.spark.microbatch.apply import drop
 from slicewise.spark.records.parse import spark_type
 from slicewise.spark.records.rows import with_units
-from slicewise.spark.runtime.log import event
+from slicewise.spark.runtime.log import event, warning
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.archive import ArchiveState
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure
+from slicewise.stores.lake.hour_files import DataFile, HourFiles, from_text, replace
 from slicewise.stores.lake.schemas import GOOD, LOG, SLICES, slices_table, unit_table
 from slicewise.stores.lake.slices import Header
 from slicewise.windows.durations import HOUR_US
@@ -58,6 +60,9 @@ _ONE_TASK_EVENTS = 100_000
 """Events that are combined by the task that reads them: to spread them first costs more."""
 _DRIVER_ROWS, _DRIVER_BYTES = 1_000_000, 32 << 20
 _DRIVER_HOURS = 500
+_GROUPING = "spark.sql.iceberg.planning.preserve-data-grouping"
+_UNDIVIDED = {"split-size": str(1 << 50)}
+"""Options of a read that divides no hour, however large its files are."""
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """Number of hours that are published from here: a Spark job of its own takes longer than they
 do."""
@@ -117,47 +122,66 @@ class UnitTable:
         Raises CommitConflict where another commit touched one of them first.
         """
         _check_growth(jobs, self.headers())
-        snapshot = self.table.current_snapshot()
-        tasks = max(1, -(-rows // _ROWS_PER_TASK))
-        shape = RowShape(self.unit)
-        schema = from_arrow_schema(shape.schema, prefer_timestamp_ntz=False)
-        one_task = rows <= _ONE_TASK_EVENTS
-        events, combine = self._events(jobs, 1 if one_task else tasks), Combine(self.ref)
-        based = [job.hour for job in jobs if job.base is not None]
-        # an hour in one task is one file, where there are enough hours for all tasks
-        within_hour = () if len(jobs) >= 4 * tasks else shape.entity
-        if not based and (one_task or self.unit.dedupe is None):
-            # events go to their task as they are: one Python stage, as rows are hardly fewer
-            if not one_task:
-                hour = F.expr(f"event_time DIV {HOUR_US}")
-                events = events.repartition(tasks, hour, *within_hour)
-            elif self.unit.dedupe is None:
-                events = events.coalesce(1)
-            combined = events.mapInArrow(Whole(self._accumulate, combine), schema)
-        else:
-            parts = events.mapInArrow(self._accumulate, schema)
-            if based and snapshot is not None:
-                parts = parts.unionByName(self._rows(based, snapshot.snapshot_id))
-            together = (
-                parts.coalesce(1) if one_task else parts.repartition(tasks, "hour", *within_hour)
-            )
-            combined = together.mapInArrow(combine, schema)
-        whole = combined.unionByName(self._headers(jobs), allowMissingColumns=True)
-        writer = (
-            whole.coalesce(tasks)
-            .writeTo(self.name)
-            .option("isolation-level", "serializable")
-            .option("check-nullability", "false")
-        )
-        if snapshot is not None:
-            writer = writer.option("validate-from-snapshot-id", str(snapshot.snapshot_id))
-        hours = [job.hour for job in jobs]
-        what = f"unit {self.unit.storage_fingerprint} hours {hours}"
-        committed(lambda: writer.overwrite(F.col("hour").isin(hours)), what)
+        hour_files = HourFiles.of(self.table)
+        files = self._files(jobs, rows, hour_files)
+        try:
+            replace(self.table, [job.hour for job in jobs], files)
+        except CommitConflict:
+            hour_files.remove(files)
+            raise
         self.table.refresh()
-        event(
-            "compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(hours)
+        event("compacted", unit=self.unit.storage_fingerprint, view=self.unit.view, hours=len(jobs))
+
+    def _files(
+        self, jobs: Sequence[HourJob], rows: int, hour_files: HourFiles, *, shuffled: bool = False
+    ) -> list[DataFile]:
+        """The files of these hours, headers in them. shuffled: hours that stand together in the
+        archive are brought together once more."""
+        tasks = max(1, -(-rows // _ROWS_PER_TASK))
+        one_task = rows <= _ONE_TASK_EVENTS
+        headers = {job.hour: Header(job.archive_version, job.offset_vector) for job in jobs}
+        # an hour in one task is one file, where there are enough hours for all tasks
+        whole_hours = one_task or len(jobs) >= 4 * tasks
+        together, made = self._together(
+            jobs, 1 if one_task else tasks, whole_hours=whole_hours, shuffled=shuffled
         )
+        writes = WriteHours(made, hour_files, headers if whole_hours else {})
+        with _whole_partitions(self.session):
+            written = together.mapInArrow(writes, "file string").collect()
+        files = [from_text(row.file) for row in written]
+        hours = {file.partition[0] for file in files}
+        if whole_hours and len(hours) < len(files):
+            hour_files.remove(files)
+            warning("hours_apart", unit=self.unit.storage_fingerprint, hours=len(hours))
+            return self._files(jobs, rows, hour_files, shuffled=True)
+        headless = set(headers) - (hours if whole_hours else set())
+        return files + hour_files.write_headers({hour: headers[hour] for hour in headless})
+
+    def _together(
+        self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool, shuffled: bool
+    ) -> tuple[DataFrame, Whole | Combine]:
+        """Rows such that all of an (entity, slice) are in one of so many tasks, and what makes of
+        them the rows that are written."""
+        based = [job.hour for job in jobs if job.base is not None]
+        snapshot = self.table.current_snapshot()
+        within_hour = () if whole_hours else self._entity
+        events, combine = self._events(jobs, tasks, whole_hours=whole_hours), Combine(self.ref)
+        if not based and (tasks == 1 or self.unit.dedupe is None):
+            # events go to their task as they are: one Python stage, as rows are hardly fewer
+            whole = Whole(self._accumulate, combine)
+            if self.unit.dedupe is not None:
+                return events, whole
+            if whole_hours and not shuffled:
+                return events.coalesce(tasks), whole
+            hour = F.expr(f"event_time DIV {HOUR_US}")
+            return events.repartition(tasks, hour, *within_hour), whole
+        schema = from_arrow_schema(RowShape(self.unit).schema, prefer_timestamp_ntz=False)
+        parts = events.mapInArrow(self._accumulate, schema)
+        if based and snapshot is not None:
+            parts = parts.unionByName(self._rows(based, snapshot.snapshot_id))
+        if tasks == 1:
+            return parts.coalesce(1), combine
+        return parts.repartition(tasks, "hour", *within_hour), combine
 
     def publish(self, hours: Mapping[int, Header], silent: frozenset[int]) -> Outcomes:
         """Moves committed hours into the online store; those of `silent` are only counted."""
@@ -264,17 +288,9 @@ class UnitTable:
         finally:
             drop(self.store.url)
 
-    def _headers(self, jobs: Sequence[HourJob]) -> DataFrame:
-        rows = ", ".join(
-            f"({j.hour}, {j.archive_version}L, X'{j.offset_vector.pack().hex()}')" for j in jobs
-        )
-        return self.session.sql(
-            f"SELECT col1 AS hour, col2 AS seq, col3 AS cover FROM VALUES {rows}"
-        )
-
-    def _events(self, jobs: Sequence[HourJob], tasks: int) -> DataFrame:
+    def _events(self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool) -> DataFrame:
         """The jobs' events: good, of their hours, from the base's offset vector up to the job's.
-        Where events count once by their id, also those before by which they are known, and in the
+        whole_hours: an hour of the archive in one partition. Where events count once by their id, also those before by which they are known, and in the
         order that tells it."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
         select = partial(
@@ -286,7 +302,7 @@ class UnitTable:
             self.unit,
         )
         if self.unit.dedupe is None:
-            return select(wanted)
+            return select(wanted, options=_UNDIVIDED if whole_hours else {})
         log = _log(self.session, self.settings, self.archive.snapshot_id, self.source)
         (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
         if oldest is None:
@@ -319,14 +335,15 @@ def selected_events(
     unit: StorageUnit,
     wanted: str,
     counted: str | None = None,
+    options: Mapping[str, str] = {},
 ) -> DataFrame:
     """The unit's archived events where `wanted` (SQL over the log) holds: identity, times, entity,
     inputs.
 
     counted: SQL that says which of them are to be counted (`COUNTED`); then also their ids
-    (`EVENT_ID`).
+    (`EVENT_ID`). options: of the read, as Iceberg names them.
     """
-    log = _log(session, settings, snapshot_id, source).where(wanted)
+    log = _log(session, settings, snapshot_id, source, options).where(wanted)
     kinds, inputs = dict(source.columns), inputs_of(unit)
     typed = log.selectExpr(
         "topic_id",
@@ -351,13 +368,28 @@ def selected_events(
     )
 
 
+@contextmanager
+def _whole_partitions(session: SparkSession) -> Iterator[None]:
+    """Lets Iceberg put no files of two hours into one partition of a read, meanwhile."""
+    session.conf.set(_GROUPING, "true")
+    try:
+        yield
+    finally:
+        session.conf.unset(_GROUPING)
+
+
 def _log(
-    session: SparkSession, settings: Settings, snapshot_id: int | None, source: Source
+    session: SparkSession,
+    settings: Settings,
+    snapshot_id: int | None,
+    source: Source,
+    options: Mapping[str, str] = {},
 ) -> DataFrame:
     """Good rows of a snapshot, with the columns that the source has: what was archived before a
     column was added lacks it, and so does the schema of a snapshot of then."""
     log = (
-        session.read.option("versionAsOf", str(snapshot_id))
+        session.read.options(**options)
+        .option("versionAsOf", str(snapshot_id))
         .table(f"{settings.catalog_name}.{LOG}.`{source.name}`")
         .where(f"kind = '{GOOD}'")
     )

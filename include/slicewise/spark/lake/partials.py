@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,9 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.features.schema.dedupe import duplicates_among
 from slicewise.features.schema.types import arrow_type
 from slicewise.spark.microbatch.apply import deployment_of, input_arrays, with_functions
+from slicewise.stores.lake.hour_files import HourFiles, header_row, to_text
 from slicewise.stores.lake.schemas import unit_entity
+from slicewise.stores.lake.slices import Header
 from slicewise.windows.durations import HOUR_US
 
 Ints = NDArray[np.int64]
@@ -30,6 +33,7 @@ EVENT_ID, COUNTED = "_event_id", "_counted"
 """Columns of events that count once by their id: the id, and whether the event is asked for or
 stands for those after it."""
 LEAST_ROWS = 100_000
+FILES = pa.schema([("file", pa.string())])
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,36 @@ class Whole:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return self.combine(self.accumulate(batches))
+
+
+@dataclass(frozen=True)
+class WriteHours:
+    """Writes a unit's rows into a file an hour, and names each as text. mapInArrow.
+
+    rows: makes of what comes the rows that are written, all of an (entity, slice) in one task. headers: of hours all of whose rows are in
+    one task, which stand in the hour's file.
+    """
+
+    rows: Whole | Combine
+    files: HourFiles
+    headers: Mapping[int, Header]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in self.rows(batches):
+            names = [to_text(file) for file in self.files.write(self._by_hour(batch))]
+            yield pa.RecordBatch.from_arrays([pa.array(names, pa.string())], schema=FILES)
+
+    def _by_hour(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table]]:
+        hours = batch["hour"].to_numpy()
+        starts = np.flatnonzero(np.r_[True, hours[1:] != hours[:-1]])
+        for start, end in pairwise([*starts.tolist(), len(hours)]):
+            hour = int(hours[start])
+            rows = pa.Table.from_batches([batch.slice(start, end - start)])
+            header = self.headers.get(hour)
+            if header is not None:
+                tables = [rows, header_row(hour, header)]
+                rows = pa.concat_tables(tables, promote_options="permissive")
+            yield hour, rows
 
 
 def by_group(
