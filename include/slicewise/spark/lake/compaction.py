@@ -290,8 +290,8 @@ class UnitTable:
 
     def _events(self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool) -> DataFrame:
         """The jobs' events: good, of their hours, from the base's offset vector up to the job's.
-        whole_hours: an hour of the archive in one partition. Where events count once by their id, also those before by which they are known, and in the
-        order that tells it."""
+        Where events count once by their id, also those before by which they are known, and in the
+        order that tells it. whole_hours: an hour of the archive in one partition of the read."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
         select = partial(
             selected_events,

@@ -204,8 +204,8 @@ class Whole:
 class WriteHours:
     """Writes a unit's rows into a file an hour, and names each as text. mapInArrow.
 
-    rows: makes of what comes the rows that are written, all of an (entity, slice) in one task. headers: of hours all of whose rows are in
-    one task, which stand in the hour's file.
+    rows: makes of what comes the rows that are written, all of an (entity, slice) in one task.
+    headers: of hours all of whose rows are in one task, which stand in the hour's file.
     """
 
     rows: Whole | Combine
