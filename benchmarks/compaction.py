@@ -2,7 +2,7 @@
 
   make bench-compaction
   make bench-compaction BENCH="--quick"                     small: that it works, not how fast
-  make bench-compaction BENCH="--only 100000000 --json figures.json"
+  make bench-compaction BENCH="--only 10000000 --json figures.json"
 
 Payments of users lie in an archive of 336 hours. slicewise compacts all of them as its job does:
 exact partials of every slice, a header an hour, Iceberg. Spark groups the same snapshot by hour,
@@ -37,7 +37,7 @@ from slicewise.settings import Settings
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.catalog import open_catalog
 
-SIZES = (1_000_000, 10_000_000)
+SIZES = (1_000_000, 10_000_000, 100_000_000)
 QUICK = (20_000, 60_000)
 SIDES = ("ours", "spark")
 EVENTS_PER_USER = 2_000

@@ -160,8 +160,8 @@ class UnitTable:
     def _together(
         self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool, shuffled: bool
     ) -> tuple[DataFrame, Whole | Combine]:
-        """Rows such that all of an (entity, slice) are in one of so many tasks, and what makes of
-        them the rows that are written."""
+        """Brings all rows of an (entity, slice) into one of so many tasks. The rows, and what makes
+        of them those that are written."""
         based = [job.hour for job in jobs if job.base is not None]
         snapshot = self.table.current_snapshot()
         within_hour = () if whole_hours else self._entity
