@@ -3,7 +3,7 @@
 ours: all that a run of `compact_slices` does for a unit's hours but the store: exact partials of
 every slice, headers, Iceberg commits. spark: Spark's own groupBy over the same snapshot of the
 same archive, with its inexact sum, its count and its maximum, into an Iceberg table of the same
-partitions, in one commit; its JVM has both compilers, as Spark's has by default.
+partitions, in one commit; its JVM has both compilers, as Spark's has by default, and 6 GB of heap.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def _processor_s() -> float:
 def session_of(folder: Path, *, both_compilers: bool) -> SparkSession:
     """A bounded job's session, on two cores."""
     builder = SparkSession.builder.appName("bench-compaction").master("local[2]")
-    for key, value in job_conf(settings(folder)).items():
+    # the baseline holds what it groups, and a writer for each hour: a heap of 1 GB is too small
+    memory = "6g" if both_compilers else "1g"
+    for key, value in job_conf(settings(folder), memory=memory).items():
         if both_compilers and key.endswith("extraJavaOptions"):
             value = re.sub(r"-XX:TieredStopAtLevel=\d+ ?", "", value)
         builder = builder.config(key, value)
