@@ -33,7 +33,7 @@ SCALAR_ROWS = 2_000
 CACHED_ENTITIES = 128
 """Most entities of a read whose compacted hours are remembered: more would make the cache forget
 those that are read every second."""
-SCALAR_GROUPS = 200
+SCALAR_GROUPS = 400
 """Most results: entities times windows of a layout."""
 
 
@@ -135,9 +135,9 @@ def merge(
             for plan, parts in zip(batched.plans, stored, strict=True)
         ]
     scalar = not batched.has_sessions and entities * sum(batched.windows) <= SCALAR_GROUPS
-    if (
-        scalar
-        and sum([rows_of(plan, parts) for plan, parts in zip(batched.plans, stored, strict=True)])
+    uncached = 1.0 if cache is None else cache.uncached
+    if scalar and (
+        sum([rows_of(*of, uncached) for of in zip(batched.plans, stored, strict=True)])
         <= scalar_rows
     ):
         numbers = [ScalarGathering(*layout, cache) for layout in batched.scalar_layouts]

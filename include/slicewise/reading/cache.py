@@ -93,6 +93,10 @@ def _arrays(values: Any) -> list[np.ndarray[Any, Any]]:
     )
 
 
+LATE_DAYS = 256
+"""About how many lookups `PartialCache.uncached` looks back."""
+
+
 class Cached(Protocol):
     """Something combined, that was made from bytes that were read."""
 
@@ -113,6 +117,8 @@ class PartialCache:
         self._entries: dict[Key, Cached] = {}
         self._seen: dict[Key, None] = {}
         self.bytes = self.hits = self.misses = 0
+        self.uncached = 1.0
+        """Part of the compacted days that few rows were looked up for, of late, and not cached."""
 
     @staticmethod
     def key(plan: int, days: Sequence[Sequence[bytes | None]]) -> Key:
@@ -135,6 +141,10 @@ class PartialCache:
         else:
             self.hits += 1
         return entry
+
+    def note(self, *, is_cached: bool) -> None:
+        """Takes note whether few rows could do without an entity's compacted days."""
+        self.uncached += ((not is_cached) - self.uncached) / LATE_DAYS
 
     def is_repeated(self, key: Key) -> bool:
         """Tells whether this was asked for before; remembers that it is now. Never, where nothing

@@ -58,7 +58,9 @@ class ScalarGathering:
             return add_days(plan, days, key, self)
         name = cache.key(plan.number, days)
         cached_days = cache.get(name)
-        if not isinstance(cached_days, CachedDays) or cached_days.partials != self.wanted:
+        is_cached = isinstance(cached_days, CachedDays) and cached_days.partials == self.wanted
+        cache.note(is_cached=is_cached)
+        if not isinstance(cached_days, CachedDays) or not is_cached:
             if not cache.is_repeated(name):
                 return add_days(plan, days, key, self)
             own = ScalarGathering(self.layout, self.forms, self.wanted)
@@ -148,18 +150,23 @@ def _by_mask(pending: PendingField) -> list[tuple[int, ScalarEvents | ColumnarEv
     return [(mask, many.where(numbers == mask)) for mask in distinct(numbers)[0].tolist()]
 
 
-def rows_of(plan: ReadPlan, stored: Sequence[Stored]) -> int:
-    """About how many rows are stored: what decides between the two ways."""
+def rows_of(plan: ReadPlan, stored: Sequence[Stored], uncached: float = 1.0) -> float:
+    """About how many rows are to be combined: what decides between the two ways.
+
+    uncached: the part of compacted days that is not cached, as it was of late: the others cost
+    nothing here.
+    """
     size, fetched = plan.unit.layout.record.itemsize, plan.fetched
-    rows = 0
+    rows = of_days = 0
     for part in stored:
-        rows += (len(part.hot) >> 1) + len(fetched.totals)
+        rows += len(part.hot) >> 1
+        of_days += len(fetched.totals)
         rows += 0 if part.earlier is None else len(part.earlier.hours.values)
         for day, at in fetched.rows_at:
             value = part.days[day][at]
             if value is not None:
-                rows += len(value) // size
-    return rows
+                of_days += len(value) // size
+    return rows + uncached * of_days
 
 
 def finish_scalars(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,9 +14,11 @@ from slicewise.codec import pack_day, pack_hours, pack_total
 from slicewise.codec.envelopes import day_digest
 from slicewise.errors import CodecError
 from slicewise.offsets.vector import OffsetVector
+from slicewise.reading import answer
 from slicewise.reading.answer import CACHED_ENTITIES, BatchedPlan, Merged, NodeClaims, Stored, merge
 from slicewise.reading.cache import CachedColumns, PartialCache
 from slicewise.reading.plan import ReadPlan
+from slicewise.reading.scalar import finish_scalars, rows_of
 from slicewise.windows.durations import DAY_US, HOUR_US
 from slicewise.windows.kinds import as_window
 from slicewise.windows.session import session
@@ -130,6 +134,32 @@ def test_nothing_is_remembered_of_reads_of_many_entities() -> None:
     for _ in range(3):
         read(of, cache, *many[:CACHED_ENTITIES])
     assert cache.hits == CACHED_ENTITIES
+
+
+def test_days_that_are_cached_are_no_rows_to_combine(monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = unit_of(HOUR_US, (DISTINCT, COUNT))
+    of, cache = plan(unit), PartialCache()
+    parts = [stored(of, unit, [[entity], [entity, 7]], entity) for entity in range(20)]
+    alone = [listed(column) for column in read(of, None, *parts).finished]
+    forms = []
+
+    def finished(*arguments: Any) -> Any:
+        forms.append("few rows")
+        return finish_scalars(*arguments)
+
+    monkeypatch.setattr(answer, "finish_scalars", finished)
+    limit = int(rows_of(of, parts)) // 2
+    for entity in range(20):  # each alone, so that its days are looked up as those of few rows
+        for _ in range(200):
+            merge(
+                BatchedPlan((of,)), [[parts[entity]._replace(entity=0)]], 1, [CLAIMS], limit, cache
+            )
+    assert cache.uncached < 0.05
+    forms.clear()
+    for known, wanted in ((None, []), (cache, ["few rows"])):
+        merged = merge(BatchedPlan((of,)), [parts], 20, [CLAIMS], limit, known)
+        assert [listed(column) for column in merged.finished] == alone
+        assert forms == wanted
 
 
 def test_the_memory_of_whole_columns_is_counted_and_bounded() -> None:
