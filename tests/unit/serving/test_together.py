@@ -20,7 +20,7 @@ from slicewise.serving.connection.steps import Flow
 from slicewise.serving.http.admission import Limits
 from slicewise.serving.http.errors import Response
 from slicewise.serving.http.failures import Failures
-from slicewise.serving.http.features import Features, Head
+from slicewise.serving.http.features import WAIT_S, Features, Head
 from slicewise.serving.http.gate import Gate
 from slicewise.serving.metrics import Metrics
 from tests.support.stores.in_memory import deployment
@@ -62,6 +62,27 @@ class Counting:
 
     def flush(self) -> None:
         pass
+
+
+class Slow(Counting):
+    """A connection whose replies come when they are let through."""
+
+    def __init__(self, connection: SyncConnection, worked_s: float) -> None:
+        super().__init__(connection, worked_s)
+        self.stopped: list[Callable[[], None]] | None = None
+
+    def start(
+        self, flow: Flow[Any], done: Callable[[Any, Exception | None], None], taken_s: float = 0.0
+    ) -> None:
+        if self.stopped is None:
+            super().start(flow, done, taken_s)
+        else:
+            self.stopped.append(partial(super().start, flow, done, taken_s))
+
+    def let(self, number: int = 0) -> None:
+        """Lets the replies of one read through, of those that wait."""
+        assert self.stopped is not None
+        self.stopped.pop(number)()
 
 
 def features_of(
@@ -277,4 +298,88 @@ def test_an_answer_that_cannot_be_written_is_no_other_requests_failure(
     _, together = in_turns(features, [requests_of(SLICED)] * 2)
     assert [response.status for response in together] == [200, 500, 200, 200, 200]
     assert together == single
+    assert features._gate.admission.used == 0
+
+
+def begun(features: Features, body: Body, answered: Callable[[Response], None]) -> None:
+    """Begins a request as the protocol does."""
+    encoded = json.dumps(body).encode()
+    features.start(Head(len(encoded), False, False, None), encoded, "client", answered)
+
+
+@pytest.mark.parametrize("refs", [REFS, SLICED, OWN], ids=["with lists", "slices", "pending"])
+def test_what_comes_while_the_like_is_read_waits_and_is_read_together(refs: list[str]) -> None:
+    world = World(to_come=refs is not OWN)
+    slow = Slow(world.connection, worked_s=5e-4)
+    features = features_of(world.service, slow)
+    bodies = requests_of(refs)
+    single = [in_turns(features, [[body]])[0][0] for body in bodies]
+    features._apart.clear()  # what was alone had pending events of its own
+
+    async def scenario() -> dict[int, Response]:
+        responses: dict[int, Response] = {}
+        slow.stopped = []
+        for number, body in enumerate(bodies):
+            begun(features, body, partial(_take, responses, number))
+            await asyncio.sleep(0)
+        assert len(slow.stopped) == 1, "four wait for the first"
+        slow.let()
+        assert len(slow.stopped) == 1, "and are one read"
+        flows = slow.flows
+        while slow.stopped:
+            slow.let()
+        assert slow.flows == flows + (5 if refs is OWN else 1)
+        return responses
+
+    responses = asyncio.run(scenario())
+    assert [responses[number] for number in range(len(bodies))] == single
+    assert not features._under_way
+    assert not features._waiting
+    assert features._gate.admission.used == 0
+
+
+@pytest.mark.parametrize(("worked_s", "waits"), [(1e-4, False), (5e-4, True), (1e-2, False)])
+def test_who_asks_for_little_or_much_waits_for_nobody(worked_s: float, waits: bool) -> None:
+    world = World(to_come=True)
+    slow = Slow(world.connection, worked_s)
+    features = features_of(world.service, slow)
+    bodies = requests_of(SLICED)
+    for body in bodies:
+        in_turns(features, [[body]])
+
+    async def scenario() -> None:
+        responses: dict[int, Response] = {}
+        slow.stopped = []
+        for number, body in enumerate(bodies):
+            begun(features, body, partial(_take, responses, number))
+            await asyncio.sleep(0)
+        assert len(slow.stopped) == (1 if waits else len(bodies))
+        while slow.stopped:
+            slow.let()
+        assert len(responses) == len(bodies)
+
+    asyncio.run(scenario())
+
+
+def test_nobody_waits_long_for_a_read_that_hangs() -> None:
+    world = World(to_come=True)
+    slow = Slow(world.connection, worked_s=5e-4)
+    features = features_of(world.service, slow)
+    bodies = requests_of(SLICED)
+    for body in bodies:
+        in_turns(features, [[body]])
+
+    async def scenario() -> None:
+        responses: dict[int, Response] = {}
+        slow.stopped = []
+        for number, body in enumerate(bodies):
+            begun(features, body, partial(_take, responses, number))
+        await asyncio.sleep(20 * WAIT_S)
+        assert len(slow.stopped) == 2
+        slow.let(1)
+        assert sorted(responses) == [1, 2, 3, 4], "all but the first, which hangs"
+        slow.let()
+        assert len(responses) == len(bodies)
+
+    asyncio.run(scenario())
     assert features._gate.admission.used == 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -33,6 +34,11 @@ TOGETHER = 16
 TOGETHER_S = 0.0025
 """Longest that requests which are read together hold the loop, as they did last: a quarter of one
 of its turns."""
+WAIT_COST_S = 0.0002
+"""What a request takes of the loop at least, so that others of its key wait for it, to be read
+together: they win more than the turn of the store that they lose."""
+WAIT_S = 0.005
+"""Longest that a request waits for another."""
 APART_S = 1.0
 """Time for which requests are read one by one, after some that were together had to be."""
 KEYS = 1_000
@@ -49,6 +55,10 @@ class Head(NamedTuple):
     """Name of the client that a gateway gives; None: its address is."""
 
 
+Key = tuple[tuple[str, ...], str | None, bool]
+"""Requests of one key read the same, of different entities."""
+
+
 class Member(NamedTuple):
     """A request in work."""
 
@@ -57,10 +67,15 @@ class Member(NamedTuple):
     msgpack: bool
     begun: float
     answered: Answered
+    key: Key | None
+    """None of one that is read by itself."""
 
 
-Key = tuple[tuple[str, ...], str | None, bool]
-"""Requests of one key read the same, of different entities."""
+class Waiting(NamedTuple):
+    """Requests of one key that wait for one that is being read."""
+
+    members: list[Member]
+    timer: asyncio.TimerHandle
 
 
 class Features:
@@ -87,6 +102,9 @@ class Features:
         """Tells whether the turn's requests are begun at its end."""
         self._single = True
         """Tells whether one request came in the turn before."""
+        self._under_way: Counter[Key] = Counter()
+        """Reads that have begun and are not over."""
+        self._waiting: dict[Key, Waiting] = {}
         self._costs: dict[Key, float] = {}
         """Seconds of the loop that an entity takes."""
         self._apart: dict[Key, float] = {}
@@ -159,7 +177,11 @@ class Features:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
-        member = Member(request, ticket, head.msgpack_out, begun, answered)
+        key = _key_of(request)
+        member = Member(request, ticket, head.msgpack_out, begun, answered, key)
+        if key is not None and self._under_way[key] and self._may_wait(key):
+            self._wait_for_another(key, member)
+            return
         if not self._begins:
             self._begins = True
             asyncio.get_running_loop().call_soon(self._begin)
@@ -198,15 +220,43 @@ class Features:
     def _group(self, members: Sequence[Member]) -> None:
         groups: dict[Key, list[Member]] = {}
         for member in members:
-            key = _key_of(member.request)
-            if key is None:
+            if member.key is None:
                 self._one(member)
             else:
-                groups.setdefault(key, []).append(member)
+                groups.setdefault(member.key, []).append(member)
         for key, group in groups.items():
-            most = self._most(key)
-            for first in range(0, len(group), most):
-                self._several(key, group[first : first + most])
+            self._begin_group(key, group)
+
+    def _begin_group(self, key: Key, group: Sequence[Member]) -> None:
+        most = self._most(key)
+        for first in range(0, len(group), most):
+            self._several(key, group[first : first + most])
+
+    def _may_wait(self, key: Key) -> bool:
+        """Tells whether requests of this key are better read together, a little later."""
+        return self._costs.get(key, 0.0) >= WAIT_COST_S and self._most(key) > 1
+
+    def _wait_for_another(self, key: Key, member: Member) -> None:
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            timer = asyncio.get_running_loop().call_later(WAIT_S, self._end_waiting, key)
+            waiting = self._waiting[key] = Waiting([], timer)
+        waiting.members.append(member)
+
+    def _end_waiting(self, key: Key) -> None:
+        """Begins the requests of this key that wait."""
+        waiting = self._waiting.pop(key, None)
+        if waiting is not None:
+            waiting.timer.cancel()
+            self._begin_group(key, waiting.members)
+            self._connection.flush()
+
+    def _over(self, key: Key) -> None:
+        """Takes note that a read of this key is over."""
+        self._under_way[key] -= 1
+        if self._under_way[key] <= 0:
+            del self._under_way[key]
+        self._end_waiting(key)
 
     def _most(self, key: Key) -> int:
         """Number of requests to read together: no more than the loop has time for."""
@@ -222,15 +272,20 @@ class Features:
     def _one(self, member: Member, taken_s: float = 0.0) -> None:
         """Reads for one; taken_s: the part of its time that is over."""
 
+        key = member.key
+
         def done(answer: Answer | None, error: Exception | None) -> None:
             if answer is None:
                 self._failed(member, error)
             else:
-                key = _key_of(member.request)
                 if key is not None and not answer.is_particular:
                     self._learn_cost(key, 1)
                 self._end(member, answer)
+            if key is not None:
+                self._over(key)
 
+        if key is not None:
+            self._under_way[key] += 1
         self._connection.start(self._service.read(member.request), done, taken_s)
 
     def _several(self, key: Key, members: Sequence[Member]) -> None:
@@ -257,7 +312,9 @@ class Features:
                     self._separately(key, members, time.perf_counter() - begun)
                 else:
                     self._end_together(members, answer, bodies)
+            self._over(key)
 
+        self._under_way[key] += 1
         whole = replace(members[0].request, entities=entities)
         self._connection.start(self._service.read_store(whole), done)
 
