@@ -9,8 +9,8 @@ to the same bits (docs/adr/0016).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from slicewise.aggregates import Finished
 from slicewise.aggregates.scalar import Scalars
@@ -27,6 +27,8 @@ from slicewise.reading.scalar import ScalarGathering, finish_scalars, rows_of
 from slicewise.windows.bounds import floor
 
 __all__ = ["BatchedPlan", "Merged", "NodeClaims", "Stored", "merge", "plan_read"]
+
+T = TypeVar("T")
 
 SCALAR_ROWS = 2_000
 """Up to about so many rows Python's own numbers are faster than whole columns."""
@@ -60,11 +62,25 @@ class Merged:
     """(plan, entity) -> interval -> when the first event of the open session in it was."""
     memories: Sequence[PlanMemory] = ()
     """Per plan, as the reader's cache has it."""
+    alike: Sequence[Sequence[int] | None] = ()
+    """Per plan and entity the one as which it is answered, where some share their tag. Columns have
+    values of those alone."""
 
     @property
     def complete(self) -> bool:
         """Tells whether this is an answer."""
         return not any(self.stale)
+
+    def shared(self, alike: Sequence[Sequence[int] | None]) -> Merged:
+        """The answer for all entities. alike: per plan and entity the one that was read."""
+        if not any(alike):
+            return self
+        return replace(
+            self,
+            base=tuple(map(_alike, self.base, alike)),
+            compacted_beyond=tuple(map(_alike, self.compacted_beyond, alike)),
+            alike=alike,
+        )
 
     def token(self, plan: int, entity: int) -> str:
         """The token of a unit's answer for an entity: what it contains. Most entities have the
@@ -106,6 +122,10 @@ class Merged:
                 zip(read_plan.intervals, read_plan.gaps, strict=True)
             )
         )
+
+
+def _alike(values: tuple[T, ...], alike: Sequence[int] | None) -> tuple[T, ...]:
+    return values if alike is None else tuple([values[entity] for entity in alike])
 
 
 def merge(

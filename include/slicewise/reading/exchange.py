@@ -159,6 +159,10 @@ class EarlierHours(NamedTuple):
         return [self.names[i] for i in positions], [self.values[i] for i in positions]
 
 
+Target = tuple[int, int, int | None]
+"""(group, entity, partition) that a tag is of."""
+
+
 class Stored(NamedTuple):
     """Data that the store gave for one entity, or for one partition's part of it in a per-partition
     unit."""
@@ -176,6 +180,8 @@ class Stored(NamedTuple):
     """Claims of its node, where parts are of several nodes; None: what is given for the plan."""
     earlier: EarlierHours | None = None
     """Running partials that are not in `hot`, since their hours are over and cached."""
+    times: int = 1
+    """Number of entities of the read that have this tag: the others are answered as this one."""
 
 
 def _only(offset_vector: OffsetVector, partition: int | None) -> OffsetVector:

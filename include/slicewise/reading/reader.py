@@ -11,6 +11,7 @@ are a `Reader`, and nobody else needs to know which part is of which.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,12 +35,12 @@ from slicewise.reading.exchange import (
     ReadShape,
     Stored,
     TagRead,
+    Target,
     UnitShape,
 )
 from slicewise.reading.plan import Interval, ReadMode, Total, plan_read
+from slicewise.reading.shared import shared_tags as shared_tags
 
-Target = tuple[int, int, int | None]
-"""(group, entity, partition) that a tag is of."""
 Claims = Sequence[Mapping[int, NodeClaims]]
 """Per part what each node claims that replied."""
 
@@ -119,6 +120,19 @@ class Replies(NamedTuple):
     """Per target the units of its group."""
     nodes: Sequence[int] | None = None
     """Per target the node that has it; None: all are of the store's only one."""
+    alike: Mapping[int, Sequence[int]] = {}
+    """Group -> per entity the first one that has its tag, where some share theirs."""
+
+    def once(self, part: Part, claims: Mapping[int, NodeClaims]) -> tuple[list[Stored], NodeClaims]:
+        """The same as `of`, each tag once."""
+        stored, of_node = self.of(part, claims)
+        alike = self.alike.get(part.group)
+        if alike is None:
+            return stored, of_node
+        times = Counter(alike)
+        return [
+            one._replace(times=times[one.entity]) for one in stored if times[one.entity]
+        ], of_node
 
     def of(self, part: Part, claims: Mapping[int, NodeClaims]) -> tuple[list[Stored], NodeClaims]:
         """Stored bytes of a part under each of its tags, and the claims of the only node.
@@ -294,6 +308,11 @@ class Answered:
         results, number = self._of(part)
         return results.column(number, feature)
 
+    def alike(self, part: int) -> Sequence[int] | None:
+        """Per entity the one whose value of a column is its own too; None: its own."""
+        alike = self.slices.alike
+        return alike[part] if part < len(alike) else None
+
     def token(self, entity: int) -> str:
         """The token of the answer for an entity: those of its parts, joined."""
         slices, plans = self.slices, self.plan.slices.batch.plans
@@ -404,11 +423,14 @@ class Plan:
 
         Raises CodecError for damaged values, DataLoss where stored values contradict each other.
         """
+        first = len(self.slices.batch.plans)
+        # the bounds of a session are each entity's own; event lists are answered one by one
+        once = 0 if self.slices.has_sessions or not replies.alike else first
         given = [
-            replies.of(part, of_part) for part, of_part in zip(self.parts, claims, strict=True)
+            (replies.once if number < once else replies.of)(part, of_part)
+            for number, (part, of_part) in enumerate(zip(self.parts, claims, strict=True))
         ]
         stored, bases = [values for values, _ in given], [base for _, base in given]
-        first = len(self.slices.batch.plans)
         try:
             slices = self.slices.answer(stored[:first], replies.entities, bases[:first], cache)
         except KeyError as version:
@@ -422,6 +444,8 @@ class Plan:
                     for total in totals
                 )
             )
+        if once:
+            slices = slices.shared([replies.alike.get(part.group) for part in self.parts[:first]])
         events = self.events.answer(stored[first:], replies.entities, bases[first:], cache)
         return Answered(self, replies.entities, slices, events)
 

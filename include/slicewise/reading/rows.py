@@ -120,7 +120,8 @@ def gather(
             stale |= without
         applied_offsets, events = _add_hot(plan, part, compacted, total, claims, rows, key, learned)
         if events is not NO_EVENTS:
-            seen = seen.and_of(events)
+            for _ in range(part.times):
+                seen = seen.and_of(events)
         if applied_offsets:
             offset_vectors[part.entity] = _beyond(offset_vectors[part.entity], applied_offsets)
         if compacted:

@@ -156,8 +156,8 @@ def test_days_that_are_cached_are_no_rows_to_combine(monkeypatch: pytest.MonkeyP
             )
     assert cache.uncached < 0.05
     forms.clear()
-    for known, wanted in ((None, []), (cache, ["few rows"])):
-        merged = merge(BatchedPlan((of,)), [parts], 20, [CLAIMS], limit, known)
+    for kept, wanted in ((None, []), (cache, ["few rows"])):
+        merged = merge(BatchedPlan((of,)), [parts], 20, [CLAIMS], limit, kept)
         assert [listed(column) for column in merged.finished] == alone
         assert forms == wanted
 

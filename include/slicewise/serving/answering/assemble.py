@@ -62,6 +62,7 @@ def answer_of(
     cached: dict[int, list[Any]] = {}
     """Converted values of each finish: features may share them."""
     for number, part in enumerate(selection.parts):
+        alike = store_answer.alike(number)
         for i, position in enumerate(part.positions):
             finished, where = store_answer.column(number, i)
             values = cached.get(id(finished))
@@ -70,10 +71,12 @@ def answer_of(
                 if not isinstance(finished, Scalars):
                     values = selection.converters[position](values)
                 cached[id(finished)] = values
-            columns[position] = values[where]
+            own = values[where]
+            columns[position] = own if alike is None else [own[entity] for entity in alike]
             if finished.errors:
-                for entity, row_of in enumerate(range(where.start, where.stop, where.step)):
-                    code = finished.errors.get(row_of)
+                rows_of = range(where.start, where.stop, where.step)
+                for entity, first in enumerate(range(n) if alike is None else alike):
+                    code = finished.errors.get(rows_of[first])
                     if code is not None:
                         errors[entity][refs[position]] = code
     for position in selection.memberships:

@@ -23,7 +23,7 @@ from slicewise.features.plan.unit import ListUnit, PlannedFeature, SliceUnit, St
 from slicewise.features.schema.types import BOOLEAN, DATE, LONG, STRING, TIMESTAMP, decimal_parts
 from slicewise.names import unknown
 from slicewise.offsets.vector import OffsetVector, TopicPartition
-from slicewise.reading.reader import Target
+from slicewise.reading.exchange import Target
 from slicewise.serving.answering.requests import Entity, Scalar, instant, instant_us
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil

@@ -31,7 +31,7 @@ from slicewise.reading.reader import (
     PartialCache,
     Replies,
     Stale,
-    Target,
+    shared_tags,
     tick_of,
 )
 from slicewise.serving.answering.answer import Answer
@@ -244,7 +244,14 @@ class FeatureService:
             questions_of(selection, request.entities) if selection.question_types else NO_QUESTIONS
         )
         plan = planned.plan
-        reply: ReadReply = yield Read(plan.requests(targets, tags, nodes))
+        shared = shared_tags(targets, tags, nodes) if len(request.entities) > 1 else None
+        reply: ReadReply = yield Read(
+            plan.requests(targets, tags, nodes)
+            if shared is None
+            else plan.requests(shared.targets, shared.tags, shared.nodes)
+        )
+        if shared is not None:
+            reply = _of_all(reply, shared.positions)
         if not catalog.matches_replies(reply.node_replies):
             self.catalog = None
             return None
@@ -264,7 +271,17 @@ class FeatureService:
         if now_us > planned.kept_until_us or t_us > now_us:
             check_kept(plan, mode, t_us, now_us)
         store_answer = yield from self._answered(
-            catalog, selection, planned, targets, len(request.entities), reply
+            catalog,
+            selection,
+            planned,
+            Replies(
+                len(request.entities),
+                targets,
+                reply.entities,
+                reply.nodes if catalog.nodes else None,
+                {} if shared is None else shared.alike,
+            ),
+            reply.node_replies,
         )
         if isinstance(store_answer, Stale):
             self._read_without(store_answer)
@@ -325,12 +342,10 @@ class FeatureService:
         catalog: Catalog,
         selection: Selection,
         planned: Planned,
-        targets: Sequence[Target],
-        entities: int,
-        reply: ReadReply,
+        replies: Replies,
+        node_replies: Mapping[int, NodeReply],
     ) -> Flow[Answered | Stale]:
-        """Answer of the reply, under the claims of its nodes."""
-        replies = Replies(entities, targets, reply.entities, reply.nodes if catalog.nodes else None)
+        """Answer of the replies, under the claims of their nodes."""
         for again in (False, True):
             for part in selection.parts if catalog.nodes else selection.sliced:
                 where = (catalog.store_id, part.unit.source)
@@ -341,7 +356,7 @@ class FeatureService:
             claims = [
                 {
                     number: self._claims_of(catalog, part, number, node_reply)
-                    for number, node_reply in reply.node_replies.items()
+                    for number, node_reply in node_replies.items()
                 }
                 for part in selection.parts
             ]
@@ -447,3 +462,12 @@ def newest_of(metadata: Mapping[int, StoreMetadata]) -> dict[int, StoreMetadata]
         for n, node in metadata.items()
         if (node.deployment_version, node.units) == (first.deployment_version, first.units)
     }
+
+
+def _of_all(reply: ReadReply, positions: Sequence[int]) -> ReadReply:
+    """The reply to all tags of a request; positions: of each among those that were read."""
+    return replace(
+        reply,
+        entities=[reply.entities[position] for position in positions],
+        nodes=[reply.nodes[position] for position in positions] if reply.nodes else reply.nodes,
+    )

@@ -35,8 +35,8 @@ TOGETHER_S = 0.0025
 """Longest that requests which are read together hold the loop, as they did last: a quarter of one
 of its turns."""
 WAIT_COST_S = 0.0002
-"""What a request takes of the loop at least, so that others of its key wait for it, to be read
-together: they win more than the turn of the store that they lose."""
+"""Least time of the loop that a request takes for which others of its key wait. Of shorter ones the
+turn of the store that is lost costs more than reading them together wins."""
 WAIT_S = 0.005
 """Longest that a request waits for another."""
 APART_S = 1.0

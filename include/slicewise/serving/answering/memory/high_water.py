@@ -14,8 +14,8 @@ from typing import Protocol
 
 from slicewise.errors import Recovering
 from slicewise.offsets.vector import OffsetVector
-from slicewise.reading.exchange import PendingSeen
-from slicewise.reading.reader import Answered, Target
+from slicewise.reading.exchange import PendingSeen, Target
+from slicewise.reading.reader import Answered
 from slicewise.serving.answering.catalog import Part, Selection
 from slicewise.serving.answering.memory.pending import Pending
 from slicewise.stores.online.control_record import ServerRun, StoreMetadata
