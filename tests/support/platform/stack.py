@@ -126,7 +126,13 @@ class Stack:
         env = self._environment()
         try:
             done = subprocess.run(
-                argv, capture_output=True, text=True, timeout=timeout_s, env=env, check=False
+                argv,
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                env=env,
+                check=False,
+                start_new_session=True,  # as Airflow's are: not of the session that measures
             )
         except subprocess.TimeoutExpired as late:
             output = b"\n".join(

@@ -8,10 +8,12 @@ from __future__ import annotations
 import gc
 import importlib
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slicewise.clock import SystemClock
@@ -31,6 +33,10 @@ _ALL = (
     "slicewise.spark.lake.report",
     "slicewise.stores.lake.records",
 )
+
+
+_NICENESS = 10
+_AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def run_job(
@@ -64,9 +70,23 @@ def run_job(
     return 0
 
 
+def give_way() -> None:
+    """Lets whatever somebody waits for go first: lanes, store, API (docs/adr/0095).
+
+    Linux shares the processor equally among sessions, whatever niceness their tasks have
+    (sched(7), "The autogroup feature"): a session that this process leads weighs less as a whole.
+    A terminal's, or Airflow's, is left as it is.
+    """
+    os.nice(_NICENESS)
+    if os.getsid(0) == os.getpid():
+        with suppress(OSError):  # there are no such groups: in a container, or on another system
+            _AUTOGROUP.write_text(f"{_NICENESS}")
+
+
 @contextmanager
 def session_of(settings: Settings, name: str, imports: Sequence[str]) -> Iterator[SparkSession]:
     """A job's session, with these modules imported meanwhile; stopped afterwards."""
+    give_way()
     # what is imported stays: to look through it again and again is a tenth of its cost
     gc.disable()
     with ThreadPoolExecutor(1) as pool:
