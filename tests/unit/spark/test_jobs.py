@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 AUTOGROUP = Path("/proc/self/autogroup")
-TELL = """
+WEIGHED = """
 import json, os, pathlib
 from slicewise.spark.lake.job import give_way
 
@@ -46,7 +46,7 @@ def test_every_constant_of_an_entry_point_is_used(job: Path) -> None:
 
 @pytest.mark.parametrize("leads", [True, False], ids=["own session", "session of another"])
 def test_a_job_weighs_less_and_leaves_the_session_of_another_as_it_is(leads: bool) -> None:
-    argv = [sys.executable, "-c", TELL]
+    argv = [sys.executable, "-c", WEIGHED]
     if not leads:  # a leader that does nothing else
         argv = ["sh", "-c", '"$0" "$@"; exit $?', *argv]
     done = subprocess.run(
