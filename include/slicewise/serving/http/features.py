@@ -275,14 +275,16 @@ class Features:
         key = member.key
 
         def done(answer: Answer | None, error: Exception | None) -> None:
-            if answer is None:
-                self._failed(member, error)
-            else:
-                if key is not None and not answer.is_particular:
-                    self._learn_cost(key, 1)
-                self._end(member, answer)
-            if key is not None:
-                self._over(key)
+            try:
+                if answer is None:
+                    self._failed(member, error)
+                else:
+                    if key is not None and not answer.is_particular:
+                        self._learn_cost(key, 1)
+                    self._end(member, answer)
+            finally:
+                if key is not None:
+                    self._over(key)
 
         if key is not None:
             self._under_way[key] += 1
@@ -297,26 +299,38 @@ class Features:
         begun = time.perf_counter()
 
         def done(answer: Answer | None, error: Exception | None) -> None:
-            if isinstance(error, StoreUnavailable | NotReady) and not self._connection.is_open:
-                for member in members:
-                    self._instead(member, error)
-            elif answer is None or answer.is_particular:
-                # also where an open store refuses: it may do so for one entity (`Recovering`)
-                self._separately(key, members, time.perf_counter() - begun)
-            else:
-                self._learn_cost(key, len(members))
-                try:
-                    bodies = _bodies(members, answer)
-                except Exception:  # noqa: BLE001
-                    # whose answer cannot be written is told alone
-                    self._separately(key, members, time.perf_counter() - begun)
-                else:
-                    self._end_together(members, answer, bodies)
-            self._over(key)
+            try:
+                self._end_several(key, members, begun, answer, error)
+            finally:
+                self._over(key)
 
         self._under_way[key] += 1
         whole = replace(members[0].request, entities=entities)
         self._connection.start(self._service.read_store(whole), done)
+
+    def _end_several(
+        self,
+        key: Key,
+        members: Sequence[Member],
+        begun: float,
+        answer: Answer | None,
+        error: Exception | None,
+    ) -> None:
+        if isinstance(error, StoreUnavailable | NotReady) and not self._connection.is_open:
+            for member in members:
+                self._instead(member, error)
+        elif answer is None or answer.is_particular:
+            # also where an open store refuses: it may do so for one entity (`Recovering`)
+            self._separately(key, members, time.perf_counter() - begun)
+        else:
+            self._learn_cost(key, len(members))
+            try:
+                bodies = _bodies(members, answer)
+            except Exception:  # noqa: BLE001
+                # whose answer cannot be written is told alone
+                self._separately(key, members, time.perf_counter() - begun)
+            else:
+                self._end_together(members, answer, bodies)
 
     def _separately(self, key: Key, members: Sequence[Member], taken_s: float) -> None:
         """Reads for each by itself, in what is left of its time."""

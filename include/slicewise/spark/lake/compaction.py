@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -142,36 +142,39 @@ class UnitTable:
         headers = {job.hour: Header(job.archive_version, job.offset_vector) for job in jobs}
         # an hour in one task is one file, where there are enough hours for all tasks
         whole_hours = one_task or len(jobs) >= 4 * tasks
+        reads_whole = whole_hours and not shuffled and not any(job.base for job in jobs)
         together, made = self._together(
-            jobs, 1 if one_task else tasks, whole_hours=whole_hours, shuffled=shuffled
+            jobs, 1 if one_task else tasks, whole_hours=whole_hours, reads_whole=reads_whole
         )
         writes = WriteHours(made, hour_files, headers if whole_hours else {})
-        with _whole_partitions(self.session):
+        with _whole_partitions(self.session) if reads_whole else nullcontext():
             written = together.mapInArrow(writes, "file string").collect()
         files = [from_text(row.file) for row in written]
         hours = {file.partition[0] for file in files}
         if whole_hours and len(hours) < len(files):
             hour_files.remove(files)
+            if not reads_whole:
+                raise AssertionError(f"{len(files)} files of {len(hours)} hours after a shuffle")
             warning("hours_apart", unit=self.unit.storage_fingerprint, hours=len(hours))
             return self._files(jobs, rows, hour_files, shuffled=True)
         headless = set(headers) - (hours if whole_hours else set())
         return files + hour_files.write_headers({hour: headers[hour] for hour in headless})
 
     def _together(
-        self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool, shuffled: bool
+        self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool, reads_whole: bool
     ) -> tuple[DataFrame, Whole | Combine]:
         """Brings all rows of an (entity, slice) into one of so many tasks. The rows, and what makes
         of them those that are written."""
         based = [job.hour for job in jobs if job.base is not None]
         snapshot = self.table.current_snapshot()
         within_hour = () if whole_hours else self._entity
-        events, combine = self._events(jobs, tasks, whole_hours=whole_hours), Combine(self.ref)
+        events, combine = self._events(jobs, tasks, reads_whole=reads_whole), Combine(self.ref)
         if not based and (tasks == 1 or self.unit.dedupe is None):
             # events go to their task as they are: one Python stage, as rows are hardly fewer
             whole = Whole(self._accumulate, combine)
             if self.unit.dedupe is not None:
                 return events, whole
-            if whole_hours and not shuffled:
+            if reads_whole:
                 return events.coalesce(tasks), whole
             hour = F.expr(f"event_time DIV {HOUR_US}")
             return events.repartition(tasks, hour, *within_hour), whole
@@ -288,10 +291,10 @@ class UnitTable:
         finally:
             drop(self.store.url)
 
-    def _events(self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool) -> DataFrame:
+    def _events(self, jobs: Sequence[HourJob], tasks: int, *, reads_whole: bool) -> DataFrame:
         """The jobs' events: good, of their hours, from the base's offset vector up to the job's.
         Where events count once by their id, also those before by which they are known, and in the
-        order that tells it. whole_hours: an hour of the archive in one partition of the read."""
+        order that tells it. reads_whole: an hour of the archive in one partition of the read."""
         wanted = f"hour IN ({_listed([job.hour for job in jobs])}) AND ({_between(jobs)})"
         select = partial(
             selected_events,
@@ -302,7 +305,7 @@ class UnitTable:
             self.unit,
         )
         if self.unit.dedupe is None:
-            return select(wanted, options=_UNDIVIDED if whole_hours else {})
+            return select(wanted, options=_UNDIVIDED if reads_whole else {})
         log = _log(self.session, self.settings, self.archive.snapshot_id, self.source)
         (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
         if oldest is None:
