@@ -15,7 +15,7 @@ from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.durations import HOUR_US, MINUTE_US
 from tests.support.stores.served import TOPIC, Event, Served
 
-USERS = 50
+USERS = 100
 HOURS = 26
 SEED = 7
 
