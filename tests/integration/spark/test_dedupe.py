@@ -169,7 +169,7 @@ def test_every_engine_leaves_out_the_same_events(
         hours = sorted(context.unit_table(unit).headers())
         before = rows_of(context, unit, hours)
         with monkeypatch.context() as many:  # as if they were: combined by several tasks
-            many.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
+            many.setattr("slicewise.spark.lake.compaction._DRIVER_EVENTS", -1)
             for hour in hours[1:3]:
                 compact(context, Request(hour, only=True, from_raw=True))
         assert rows_of(context, unit, hours).equals(before)

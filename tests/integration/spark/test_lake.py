@@ -277,7 +277,7 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
 ) -> None:
     if size == "many":  # as if they were: archived, combined and published by several tasks
         monkeypatch.setattr("slicewise.spark.lake.archive._ONE_TASK_EVENTS", -1)
-        monkeypatch.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
+        monkeypatch.setattr("slicewise.spark.lake.compaction._DRIVER_EVENTS", -1)
         monkeypatch.setattr("slicewise.spark.lake.compaction._DRIVER_ROWS", -1)
     moved = f"moved_{size}"
     shared.topic(moved)
@@ -327,7 +327,7 @@ def test_events_of_many_hours_are_counted_once_in_several_tasks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     #  12 hours or 13, 200 events: in 2 tasks an hour goes whole to one, in 10 its entities part
-    monkeypatch.setattr("slicewise.spark.lake.compaction._ONE_TASK_EVENTS", -1)
+    monkeypatch.setattr("slicewise.spark.lake.compaction._DRIVER_EVENTS", -1)
     monkeypatch.setattr("slicewise.spark.lake.compaction._ROWS_PER_TASK", rows_per_task)
     warned: list[str] = []
     monkeypatch.setattr(

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -56,8 +57,8 @@ from slicewise.stores.lake.slices import Header
 from slicewise.windows.durations import HOUR_US
 
 _ROWS_PER_TASK = 500_000
-_ONE_TASK_EVENTS = 100_000
-"""Events that are combined by the task that reads them: to spread them first costs more."""
+_DRIVER_EVENTS = 100_000
+"""Events that the driver makes rows of itself."""
 _DRIVER_ROWS, _DRIVER_BYTES = 1_000_000, 32 << 20
 _DRIVER_HOURS = 500
 _GROUPING = "spark.sql.iceberg.planning.preserve-data-grouping"
@@ -137,14 +138,18 @@ class UnitTable:
     ) -> list[DataFile]:
         """The files of these hours, headers in them. shuffled: hours that stand together in the
         archive are brought together once more."""
-        tasks = max(1, -(-rows // _ROWS_PER_TASK))
-        one_task = rows <= _ONE_TASK_EVENTS
         headers = {job.hour: Header(job.archive_version, job.offset_vector) for job in jobs}
+        if rows <= _DRIVER_EVENTS and (few := self._few_rows(jobs)) is not None:
+            writes = WriteHours(Combine(self.ref), hour_files, headers)
+            files = [from_text(text) for batch in writes(few) for text in batch["file"].to_pylist()]
+            empty = set(headers) - {file.partition[0] for file in files}
+            return files + hour_files.write_headers({hour: headers[hour] for hour in empty})
+        tasks = max(1, -(-rows // _ROWS_PER_TASK))
         # an hour in one task is one file, where there are enough hours for all tasks
-        whole_hours = one_task or len(jobs) >= 4 * tasks
+        whole_hours = tasks == 1 or len(jobs) >= 4 * tasks
         reads_whole = whole_hours and not shuffled and not any(job.base for job in jobs)
         together, made = self._together(
-            jobs, 1 if one_task else tasks, whole_hours=whole_hours, reads_whole=reads_whole
+            jobs, tasks, whole_hours=whole_hours, reads_whole=reads_whole
         )
         writes = WriteHours(made, hour_files, headers if whole_hours else {})
         with _whole_partitions(self.session) if reads_whole else nullcontext():
@@ -159,6 +164,19 @@ class UnitTable:
             return self._files(jobs, rows, hour_files, shuffled=True)
         headless = set(headers) - (hours if whole_hours else set())
         return files + hour_files.write_headers({hour: headers[hour] for hour in headless})
+
+    def _few_rows(self, jobs: Sequence[HourJob]) -> Iterator[pa.RecordBatch] | None:
+        """Rows of few events, made here as a task makes them, and what they are added to; None
+        where that is much. A worker of Spark's would take longer to start than they take."""
+        based = [job.hour for job in jobs if job.base is not None]
+        snapshot = self.table.current_snapshot()
+        stands: list[pa.RecordBatch] | None = []
+        if based and snapshot is not None:
+            stands = self._in_driver(based, snapshot.snapshot_id)
+        if stands is None:
+            return None
+        events = self._events(jobs, 1, reads_whole=False).toArrow().to_batches()
+        return chain(self._accumulate(iter(events)), stands)
 
     def _together(
         self, jobs: Sequence[HourJob], tasks: int, *, whole_hours: bool, reads_whole: bool
