@@ -19,7 +19,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.lifecycle.sweep import rules_of, verdict
-from slicewise.spark.lake import backfill as backfill_run
+from slicewise.spark.lake import unit_build
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.backfill import backfill
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
@@ -638,7 +638,7 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
         published.extend(hours)
         return honest(self, hours, silent)
 
-    monkeypatch.setattr(backfill_run, "TOGETHER", 1)
+    monkeypatch.setattr(unit_build, "TOGETHER", 1)
     monkeypatch.setattr(UnitTable, "publish", dies)
     with shared.context() as context, pytest.raises(DataLoss, match="died here"):
         backfill(context, None)
@@ -648,8 +648,8 @@ def test_a_view_that_is_built_again_takes_compacted_rows_as_they_are_and_goes_on
         assert report.more["ready"]
         headers = context.unit_table(unit).headers()
         done = context.store.run(ReadHours(unit))
-    assert published == [over(3) // HOUR_US], "the newest first"
-    assert [hour["hour"] for hour in report.hours] == [hour_text(over(30) // HOUR_US)], (
+    assert published == [over(30) // HOUR_US], "what stands goes before what is computed"
+    assert [hour["hour"] for hour in report.hours] == [hour_text(over(3) // HOUR_US)], (
         "the other was done"
     )
     assert headers[over(30) // HOUR_US] == before[over(30) // HOUR_US], (

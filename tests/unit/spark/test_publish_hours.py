@@ -20,7 +20,6 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.offsets.vector import OffsetVector
 from slicewise.spark.lake import compact_run, publish_hours
-from slicewise.spark.lake.backfill import of_whole_days
 from slicewise.spark.lake.compact_run import write_hours
 from slicewise.spark.lake.compaction import HourJob
 from slicewise.spark.lake.partials import RowShape, UnitRef, grouped
@@ -32,6 +31,7 @@ from slicewise.spark.lake.publish_hours import (
     outcomes_of,
     parts_of,
 )
+from slicewise.spark.lake.unit_build import of_whole_days
 from slicewise.stores.online import keys
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion

@@ -139,9 +139,11 @@ class UnitTable:
         """The files of these hours, headers in them. shuffled: hours that stand together in the
         archive are brought together once more."""
         headers = {job.hour: Header(job.archive_version, job.offset_vector) for job in jobs}
-        if rows <= _DRIVER_EVENTS and (few := self._few_rows(jobs)) is not None:
+        if rows <= _DRIVER_EVENTS and (rows_here := self._rows_here(jobs)) is not None:
             writes = WriteHours(Combine(self.ref), hour_files, headers)
-            files = [from_text(text) for batch in writes(few) for text in batch["file"].to_pylist()]
+            files = [
+                from_text(text) for batch in writes(rows_here) for text in batch["file"].to_pylist()
+            ]
             empty = set(headers) - {file.partition[0] for file in files}
             return files + hour_files.write_headers({hour: headers[hour] for hour in empty})
         tasks = max(1, -(-rows // _ROWS_PER_TASK))
@@ -165,7 +167,7 @@ class UnitTable:
         headless = set(headers) - (hours if whole_hours else set())
         return files + hour_files.write_headers({hour: headers[hour] for hour in headless})
 
-    def _few_rows(self, jobs: Sequence[HourJob]) -> Iterator[pa.RecordBatch] | None:
+    def _rows_here(self, jobs: Sequence[HourJob]) -> Iterator[pa.RecordBatch] | None:
         """Rows of few events, made here as a task makes them, and what they are added to; None
         where that is much. A worker of Spark's would take longer to start than they take."""
         based = [job.hour for job in jobs if job.base is not None]
