@@ -2,10 +2,11 @@
 
 Runs for ever. Each run makes sure that a stream driver is up (a process of its own, which outlives
 Airflow's workers; nothing happens if it is), then watches it for an hour without holding a worker:
-heartbeat and lag. A driver that is lost makes the run red and pages; the next run starts it again,
-from the store's committed offsets, so that nothing is lost or counted twice. The same for what runs
-beside it, the real-time lane and the emission; a lost real-time lane pages and makes nothing red:
-answers are right without it.
+its process, heartbeat and lag. A driver that dies, hangs or is stuck is started again by the watch
+within seconds, from the store's committed offsets, so that nothing is lost or counted twice; that
+pages once, and once more when it is over. The same for what runs beside it: the real-time lane, the
+emission and the prober. What the watch cannot mend makes the run red and pages. A real-time lane
+that is not well makes nothing red: answers are right without it.
 
 Pause this DAG, or run `stop_stream`, before stopping the stream on purpose.
 [Runbook](docs/runbook.md#the-stream-is-not-well)

@@ -25,12 +25,18 @@ from slicewise.lifecycle.health.alerts import (
     matter_alert,
 )
 from slicewise.lifecycle.health.judge import Part
+from slicewise.lifecycle.supervision import Notice
 from slicewise.log import warning
 from slicewise_airflow.channels import send
 from slicewise_airflow.docs import base
 from slicewise_airflow.record import remember
 
 CHECK = "check_consistency"
+_DRIVER: Mapping[str, Matter] = {
+    "down": "driver_lost",
+    "loops": "driver_loops",
+    "over": "driver_well",
+}
 
 
 class NotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -68,6 +74,22 @@ def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) 
 def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
     """Many records of a source were bad; they are kept, and no task has failed."""
     _page_matter(context, "records", reasons)
+
+
+def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
+    """Tells that a driver is lost, loops or is well again: one incident of that driver's.
+    instance: the task instance that watches; named: the driver for people."""
+    sent = matter_alert(
+        _DRIVER[notice.kind],
+        instance.dag_id,
+        instance.task_id,
+        instance.run_id,
+        [f"{named}: {notice.text}"],
+        url=_url(instance),
+        runbook_base=base(),
+        cause=f"driver.{name}",
+    )
+    _page(sent)
 
 
 def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[str]) -> None:

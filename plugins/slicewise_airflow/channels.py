@@ -44,7 +44,11 @@ def send(channel: Channel, alert: Alert) -> str:
 
     hook = PagerdutyEventsHook(pagerduty_events_conn_id=channel.target)
     answered: Any = hook.send_event(
-        summary=alert.text(), severity="error", source="slicewise", dedup_key=alert.key
+        summary=alert.text(),
+        severity="error",
+        source="slicewise",
+        action="resolve" if alert.over else "trigger",
+        dedup_key=alert.key,
     )
     return str(answered)
 

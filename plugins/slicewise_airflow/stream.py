@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,16 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle.health.judge import Health, Limits
+from slicewise.lifecycle.health.judge import Health, Limits, Part
 from slicewise.lifecycle.health.overview import health_of
 from slicewise.lifecycle.health.watch import Watch
 from slicewise.log import event as log_event
+from slicewise.settings import Settings
 from slicewise_airflow.alerts import NotWell, page_parts
+from slicewise_airflow.supervise import Supervisor
+
+DRIVERS_EVERY_S = 2.0
+"""Seconds between two looks at the drivers of this machine, which cost no question to a server."""
 
 
 class StreamNotWell(NotWell):
@@ -42,8 +47,10 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         patience: int,
         heartbeat_age_s: float,
         stall_s: float = 120.0,
+        named: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self.named = dict(named or {})
         self.deadline_s = deadline_s
         self.grace_until_s = grace_until_s
         self.every_s = every_s
@@ -61,6 +68,7 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
                 "patience": self.patience,
                 "heartbeat_age_s": self.heartbeat_age_s,
                 "stall_s": self.stall_s,
+                "named": self.named,
             },
         )
 
@@ -69,15 +77,28 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         limits = Limits(
             heartbeat_age_us=int(self.heartbeat_age_s * 1e6), stall_us=int(self.stall_s * 1e6)
         )
-        looks = 0
+        supervisor = Supervisor(Settings.load(), self.named)
+        looks, next_s = 0, 0.0
         while True:
-            health = await asyncio.to_thread(look, limits)
-            looks += 1
-            watch = watch.after(health, time.time_ns() // 1_000)
+            await supervisor.look()
+            if time.monotonic() >= next_s:
+                health = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
+                looks += 1
+                watch = watch.after(health, time.time_ns() // 1_000)
+                next_s = time.monotonic() + self.every_s
             if watch.over or time.time() >= self.deadline_s:
                 break
             left = max(0.0, self.deadline_s - time.time())
-            await asyncio.sleep(min(self.every_s, left))
+            await asyncio.sleep(min(self.every_s, DRIVERS_EVERY_S, left))
+        await supervisor.end()
+        if supervisor.ill and watch.outcome == "well":
+            # each watch tells of what is still lost at its end
+            parts = {part: list(why) for part, why in supervisor.ill.items()}
+            lasting = [f"{part}: {text}" for part, why in parts.items() for text in why]
+            yield TriggerEvent(
+                {"outcome": "lost", "reasons": lasting, "looks": looks, "parts": parts}
+            )
+            return
         reasons = {"aging": health.aging, "wanting": (*health.starting, *health.warming)}
         outcome = {
             "outcome": watch.outcome,
@@ -95,9 +116,9 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         )
 
 
-def look(limits: Limits) -> Health:
-    """One look at the stream, through the status that its drivers write into the store."""
-    from slicewise.settings import Settings
+def look(limits: Limits, supervised: Collection[Part] = ()) -> Health:
+    """One look at the stream, through the status that its drivers write into the store.
+    supervised: parts that are known to be lost, and are being started again."""
     from slicewise.stores.online.redis.status import read_status
 
     try:
@@ -105,11 +126,14 @@ def look(limits: Limits) -> Health:
         status = read_status(settings.redis_url)
     except SlicewiseError as error:
         return Health.of({"store": Health((f"it cannot be asked: {error.what}",))})
-    return health_of(status, replace(limits, probe_ms=float(settings.probe_limit_ms)))
+    limits = replace(limits, probe_ms=float(settings.probe_limit_ms))
+    return health_of(status, limits, supervised)
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """Succeeds after `for_s` seconds of a stream that is well, fails as soon as it is lost. Where
+    """Succeeds after `for_s` seconds of a stream that is well, and starts drivers of this machine
+    that are lost meanwhile. Fails as soon as the stream is lost in a way that a start does not
+    mend, and where a driver is still lost at the end. Where
     its real-time lane alone is lost, or answers are late, it pages and succeeds at once: answers
     are right, and the next run ensures all again. Where a deployment wants a driver that nobody has
     started yet it succeeds at once too: the next run starts it."""
@@ -136,6 +160,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
     def execute(self, context: Any) -> None:
         # params can shorten the watch, for a try by hand and for tests
         for_s = float(context["params"].get("watch_s") or self.for_s)
+        instance = context.get("task_instance")
         self.defer(
             trigger=StreamHealthTrigger(
                 deadline_s=time.time() + for_s,
@@ -144,6 +169,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
                 patience=self.patience,
                 heartbeat_age_s=self.heartbeat_age_s,
                 stall_s=self.stall_s,
+                named={} if instance is None else _named(instance),
             ),
             method_name="done",
         )
@@ -159,3 +185,13 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         if event["outcome"] == "stopped":
             raise AirflowSkipException("the stream was stopped on purpose")
         return event
+
+
+def _named(instance: Any) -> dict[str, str]:
+    """Names of a task instance that a trigger can keep."""
+    return {
+        "dag": instance.dag_id,
+        "task": instance.task_id,
+        "run": instance.run_id,
+        "url": getattr(instance, "log_url", "") or "",
+    }

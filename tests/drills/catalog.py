@@ -18,6 +18,7 @@ from tests.drills.faults import (
     planted,
     scheduled,
     schemas,
+    supervised,
     watched,
 )
 from tests.drills.faults import processes as drills
@@ -345,6 +346,29 @@ STAGES = (
                 "`compact_slices` paused for six hours of events, then catching up",
                 scheduled.paused,
                 _RUNS,
+            ),
+        ),
+    ),
+    Stage(
+        supervised.with_all_drivers,
+        (
+            Drill(
+                "supervised-kill",
+                "SIGKILL of each driver in turn, under `ingest_stream` alone",
+                supervised.killed,
+                ("I1", "I2", "I3", "I6", "I7"),
+            ),
+            Drill(
+                "supervised-hang",
+                "each driver hangs in turn (SIGSTOP), under `ingest_stream` alone",
+                supervised.hung,
+                ("I1", "I2", "I3", "I6", "I7"),
+            ),
+            Drill(
+                "supervised-stuck",
+                "a batch of the micro-batch lane does not end, under `ingest_stream` alone",
+                supervised.stuck,
+                ("I1", "I2", "I3", "I6", "I7"),
             ),
         ),
     ),

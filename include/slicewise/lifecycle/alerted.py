@@ -33,6 +33,8 @@ class Alerted:
 def remembered(text: str | None, fields: Mapping[str, str], now_us: int) -> str:
     """The text with one more alert (fields of `Alert.fields`)."""
     subject = f"{fields['dag']}.{fields['task']}" if fields["task"] else fields["dag"]
+    if cause := fields.get("cause"):
+        subject = f"{subject} {cause}"
     fresh = Alerted(fields["event"], subject, fields["error"], fields["runbook"], now_us)
     kept = []
     for alert in recent(text, now_us):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeVar
 
@@ -302,12 +303,17 @@ class Driver:
         self._bound = None
 
     def _drain(self, state: State) -> None:
-        for query in self._queries.values():  # all at once: a batch of each takes its seconds
+        queries = self._queries
+        for query in queries.values():  # all at once: a batch of each takes its seconds
             query.begin_drain()
-        for name, query in self._queries.items():
-            query.drain()
+        with ThreadPoolExecutor(max(1, len(queries))) as pool:
+            drained = {name: pool.submit(query.drain) for name, query in queries.items()}
+            while wait(drained.values(), TICK_S).not_done:
+                self._show()  # whoever watches this driver sees that it lives
+        for name, done in drained.items():
+            done.result()
             event("query_drained", source=name)
-        self._queries.clear()
+        queries.clear()
         if state != "running":
             self._put_state(state, None)
 

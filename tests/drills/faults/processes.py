@@ -146,15 +146,15 @@ def kill_worker(run: Run) -> None:
     batch."""
     for _ in range(run.times):
         run.some(1, 3)
-        while not (workers := _workers(run.scene.tree(MICROBATCH))):
+        while not (killed := workers(run.scene.tree(MICROBATCH))):
             time.sleep(POLL_S)
         begun = time.monotonic()
-        signal_all(workers, signal.SIGKILL)
-        run.kills += len(workers)
+        signal_all(killed, signal.SIGKILL)
+        run.kills += len(killed)
         run.whole(begun)
 
 
-def _workers(tree: Sequence[Birth]) -> list[Birth]:
+def workers(tree: Sequence[Birth]) -> list[Birth]:
     """Workers of the daemon that forks them."""
     workers = []
     for child in tree:

@@ -54,10 +54,10 @@ _POLL_S = 0.05
 
 
 @contextmanager
-def scene(rng: random.Random, **settings: str) -> Iterator[Scene]:
+def scene(rng: random.Random, project: Path = PROJECT, **settings: str) -> Iterator[Scene]:
     """A platform that runs and has its real-time lane, before any load; gone afterwards with all
     its processes. settings: by which it runs beside `SETTINGS`."""
-    with stack(PROJECT, SETTINGS | settings) as platform:
+    with stack(project, SETTINGS | settings) as platform:
         platform.up()
         platform.cli("apply", "--no-wait")
         made = Scene(platform, rng)
@@ -85,9 +85,9 @@ class Scene:
         self.feed = Feed(
             platform.settings.kafka_bootstrap, TOPIC, random.Random(rng.random()), PER_SECOND
         )
-        self.watch = Watch(
-            platform.settings.serving_url, questions(self.deployment), random.Random(rng.random())
-        )
+        # of the platform's own events nobody is asked
+        asked = [q for q in questions(self.deployment) if q.unit.source == SOURCE]
+        self.watch = Watch(platform.settings.serving_url, asked, random.Random(rng.random()))
         self.deployments = [self.deployment]
         """All that ever stood."""
         self._gone: list[Record] = []
@@ -118,8 +118,9 @@ class Scene:
 
     def tree(self, name: str) -> list[Birth]:
         """A driver, and all below it."""
-        state = StateFolder(self.settings[name].state_dir)
-        birth = control.running(stream.service(self.settings[name], state, name), state)
+        settings = self.settings.get(name, self.platform.settings)
+        state = StateFolder(settings.state_dir)
+        birth = control.running(stream.service(settings, state, name), state)
         assert birth is not None, f"the driver {name} does not run"
         return [birth, *descendants(birth)]
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from slicewise.lifecycle.supervision import Patience
 from slicewise.local.servers import process, stream, supervisor
 from slicewise.settings import Settings
 
@@ -64,8 +65,7 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     hung = process.root_of(settings.state_dir, stream.NAME)
     assert hung is not None
     hung.signal(signal.SIGSTOP)
-    monkeypatch.setattr(stream, "HEARTBEAT_LIMIT_S", 2.0)
-    monkeypatch.setattr(stream, "_HUNG_STOP_S", 0.5)
+    monkeypatch.setattr(stream, "PATIENCE", Patience(silent_us=2_000_000, start_us=1_000_000))
     _until(lambda: (stream.stream_status(settings).heartbeat_age_s or 0) > 2.0, 30)
     assert stream.ensure_stream(settings).pid not in (None, again.pid)
     assert not hung.alive()
@@ -77,7 +77,6 @@ def test_many_that_ensure_at_once_start_one_driver_and_a_killed_one_is_started_a
     assert silent is not None
     silent.signal(signal.SIGSTOP)
     assert stream.stream_status(settings).heartbeat_age_s is None
-    monkeypatch.setattr(stream, "START_LIMIT_S", 1.0)
     time.sleep(1.1)
     assert stream.ensure_stream(settings).pid not in (None, silent.pid)
     assert not silent.alive()

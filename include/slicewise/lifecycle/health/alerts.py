@@ -20,12 +20,19 @@ Event = Literal[
     "emission_lost",
     "realtime_lost",
     "answers_late",
+    "driver_lost",
+    "driver_loops",
+    "driver_well",
     "records_bad",
     "check_red",
     "check_not_made",
     "alert_test",
 ]
-Matter = Part | Literal["records", "check_red", "check_not_made", "alerts"]
+Matter = (
+    Part
+    | Literal["driver_lost", "driver_loops", "driver_well"]
+    | Literal["records", "check_red", "check_not_made", "alerts"]
+)
 """Matters of an alert that have words and a section of their own."""
 
 RUNBOOK = "docs/runbook.md"
@@ -61,6 +68,11 @@ MATTERS: Mapping[Matter, _Words] = {
     "probes": _Words(
         "answers_late", "answers-are-not-fresh", "answers are right, and not known to be fresh"
     ),
+    "driver_lost": _Words("driver_lost", "a-driver-is-lost", "a driver is lost"),
+    "driver_loops": _Words(
+        "driver_loops", "a-driver-ends-again-and-again", "a driver ends again and again"
+    ),
+    "driver_well": _Words("driver_well", "a-driver-is-well-again", "a driver is well again"),
     "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
     "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
     "check_not_made": _Words(
@@ -85,6 +97,8 @@ class Alert:
     error: str
     runbook: str
     url: str
+    cause: str = ""
+    """Cause that several alerts have in common: the first tells it, the last that it is over."""
 
     def text(self) -> str:
         """One line for people and for chat."""
@@ -98,9 +112,14 @@ class Alert:
 
     @property
     def key(self) -> str:
-        """The text by which a pager takes alerts for one incident: alerts of different matters are
-        different ones."""
-        return f"{self.dag}.{self.task}.{self.event}"
+        """The text by which a pager takes alerts for one incident: those of one cause, else those
+        of one matter."""
+        return self.cause or f"{self.dag}.{self.task}.{self.event}"
+
+    @property
+    def over(self) -> bool:
+        """Tells whether it says that its cause is over."""
+        return self.event == "driver_well"
 
     def fields(self) -> dict[str, str]:
         """For logs and webhooks: names and values."""
@@ -112,6 +131,9 @@ class Alert:
             "error": self.error,
             "runbook": self.runbook,
             "url": self.url,
+            "cause": self.cause,
+            "key": self.key,
+            "state": "over" if self.over else "open",
         }
 
 
@@ -174,6 +196,7 @@ def matter_alert(
     *,
     url: str = "",
     runbook_base: str = "",
+    cause: str = "",
 ) -> Alert:
     """An alert of one matter with all of its reasons, each by its first line."""
     words = MATTERS[matter]
@@ -186,6 +209,7 @@ def matter_alert(
         error=f"{words.message}: {error}" if error else words.message,
         runbook=runbook_link(matter, runbook_base),
         url=url,
+        cause=cause,
     )
 
 

@@ -4,14 +4,14 @@ checks of health."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from slicewise.errors import BadRequest
 from slicewise.features import own
-from slicewise.lifecycle.health.judge import Beginning, Health, Limits, judge, lives
+from slicewise.lifecycle.health.judge import Beginning, Health, Limits, Part, judge, lives
 from slicewise.lifecycle.health.probing import ProbeStatus, late
 from slicewise.lifecycle.lanes import realtime_sources
 from slicewise.stores.online.model import phases
@@ -106,21 +106,21 @@ def streams_of(
     return tuple(streams), tuple(unread)
 
 
-def health_of(status: StoreStatus, limits: Limits) -> Health:
-    """The health of all streams, and of what publishes beside them, at the store's time."""
+def health_of(status: StoreStatus, limits: Limits, supervised: Collection[Part] = ()) -> Health:
+    """The health of all streams, and of what publishes beside them, at the store's time.
+    supervised: parts whose drivers are known to be lost, and are being started again."""
     streams, unread = streams_of(status)
     judged = judge(streams, status.sources, status.now_us, limits, beginning_of(status, "stream"))
-    if judged.stopped:
+    if judged.stopped and "stream" not in supervised:
         return Health(unread, stopped=not unread)
-    return Health.of(
-        {
-            "stream": replace(judged, reasons=(*judged.reasons, *unread)),
-            "store": Health(store_reasons(status)),
-            "emission": _emission(status, limits),
-            "tail": _realtime(status, streams, limits),
-            "probes": _probes(status, limits),
-        }
-    )
+    healths: dict[Part, Health] = {
+        "stream": replace(judged, reasons=(*judged.reasons, *unread), stopped=False),
+        "store": Health(store_reasons(status)),
+        "emission": _emission(status, limits),
+        "tail": _realtime(status, streams, limits),
+        "probes": _probes(status, limits),
+    }
+    return Health.of({part: of for part, of in healths.items() if part not in supervised})
 
 
 def beginning_of(status: StoreStatus, driver: str) -> Beginning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from slicewise.errors import ServerError
@@ -95,6 +95,21 @@ def stop(service: Service, state: StateFolder) -> bool:
     return bool(everything)
 
 
+def kill(service: Service, state: StateFolder) -> bool:
+    """Ends the service and all that it started at once, by SIGKILL: for one that answers nothing.
+    It counts as one that died. Was there anything to end."""
+    root = running(service, state)
+    everything = [
+        *({root} if root else ()),
+        *_tree(root),
+        *process.marked(state.path, service.name),
+    ]
+    for birth in everything:  # the root first: it starts nothing again
+        birth.signal(signal.SIGKILL)
+    _require_gone(process.wait_gone(set(everything), 10.0))
+    return bool(everything)
+
+
 def sweep(state: StateFolder) -> int:
     """Ends whatever still carries this state folder's variables; how many there were."""
     left = process.marked(state.path)
@@ -112,7 +127,11 @@ def _end(processes: set[Birth] | list[Birth], patience_s: float) -> None:
     left = process.wait_gone(processes, patience_s)
     for birth in left:
         birth.signal(signal.SIGKILL)
-    if process.wait_gone(left, 10.0):
+    _require_gone(process.wait_gone(left, 10.0))
+
+
+def _require_gone(left: Collection[Birth]) -> None:
+    if left:
         raise ServerError(
             "processes do not end",
             where=", ".join(str(birth.pid) for birth in left),

@@ -35,11 +35,11 @@ def redis(port: int, pid: int | None = None) -> str | None:
     return None
 
 
-def kafka(port: int) -> str | None:
+def kafka(port: int, host: str = HOST) -> str | None:
     """Does the broker process requests (ApiVersions, version 0)."""
     request = struct.pack(">hhih", 18, 0, 1, -1)
     try:
-        with socket.create_connection((HOST, port), TIMEOUT_S) as connection:
+        with socket.create_connection((host, port), TIMEOUT_S) as connection:
             connection.settimeout(TIMEOUT_S)
             connection.sendall(struct.pack(">i", len(request)) + request)
             head = b""

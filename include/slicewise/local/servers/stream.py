@@ -3,17 +3,18 @@ at most one of each runs per state folder."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from slicewise.errors import NotReady, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
-from slicewise.local.servers import control
+from slicewise.lifecycle import supervision
+from slicewise.lifecycle.supervision import Patience
+from slicewise.local.servers import control, drivers
+from slicewise.local.servers.drivers import heartbeat_file, heartbeat_of
 from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
@@ -33,9 +34,8 @@ REALTIME = "tail"
 """Runs beside the stream unless SLICEWISE_REALTIME=off."""
 _STOP_ORDER = {PROBES: 16, EMIT: 18, REALTIME: 18, NAME: 20}
 HEARTBEAT_LIMIT_S = 60.0
+PATIENCE = Patience()
 START_LIMIT_S = 120.0
-_HUNG_STOP_S = 5.0
-"""A driver that hangs finishes no batch: it is not waited for as one that drains."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def service(settings: Settings, state: StateFolder, name: str = NAME) -> Service
         name=name,
         argv=prober if name == PROBES else driver,
         cwd=state.path,
-        health=lambda _: _reason(_beat(state, name)),
+        health=lambda _: _reason(heartbeat_of(state, name)),
         address="",
         env={
             "PYSPARK_PYTHON": str(settings.spark_python),
@@ -159,20 +159,21 @@ def _deployed(settings: Settings) -> Deployment | None:
 def ensure_driver(settings: Settings, name: str) -> DriverProcess:
     """Starts a driver unless it runs; does not wait for it to be well. Any number may call.
 
-    One that has shown no life for long, or none since its start, hangs: it is replaced, which is
-    safe at any moment. One that lives but whose batch does not end is left to a person: a batch may
-    be slow for a reason.
+    One that has shown no life for long, or none since its start, hangs; one whose batch does not
+    end is stuck: either is replaced, which is safe at any moment, unless a server that it waits for
+    is away.
     """
     state = StateFolder(settings.state_dir)
     state.create()
     spec = service(settings, state, name)
     with state.locked(name):
-        silent_s, limit_s = _beat(state, name)[0], HEARTBEAT_LIMIT_S
-        if silent_s is None:
-            silent_s, limit_s = _started_s_ago(state, name), spec.start_timeout_s
-        if silent_s > limit_s and control.running(spec, state) is not None:
-            warning("driver_hangs", driver=name, silent_s=round(silent_s, 1))
-            control.stop(replace(spec, stop_timeout_s=_HUNG_STOP_S), state)
+        look = drivers.look(state, name)
+        fault = (
+            None if look is None else supervision.fault_of(look, time.time_ns() // 1_000, PATIENCE)
+        )
+        if fault is not None and fault.kind != "died" and not drivers.server_away(settings):
+            warning("driver_replaced", driver=name, fault=fault.kind, reason=fault.reason)
+            control.kill(spec, state)
         started = control.running(spec, state) is None
         if started:
             control.start(spec, state, settings)
@@ -215,7 +216,7 @@ def driver_status(settings: Settings, name: str) -> DriverProcess:
     """Changes nothing."""
     state = StateFolder(settings.state_dir)
     birth: Birth | None = control.running(service(settings, state, name), state)
-    age, heartbeat = _beat(state, name)
+    age, heartbeat = heartbeat_of(state, name)
     return DriverProcess(birth is not None, birth.pid if birth else None, age, heartbeat)
 
 
@@ -267,27 +268,7 @@ def realtime_summary(beat: Mapping[str, Any]) -> str:
 def _prepare(state: StateFolder, name: str) -> None:
     # the last driver's sign of life is not the new one's
     (state.path / name).mkdir(exist_ok=True)
-    _heartbeat(state, name).unlink(missing_ok=True)
-
-
-def _heartbeat(state: StateFolder, name: str) -> Path:
-    """The driver writes it at the end of each batch and while it idles, replacing it in one
-    step."""
-    return state.path / name / "heartbeat.json"
-
-
-def _started_s_ago(state: StateFolder, name: str) -> float:
-    file = state.pid_file(name)
-    return time.time() - file.stat().st_mtime if file.exists() else 0.0
-
-
-def _beat(state: StateFolder, name: str) -> tuple[float | None, dict[str, Any]]:
-    file = _heartbeat(state, name)
-    try:
-        age, heartbeat = time.time() - file.stat().st_mtime, json.loads(file.read_text())
-    except (OSError, ValueError):
-        return None, {}
-    return max(0.0, age), heartbeat if isinstance(heartbeat, dict) else {}
+    heartbeat_file(state, name).unlink(missing_ok=True)
 
 
 def _reason(beat: tuple[float | None, dict[str, Any]]) -> str | None:

@@ -35,6 +35,8 @@ class SourceFigures:
     last_error: str | None = None
     realtime: str | None = None
     waiting: str | None = None
+    pausing: bool = False
+    """Tells whether it takes its time on purpose between two batches."""
     progress_us: int | None = None
 
     def progressed(self) -> int:
@@ -46,7 +48,7 @@ class SourceFigures:
         """Takes in the events that are not applied yet, by partition."""
         self.lag = lag
         # while the real-time lane waits it is the micro-batch lane that makes progress
-        if self.waiting or not any(lag.values()):
+        if self.waiting or self.pausing or not any(lag.values()):
             self.progressed()
 
     def restarted(self, error: str | None) -> None:

@@ -267,7 +267,9 @@ class SourceQuery:
         pace = Pace(self._longest_s, self._settings.realtime_fields, self.bound)
         wait_s = microbatch_wait_s(hottest(results), records, took_s, over_s, pace)
         if self.paced:
+            self.figures.source.pausing = True
             self._draining.wait(wait_s)
+            self.figures.source.pausing = False
 
     def _apply(self, outcomes: DataFrame, batch_id: int) -> Sequence[Mapping[str, Any]]:
         plan, begun = self.plan, self._begun

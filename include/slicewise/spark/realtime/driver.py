@@ -107,6 +107,7 @@ class RealtimeDriver(Driver):
                         "off: SLICEWISE_REALTIME=off"
                     ),
                 )
+            self._show()
             self.stop.wait(1.0)
         self._relieves = available >= 2 * needed
         if not self._relieves:

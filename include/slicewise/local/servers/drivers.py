@@ -1,0 +1,96 @@
+"""Drivers as their own machine shows them: pid files, signs of life, and what is kept of their
+faults from look to look."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.lifecycle import supervision
+from slicewise.lifecycle.supervision import NAMED, DriverLook, Supervised
+from slicewise.local.servers import health, process
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+from slicewise.stores.online.model.status import Status
+from slicewise.stores.online.redis.status import read_status
+
+_KEPT = "supervised.json"
+
+
+def looks(state: StateFolder) -> dict[str, DriverLook | None]:
+    """A look at each driver; none where one was stopped on purpose, or never started here."""
+    return {name: look(state, name) for name in NAMED}
+
+
+def look(state: StateFolder, name: str) -> DriverLook | None:
+    """A look at one driver. Changes nothing."""
+    file = state.pid_file(name)
+    try:
+        started_us = int(file.stat().st_mtime * 1e6)
+    except OSError:
+        return None
+    age_s, heartbeat = heartbeat_of(state, name)
+    beat_us = None if age_s is None else int((time.time() - age_s) * 1e6)
+    running = process.read_pid_file(file) is not None
+    return DriverLook(running, started_us, beat_us, _statuses(heartbeat))
+
+
+def _statuses(heartbeat: Mapping[str, Any]) -> tuple[Status, ...]:
+    sources = heartbeat.get("sources")
+    if not isinstance(sources, dict):
+        return ()
+    try:
+        return tuple(Status.parse(name, json.dumps(raw)) for name, raw in sources.items())
+    except BadRequest:
+        return ()  # another version's words: its signs of life count all the same
+
+
+def heartbeat_file(state: StateFolder, name: str) -> Path:
+    """The driver writes it at the end of each batch and while it idles, replacing it in one
+    step."""
+    return state.path / name / "heartbeat.json"
+
+
+def heartbeat_of(state: StateFolder, name: str) -> tuple[float | None, dict[str, Any]]:
+    """Age in seconds of a driver's last sign of life, and the words that came with it."""
+    file = heartbeat_file(state, name)
+    try:
+        age, heartbeat = time.time() - file.stat().st_mtime, json.loads(file.read_text())
+    except (OSError, ValueError):
+        return None, {}
+    return max(0.0, age), heartbeat if isinstance(heartbeat, dict) else {}
+
+
+def server_away(settings: Settings) -> str:
+    """The server that drivers need and that does not answer; empty where both do."""
+    try:
+        read_status(settings.redis_url)
+    except SlicewiseError as error:
+        return f"the store: {error.what}"
+    reasons = []
+    for address in settings.kafka_bootstrap.split(","):
+        host, _, port = address.strip().rpartition(":")
+        reason = health.kafka(int(port), host)
+        if reason is None:
+            return ""
+        reasons.append(f"{address.strip()}: {reason}")
+    return f"the broker: {'; '.join(reasons)}"
+
+
+def kept(state: StateFolder) -> dict[str, Supervised]:
+    """State of each driver from the last look; none where nobody looked, or the file is torn."""
+    try:
+        return supervision.from_json(json.loads((state.path / _KEPT).read_text()))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def keep(state: StateFolder, supervised: Mapping[str, Supervised]) -> None:
+    """Replaces what is kept in one step. Raises OSError."""
+    part = state.path / f"{_KEPT}.part"
+    part.write_text(json.dumps(supervision.to_json(supervised)))
+    part.replace(state.path / _KEPT)

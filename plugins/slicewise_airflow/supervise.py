@@ -1,0 +1,141 @@
+"""Drivers that are lost are started again from where they are watched: no worker has to be free for
+it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from slicewise.lifecycle import supervision
+from slicewise.lifecycle.health.judge import Part
+from slicewise.lifecycle.supervision import NAMED, PARTS, Notice, Supervised
+from slicewise.local.servers import drivers
+from slicewise.local.servers.state import StateFolder
+from slicewise.log import event as log_event
+from slicewise.log import warning
+from slicewise.settings import Settings
+from slicewise_airflow.alerts import page_driver
+
+_START_S = 60.0
+"""Longest that a start may take; a driver comes up by itself after it."""
+
+
+@dataclass
+class Supervisor:
+    """Supervisor of the drivers of its own machine. A driver elsewhere has no pid file here, and is
+    judged by its words in the store alone."""
+
+    settings: Settings
+    named: Mapping[str, str]
+    """DAG, task, run and url of the watch, for what it tells."""
+    kept: dict[str, Supervised] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._state = StateFolder(self.settings.state_dir)
+        self.kept = drivers.kept(self._state)
+        self._notices: set[asyncio.Task[None]] = set()
+
+    @property
+    def ill(self) -> dict[Part, tuple[str, ...]]:
+        """Parts whose drivers are lost and not well again yet, and the reasons."""
+        return {PARTS[name]: (one.fault,) for name, one in self.kept.items() if one.ill}
+
+    async def look(self) -> None:
+        """Starts what died, is silent or is stuck, and is due; tells what it found."""
+        looks = await asyncio.to_thread(drivers.looks, self._state)
+        now_us = time.time_ns() // 1_000
+        away = ""
+        if any(
+            look is not None
+            and (fault := supervision.fault_of(look, now_us)) is not None
+            and fault.kind != "died"
+            for look in looks.values()
+        ):
+            away = await asyncio.to_thread(drivers.server_away, self.settings)
+        steps = {
+            name: supervision.step(self.kept.get(name, Supervised()), look, now_us, away=away)
+            for name, look in looks.items()
+        }
+        known = {name: step.kept for name, step in steps.items()}
+        await self._keep({name: kept for name, kept in known.items() if kept != Supervised()})
+        started = [name for name, step in steps.items() if step.start]
+        if started:
+            await self._start(started)
+        for name, step in steps.items():
+            for notice in step.notices:
+                # a channel that is slow holds up no look
+                task = asyncio.create_task(asyncio.to_thread(self._notify, name, notice))
+                self._notices.add(task)
+                task.add_done_callback(self._notices.discard)
+
+    async def end(self) -> None:
+        """Waits until all was told."""
+        if self._notices:
+            await asyncio.wait(self._notices)
+
+    async def _start(self, names: list[str]) -> None:
+        begun = time.monotonic()
+        error = await self._ensure()
+        log_event(
+            "drivers_started",
+            drivers=",".join(names),
+            took_s=round(time.monotonic() - begun, 1),
+            error=error,
+        )
+        if error:
+            now_us = time.time_ns() // 1_000
+            await self._keep(
+                self.kept
+                | {name: supervision.not_started(self.kept[name], now_us, error) for name in names}
+            )
+
+    async def _ensure(self) -> str:
+        """Runs `slicewise stream ensure`; why that failed, or an empty text."""
+        program = str(self.settings.platform_python.parent / "slicewise")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                program,
+                "stream",
+                "ensure",
+                env=os.environ | self.settings.to_env(),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            return str(error)
+        try:
+            _, stderr = await asyncio.wait_for(process.communicate(), _START_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            return f"slicewise stream ensure did not end within {_START_S:.0f} s"
+        if process.returncode == 0:
+            return ""
+        lines = stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"slicewise stream ensure: exit status {process.returncode}"
+
+    async def _keep(self, kept: dict[str, Supervised]) -> None:
+        if kept == self.kept:
+            return
+        self.kept = kept
+        try:
+            await asyncio.to_thread(drivers.keep, self._state, kept)
+        except OSError as error:  # a full disk: it is known while this watch lasts
+            warning("supervision_not_kept", error=str(error))
+
+    def _notify(self, name: str, notice: Notice) -> None:
+        page_driver(_instance(self.named), name, NAMED[name], notice)
+
+
+def _instance(named: Mapping[str, str]) -> Any:
+    return SimpleNamespace(
+        dag_id=named.get("dag", "ingest_stream"),
+        task_id=named.get("task", "watch"),
+        run_id=named.get("run", ""),
+        log_url=named.get("url", ""),
+    )

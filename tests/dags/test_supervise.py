@@ -1,0 +1,132 @@
+"""A watch starts drivers that are lost on its machine, and tells each fault once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+from slicewise_airflow.stream import StreamHealth, StreamNotWell
+from slicewise_airflow.supervise import Supervisor
+
+from slicewise.local.servers import drivers
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+from slicewise.stores.online.redis.status import StoreStatus
+
+GONE = json.dumps({"pid": 2**22 + 1, "born": "another boot"})
+NAMED = {"dag": "ingest_stream", "task": "watch", "run": "r", "url": "http://airflow/runs/r"}
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
+    """A state folder whose micro-batch lane has died, of a platform whose servers are away."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create()
+    folder.pid_file("stream").write_text(GONE)
+    monkeypatch.setenv("SLICEWISE_STATE", str(folder.path))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("SLICEWISE_PLATFORM_PYTHON", str(tmp_path / "python"))
+    return folder
+
+
+def program(tmp_path: Path, *, code: int = 0, says: str = "") -> Path:
+    """A `slicewise` that writes down how often it was called, and with what."""
+    path, calls = tmp_path / "slicewise", tmp_path / "calls"
+    path.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{says}" >&2\nexit {code}\n')
+    path.chmod(0o755)
+    return calls
+
+
+def looked(times: int) -> Supervisor:
+    """A supervisor that has looked so often, and told all that it had to."""
+
+    async def look() -> Supervisor:
+        supervisor = Supervisor(Settings.load(), NAMED)
+        for _ in range(times):
+            await supervisor.look()
+        await supervisor.end()
+        return supervisor
+
+    return asyncio.run(look())
+
+
+def alerts(caplog: pytest.LogCaptureFixture) -> list[str]:
+    lines = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    return [line for line in lines if line.startswith("driver_")]
+
+
+def test_a_driver_that_died_is_ensured_and_told_once(
+    state: StateFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls = program(tmp_path)
+    supervisor = looked(2)  # the next start, a second later, is not due yet
+    assert calls.read_text() == "stream ensure\n"
+    (alert,) = alerts(caplog)
+    assert alert.startswith("driver_lost dag=ingest_stream task=watch run=r error=")
+    assert "a driver is lost: the micro-batch lane: its process is gone" in alert
+    assert "docs/runbook.md#a-driver-is-lost" in alert
+    assert "key=driver.stream state=open" in alert
+    assert supervisor.ill == {"stream": ("its process is gone",)}
+    assert drivers.kept(state)["stream"].restarts.in_a_row == 1
+
+
+def test_another_watch_goes_on_where_the_last_one_ended(
+    state: StateFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program(tmp_path)
+    looked(1)
+    caplog.clear()
+    assert looked(1).ill == {"stream": ("its process is gone",)}
+    assert alerts(caplog) == []
+
+
+def test_a_start_that_fails_is_kept_with_its_reason(state: StateFolder, tmp_path: Path) -> None:
+    program(tmp_path, code=1, says="slicewise stream: the disk is full")
+    looked(1)
+    kept = drivers.kept(state)["stream"].restarts
+    assert (kept.in_a_row, kept.error) == (1, "slicewise stream: the disk is full")
+    assert kept.next_us is not None
+
+
+def test_a_missing_program_is_a_start_that_failed(state: StateFolder) -> None:
+    looked(1)
+    assert "No such file" in drivers.kept(state)["stream"].restarts.error
+
+
+def test_a_driver_that_was_stopped_on_purpose_is_left_alone(
+    state: StateFolder, tmp_path: Path
+) -> None:
+    calls = program(tmp_path)
+    state.pid_file("stream").unlink()
+    assert looked(1).ill == {}
+    assert not calls.exists()
+    assert drivers.kept(state) == {}
+
+
+def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_says_why(
+    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(tmp_path)
+    now = 1_700_000_000_000_000
+    silent = json.dumps({"state": "running", "heartbeat_us": now - 600_000_000, "lag": 0})
+    manifest = {"sources": [{"name": "plays"}], "units": [{"view": "v", "source": "plays"}]}
+    status = StoreStatus(now, {}, manifest, {"stream:plays": silent})
+    monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status)
+    task = StreamHealth(task_id="watch", for_s=0.5, every_s=0.05)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute({"params": {}})
+    trigger = deferred.value.trigger
+    trigger.grace_until_s = 0.0
+
+    async def fired() -> Any:
+        return await anext(trigger.run())
+
+    event = json.loads(json.dumps(asyncio.run(fired()).payload))
+    assert event["outcome"] == "lost"
+    assert event["parts"] == {"stream": ["its process is gone"]}, "its old words are told of nobody"
+    with pytest.raises(StreamNotWell, match="its process is gone"):
+        task.done({}, event)

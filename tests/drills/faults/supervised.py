@@ -1,0 +1,155 @@
+"""Drivers are lost under Airflow alone: killed, hung or stuck, and nobody starts them but
+`ingest_stream`."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from slicewise.lifecycle.supervision import NAMED
+from slicewise.local.airflow.api import AirflowApi
+from slicewise.local.servers import drivers, stream
+from slicewise.local.servers.process import Birth
+from slicewise.stores.online.redis.status import read_status
+from tests.drills.faults.processes import workers
+from tests.drills.judging.records import Part
+from tests.drills.stage.run import POLL_S, Run
+from tests.drills.stage.scene import MICROBATCH, PROJECT, Scene, scene, signal_all
+
+_DAG, _AIRFLOW = "ingest_stream", "airflow"
+_EVENTS = ("driver_lost", "driver_well")
+_PATIENCE_S = 300.0
+EMITTED = """
+
+emitted = sw.FeatureView(
+    "emitted",
+    source=payments,
+    entity=["shop"],
+    slice="5s",
+    emit="emitted.windows",
+    features=[sw.Feature("payments", sw.count(), windows=[sw.tumbling("5s")])],
+)
+"""
+"""A view that is published, so that there is an emission to lose."""
+
+
+@contextmanager
+def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
+    """A scene with an emission and a prober too; `ingest_stream` alone looks after all four."""
+    with TemporaryDirectory(prefix="slicewise-drill-") as folder:
+        project = Path(folder)
+        text = (PROJECT / "features.py").read_text(encoding="utf-8")
+        (project / "features.py").write_text(text + EMITTED, encoding="utf-8")
+        (project / "slicewise.toml").write_text(
+            (PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8"
+        )
+        with scene(rng, project, SLICEWISE_PROBES="on") as made:
+            made.platform.up(_AIRFLOW)
+            with AirflowApi(made.platform.settings.airflow_url) as api:
+                api.wait_for_dags([_DAG], _PATIENCE_S)
+                api.unpause(_DAG)
+            made.feed.resume()
+            for name in NAMED:
+                _await(partial(_applies, made, name), f"{NAMED[name]} to apply events")
+            yield made
+
+
+def killed(run: Run) -> None:
+    """Each driver in turn, with all that it started."""
+    for name in NAMED:
+        _lost(run, name, "SIGKILL", signal.SIGKILL, partial(run.scene.tree, name))
+
+
+def hung(run: Run) -> None:
+    """Each driver in turn stands still, with all that it started."""
+    for name in NAMED:
+        _lost(run, name, "SIGSTOP", signal.SIGSTOP, partial(run.scene.tree, name))
+
+
+def stuck(run: Run) -> None:
+    """The micro-batch lane's driver lives, and its tasks do not end."""
+    _lost(
+        run,
+        MICROBATCH,
+        "SIGSTOP of its Python workers",
+        signal.SIGSTOP,
+        lambda: workers(run.scene.tree(MICROBATCH)),
+    )
+
+
+def _lost(
+    run: Run, name: str, what: str, number: signal.Signals, victims: Callable[[], Sequence[Birth]]
+) -> None:
+    """One driver is lost, told and well again: one incident, which is told once."""
+    made = run.scene
+    run.some(1, 3)
+    _await(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost")
+    pid = stream.driver_status(made.platform.settings, name).pid
+    before = [_alerts(made, name, event) for event in _EVENTS]
+    lost = victims()
+    begun = time.monotonic()
+    signal_all(lost, number)
+    run.kills += 1
+    run.noticed(begun, lambda: _is_open(made, name))
+    _await(
+        lambda: (
+            stream.driver_status(made.platform.settings, name).pid not in (None, pid)
+            and _applies(made, name)
+        ),
+        f"{NAMED[name]} to apply events again",
+    )
+    run.recover_s.append(time.monotonic() - begun)
+    run.parts.append(
+        Part(f"{NAMED[name]}: {what}", "driver_lost", run.detect_s[-1], run.recover_s[-1])
+    )
+    _await(lambda: _alerts(made, name, "driver_well") > before[1], "the word that it is over")
+    after = [_alerts(made, name, event) for event in _EVENTS]
+    assert after == [before[0] + 1, before[1] + 1], f"{name}: {before} alerts became {after}"
+    made.await_whole()
+
+
+def _applies(made: Scene, name: str) -> bool:
+    """Tells whether the driver that runs now has applied, published or seen something by itself."""
+    look = drivers.look(made.state, name)
+    if look is None or not look.running or look.heartbeat_us is None:
+        return False
+    if look.heartbeat_us < look.started_us:
+        return False
+    if name == stream.PROBES:
+        return int(drivers.heartbeat_of(made.state, name)[1].get("shown", 0)) > 0
+    if name == stream.EMIT:
+        views = [view for status in look.statuses for view in (status.views or {}).values()]
+        return any(view.windows for view in views)
+    return any(status.records for status in look.statuses)
+
+
+def _is_open(made: Scene, name: str) -> bool:
+    """Tells whether the watch holds the driver for lost, or not yet for well again."""
+    kept = drivers.kept(made.state).get(name)
+    return kept is not None and bool(kept.fault)
+
+
+def _alerts(made: Scene, name: str, event: str) -> int:
+    """Alerts of this event about a driver, of those that the store remembers."""
+    status = read_status(made.platform.settings.redis_url)
+    alerts = json.loads(status.parts.get("alerts", "[]"))
+    about = f" driver.{name}"
+    return sum(
+        alert["times"]
+        for alert in alerts
+        if alert["event"] == event and alert["subject"].endswith(about)
+    )
+
+
+def _await(seen: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not seen():
+        assert time.monotonic() < deadline, f"{what}: not within {_PATIENCE_S:.0f} s"
+        time.sleep(POLL_S)

@@ -1,0 +1,99 @@
+"""A driver's machine shows whether it runs and speaks; what is torn or foreign shows nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slicewise.lifecycle.restarts import Restarts
+from slicewise.lifecycle.supervision import Supervised
+from slicewise.local.servers import control, drivers, process
+from slicewise.local.servers.process import Birth
+from slicewise.local.servers.service import Service
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> StateFolder:
+    folder = StateFolder(tmp_path / "state")
+    folder.create()
+    return folder
+
+
+@pytest.fixture
+def sleeper(state: StateFolder) -> Iterator[Birth]:
+    """A process that stands for the micro-batch lane's driver."""
+    env = {"PATH": os.defpath, process.STATE: str(state.path), process.SERVICE: "stream"}
+    birth = process.spawn(["/bin/sh", "-c", "exec sleep 60"], env, state.path, state.log("stream"))
+    process.write_pid_file(state.pid_file("stream"), birth)
+    yield birth
+    birth.signal(signal.SIGKILL)
+    process.wait_gone([birth], 10)
+
+
+def beat(state: StateFolder, text: str) -> None:
+    file = drivers.heartbeat_file(state, "stream")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text)
+
+
+def test_a_driver_that_was_stopped_or_never_started_shows_nothing(state: StateFolder) -> None:
+    assert drivers.looks(state) == dict.fromkeys(("stream", "tail", "emit", "probes"))
+
+
+def test_a_driver_shows_its_process_and_its_last_words(state: StateFolder, sleeper: Birth) -> None:
+    beat(state, json.dumps({"sources": {"plays": {"heartbeat_us": 7, "records": 3}}}))
+    look = drivers.look(state, "stream")
+    assert look is not None
+    assert look.running
+    assert look.heartbeat_us is not None
+    assert [(status.source, status.records) for status in look.statuses] == [("plays", 3)]
+    sleeper.signal(signal.SIGKILL)
+    assert process.wait_gone([sleeper], 10) == []
+    gone = drivers.look(state, "stream")
+    assert gone is not None
+    assert not gone.running
+
+
+@pytest.mark.parametrize("text", ['{"sources": {"plays": {"heartbeat_us": "x"}}}', '{"shown": 3}'])
+def test_words_that_cannot_be_read_are_a_sign_of_life(
+    text: str, state: StateFolder, sleeper: Birth
+) -> None:
+    beat(state, text)
+    look = drivers.look(state, "stream")
+    assert look is not None
+    assert look.heartbeat_us is not None
+    assert look.statuses == ()
+
+
+def test_a_torn_file_of_faults_is_as_none(state: StateFolder) -> None:
+    kept = {"tail": Supervised(Restarts((5,), 1, None), "its process is gone", 5)}
+    assert drivers.kept(state) == {}
+    drivers.keep(state, kept)
+    assert drivers.kept(state) == kept
+    (state.path / "supervised.json").write_text('{"tail": {"fault"')
+    assert drivers.kept(state) == {}
+
+
+def test_a_store_that_does_not_answer_is_away(state: StateFolder) -> None:
+    settings = Settings.load(
+        {"SLICEWISE_STATE": str(state.path), "SLICEWISE_REDIS_URL": "redis://127.0.0.1:1/0"}
+    )
+    assert drivers.server_away(settings).startswith("the store: ")
+
+
+def test_a_service_that_stands_still_is_ended_at_once_and_counts_as_one_that_died(
+    state: StateFolder, sleeper: Birth
+) -> None:
+    sleeper.signal(signal.SIGSTOP)
+    service = Service("stream", ("sleep",), state.path, lambda _: None, "")
+    assert control.kill(service, state)
+    assert not sleeper.alive()
+    assert state.pid_file("stream").exists()
+    assert not control.kill(service, state)
