@@ -159,6 +159,10 @@ class DeploymentSuperseded(SlicewiseError):
     """A newer deployment stands: read it and plan again."""
 
 
+class DriverSuperseded(SlicewiseError):
+    """Another driver of the same part was started later, and goes on in this one's place."""
+
+
 class NotReady(SlicewiseError):
     """A unit is still being built."""
 

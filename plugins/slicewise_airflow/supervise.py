@@ -61,8 +61,8 @@ class Supervisor:
             name: supervision.step(self.kept.get(name, Supervised()), look, now_us, away=away)
             for name, look in looks.items()
         }
-        known = {name: step.kept for name, step in steps.items()}
-        await self._keep({name: kept for name, kept in known.items() if kept != Supervised()})
+        kept = {name: step.kept for name, step in steps.items()}
+        await self._keep({name: of for name, of in kept.items() if of != Supervised()})
         started = [name for name, step in steps.items() if step.start]
         if started:
             await self._start(started)

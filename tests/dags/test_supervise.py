@@ -33,10 +33,10 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
     return folder
 
 
-def program(tmp_path: Path, *, code: int = 0, says: str = "") -> Path:
+def program(tmp_path: Path, *, code: int = 0, words: str = "") -> Path:
     """A `slicewise` that writes down how often it was called, and with what."""
     path, calls = tmp_path / "slicewise", tmp_path / "calls"
-    path.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{says}" >&2\nexit {code}\n')
+    path.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{words}" >&2\nexit {code}\n')
     path.chmod(0o755)
     return calls
 
@@ -74,8 +74,9 @@ def test_a_driver_that_died_is_ensured_and_told_once(
     assert drivers.kept(state)["stream"].restarts.in_a_row == 1
 
 
+@pytest.mark.usefixtures("state")
 def test_another_watch_goes_on_where_the_last_one_ended(
-    state: StateFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     program(tmp_path)
     looked(1)
@@ -85,7 +86,7 @@ def test_another_watch_goes_on_where_the_last_one_ended(
 
 
 def test_a_start_that_fails_is_kept_with_its_reason(state: StateFolder, tmp_path: Path) -> None:
-    program(tmp_path, code=1, says="slicewise stream: the disk is full")
+    program(tmp_path, code=1, words="slicewise stream: the disk is full")
     looked(1)
     kept = drivers.kept(state)["stream"].restarts
     assert (kept.in_a_row, kept.error) == (1, "slicewise stream: the disk is full")
@@ -107,8 +108,9 @@ def test_a_driver_that_was_stopped_on_purpose_is_left_alone(
     assert drivers.kept(state) == {}
 
 
-def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_says_why(
-    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("state")
+def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program(tmp_path)
     now = 1_700_000_000_000_000

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
+from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.drills.catalog import STAGES, Drill, Stage
 from tests.drills.judging.judge import judged
 from tests.drills.judging.records import Drilled, Part
 from tests.drills.judging.watch import Answer, Question
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import Scene
+from tests.drills.stage.scene import TOPIC, Scene
 from tests.e2e.compare import Count
 
 _LAST_KEYS = 6
@@ -121,7 +122,10 @@ def _at_rest(made: Scene, run: Run) -> list[str]:
     made.await_none_pending()
     made.watch.pause()
     with made.platform.store() as store:
-        committed = store.run(ReadMetadata()).committed
+        metadata = store.run(ReadMetadata())
+    topic = metadata.topics[TOPIC]  # not the platform's own
+    offsets = metadata.committed.offsets.items()
+    committed = OffsetVector({at: offset for at, offset in offsets if at[0] == topic})
     wrong = []
     for question in made.watch.questions:
         for key in sorted({question.key(run.rng) for _ in range(_LAST_KEYS)}):

@@ -20,6 +20,7 @@ from slicewise.clock import Clock
 from slicewise.errors import (
     DataLoss,
     DeploymentSuperseded,
+    DriverSuperseded,
     NotReady,
     SettingsError,
     SlicewiseError,
@@ -28,6 +29,7 @@ from slicewise.errors import (
 from slicewise.features.plan.deployment import Deployment
 from slicewise.lifecycle.health.judge import lives
 from slicewise.settings import Settings
+from slicewise.spark.fence import Fence
 from slicewise.spark.healing import Healer, Healing
 from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
 from slicewise.spark.microbatch.streaming import SourceQuery, forget_checkpoints, plan_stream
@@ -96,12 +98,14 @@ class Driver:
     _port: int = 0
     _session: SparkSession | None = None
     _healer: Healing = field(init=False)
+    _fence: Fence = field(init=False)
     _opening: tuple[Deployment, StoreMetadata, float] | None = None
     """The deployment that runs, its metadata, and since when, where a schema of it has no recorded
     offsets yet."""
 
     def __post_init__(self) -> None:
         self._healer = Healer(self.settings)
+        self._fence = Fence(self.part, self.clock)
 
     def run(self) -> int:
         self._obey_signals()
@@ -125,11 +129,16 @@ class Driver:
                 self._put_state("refused", str(error))
                 code = 3
                 break
+            except DriverSuperseded as error:
+                warning(f"{self.part}_superseded", error=str(error))
+                self._give_up(error)
+                code = 4
+                break
             except SlicewiseError as error:
                 if not self._pause(error):
                     code = 1
                     break
-        self._drain("stopped")
+        self._drain("running" if code == 4 else "stopped")
         self._close()
         event(f"{self.part}_stopped", code=code)
         return code
@@ -150,6 +159,7 @@ class Driver:
         """Until told to stop: plans when the metadata changes, and looks after the queries."""
         while not self.stop.is_set():
             metadata = self._look(store)
+            self._fence.check(store)
             bound = (
                 metadata.deployment_version,
                 metadata.units,
@@ -316,6 +326,12 @@ class Driver:
         queries.clear()
         if state != "running":
             self._put_state(state, None)
+
+    def _give_up(self, error: DriverSuperseded) -> None:
+        """Leaves the last word here alone: in the store the other driver speaks by now."""
+        for lane in self._lanes.values():
+            lane.source.state, lane.source.last_error = "failed", error.what
+        self._show()
 
     def _put_state(self, state: State, error: str | None) -> None:
         """The last word; a store that is away cannot hear it, the heartbeat file does."""

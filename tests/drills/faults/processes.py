@@ -106,21 +106,24 @@ def _copied(source: str, target: str) -> None:
 
 
 def twins(run: Run) -> None:
-    """A second micro-batch lane, then a second real-time lane, begins in the state folder of the
-    first.
+    """A second driver of each lane begins in the state folder of the first, which ends for it.
 
-    Nobody ensured them. Each begins by forgetting all checkpoints there.
+    The next one that is ensured ends the second. Nobody ensured those. Each begins by forgetting all checkpoints there.
     """
     scene = run.scene
-    begun = time.monotonic()
     for name in (MICROBATCH, REALTIME):
+        begun = time.monotonic()
         twin = scene.twin(name)
-        run.some(15, 25)
+        run.noticed(begun, lambda name=name: not scene.runs(name))  # type: ignore[misc]
+        run.some(5, 10)
         assert twin.alive(), f"the second {name} ended"
         scene.await_applied()
-        run.bury(twin)
-        run.some(1, 2)
-    run.whole(begun)
+        scene.start(name)
+        scene.wait(
+            lambda twin=twin: "it runs on" if twin.alive() else None,  # type: ignore[misc]
+            f"the second {name} to end for the third",
+        )
+        run.whole(begun)
 
 
 def realtime_off_and_on(run: Run) -> None:

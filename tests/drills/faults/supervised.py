@@ -62,13 +62,13 @@ def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
 
 
 def killed(run: Run) -> None:
-    """Each driver in turn, with all that it started."""
+    """Kills each driver in turn, with all that it started."""
     for name in NAMED:
         _lost(run, name, "SIGKILL", signal.SIGKILL, partial(run.scene.tree, name))
 
 
 def hung(run: Run) -> None:
-    """Each driver in turn stands still, with all that it started."""
+    """Stops each driver in turn where it stands, with all that it started."""
     for name in NAMED:
         _lost(run, name, "SIGSTOP", signal.SIGSTOP, partial(run.scene.tree, name))
 

@@ -85,9 +85,9 @@ class Scene:
         self.feed = Feed(
             platform.settings.kafka_bootstrap, TOPIC, random.Random(rng.random()), PER_SECOND
         )
-        # of the platform's own events nobody is asked
-        asked = [q for q in questions(self.deployment) if q.unit.source == SOURCE]
-        self.watch = Watch(platform.settings.serving_url, asked, random.Random(rng.random()))
+        # about the platform's own events there is no question
+        chosen = [q for q in questions(self.deployment) if q.unit.source == SOURCE]
+        self.watch = Watch(platform.settings.serving_url, chosen, random.Random(rng.random()))
         self.deployments = [self.deployment]
         """All that ever stood."""
         self._gone: list[Record] = []

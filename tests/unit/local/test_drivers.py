@@ -62,9 +62,8 @@ def test_a_driver_shows_its_process_and_its_last_words(state: StateFolder, sleep
 
 
 @pytest.mark.parametrize("text", ['{"sources": {"plays": {"heartbeat_us": "x"}}}', '{"shown": 3}'])
-def test_words_that_cannot_be_read_are_a_sign_of_life(
-    text: str, state: StateFolder, sleeper: Birth
-) -> None:
+@pytest.mark.usefixtures("sleeper")
+def test_words_that_cannot_be_read_are_a_sign_of_life(text: str, state: StateFolder) -> None:
     beat(state, text)
     look = drivers.look(state, "stream")
     assert look is not None

@@ -25,6 +25,7 @@ class EmissionDriver(Driver):
     metrics: Metrics = field(default_factory=emission_metrics)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._healer = Onlooker()
 
     def _open(self) -> None:

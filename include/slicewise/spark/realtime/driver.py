@@ -39,6 +39,7 @@ class RealtimeDriver(Driver):
     """Tells whether there are slots for two queries of each source at a time."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._healer = Onlooker()
 
     def _open(self) -> None:
