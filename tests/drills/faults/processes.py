@@ -108,7 +108,8 @@ def _copied(source: str, target: str) -> None:
 def twins(run: Run) -> None:
     """A second driver of each lane begins in the state folder of the first, which ends for it.
 
-    The next one that is ensured ends the second. Nobody ensured those. Each begins by forgetting all checkpoints there.
+    The next one that is ensured ends the second. Nobody ensured those. Each begins by forgetting
+    all checkpoints there.
     """
     scene = run.scene
     for name in (MICROBATCH, REALTIME):
