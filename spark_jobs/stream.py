@@ -4,7 +4,8 @@ to stop.
     python spark_jobs/stream.py
 
 SIGTERM drains: the batch that runs is finished, the committed offsets advanced, exit code 0. Exit
-code 3: records that were never applied are gone from the log. Settings come from the environment.
+code 3: records that were never applied are gone from the log; 4: another driver was started later,
+and goes on. Settings come from the environment.
 """
 
 from __future__ import annotations
