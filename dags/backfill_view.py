@@ -38,7 +38,9 @@ with DAG(
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 
-    @task.short_circuit(retries=2, retry_delay=timedelta(seconds=5))  # type: ignore[untyped-decorator]
+    @task.short_circuit(
+        retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=1)
+    )  # type: ignore[untyped-decorator]
     def wanted() -> bool:
         """Is any view not ready? A look at the store's metadata."""
         from slicewise.lifecycle.health.overview import unready
@@ -53,4 +55,6 @@ with DAG(
         arguments=backfill_arguments,
         retries=2,
         retry_delay=timedelta(seconds=20),
+        # a history of years; what was written is not written again where a run is tried anew
+        execution_timeout=timedelta(hours=24),
     )

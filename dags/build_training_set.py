@@ -11,6 +11,8 @@ instead. [Runbook](docs/runbook.md#a-training-set-fails)
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from airflow.sdk import DAG, Param, get_current_context, task
 from slicewise_airflow.alerts import page
 from slicewise_airflow.docs import page_of
@@ -20,27 +22,36 @@ with DAG(
     description="Builds a training set from a spine, as predictions at those moments would have been",
     doc_md=page_of(__doc__),
     schedule=None,
+    # somebody who triggers it waits for it: a paused DAG's run would stay queued
+    is_paused_upon_creation=False,
     max_active_runs=2,
     tags=["slicewise", "training"],
     params={
         "spine": Param(
-            "", type="string", description="Parquet, Feather or CSV file: entity columns and at"
+            type="string",
+            minLength=1,
+            description="Parquet, Feather or CSV file: entity columns and at",
         ),
         "features": Param(
-            "", type="string", description="a feature set, or view:column, comma separated"
+            type="string",
+            minLength=1,
+            description="a feature set, or view:column, comma separated",
         ),
         "knowledge": Param(
-            "event_time", enum=["event_time", "token"], description="what was known"
+            "event_time",
+            type="string",
+            enum=["event_time", "token"],
+            description="what was known",
         ),
-        "out": Param("", type="string", description="Parquet or CSV file to write"),
+        "out": Param(type="string", minLength=1, description="Parquet or CSV file to write"),
         "archive": Param(
             True, type="boolean", description="archive first what the spine needs; off: refuse it"
         ),
     },
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
-
-    @task  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    # a wrong spine stays wrong: nothing is tried again
+    @task(retries=0, execution_timeout=timedelta(hours=12))  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def build() -> dict[str, object]:
         """Run `slicewise dataset build` with the run's params."""
         from slicewise_airflow.commands import run_command

@@ -38,4 +38,5 @@ with DAG(
         arguments=maintain_arguments,
         retries=1,
         retry_delay=timedelta(minutes=5),
+        execution_timeout=timedelta(hours=6),
     )

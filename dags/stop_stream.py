@@ -19,12 +19,14 @@ with DAG(
     description="Pauses ingest_stream and lets the drivers drain",
     doc_md=page_of(__doc__),
     schedule=None,
+    # somebody who triggers it waits for it: a paused DAG's run would stay queued
+    is_paused_upon_creation=False,
     max_active_runs=1,
     tags=["slicewise", "stream"],
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 
-    @task(retries=2, retry_delay=timedelta(seconds=5))  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    @task(retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def pause_ingest() -> list[str]:
         """Keep ingest_stream from starting the driver again, and end its watch."""
         from slicewise_airflow.api import rest

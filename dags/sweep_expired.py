@@ -27,7 +27,7 @@ with DAG(
     default_args={"owner": "slicewise", "on_failure_callback": page},
 ):
 
-    @task(retries=2, retry_delay=timedelta(seconds=30))  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    @task(retries=2, retry_delay=timedelta(seconds=30), execution_timeout=timedelta(hours=2))  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def sweep() -> dict[str, object]:
         """Find keys without or with over-long expiry, fix them, report."""
         from slicewise_airflow.commands import run_command

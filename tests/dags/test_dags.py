@@ -13,6 +13,7 @@ import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import CronPartitionTimetable
 from airflow.sdk._shared.module_loading import import_string
+from airflow.sdk.exceptions import ParamValidationError
 from slicewise_airflow import alerts
 
 from slicewise.lifecycle.findings import DAGS, EVERY_S
@@ -26,8 +27,10 @@ EXPECTED = {
     "build_training_set",
     "check_consistency",
     "compact_slices",
+    "drain_stream",
     "ingest_stream",
     "maintain_iceberg",
+    "restart_stream",
     "stop_stream",
     "sweep_expired",
 }
@@ -163,3 +166,43 @@ def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: 
         [deadline] = bag.dags[name].deadline
         assert import_string(deadline.callback.path) is alerts.page_deadline
     assert not any(dag.deadline for name, dag in bag.dags.items() if name not in scheduled)
+
+
+def test_every_dag_has_tags_and_every_task_an_owner_and_a_timeout(bag: DagBag) -> None:
+    assert not [dag.dag_id for dag in bag.dags.values() if "slicewise" not in dag.tags]
+    tasks = {
+        f"{dag.dag_id}.{task.task_id}": task for dag in bag.dags.values() for task in dag.tasks
+    }
+    assert {task.owner for task in tasks.values()} == {"slicewise"}
+    endless = {name for name, task in tasks.items() if task.execution_timeout is None}
+    assert endless == {"ingest_stream.watch"}, "its trigger has a deadline of its own"
+
+
+def test_what_a_person_alone_triggers_is_never_left_paused(bag: DagBag) -> None:
+    by_hand = {dag.dag_id: dag for dag in bag.dags.values() if dag.schedule is None}
+    assert set(by_hand) == {"build_training_set", "drain_stream", "restart_stream", "stop_stream"}
+    assert not [name for name, dag in by_hand.items() if dag.is_paused_upon_creation is not False]
+
+
+def test_every_param_has_a_schema_and_says_what_it_is(bag: DagBag) -> None:
+    params = {
+        f"{dag.dag_id}.{name}": dag.params.get_param(name)
+        for dag in bag.dags.values()
+        for name in dag.params
+    }
+    assert not [name for name, param in params.items() if "type" not in param.schema]
+    assert not [name for name, param in params.items() if not param.description]
+    required = {
+        name
+        for name, param in params.items()
+        if not param.has_value and "null" not in param.schema["type"]
+    }
+    assert required == {f"build_training_set.{name}" for name in ("spine", "features", "out")}
+
+
+def test_a_required_param_that_is_empty_is_refused_before_the_run(bag: DagBag) -> None:
+    spine = bag.dags["build_training_set"].params.get_param("spine")
+    for wrong in ("", 7, None):
+        with pytest.raises(ParamValidationError):
+            spine.resolve(wrong)
+    assert spine.resolve("{{ ds }}.parquet") == "{{ ds }}.parquet"

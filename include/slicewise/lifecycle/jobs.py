@@ -111,6 +111,18 @@ def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
     return ("--sample", str(sample), "--report", report_dir, "--json")
 
 
+def restart_arguments(run: Run) -> tuple[str, ...]:
+    """Arguments of `slicewise stream` that restart one driver, or all."""
+    driver = str(run.params.get("driver") or "all")
+    return ("restart",) if driver == "all" else ("restart", "--only", driver)
+
+
+def drain_arguments(run: Run) -> tuple[str, ...]:
+    """Arguments of `slicewise stream` that wait for what is not applied yet, and stop nothing."""
+    wait_s = _positive("wait_s", run.params.get("wait_s", 300))
+    return ("drain", "--wait-s", str(wait_s), "--no-stop")
+
+
 def dataset_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of `slicewise dataset build`."""
     missing = [name for name in ("spine", "features", "out") if not run.params.get(name)]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
+from slicewise.errors import ServerError
 from slicewise.local.servers import stream
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -36,8 +37,10 @@ DAGS = {
     "build_training_set",
     "check_consistency",
     "compact_slices",
+    "drain_stream",
     "ingest_stream",
     "maintain_iceberg",
+    "restart_stream",
     "stop_stream",
     "sweep_expired",
 }
@@ -198,25 +201,69 @@ def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
     assert "<title>slicewise</title>" in page.text
 
 
-def test_a_killed_driver_makes_its_run_red_and_the_next_run_starts_another(
+def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
     platform: AirflowStack,
 ) -> None:
     assert platform.streamed
     before = stream.stream_status(platform.settings).pid
     watching = {run.run_id for run in platform.api.runs("ingest_stream") if not run.over}
     platform.kill_stream()
+    _await_another(platform, before)
+    # the same run watches on
+    assert {run.run_id for run in platform.api.runs("ingest_stream") if not run.over} == watching
+
+    def over() -> str | None:
+        return None if _alerts(platform, "driver_well") else "nobody says that it is over"
+
+    platform.wait(over, "the word that it is over", PATIENCE_S)
+    assert _alerts(platform, "driver_lost") == 1
+    assert _alerts(platform, "driver_well") == 1
+
+
+def test_drivers_that_are_restarted_are_no_fault(platform: AirflowStack) -> None:
+    assert platform.streamed
+    before_it = _alerts(platform, "driver_lost")
+    before = stream.stream_status(platform.settings).pid
+    platform.do("restart_stream", "restart", driver="stream")
+    _await_another(platform, before)
+    assert _alerts(platform, "driver_lost") == before_it
+
+
+def _await_another(platform: AirflowStack, before: int | None) -> None:
+    """Waits for a driver of the micro-batch lane that is well and not the one of before."""
 
     def another() -> str | None:
         stream_status = stream.stream_status(platform.settings)
         return None if stream_status.well and stream_status.pid != before else f"{stream_status}"
 
     platform.wait(another, "another driver", PATIENCE_S)
-    red = [run for run in platform.api.runs("ingest_stream") if run.run_id in watching]
-    assert [run.state for run in red] == ["failed"]
-    log = platform.api.log(red[0], "watch", attempt=1)
-    assert "task_failed" in log
-    assert "docs/runbook.md#the-stream-is-not-well" in log
-    assert "no heartbeat for" in log
+
+
+def _alerts(platform: AirflowStack, event: str) -> int:
+    """Times that this alert was told, of those that the store remembers."""
+    text = read_status(platform.settings.redis_url).parts.get("alerts", "[]")
+    return sum(alert["times"] for alert in json.loads(text) if alert["event"] == event)
+
+
+def test_a_run_whose_params_are_wrong_is_refused_before_it_begins(platform: AirflowStack) -> None:
+    given = {"spine": "rows.parquet", "out": "set.parquet"}
+    for conf in (given, given | {"features": ""}, given | {"features": 7}):
+        with pytest.raises(ServerError, match="features"):
+            platform.api.trigger("build_training_set", conf=conf)
+    with pytest.raises(ServerError, match="driver"):
+        platform.api.trigger("restart_stream", conf={"driver": "redis"})
+
+
+def test_drain_stream_applies_what_the_log_holds_and_stops_the_drivers(
+    platform: AirflowStack,
+) -> None:
+    assert platform.streamed
+    report = platform.do("drain_stream", "await_applied", wait_s=120)
+    assert report["applied"] == 0, "all was applied before"
+    assert platform.api.is_paused("ingest_stream")
+    assert not stream.stream_status(platform.settings).running
+    platform.api.unpause("ingest_stream")
+    _await_another(platform, None)
 
 
 def test_stop_stream_drains_the_driver_and_nothing_starts_it_again(platform: AirflowStack) -> None:

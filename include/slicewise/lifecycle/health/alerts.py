@@ -39,6 +39,8 @@ RUNBOOK = "docs/runbook.md"
 ANCHORS: Mapping[str, str] = {
     "ingest_stream": "the-stream-is-not-well",
     "stop_stream": "the-stream-does-not-stop",
+    "drain_stream": "the-stream-does-not-stop",
+    "restart_stream": "a-driver-is-lost",
     "compact_slices": "compaction-fails",
     "backfill_view": "a-view-stays-in-building",
     "maintain_iceberg": "maintenance-fails",

@@ -4,13 +4,15 @@ at most one of each runs per state folder."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from slicewise.errors import NotReady, StoreUnavailable
+from slicewise.errors import NotReady, ServerError, StoreUnavailable
 from slicewise.features import own
 from slicewise.features.plan.deployment import Deployment
+from slicewise.features.plan.unit import Source
 from slicewise.lifecycle import supervision
 from slicewise.lifecycle.supervision import Patience
 from slicewise.local.servers import control, drivers
@@ -19,7 +21,9 @@ from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import event, warning
+from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
+from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.deploying import ReadManifest
 from slicewise.stores.online.redis import open_store
@@ -34,6 +38,7 @@ REALTIME = "tail"
 """Runs beside the stream unless SLICEWISE_REALTIME=off."""
 _STOP_ORDER = {PROBES: 16, EMIT: 18, REALTIME: 18, NAME: 20}
 HEARTBEAT_LIMIT_S = 60.0
+_LOOK_EVERY_S, _NOTIFY_EVERY_S = 0.25, 5.0
 PATIENCE = Patience()
 START_LIMIT_S = 120.0
 
@@ -205,6 +210,56 @@ def stop_driver(settings: Settings, name: str) -> bool:
     state.create()
     with state.locked(name):
         return control.stop(service(settings, state, name), state)
+
+
+def restart(settings: Settings, names: Collection[str]) -> None:
+    """Lets these drivers drain and end, and starts what is wanted."""
+    for name in sorted(names, key=lambda name: _STOP_ORDER[name]):
+        stop_driver(settings, name)
+    ensure_stream(settings)
+
+
+def await_applied(settings: Settings, wait_s: float, notify: Callable[[str], None]) -> int:
+    """Waits until all that the log holds now is applied; how many events that were. Raises
+    ServerError after wait_s: the drivers go on."""
+    with KafkaLog(settings.kafka_bootstrap) as log:
+        topics = sorted({source.topic for source in _sources(settings)})
+        ends = reduce(OffsetVector.join, map(log.latest, topics), OffsetVector())
+    begun = last = time.monotonic()
+    missing = waiting = _behind(settings, ends)
+    while missing:
+        now = time.monotonic()
+        if now - begun > wait_s:
+            raise ServerError(
+                f"{missing:,} events of {waiting:,} are not applied after {wait_s:.0f} s",
+                where=str(settings.state_dir / "logs" / f"{NAME}.log"),
+                expected="a stream that catches up",
+                next_step="see slicewise status; wait longer, or stop it as it is",
+            )
+        if now - last > _NOTIFY_EVERY_S:
+            last = now
+            notify(f"{missing:,} of {waiting:,} events to go, {now - begun:.0f} s")
+        time.sleep(_LOOK_EVERY_S)
+        missing = _behind(settings, ends)
+    return waiting
+
+
+def _sources(settings: Settings) -> tuple[Source, ...]:
+    """Sources that are deployed. Raises NotReady where nothing is."""
+    deployment = _deployed(settings)
+    if deployment is None:
+        raise NotReady("nothing is deployed", progress=0.0, next_step="slicewise apply")
+    return deployment.sources
+
+
+def _behind(settings: Settings, ends: OffsetVector) -> int:
+    """Events below these offsets that are not applied yet."""
+    store = open_store(settings.redis_url)
+    try:
+        committed = store.run(ReadMetadata()).committed
+    finally:
+        store.close()
+    return sum(max(0, end - committed.get(at)) for at, end in ends.offsets.items())
 
 
 def stream_status(settings: Settings) -> DriverProcess:
