@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 
-from slicewise.errors import ServerError
+from slicewise.errors import BadRequest
 from slicewise.local.servers import stream
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -248,9 +248,9 @@ def _alerts(platform: AirflowStack, event: str) -> int:
 def test_a_run_whose_params_are_wrong_is_refused_before_it_begins(platform: AirflowStack) -> None:
     given = {"spine": "rows.parquet", "out": "set.parquet"}
     for conf in (given, given | {"features": ""}, given | {"features": 7}):
-        with pytest.raises(ServerError, match="features"):
+        with pytest.raises(BadRequest, match="features"):
             platform.api.trigger("build_training_set", conf=conf)
-    with pytest.raises(ServerError, match="driver"):
+    with pytest.raises(BadRequest, match="driver"):
         platform.api.trigger("restart_stream", conf={"driver": "redis"})
 
 
