@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -108,23 +109,22 @@ def _copied(source: str, target: str) -> None:
 def twins(run: Run) -> None:
     """A second driver of each lane begins in the state folder of the first, which ends for it.
 
-    The next one that is ensured ends the second. Nobody ensured those. Each begins by forgetting
-    all checkpoints there.
+    Nobody ensured it. It begins by forgetting all checkpoints there, and is what runs from then on.
     """
     scene = run.scene
     for name in (MICROBATCH, REALTIME):
+        first = scene.tree(name)[0]
         begun = time.monotonic()
         twin = scene.twin(name)
-        run.noticed(begun, lambda name=name: not scene.runs(name))  # type: ignore[misc]
+        run.noticed(begun, partial(_is_gone, first))
         run.some(5, 10)
-        assert twin.alive(), f"the second {name} ended"
-        scene.await_applied()
         scene.start(name)
-        scene.wait(
-            lambda twin=twin: "it runs on" if twin.alive() else None,  # type: ignore[misc]
-            f"the second {name} to end for the third",
-        )
+        assert scene.tree(name)[0] == twin, f"another {name} was started"
         run.whole(begun)
+
+
+def _is_gone(process: Birth) -> bool:
+    return not process.alive()
 
 
 def realtime_off_and_on(run: Run) -> None:
