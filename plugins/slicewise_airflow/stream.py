@@ -20,6 +20,7 @@ from slicewise.lifecycle.health.watch import Watch
 from slicewise.log import event as log_event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import NotWell, page_parts
+from slicewise_airflow.commands import run_command
 from slicewise_airflow.supervise import Supervisor
 
 DRIVERS_EVERY_S = 2.0
@@ -80,7 +81,10 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         supervisor = Supervisor(Settings.load(), self.named)
         looks, next_s = 0, 0.0
         while True:
-            await supervisor.look()
+            if await supervisor.look():
+                await supervisor.end()
+                yield TriggerEvent({"outcome": "ensure", "deadline_s": self.deadline_s})
+                return
             if time.monotonic() >= next_s:
                 health = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
                 looks += 1
@@ -161,10 +165,13 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         # params can shorten the watch, for a try by hand and for tests
         for_s = float(context["params"].get("watch_s") or self.for_s)
         instance = context.get("task_instance")
+        self._watch(instance, time.time() + for_s, min(self.grace_s, for_s))
+
+    def _watch(self, instance: Any, deadline_s: float, grace_s: float) -> None:
         self.defer(
             trigger=StreamHealthTrigger(
-                deadline_s=time.time() + for_s,
-                grace_until_s=time.time() + min(self.grace_s, for_s),
+                deadline_s=deadline_s,
+                grace_until_s=time.time() + grace_s,
                 every_s=self.every_s,
                 patience=self.patience,
                 heartbeat_age_s=self.heartbeat_age_s,
@@ -175,7 +182,11 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         )
 
     def done(self, context: Any, event: dict[str, Any]) -> dict[str, Any]:
-        """Turns what the trigger saw into the task's state."""
+        """Turns what the trigger saw into the task's state. Where a driver is to be started that
+        the trigger cannot see, starts it and watches on."""
+        if event["outcome"] == "ensure":
+            run_command("stream", "ensure")
+            self._watch(context.get("task_instance"), float(event["deadline_s"]), self.grace_s)
         log_event("stream_watched", outcome=event["outcome"], looks=event["looks"])
         if event["outcome"] == "lost":
             reasons = event["reasons"] or ["it was never seen well"]

@@ -45,8 +45,9 @@ class Supervisor:
         """Parts whose drivers are lost and not well again yet, and the reasons."""
         return {PARTS[name]: (one.fault,) for name, one in self.kept.items() if one.ill}
 
-    async def look(self) -> None:
-        """Starts what died, is silent or is stuck, and is due; tells what it found."""
+    async def look(self) -> bool:
+        """Starts what died, is silent or is stuck, and is due; tells what it found. True where a
+        driver is to be started whose process cannot be seen from here: a task is to do it."""
         looks = await asyncio.to_thread(drivers.looks, self._state)
         now_us = time.time_ns() // 1_000
         away = ""
@@ -64,7 +65,10 @@ class Supervisor:
         kept = {name: step.kept for name, step in steps.items()}
         await self._keep({name: of for name, of in kept.items() if of != Supervised()})
         started = [name for name, step in steps.items() if step.start]
-        if started:
+        elsewhere = any(
+            look is not None and look.elsewhere for name, look in looks.items() if steps[name].start
+        )
+        if started and not elsewhere:
             await self._start(started)
         for name, step in steps.items():
             for notice in step.notices:
@@ -72,6 +76,7 @@ class Supervisor:
                 task = asyncio.create_task(asyncio.to_thread(self._notify, name, notice))
                 self._notices.add(task)
                 task.add_done_callback(self._notices.discard)
+        return elsewhere
 
     async def end(self) -> None:
         """Waits until all was told."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +134,31 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
     assert event["parts"] == {"stream": ["its process is gone"]}, "its old words are told of nobody"
     with pytest.raises(StreamNotWell, match="its process is gone"):
         task.done({}, event)
+
+
+def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
+    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = program(tmp_path, words="{}")
+    elsewhere = json.loads(GONE) | {"namespace": "another pid:[1]"}
+    state.pid_file("stream").write_text(json.dumps(elsewhere))
+    long_ago = time.time() - 600
+    os.utime(state.pid_file("stream"), (long_ago, long_ago))
+    # both servers answer: the driver is silent for a reason of its own
+    monkeypatch.setattr(drivers, "server_away", lambda _: "")
+    task = StreamHealth(task_id="watch", for_s=60)
+    with pytest.raises(TaskDeferred) as deferred:
+        task.execute({"params": {}})
+    first = deferred.value.trigger
+
+    async def fired() -> Any:
+        return await anext(first.run())
+
+    event = json.loads(json.dumps(asyncio.run(fired()).payload))
+    assert event == {"outcome": "ensure", "deadline_s": first.deadline_s}
+    assert not calls.exists(), "nothing is started here"
+    (tmp_path / "slicewise").write_text(f"#!/bin/sh\necho $@ >> {calls}\necho '{{}}'\n")
+    with pytest.raises(TaskDeferred) as again:
+        task.done({}, event)
+    assert calls.read_text() == "stream ensure\n"
+    assert again.value.trigger.deadline_s == first.deadline_s

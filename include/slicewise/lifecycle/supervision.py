@@ -65,6 +65,9 @@ class DriverLook:
     """Time of its last sign of life since."""
     statuses: tuple[Status, ...] = ()
     """Statuses of its sources that came with it; none of a prober."""
+    elsewhere: bool = False
+    """Tells whether it runs where its process cannot be seen, as in another container: it is judged
+    by its signs of life, and started by a task there."""
 
 
 class Fault(NamedTuple):
@@ -76,7 +79,7 @@ class Fault(NamedTuple):
 
 def fault_of(look: DriverLook, now_us: int, patience: Patience = Patience()) -> Fault | None:
     """The fault of a driver, if it has one."""
-    if not look.running:
+    if not (look.running or look.elsewhere):
         return Fault("died", _last_words(look) or "its process is gone")
     if look.heartbeat_us is None:
         silent_us, limit_us = now_us - look.started_us, patience.start_us

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slicewise.lifecycle.restarts import Restarts
-from slicewise.lifecycle.supervision import Supervised
+from slicewise.lifecycle.supervision import Supervised, fault_of
 from slicewise.local.servers import control, drivers, process
 from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
@@ -96,3 +96,24 @@ def test_a_service_that_stands_still_is_ended_at_once_and_counts_as_one_that_die
     assert not sleeper.alive()
     assert state.pid_file("stream").exists()
     assert not control.kill(service, state)
+
+
+def test_a_driver_of_another_container_is_judged_by_its_signs_of_life_alone(
+    state: StateFolder,
+) -> None:
+    file = state.pid_file("stream")
+    process.write_pid_file(file, Birth(2**22 + 1, "another boot"))
+    own = drivers.look(state, "stream")
+    assert own is not None
+    assert not own.elsewhere
+    named = json.loads(file.read_text()) | {"namespace": "another pid:[1]"}
+    file.write_text(json.dumps(named))
+    beat(state, "{}")
+    look = drivers.look(state, "stream")
+    assert look is not None
+    assert look.elsewhere
+    now_us = look.heartbeat_us or 0
+    assert fault_of(look, now_us) is None
+    silent = fault_of(look, now_us + 11_000_000)
+    assert silent is not None
+    assert silent.kind == "silent"

@@ -36,7 +36,8 @@ def look(state: StateFolder, name: str) -> DriverLook | None:
     age_s, heartbeat = heartbeat_of(state, name)
     beat_us = None if age_s is None else int((time.time() - age_s) * 1e6)
     running = process.read_pid_file(file) is not None
-    return DriverLook(running, started_us, beat_us, _statuses(heartbeat))
+    elsewhere = not running and not process.written_here(file)
+    return DriverLook(running, started_us, beat_us, _statuses(heartbeat), elsewhere)
 
 
 def _statuses(heartbeat: Mapping[str, Any]) -> tuple[Status, ...]:

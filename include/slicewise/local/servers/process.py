@@ -65,8 +65,25 @@ def _born(pid: int) -> str:
 def write_pid_file(file: Path, birth: Birth) -> None:
     """Replaces the file in one step: a reader sees the old one or the new one."""
     part = file.with_suffix(".part")
-    part.write_text(json.dumps({"pid": birth.pid, "born": birth.born}))
+    part.write_text(json.dumps({"pid": birth.pid, "born": birth.born, "namespace": namespace()}))
     part.replace(file)
+
+
+def namespace() -> str:
+    """The machine, and the part of it whose processes this one can see: a container has one of its
+    own, although it may share the state folder."""
+    try:
+        return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115
+    except OSError:
+        return os.uname().nodename
+
+
+def written_here(file: Path) -> bool:
+    """Tells whether a pid file names a process that could be seen here if it lived."""
+    try:
+        return bool(json.loads(file.read_text()).get("namespace", namespace()) == namespace())
+    except (OSError, ValueError, AttributeError):
+        return True
 
 
 def read_pid_file(file: Path) -> Birth | None:
