@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,6 +96,38 @@ def test_a_service_that_stands_still_is_ended_at_once_and_counts_as_one_that_die
     assert not sleeper.alive()
     assert state.pid_file("stream").exists()
     assert not control.kill(service, state)
+
+
+def test_a_driver_that_is_being_stopped_is_no_driver_that_died(
+    state: StateFolder, sleeper: Birth
+) -> None:
+    file = state.pid_file("stream")
+    process.mark_stopping(file)
+    assert process.read_pid_file(file) == sleeper
+    assert drivers.look(state, "stream") is None
+    process.unmark(file)
+    look = drivers.look(state, "stream")
+    assert look is not None
+    assert look.running
+
+
+def test_a_stop_marks_its_service_before_it_ends(
+    state: StateFolder, sleeper: Birth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks: list[bool] = []
+    honest = process.wait_gone
+
+    def waited(processes: Iterable[Birth], timeout_s: float) -> list[Birth]:
+        marks.append(process.is_stopping(state.pid_file("stream")))
+        return honest(processes, timeout_s)
+
+    monkeypatch.setattr(process, "wait_gone", waited)
+    service = Service("stream", ("sleep",), state.path, lambda _: None, "")
+    assert control.stop(service, state)
+    assert marks
+    assert all(marks)
+    assert not sleeper.alive()
+    assert not state.pid_file("stream").exists()
 
 
 def test_a_driver_of_another_container_is_judged_by_its_signs_of_life_alone(

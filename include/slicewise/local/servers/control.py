@@ -82,6 +82,7 @@ def await_well(service: Service, birth: Birth, state: StateFolder, notify: Notif
 def stop(service: Service, state: StateFolder) -> bool:
     """Stops the service and every descendant of it; was there anything to stop."""
     root = running(service, state)
+    process.mark_stopping(state.pid_file(service.name))
     everything = _tree(root) | set(process.marked(state.path, service.name))
     if everything:
         if root is not None:

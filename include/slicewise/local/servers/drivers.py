@@ -27,8 +27,11 @@ def looks(state: StateFolder) -> dict[str, DriverLook | None]:
 
 
 def look(state: StateFolder, name: str) -> DriverLook | None:
-    """A look at one driver. Changes nothing."""
+    """A look at one driver; none where it was stopped on purpose, or is being so. Changes
+    nothing."""
     file = state.pid_file(name)
+    if process.is_stopping(file):
+        return None
     try:
         started_us = int(file.stat().st_mtime * 1e6)
     except OSError:

@@ -69,6 +69,38 @@ def write_pid_file(file: Path, birth: Birth) -> None:
     part.replace(file)
 
 
+def mark_stopping(file: Path) -> None:
+    """Notes in a pid file that its process is being ended on purpose: until the file is gone too,
+    nobody is to take it for one that died."""
+    _replace(file, stopping=True)
+
+
+def unmark(file: Path) -> None:
+    """Takes that back: who wanted to end the process did not."""
+    _replace(file, stopping=False)
+
+
+def is_stopping(file: Path) -> bool:
+    """Tells whether the process that a pid file names is being ended on purpose."""
+    return bool(_named(file).get("stopping"))
+
+
+def _replace(file: Path, **more: object) -> None:
+    named = _named(file)
+    if named:
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps(named | more))
+        part.replace(file)
+
+
+def _named(file: Path) -> dict[str, object]:
+    try:
+        named = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return named if isinstance(named, dict) else {}
+
+
 def namespace() -> str:
     """The machine, and the part of it whose processes this one can see: a container has one of its
     own, although it may share the state folder."""
@@ -80,10 +112,7 @@ def namespace() -> str:
 
 def written_here(file: Path) -> bool:
     """Tells whether a pid file names a process that could be seen here if it lived."""
-    try:
-        return bool(json.loads(file.read_text()).get("namespace", namespace()) == namespace())
-    except (OSError, ValueError, AttributeError):
-        return True
+    return _named(file).get("namespace", namespace()) == namespace()
 
 
 def read_pid_file(file: Path) -> Birth | None:
