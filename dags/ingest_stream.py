@@ -8,6 +8,10 @@ pages once, and once more when it is over. The same for what runs beside it: the
 emission and the prober. What the watch cannot mend makes the run red and pages. A real-time lane
 that is not well makes nothing red: answers are right without it.
 
+A run that you trigger or clear begins within seconds: the run that watches ends for it, and the
+next one goes on after it. Mark a run as failed or success and the next one begins; drivers go on
+meanwhile. There is nothing to back-fill: what the log holds is applied.
+
 Pause this DAG, or run `stop_stream`, before stopping the stream on purpose.
 [Runbook](docs/runbook.md#the-stream-is-not-well)
 """

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import time
 
-from slicewise.errors import ServerError
+from slicewise.errors import ServerError, SlicewiseError
 from slicewise.local.airflow.api import AirflowApi, DagRun
-from slicewise.log import event
+from slicewise.log import event, warning
 from slicewise.settings import Settings
 
 _AT_WORK = frozenset({"queued", "running", "restarting"})
@@ -31,6 +31,22 @@ def rest(dag_id: str, until_done: str, patience_s: float = 120.0) -> list[str]:
                 ended.append(run.run_id)
     event("dag_rests", dag=dag_id, ended=len(ended))
     return ended
+
+
+def is_awaited(dag_id: str, run_id: str) -> bool:
+    """Tells whether a run that somebody asked for is queued behind this one: triggered by hand, or
+    an older one that was cleared. No where Airflow cannot say."""
+    try:
+        with AirflowApi(Settings.load().airflow_url) as api:
+            runs = api.runs(dag_id, limit=10)
+    except (SlicewiseError, OSError) as error:
+        warning("runs_not_seen", dag=dag_id, error=type(error).__name__)
+        return False
+    return any(
+        run.state == "queued" and (run.run_type == "manual" or run.run_id < run_id)
+        for run in runs
+        if run.run_id != run_id
+    )
 
 
 def _await_task(api: AirflowApi, run: DagRun, task_id: str, deadline: float) -> None:

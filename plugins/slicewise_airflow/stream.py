@@ -20,9 +20,12 @@ from slicewise.lifecycle.health.watch import Watch
 from slicewise.log import event as log_event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import NotWell, page_parts
+from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.supervise import Supervisor
 
+RUNS_EVERY_S = 10.0
+"""Seconds between two looks at the runs of the DAG."""
 DRIVERS_EVERY_S = 2.0
 """Seconds between two looks at the drivers of this machine, which cost no question to a server."""
 
@@ -80,8 +83,15 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         )
         supervisor = Supervisor(Settings.load(), self.named)
         looks, next_s = 0, 0.0
+        # in a task of its own: an API that does not answer holds up no look
+        awaited = asyncio.create_task(self._await_another())
         while True:
+            if awaited.done():
+                await supervisor.end()
+                yield TriggerEvent({"outcome": "awaited", "reasons": [], "looks": looks})
+                return
             if await supervisor.look():
+                awaited.cancel()
                 await supervisor.end()
                 yield TriggerEvent({"outcome": "ensure", "deadline_s": self.deadline_s})
                 return
@@ -94,6 +104,7 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
                 break
             left = max(0.0, self.deadline_s - time.time())
             await asyncio.sleep(min(self.every_s, DRIVERS_EVERY_S, left))
+        awaited.cancel()
         await supervisor.end()
         if supervisor.ill and watch.outcome == "well":
             # each watch tells of what is still lost at its end
@@ -119,6 +130,15 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             }
         )
 
+    async def _await_another(self) -> None:
+        """Until a run that somebody asked for is queued behind this one: only one runs at a
+        time."""
+        dag, run = self.named.get("dag", ""), self.named.get("run", "")
+        behind = False
+        while not behind:
+            await asyncio.sleep(RUNS_EVERY_S)
+            behind = bool(run) and bool(await asyncio.to_thread(is_awaited, dag, run))
+
 
 def look(limits: Limits, supervised: Collection[Part] = ()) -> Health:
     """One look at the stream, through the status that its drivers write into the store.
@@ -137,7 +157,8 @@ def look(limits: Limits, supervised: Collection[Part] = ()) -> Health:
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Succeeds after `for_s` seconds of a stream that is well, and starts drivers of this machine
     that are lost meanwhile. Fails as soon as the stream is lost in a way that a start does not
-    mend, and where a driver is still lost at the end. Where
+    mend, and where a driver is still lost at the end. A run that somebody triggers or clears does
+    not wait for the hour to be over: the watch ends for it. Where
     its real-time lane alone is lost, or answers are late, it pages and succeeds at once: answers
     are right, and the next run ensures all again. Where a deployment wants a driver that nobody has
     started yet it succeeds at once too: the next run starts it."""

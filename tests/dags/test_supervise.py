@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
-from slicewise_airflow.stream import StreamHealth, StreamNotWell
+from slicewise_airflow import api
+from slicewise_airflow import stream as watching
+from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 from slicewise_airflow.supervise import Supervisor
 
+from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
@@ -162,3 +165,48 @@ def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_
         task.done({}, event)
     assert calls.read_text() == "stream ensure\n"
     assert again.value.trigger.deadline_s == first.deadline_s
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_watch_ends_for_a_run_that_somebody_asked_for(
+    behind: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setattr(watching, "RUNS_EVERY_S", 0.01)
+    seen: list[tuple[str, str]] = []
+
+    def is_awaited(dag: str, run: str) -> bool:
+        seen.append((dag, run))
+        return behind
+
+    monkeypatch.setattr(watching, "is_awaited", is_awaited)
+    trigger = StreamHealthTrigger(
+        time.time() + 0.5, time.time() + 60, 0.05, 4, 30.0, named={"dag": "d", "run": "r"}
+    )
+
+    async def fired() -> Any:
+        return await anext(trigger.run())
+
+    outcome = asyncio.run(fired()).payload["outcome"]
+    assert (outcome == "awaited") is behind
+    assert seen[0] == ("d", "r")
+
+
+@pytest.mark.parametrize(
+    ("run_id", "run_type", "state", "awaited"),
+    [
+        ("manual__2026-11-27T08", "manual", "queued", True),
+        ("manual__2026-11-27T08", "manual", "success", False),
+        ("scheduled__2026-11-27T06", "scheduled", "queued", True),
+        ("scheduled__2026-11-27T08", "scheduled", "queued", False),
+    ],
+    ids=["triggered", "over", "cleared", "next"],
+)
+def test_what_was_triggered_or_cleared_is_awaited_and_the_next_of_the_schedule_is_not(
+    run_id: str, run_type: str, state: str, awaited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = DagRun("d", "scheduled__2026-11-27T07", "scheduled", "running", None, None)
+    other = DagRun("d", run_id, run_type, state, None, None)
+    monkeypatch.setattr(AirflowApi, "runs", lambda *_, **__: [other, own])
+    assert api.is_awaited("d", own.run_id) is awaited

@@ -220,6 +220,18 @@ def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
     assert _alerts(platform, "driver_well") == 1
 
 
+def test_a_run_that_somebody_triggers_or_clears_does_not_wait_for_the_watch(
+    platform: AirflowStack,
+) -> None:
+    assert platform.streamed
+    before = stream.stream_status(platform.settings).pid
+    runs = [platform.api.trigger("ingest_stream", conf={"watch_s": 3}) for _ in range(2)]
+    for run in runs:
+        over = platform.api.wait(run, timeout_s=PATIENCE_S)
+        assert over.well, f"{run.run_id} is {over.state}"
+    assert stream.stream_status(platform.settings).pid == before, "the driver went on meanwhile"
+
+
 def test_drivers_that_are_restarted_are_no_fault(platform: AirflowStack) -> None:
     assert platform.streamed
     before_it = _alerts(platform, "driver_lost")
