@@ -9,8 +9,9 @@ emission and the prober. What the watch cannot mend makes the run red and pages.
 that is not well makes nothing red: answers are right without it.
 
 A run that you trigger or clear begins within seconds: the run that watches ends for it, and the
-next one goes on after it. Mark a run as failed or success and the next one begins; drivers go on
-meanwhile. There is nothing to back-fill: what the log holds is applied.
+next one goes on after it. After a run that you mark as failed or success by hand the next one
+begins once Airflow has read this file again, within five minutes: trigger one instead. Drivers go
+on meanwhile. There is nothing to back-fill: what the log holds is applied.
 
 Pause this DAG, or run `stop_stream`, before stopping the stream on purpose.
 [Runbook](docs/runbook.md#the-stream-is-not-well)

@@ -18,7 +18,8 @@ def rest(dag_id: str, until_done: str, patience_s: float = 120.0) -> list[str]:
 
     A task `until_done` that is at work is waited for, so that what it does is done before this
     returns. The runs must be ended: the scheduler queues nothing of a paused DAG, so that a task
-    that was deferred would never get its trigger's word. Raises ServerError after patience_s.
+    that was deferred would never get its trigger's word. Once the DAG is not paused any more its
+    next run begins at once. Raises ServerError after patience_s.
     """
     with AirflowApi(Settings.load().airflow_url) as api:
         api.pause(dag_id)
@@ -29,6 +30,8 @@ def rest(dag_id: str, until_done: str, patience_s: float = 120.0) -> list[str]:
                 _await_task(api, run, until_done, deadline)
                 api.end(run, "success")
                 ended.append(run.run_id)
+        if ended:
+            api.reparse(dag_id)
     event("dag_rests", dag=dag_id, ended=len(ended))
     return ended
 

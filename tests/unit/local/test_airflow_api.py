@@ -49,7 +49,7 @@ class Scripted(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(raw)
 
-    do_GET = do_POST = do_PATCH = _answer  # noqa: N815
+    do_GET = do_POST = do_PATCH = do_PUT = _answer  # noqa: N815
 
     def log_message(self, *_: object) -> None:
         return
@@ -242,3 +242,18 @@ def test_runs_are_listed_page_by_page(airflow: Callable[..., AirflowApi]) -> Non
     ]
     api = airflow({("GET", RUNS): [(200, {"dag_runs": page}) for page in pages]})
     assert [run.run_id for run in api.runs("d", limit=500)] == [f"r{n}" for n in range(130)]
+
+
+@pytest.mark.parametrize("status", [201, 409], ids=["requested", "requested already"])
+def test_a_file_is_read_again_by_the_token_that_airflow_gives(
+    status: int, airflow: Callable[..., AirflowApi]
+) -> None:
+    path = "/api/v2/parseDagFile/abc"
+    api = airflow(
+        {
+            ("GET", "/api/v2/dags/d"): [(200, {"file_token": "abc"})],
+            ("PUT", path): [(status, {"detail": "there is such a request"})],
+        }
+    )
+    api.reparse("d")
+    assert ("PUT", path, {}) in api.requests  # type: ignore[attr-defined]
