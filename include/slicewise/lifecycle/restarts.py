@@ -83,6 +83,11 @@ def started(kept: Restarts, now_us: int, error: str = "") -> Restarts:
     return Restarts(at_us, in_a_row, now_us + wait_us(in_a_row) if error else None, error)
 
 
+def failed(kept: Restarts, now_us: int, error: str) -> Restarts:
+    """After a start that was counted and turned out to have failed."""
+    return replace(kept, next_us=now_us + wait_us(kept.in_a_row), error=error)
+
+
 def needless(kept: Restarts) -> Restarts:
     """After a start that was not made: somebody else had stopped the server, or started it. No
     restart is told of it; it makes the next one wait all the same, so that what stays so is not

@@ -210,9 +210,7 @@ def _spoke(look: DriverLook) -> bool:
 
 def not_started(kept: Supervised, now_us: int, error: str) -> Supervised:
     """State after a start that failed."""
-    last = kept.restarts
-    again = replace(last, in_a_row=max(0, last.in_a_row - 1), at_us=last.at_us[:-1])
-    return replace(kept, restarts=restarts.started(again, now_us, error))
+    return replace(kept, restarts=restarts.failed(kept.restarts, now_us, error))
 
 
 def to_json(kept: Mapping[str, Supervised]) -> dict[str, object]:

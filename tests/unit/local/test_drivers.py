@@ -102,13 +102,30 @@ def test_a_driver_that_is_being_stopped_is_no_driver_that_died(
     state: StateFolder, sleeper: Birth
 ) -> None:
     file = state.pid_file("stream")
-    process.mark_stopping(file)
+    process.mark_stopping(file, process.this_process())
     assert process.read_pid_file(file) == sleeper
     assert drivers.look(state, "stream") is None
-    process.unmark(file)
+
+
+def test_a_driver_whose_stopper_was_ended_itself_is_looked_at_again(
+    state: StateFolder, sleeper: Birth
+) -> None:
+    file = state.pid_file("stream")
+    process.mark_stopping(file, Birth(sleeper.pid, "another birth"))
     look = drivers.look(state, "stream")
     assert look is not None
     assert look.running
+
+
+def test_a_driver_that_another_container_stops_is_left_to_it(
+    state: StateFolder, sleeper: Birth
+) -> None:
+    file = state.pid_file("stream")
+    process.mark_stopping(file, Birth(sleeper.pid, "another birth"))
+    named = json.loads(file.read_text())
+    named["stopped_by"]["namespace"] = "another pid:[1]"
+    file.write_text(json.dumps(named))
+    assert drivers.look(state, "stream") is None
 
 
 def test_a_stop_marks_its_service_before_it_ends(

@@ -82,7 +82,7 @@ def await_well(service: Service, birth: Birth, state: StateFolder, notify: Notif
 def stop(service: Service, state: StateFolder) -> bool:
     """Stops the service and every descendant of it; was there anything to stop."""
     root = running(service, state)
-    process.mark_stopping(state.pid_file(service.name))
+    process.mark_stopping(state.pid_file(service.name), process.this_process())
     everything = _tree(root) | set(process.marked(state.path, service.name))
     if everything:
         if root is not None:
@@ -99,16 +99,16 @@ def stop(service: Service, state: StateFolder) -> bool:
 def kill(service: Service, state: StateFolder) -> bool:
     """Ends the service and all that it started at once, by SIGKILL: for one that answers nothing.
     It counts as one that died. Was there anything to end."""
-    root = running(service, state)
-    everything = [
-        *({root} if root else ()),
-        *_tree(root),
-        *process.marked(state.path, service.name),
-    ]
-    for birth in everything:  # the root first: it starts nothing again
-        birth.signal(signal.SIGKILL)
-    _require_gone(process.wait_gone(set(everything), 10.0))
-    return bool(everything)
+    ended = False
+    # again for what was started meanwhile
+    while everything := _tree(running(service, state)) | set(
+        process.marked(state.path, service.name)
+    ):
+        ended = True
+        for birth in everything:
+            birth.signal(signal.SIGKILL)
+        _require_gone(process.wait_gone(everything, 10.0))
+    return ended
 
 
 def sweep(state: StateFolder) -> int:

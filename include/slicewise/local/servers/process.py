@@ -52,6 +52,11 @@ class Birth:
                 return
 
 
+def this_process() -> Birth:
+    """Process of the caller."""
+    return Birth(os.getpid(), _born(os.getpid()))
+
+
 def _born(pid: int) -> str:
     stat = Path(f"/proc/{pid}/stat")
     if not stat.exists():
@@ -64,41 +69,46 @@ def _born(pid: int) -> str:
 
 def write_pid_file(file: Path, birth: Birth) -> None:
     """Replaces the file in one step: a reader sees the old one or the new one."""
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps({"pid": birth.pid, "born": birth.born, "namespace": namespace()}))
-    part.replace(file)
+    _replace(file, {"pid": birth.pid, "born": birth.born, "namespace": namespace()})
 
 
-def mark_stopping(file: Path) -> None:
-    """Notes in a pid file that its process is being ended on purpose: until the file is gone too,
-    nobody is to take it for one that died."""
-    _replace(file, stopping=True)
-
-
-def unmark(file: Path) -> None:
-    """Takes that back: who wanted to end the process did not."""
-    _replace(file, stopping=False)
+def mark_stopping(file: Path, stopper: Birth) -> None:
+    """Notes in a pid file who ends its process on purpose: until that is done nobody is to take it
+    for one that died."""
+    if named := _named(file):
+        by = {"pid": stopper.pid, "born": stopper.born, "namespace": namespace()}
+        _replace(file, named | {"stopped_by": by})
 
 
 def is_stopping(file: Path) -> bool:
-    """Tells whether the process that a pid file names is being ended on purpose."""
-    return bool(_named(file).get("stopping"))
+    """Tells whether the process that a pid file names is being ended on purpose. Whoever does so
+    lives, or cannot be seen from here."""
+    by = _named(file).get("stopped_by")
+    if not isinstance(by, dict):
+        return False
+    if by.get("namespace") != namespace():
+        return True
+    stopper = _birth(by)
+    return stopper is not None and stopper.alive()
 
 
-def _replace(file: Path, **more: object) -> None:
-    named = _named(file)
-    if named:
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps(named | more))
-        part.replace(file)
+def _replace(file: Path, named: Mapping[str, object]) -> None:
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(named))
+    part.replace(file)
 
 
 def _named(file: Path) -> dict[str, object]:
     try:
         named = json.loads(file.read_text())
     except (OSError, ValueError):
-        return {}
+        return {}  # none, or cut short by a crash: the variables find the process, if any
     return named if isinstance(named, dict) else {}
+
+
+def _birth(named: Mapping[str, object]) -> Birth | None:
+    pid, born = named.get("pid"), named.get("born")
+    return Birth(pid, born) if isinstance(pid, int) and isinstance(born, str) else None
 
 
 def namespace() -> str:
@@ -117,12 +127,8 @@ def written_here(file: Path) -> bool:
 
 def read_pid_file(file: Path) -> Birth | None:
     """The process that the file names, if it still lives."""
-    try:
-        named = json.loads(file.read_text())
-        birth = Birth(int(named["pid"]), str(named["born"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # none, or cut short by a crash: the variables find the process, if any
-    return birth if birth.alive() else None
+    birth = _birth(_named(file))
+    return birth if birth is not None and birth.alive() else None
 
 
 def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> Birth:

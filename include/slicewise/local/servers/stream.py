@@ -15,7 +15,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source
 from slicewise.lifecycle import supervision
 from slicewise.lifecycle.supervision import Patience
-from slicewise.local.servers import control, drivers, process
+from slicewise.local.servers import control, drivers
 from slicewise.local.servers.drivers import heartbeat_file, heartbeat_of
 from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
@@ -182,8 +182,6 @@ def ensure_driver(settings: Settings, name: str) -> DriverProcess:
         started = control.running(spec, state) is None
         if started:
             control.start(spec, state, settings)
-        elif process.is_stopping(state.pid_file(name)):  # whoever began that was ended itself
-            process.unmark(state.pid_file(name))
     _note(settings, name, started=started)
     return driver_status(settings, name)
 
