@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,58 +77,38 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        supervisor = Supervisor(Settings.load(), self.named)
+        # in a task of its own: an API that does not answer holds up no look
+        awaited = asyncio.create_task(self._await_another())
+        try:
+            outcome = await self._watched(supervisor, awaited)
+        finally:  # a watch whose run was ended is cancelled
+            awaited.cancel()
+        await supervisor.end()
+        yield TriggerEvent(outcome)
+
+    async def _watched(
+        self, supervisor: Supervisor, awaited: asyncio.Task[None]
+    ) -> dict[str, object]:
+        """Looks until the watch is over; its outcome."""
         watch = Watch(self.patience, int(self.grace_until_s * 1e6))
         limits = Limits(
             heartbeat_age_us=int(self.heartbeat_age_s * 1e6), stall_us=int(self.stall_s * 1e6)
         )
-        supervisor = Supervisor(Settings.load(), self.named)
         looks, next_s = 0, 0.0
-        # in a task of its own: an API that does not answer holds up no look
-        awaited = asyncio.create_task(self._await_another())
-        while True:
-            if awaited.done():
-                await supervisor.end()
-                yield TriggerEvent({"outcome": "awaited", "reasons": [], "looks": looks})
-                return
+        while not awaited.done():
             if await supervisor.look():
-                awaited.cancel()
-                await supervisor.end()
-                yield TriggerEvent({"outcome": "ensure", "deadline_s": self.deadline_s})
-                return
+                return {"outcome": "ensure", "deadline_s": self.deadline_s}
             if time.monotonic() >= next_s:
                 health = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
                 looks += 1
                 watch = watch.after(health, time.time_ns() // 1_000)
                 next_s = time.monotonic() + self.every_s
             if watch.over or time.time() >= self.deadline_s:
-                break
+                return _outcome(watch, health, supervisor.ill, looks)
             left = max(0.0, self.deadline_s - time.time())
             await asyncio.sleep(min(self.every_s, DRIVERS_EVERY_S, left))
-        awaited.cancel()
-        await supervisor.end()
-        if supervisor.ill and watch.outcome == "well":
-            # each watch tells of what is still lost at its end
-            parts = {part: list(why) for part, why in supervisor.ill.items()}
-            lasting = [f"{part}: {text}" for part, why in parts.items() for text in why]
-            yield TriggerEvent(
-                {"outcome": "lost", "reasons": lasting, "looks": looks, "parts": parts}
-            )
-            return
-        reasons = {"aging": health.aging, "wanting": (*health.starting, *health.warming)}
-        outcome = {
-            "outcome": watch.outcome,
-            "reasons": list(reasons.get(watch.outcome, health.reasons)),
-            "looks": looks,
-        }
-        yield TriggerEvent(
-            outcome
-            | {
-                "parts": {
-                    part: list(part_reasons)
-                    for part, part_reasons in watch.reported(health).items()
-                }
-            }
-        )
+        return {"outcome": "awaited", "reasons": [], "looks": looks}
 
     async def _await_another(self) -> None:
         """Until a run that somebody asked for is queued behind this one: only one runs at a
@@ -138,6 +118,22 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         while not behind:
             await asyncio.sleep(RUNS_EVERY_S)
             behind = bool(run) and bool(await asyncio.to_thread(is_awaited, dag, run))
+
+
+def _outcome(
+    watch: Watch, health: Health, ill: Mapping[Part, tuple[str, ...]], looks: int
+) -> dict[str, object]:
+    """Outcome of a watch at its end. Each tells of a driver that is still lost."""
+    if ill and watch.outcome == "well":
+        outcome: str = "lost"
+        parts = {part: list(why) for part, why in ill.items()}
+        reasons: Sequence[str] = [f"{part}: {text}" for part, why in parts.items() for text in why]
+    else:
+        outcome = watch.outcome
+        parts = {part: list(why) for part, why in watch.reported(health).items()}
+        of_outcome = {"aging": health.aging, "wanting": (*health.starting, *health.warming)}
+        reasons = of_outcome.get(outcome, health.reasons)
+    return {"outcome": outcome, "reasons": list(reasons), "looks": looks, "parts": parts}
 
 
 def look(limits: Limits, supervised: Collection[Part] = ()) -> Health:
@@ -158,10 +154,10 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
     """Succeeds after `for_s` seconds of a stream that is well, and starts drivers of this machine
     that are lost meanwhile. Fails as soon as the stream is lost in a way that a start does not
     mend, and where a driver is still lost at the end. A run that somebody triggers or clears does
-    not wait for the hour to be over: the watch ends for it. Where
-    its real-time lane alone is lost, or answers are late, it pages and succeeds at once: answers
-    are right, and the next run ensures all again. Where a deployment wants a driver that nobody has
-    started yet it succeeds at once too: the next run starts it."""
+    not wait for the hour to be over: the watch ends for it. Where its real-time lane alone is lost,
+    or answers are late, it pages and succeeds at once: answers are right, and the next run ensures
+    all again. Where a deployment wants a driver that nobody has started yet it succeeds at once
+    too: the next run starts it."""
 
     def __init__(
         self,

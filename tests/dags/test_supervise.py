@@ -193,6 +193,30 @@ def test_a_watch_ends_for_a_run_that_somebody_asked_for(
     assert seen[0] == ("d", "r")
 
 
+def test_a_watch_that_is_cancelled_leaves_nothing_that_asks_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    trigger = StreamHealthTrigger(
+        time.time() + 60, time.time() + 60, 60, 4, 30.0, named={"dag": "d", "run": "r"}
+    )
+
+    async def fired() -> Any:
+        return await anext(trigger.run())
+
+    async def left() -> int:
+        watch = asyncio.create_task(fired())
+        while len(asyncio.all_tasks()) < 3:  # this one, the watch, and what looks for other runs
+            await asyncio.sleep(0.01)
+        watch.cancel()
+        await asyncio.wait([watch])
+        await asyncio.sleep(0)
+        return len(asyncio.all_tasks()) - 1
+
+    assert asyncio.run(left()) == 0
+
+
 @pytest.mark.parametrize(
     ("run_id", "run_type", "state", "awaited"),
     [
