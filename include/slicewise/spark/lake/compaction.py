@@ -170,6 +170,8 @@ class UnitTable:
     def _rows_here(self, jobs: Sequence[HourJob]) -> Iterator[pa.RecordBatch] | None:
         """Rows of few events, made here as a task makes them, and what they are added to; None
         where that is much. A worker of Spark's would take longer to start than they take."""
+        if self.unit.dedupe is not None:
+            return None  # with the events of the time that it looks back they may be many
         based = [job.hour for job in jobs if job.base is not None]
         snapshot = self.table.current_snapshot()
         stands: list[pa.RecordBatch] | None = []

@@ -35,7 +35,6 @@ from slicewise.windows.durations import HOUR_US
 TOGETHER = 48
 """Hours of one part, after which progress is told: whole days."""
 _ATTEMPTS = 4
-_COMPUTED = (Fill.COMPUTE, Fill.EXTEND, Fill.RECOMPACT)
 Headers = dict[int, Header]
 Fills = dict[int, Fill]
 
@@ -118,11 +117,8 @@ class UnitBuild:
     def _lacking(self, headers: Headers, now_hour: int) -> set[int]:
         """Hours whose rows are to be computed, and all of a day that is over and has such: a day's
         total goes in with all of its hours."""
-        lacking = {
-            hour
-            for hour in self._hours
-            if _fill_of(self.filling, hour, headers.get(hour)) in _COMPUTED
-        }
+        _, jobs = _jobs(self.table, self.filling, self._hours, headers)
+        lacking = {job.hour for job in jobs}
         over = {h // HOURS_PER_DAY for h in lacking if h // HOURS_PER_DAY < now_hour // 24}
         return lacking | {hour for hour in self._hours if hour // HOURS_PER_DAY in over}
 
@@ -285,12 +281,7 @@ def write_rows(
     committed."""
     for attempt in range(1, _ATTEMPTS + 1):
         headers = table.headers()
-        fills = {hour: _fill_of(filling, hour, headers.get(hour)) for hour in hours}
-        jobs = [
-            job
-            for hour, fill in fills.items()
-            if (job := _job(table, filling, hour, fill, headers)) is not None
-        ]
+        fills, jobs = _jobs(table, filling, hours, headers)
         if not jobs:
             return headers, fills
         try:
@@ -306,24 +297,25 @@ def write_rows(
     )
 
 
-def _fill_of(filling: Filling, hour: int, header: Header | None) -> Fill:
-    return (
-        filling.of(hour, 0, None)
-        if header is None
-        else filling.of(hour, header.archive_version, header.offset_vector)
-    )
-
-
-def _job(
-    table: UnitTable, filling: Filling, hour: int, fill: Fill, headers: Mapping[int, Header]
-) -> HourJob | None:
-    if fill in (Fill.COMPUTE, Fill.EXTEND):
-        return HourJob(hour, START_VERSION, filling.start, headers.get(hour))
-    if fill is Fill.RECOMPACT:
-        return HourJob(
-            hour, table.archive.archive_version, table.archive.offset_vector, headers[hour]
+def _jobs(
+    table: UnitTable, filling: Filling, hours: Sequence[int], headers: Headers
+) -> tuple[Fills, list[HourJob]]:
+    """Fill of each of these hours, and the jobs that compute rows of those that lack them."""
+    fills: Fills = {}
+    jobs: list[HourJob] = []
+    for hour in hours:
+        header = headers.get(hour)
+        fill = fills[hour] = (
+            filling.of(hour, 0, None)
+            if header is None
+            else filling.of(hour, header.archive_version, header.offset_vector)
         )
-    return None
+        if fill in (Fill.COMPUTE, Fill.EXTEND):
+            jobs.append(HourJob(hour, START_VERSION, filling.start, header))
+        elif fill is Fill.RECOMPACT:
+            archive = table.archive
+            jobs.append(HourJob(hour, archive.archive_version, archive.offset_vector, header))
+    return fills, jobs
 
 
 def _views(context: Context) -> dict[str, list[str]]:
