@@ -22,7 +22,7 @@ from slicewise.stores.log.topics import KafkaLog
 from tests.drills.faults.compactions import Compaction, late
 from tests.drills.judging.watch import questions
 from tests.drills.stage.run import Run
-from tests.drills.stage.scene import MICROBATCH, PROJECT, REALTIME, TOPIC, Scene
+from tests.drills.stage.scene import MICROBATCH, PROJECT, REALTIME, TOPIC, Scene, write_project
 
 CHANGES: Mapping[str, str] = {
     'sw.Feature("spread", sw.variance("amount")': 'sw.Feature("spread", sw.stddev("amount")',
@@ -55,10 +55,7 @@ def changed_project(folder: Path) -> Path:
         assert before in text, f"the project no longer has {before}"
         text = text.replace(before, after)
     folder.mkdir(exist_ok=True)
-    (folder / "features.py").write_text(text + NEW_VIEW, encoding="utf-8")
-    (folder / "slicewise.toml").write_text(
-        (PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8"
-    )
+    write_project(folder, text + NEW_VIEW)
     return folder
 
 

@@ -19,7 +19,7 @@ import psutil
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers.process import Birth, marked
 from tests.drills.faults.compactions import hour, late, settled
-from tests.drills.stage.run import Run
+from tests.drills.stage.run import Run, await_that
 from tests.drills.stage.scene import Scene, scene, signal_all
 
 _AIRFLOW, _DAG, _TASK = "airflow", "compact_slices", "compact"
@@ -80,7 +80,7 @@ def _kill(run: Run, victim: Callable[[], Birth | None], *, head: bool) -> None:
         _settle(api)
         late(run)
         made = _triggered(api)
-        _await(lambda: _task(scene) is not None, "the task to begin")
+        await_that(lambda: _task(scene) is not None, "the task to begin", _BEGINS_S)
         run.some(2, 12)
         process = victim()
         assert process is not None, "nothing is left to kill"
@@ -89,9 +89,10 @@ def _kill(run: Run, victim: Callable[[], Birth | None], *, head: bool) -> None:
         run.kills += 1
         if head:
             run.noticed(begun, lambda: not scene.is_up(_AIRFLOW))
-            _await(
+            await_that(
                 lambda: not scene.is_up(_AIRFLOW) and _head(scene) is None,
                 "what is left of Airflow to end",
+                _BEGINS_S,
             )
             scene.platform.up(_AIRFLOW)
         else:
@@ -158,10 +159,3 @@ def _command_of(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""
-
-
-def _await(seen: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _BEGINS_S
-    while not seen():
-        assert time.monotonic() < deadline, f"{what}: not within {_BEGINS_S:.0f} s"
-        time.sleep(0.2)

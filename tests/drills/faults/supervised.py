@@ -20,8 +20,15 @@ from slicewise.local.servers.process import Birth
 from slicewise.stores.online.redis.status import read_status
 from tests.drills.faults.processes import workers
 from tests.drills.judging.records import Part
-from tests.drills.stage.run import POLL_S, Run
-from tests.drills.stage.scene import MICROBATCH, PROJECT, Scene, scene, signal_all
+from tests.drills.stage.run import Run, await_that
+from tests.drills.stage.scene import (
+    MICROBATCH,
+    PROJECT,
+    Scene,
+    scene,
+    signal_all,
+    write_project,
+)
 
 _DAG, _AIRFLOW = "ingest_stream", "airflow"
 _EVENTS = ("driver_lost", "driver_well")
@@ -46,10 +53,7 @@ def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
     with TemporaryDirectory(prefix="slicewise-drill-") as folder:
         project = Path(folder)
         text = (PROJECT / "features.py").read_text(encoding="utf-8")
-        (project / "features.py").write_text(text + EMITTED, encoding="utf-8")
-        (project / "slicewise.toml").write_text(
-            (PROJECT / "slicewise.toml").read_text(encoding="utf-8"), encoding="utf-8"
-        )
+        write_project(project, text + EMITTED)
         with scene(rng, project, SLICEWISE_PROBES="on") as made:
             made.platform.up(_AIRFLOW)
             with AirflowApi(made.platform.settings.airflow_url) as api:
@@ -57,7 +61,9 @@ def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
                 api.unpause(_DAG)
             made.feed.resume()
             for name in NAMED:
-                _await(partial(_applies, made, name), f"{NAMED[name]} to apply events")
+                await_that(
+                    partial(_applies, made, name), f"{NAMED[name]} to apply events", _PATIENCE_S
+                )
             yield made
 
 
@@ -90,7 +96,7 @@ def _lost(
     """One driver is lost, told and well again: one incident, which is told once."""
     made = run.scene
     run.some(1, 3)
-    _await(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost")
+    await_that(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost", _PATIENCE_S)
     pid = stream.driver_status(made.platform.settings, name).pid
     before = [_alerts(made, name, event) for event in _EVENTS]
     lost = victims()
@@ -98,18 +104,23 @@ def _lost(
     signal_all(lost, number)
     run.kills += 1
     run.noticed(begun, lambda: _is_open(made, name))
-    _await(
+    await_that(
         lambda: (
             stream.driver_status(made.platform.settings, name).pid not in (None, pid)
             and _applies(made, name)
         ),
         f"{NAMED[name]} to apply events again",
+        _PATIENCE_S,
     )
     run.recover_s.append(time.monotonic() - begun)
     run.parts.append(
         Part(f"{NAMED[name]}: {what}", "driver_lost", run.detect_s[-1], run.recover_s[-1])
     )
-    _await(lambda: _alerts(made, name, "driver_well") > before[1], "the word that it is over")
+    await_that(
+        lambda: _alerts(made, name, "driver_well") > before[1],
+        "the word that it is over",
+        _PATIENCE_S,
+    )
     after = [_alerts(made, name, event) for event in _EVENTS]
     assert after == [before[0] + 1, before[1] + 1], f"{name}: {before} alerts became {after}"
     made.await_whole()
@@ -146,10 +157,3 @@ def _alerts(made: Scene, name: str, event: str) -> int:
         for alert in alerts
         if alert["event"] == event and alert["subject"].endswith(about)
     )
-
-
-def _await(seen: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not seen():
-        assert time.monotonic() < deadline, f"{what}: not within {_PATIENCE_S:.0f} s"
-        time.sleep(POLL_S)

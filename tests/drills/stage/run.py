@@ -18,6 +18,14 @@ NOTICED_S = 60.0
 POLL_S = 0.02
 
 
+def await_that(seen: Callable[[], bool], what: str, most_s: float) -> None:
+    """Waits until it is seen. Raises AssertionError."""
+    deadline = time.monotonic() + most_s
+    while not seen():
+        assert time.monotonic() < deadline, f"{what}: not within {most_s:.0f} s"
+        time.sleep(POLL_S)
+
+
 @dataclass
 class Run:
     """One drill while it is played: what it was seen to take."""

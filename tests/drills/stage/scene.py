@@ -53,6 +53,13 @@ WITHIN_S = 240.0
 _POLL_S = 0.05
 
 
+def write_project(folder: Path, features: str) -> None:
+    """Writes a project with the drills' settings and these definitions."""
+    (folder / "features.py").write_text(features, encoding="utf-8")
+    settings = (PROJECT / "slicewise.toml").read_text(encoding="utf-8")
+    (folder / "slicewise.toml").write_text(settings, encoding="utf-8")
+
+
 @contextmanager
 def scene(rng: random.Random, project: Path = PROJECT, **settings: str) -> Iterator[Scene]:
     """A platform that runs and has its real-time lane, before any load; gone afterwards with all
