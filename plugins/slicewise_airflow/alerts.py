@@ -79,21 +79,20 @@ def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
 def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
     """Tells that a driver is lost, loops or is well again: one incident of that driver's.
     instance: the task instance that watches; named: the driver for people."""
-    sent = matter_alert(
-        _DRIVER[notice.kind],
-        instance.dag_id,
-        instance.task_id,
-        instance.run_id,
-        [f"{named}: {notice.text}"],
-        url=_url(instance),
-        runbook_base=base(),
-        cause=f"driver.{name}",
-    )
-    _page(sent)
+    _page_of(instance, _DRIVER[notice.kind], [f"{named}: {notice.text}"], f"driver.{name}")
+
+
+def page_broker(instance: Any, notice: Notice) -> None:
+    """Tells that no broker answers, or that one does again: one incident."""
+    matter: Matter = "broker_back" if notice.kind == "over" else "broker_away"
+    _page_of(instance, matter, [notice.text], "broker")
 
 
 def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[str]) -> None:
-    instance = context["task_instance"]
+    _page_of(context["task_instance"], matter, reasons)
+
+
+def _page_of(instance: Any, matter: Matter, reasons: Sequence[str], cause: str = "") -> None:
     sent = matter_alert(
         matter,
         instance.dag_id,
@@ -102,6 +101,7 @@ def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[s
         reasons,
         url=_url(instance),
         runbook_base=base(),
+        cause=cause,
     )
     _page(sent)
 

@@ -6,23 +6,25 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from slicewise.lifecycle import supervision
+from slicewise.lifecycle import absence, supervision
 from slicewise.lifecycle.health.judge import Part
-from slicewise.lifecycle.supervision import NAMED, PARTS, Notice, Supervised
+from slicewise.lifecycle.supervision import NAMED, PARTS, Supervised
 from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise_airflow.alerts import page_driver
+from slicewise_airflow.alerts import page_broker, page_driver
 
 _START_S = 60.0
 """Longest that a start may take; a driver comes up by itself after it."""
+BROKER_EVERY_S = 10.0
+"""Seconds between two looks at a broker while drivers are well."""
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._state = StateFolder(self.settings.state_dir)
         self.kept = drivers.kept(self._state)
+        self._absence = drivers.kept_absence(self._state)
+        self._broker_next_s = 0.0
         self._notices: set[asyncio.Task[None]] = set()
 
     @property
@@ -50,14 +54,11 @@ class Supervisor:
         driver is to be started whose process cannot be seen from here: a task is to do it."""
         looks = await asyncio.to_thread(drivers.looks, self._state)
         now_us = time.time_ns() // 1_000
-        away = ""
-        if any(
-            look is not None
-            and (fault := supervision.fault_of(look, now_us)) is not None
-            and fault.kind != "died"
+        faulty = any(
+            look is not None and supervision.fault_of(look, now_us) is not None
             for look in looks.values()
-        ):
-            away = await asyncio.to_thread(drivers.server_away, self.settings)
+        )
+        away = await self._server_away(faulty)
         steps = {
             name: supervision.step(self.kept.get(name, Supervised()), look, now_us, away=away)
             for name, look in looks.items()
@@ -72,11 +73,25 @@ class Supervisor:
             await self._start(started)
         for name, step in steps.items():
             for notice in step.notices:
-                # a channel that is slow holds up no look
-                task = asyncio.create_task(asyncio.to_thread(self._notify, name, notice))
-                self._notices.add(task)
-                task.add_done_callback(self._notices.discard)
+                self._notify(page_driver, name, NAMED[name], notice)
         return elsewhere
+
+    async def _server_away(self, faulty: bool) -> str:
+        """The server that drivers wait for, if any; the broker is looked at now and then in any
+        case, as drivers that wait for it look well."""
+        if not faulty and not self._absence.reason and time.monotonic() < self._broker_next_s:
+            return ""
+        self._broker_next_s = time.monotonic() + BROKER_EVERY_S
+        broker = await asyncio.to_thread(drivers.broker_away, self.settings)
+        before = self._absence
+        self._absence, notices = absence.step(before, broker, time.time_ns() // 1_000)
+        if self._absence != before:
+            await self._written(drivers.keep_absence, self._absence)
+        for notice in notices:
+            self._notify(page_broker, notice)
+        if broker or not faulty:
+            return broker
+        return await asyncio.to_thread(drivers.store_away, self.settings)
 
     async def end(self) -> None:
         """Waits until all was told."""
@@ -128,13 +143,19 @@ class Supervisor:
         if kept == self.kept:
             return
         self.kept = kept
+        await self._written(drivers.keep, kept)
+
+    async def _written(self, keep: Callable[[StateFolder, Any], None], kept: object) -> None:
         try:
-            await asyncio.to_thread(drivers.keep, self._state, kept)
+            await asyncio.to_thread(keep, self._state, kept)
         except OSError as error:  # a full disk: it is known while this watch lasts
             warning("supervision_not_kept", error=str(error))
 
-    def _notify(self, name: str, notice: Notice) -> None:
-        page_driver(_instance(self.named), name, NAMED[name], notice)
+    def _notify(self, page: Callable[..., None], *words: object) -> None:
+        """Pages in a thread: a channel that is slow holds up no look."""
+        task = asyncio.create_task(asyncio.to_thread(page, _instance(self.named), *words))
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
 
 
 def _instance(named: Mapping[str, str]) -> Any:

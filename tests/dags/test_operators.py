@@ -245,6 +245,7 @@ def looked(
     """The event of a watch that looks every millisecond, of stores that answer so; its grace is
     over."""
     monkeypatch.setattr("slicewise.stores.online.redis.status.read_status", lambda _url: status())
+    monkeypatch.setattr("slicewise.local.servers.drivers.broker_away", lambda _settings: "")
     with pytest.raises(TaskDeferred) as deferred:
         StreamHealth(task_id="watch", every_s=0.001, **given).execute({"params": {}})
     trigger = deferred.value.trigger

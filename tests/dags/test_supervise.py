@@ -16,6 +16,7 @@ from slicewise_airflow import stream as watching
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 from slicewise_airflow.supervise import Supervisor
 
+from slicewise.lifecycle import absence
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
@@ -28,7 +29,9 @@ NAMED = {"dag": "ingest_stream", "task": "watch", "run": "r", "url": "http://air
 
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
-    """A state folder whose micro-batch lane has died, of a platform whose servers are away."""
+    """A state folder whose micro-batch lane has died. Its servers answer."""
+    monkeypatch.setattr(drivers, "broker_away", lambda _: "")
+    monkeypatch.setattr(drivers, "store_away", lambda _: "")
     folder = StateFolder(tmp_path / "state")
     folder.create()
     folder.pid_file("stream").write_text(GONE)
@@ -103,6 +106,39 @@ def test_a_missing_program_is_a_start_that_failed(state: StateFolder) -> None:
     assert "No such file" in drivers.kept(state)["stream"].restarts.error
 
 
+@pytest.mark.parametrize("server", ["store_away", "broker_away"])
+def test_nothing_is_started_while_a_server_is_away(
+    server: str, state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = program(tmp_path)
+    monkeypatch.setattr(drivers, server, lambda _: "it does not answer")
+    looked(2)
+    assert not calls.exists()
+    monkeypatch.setattr(drivers, server, lambda _: "")
+    looked(1)
+    assert calls.read_text() == "stream ensure\n"
+    assert drivers.kept(state)["stream"].restarts.in_a_row == 1
+
+
+def test_a_broker_that_stays_away_is_told_once_also_by_the_next_watch(
+    state: StateFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    state.pid_file("stream").unlink()
+    monkeypatch.setattr(absence, "NOTICE_US", 0)
+    monkeypatch.setattr(drivers, "broker_away", lambda _: "the broker: h:1: refused")
+    looked(3)
+    looked(3)
+    monkeypatch.setattr(drivers, "broker_away", lambda _: "")
+    looked(3)
+    away, back = (line for line in caplog.messages if line.startswith("broker_"))
+    assert away.startswith("broker_away dag=ingest_stream task=watch run=r error=")
+    assert "no broker answers: the broker: h:1: refused, for 0 s" in away
+    assert "docs/runbook.md#the-broker-is-away" in away
+    assert "key=broker state=open" in away
+    assert back.startswith("broker_back ")
+    assert "key=broker state=over" in back
+
+
 def test_a_driver_that_was_stopped_on_purpose_is_left_alone(
     state: StateFolder, tmp_path: Path
 ) -> None:
@@ -140,15 +176,13 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
 
 
 def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
-    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    state: StateFolder, tmp_path: Path
 ) -> None:
     calls = program(tmp_path, words="{}")
     elsewhere = json.loads(GONE) | {"namespace": "another pid:[1]"}
     state.pid_file("stream").write_text(json.dumps(elsewhere))
     long_ago = time.time() - 600
     os.utime(state.pid_file("stream"), (long_ago, long_ago))
-    # both servers answer: the driver is silent for a reason of its own
-    monkeypatch.setattr(drivers, "server_away", lambda _: "")
     task = StreamHealth(task_id="watch", for_s=60)
     with pytest.raises(TaskDeferred) as deferred:
         task.execute({"params": {}})

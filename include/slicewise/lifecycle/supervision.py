@@ -161,12 +161,12 @@ def step(
 ) -> Step:
     """The outcome of one look. look: None where the driver was stopped on purpose, or never
     started. away: the server that cannot be reached, if any: a driver that waits for it is not to
-    blame, and only one that died is started."""
+    blame, and none is started before it answers."""
     if look is None:
         over = (Notice("over", "it was stopped on purpose"),) if kept.fault else ()
         return Step(Supervised(restarts.stopped(kept.restarts)), notices=over)
     fault = fault_of(look, now_us, patience)
-    if fault is not None and fault.kind != "died" and away:
+    if fault is not None and away:
         return Step(kept)
     if fault is None:
         return _without_fault(kept, look, now_us)

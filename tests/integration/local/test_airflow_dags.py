@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import httpx
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pytest
 import redis
 
 from slicewise.errors import BadRequest
-from slicewise.local.servers import stream
+from slicewise.local.servers import stream, supervisor
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis.status import read_status
@@ -218,6 +219,29 @@ def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
     platform.wait(over, "the word that it is over", PATIENCE_S)
     assert _alerts(platform, "driver_lost") == 1
     assert _alerts(platform, "driver_well") == 1
+
+
+def test_a_broker_that_is_away_is_told_once_and_no_driver_is_started_for_it(
+    platform: AirflowStack,
+) -> None:
+    assert platform.streamed
+    driver = stream.stream_status(platform.settings).pid
+    before = [_alerts(platform, event) for event in ("broker_away", "driver_lost")]
+    supervisor.down(platform.settings, print, only=("kafka",))
+
+    def awaited(event: str, times: int) -> str | None:
+        return None if _alerts(platform, event) == times else f"nobody tells of {event}"
+
+    platform.wait(
+        partial(awaited, "broker_away", before[0] + 1), "the broker's absence", PATIENCE_S
+    )
+    platform.up("kafka")
+    platform.wait(partial(awaited, "broker_back", before[0] + 1), "its return", PATIENCE_S)
+    assert stream.stream_status(platform.settings).pid == driver
+    assert [_alerts(platform, event) for event in ("broker_away", "driver_lost")] == [
+        before[0] + 1,
+        before[1],
+    ]
 
 
 def test_a_run_that_somebody_triggers_or_clears_does_not_wait_for_the_watch(

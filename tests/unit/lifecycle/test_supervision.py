@@ -149,11 +149,13 @@ def test_a_driver_that_ends_again_and_again_is_told_as_a_loop_once_and_tried_eve
     assert waits[-1] >= restarts.MOST_WAIT_US // SECOND
 
 
-def test_no_driver_is_replaced_while_a_server_is_away_and_one_that_died_is_started() -> None:
+def test_no_driver_is_started_while_a_server_is_away() -> None:
     stuck = look(NOW, status(60, batch_ms_p99=400.0))
     assert step(Supervised(), stuck, NOW, away="the broker: timed out").kept == Supervised()
     assert step(Supervised(), stuck, NOW).start
-    assert step(Supervised(), look(running=False), NOW, away="the store: gone").start
+    died = look(running=False)
+    assert step(Supervised(), died, NOW, away="the store: gone").kept == Supervised()
+    assert step(Supervised(), died, NOW).start
 
 
 def test_a_start_that_failed_is_counted_once_and_tried_again() -> None:

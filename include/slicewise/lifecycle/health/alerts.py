@@ -23,6 +23,8 @@ Event = Literal[
     "driver_lost",
     "driver_loops",
     "driver_well",
+    "broker_away",
+    "broker_back",
     "records_bad",
     "check_red",
     "check_not_made",
@@ -30,7 +32,7 @@ Event = Literal[
 ]
 Matter = (
     Part
-    | Literal["driver_lost", "driver_loops", "driver_well"]
+    | Literal["driver_lost", "driver_loops", "driver_well", "broker_away", "broker_back"]
     | Literal["records", "check_red", "check_not_made", "alerts"]
 )
 """Matters of an alert that have words and a section of their own."""
@@ -75,6 +77,8 @@ MATTERS: Mapping[Matter, _Words] = {
         "driver_loops", "a-driver-ends-again-and-again", "a driver ends again and again"
     ),
     "driver_well": _Words("driver_well", "a-driver-is-well-again", "a driver is well again"),
+    "broker_away": _Words("broker_away", "the-broker-is-away", "no broker answers"),
+    "broker_back": _Words("broker_back", "the-broker-is-back", "the broker is back"),
     "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
     "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
     "check_not_made": _Words(
@@ -121,7 +125,7 @@ class Alert:
     @property
     def over(self) -> bool:
         """Tells whether it says that its cause is over."""
-        return self.event == "driver_well"
+        return self.event in ("driver_well", "broker_back")
 
     def fields(self) -> dict[str, str]:
         """For logs and webhooks: names and values."""

@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.lifecycle import supervision
+from slicewise.lifecycle.absence import Absence
 from slicewise.lifecycle.supervision import NAMED, DriverLook, Supervised
 from slicewise.local.servers import health, process
 from slicewise.local.servers.state import StateFolder
@@ -18,7 +20,7 @@ from slicewise.settings import Settings
 from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import read_status
 
-_KEPT = "supervised.json"
+_KEPT, _ABSENCE = "supervised.json", "absence.json"
 
 
 def looks(state: StateFolder) -> dict[str, DriverLook | None]:
@@ -71,10 +73,20 @@ def heartbeat_of(state: StateFolder, name: str) -> tuple[float | None, dict[str,
 
 def server_away(settings: Settings) -> str:
     """The server that drivers need and that does not answer; empty where both do."""
+    return store_away(settings) or broker_away(settings)
+
+
+def store_away(settings: Settings) -> str:
+    """Reason why the store does not answer; empty where it does."""
     try:
         read_status(settings.redis_url)
     except SlicewiseError as error:
         return f"the store: {error.what}"
+    return ""
+
+
+def broker_away(settings: Settings) -> str:
+    """Reasons why no broker answers; empty where one does."""
     reasons = []
     for address in settings.kafka_bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
@@ -95,6 +107,24 @@ def kept(state: StateFolder) -> dict[str, Supervised]:
 
 def keep(state: StateFolder, supervised: Mapping[str, Supervised]) -> None:
     """Replaces what is kept in one step. Raises OSError."""
-    part = state.path / f"{_KEPT}.part"
-    part.write_text(json.dumps(supervision.to_json(supervised)))
-    part.replace(state.path / _KEPT)
+    _replace(state.path / _KEPT, supervision.to_json(supervised))
+
+
+def kept_absence(state: StateFolder) -> Absence:
+    """The broker's absence as the last look left it; none where nobody looked, or the file is
+    torn."""
+    try:
+        return Absence(**json.loads((state.path / _ABSENCE).read_text()))
+    except (OSError, ValueError, TypeError):
+        return Absence()
+
+
+def keep_absence(state: StateFolder, absence: Absence) -> None:
+    """Replaces what is kept in one step. Raises OSError."""
+    _replace(state.path / _ABSENCE, asdict(absence))
+
+
+def _replace(file: Path, kept: Mapping[str, object]) -> None:
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(kept))
+    part.replace(file)

@@ -1,0 +1,42 @@
+"""A broker that does not answer is told after a while, and once more when it answers again.
+
+Drivers wait for it and go on by themselves: nothing is started meanwhile, and what waits is no
+fault of theirs (lifecycle/supervision.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from slicewise.lifecycle.supervision import Notice
+
+NOTICE_US = 30_000_000
+"""An absence that ends before is told nobody: a broker that is restarted comes back in it."""
+
+
+@dataclass(frozen=True)
+class Absence:
+    """Absence of a server, kept from look to look."""
+
+    reason: str = ""
+    """Reason why it does not answer; empty while it does."""
+    since_us: int = 0
+    """Time at which it was first seen not to answer."""
+    notified: bool = False
+    """Tells whether somebody was notified of it."""
+
+
+def step(kept: Absence, away: str, now_us: int) -> tuple[Absence, tuple[Notice, ...]]:
+    """State after a look, and what to tell. away: why the server does not answer; empty where it
+    does."""
+    if not away:
+        lasted_s = (now_us - kept.since_us) / 1e6
+        text = f"it answers again, after {lasted_s:.0f} s ({kept.reason})"
+        return Absence(), (Notice("over", text),) if kept.notified else ()
+    since_us = kept.since_us if kept.reason else now_us
+    absence = replace(kept, reason=away, since_us=since_us)
+    if kept.notified or now_us - since_us < NOTICE_US:
+        return absence, ()
+    lasted_s = (now_us - since_us) / 1e6
+    text = f"{away}, for {lasted_s:.0f} s; drivers wait for it, and none is started meanwhile"
+    return replace(absence, notified=True), (Notice("down", text),)

@@ -1,0 +1,43 @@
+"""A broker that does not answer is told after a while, once, and once more when it answers."""
+
+from __future__ import annotations
+
+from slicewise.lifecycle.absence import NOTICE_US, Absence, step
+from slicewise.lifecycle.supervision import Notice
+
+NOW, SECOND = 1_700_000_000_000_000, 1_000_000
+AWAY = "the broker: kafka:9092: connection refused"
+
+
+def test_a_server_that_answers_leaves_nothing_to_tell() -> None:
+    assert step(Absence(), "", NOW) == (Absence(), ())
+
+
+def test_a_short_absence_is_told_nobody() -> None:
+    kept, first = step(Absence(), AWAY, NOW)
+    kept, second = step(kept, AWAY, NOW + NOTICE_US - 1)
+    assert (first, second) == ((), ())
+    assert step(kept, "", NOW + NOTICE_US) == (Absence(), ())
+
+
+def test_a_long_absence_is_told_once_and_its_end_once() -> None:
+    kept, notices = Absence(), list[Notice]()
+    for second in range(0, 300, 2):
+        kept, some = step(kept, AWAY, NOW + second * SECOND)
+        notices += some
+    assert [notice.kind for notice in notices] == ["down"]
+    assert notices[0].text.startswith(f"{AWAY}, for 30 s; ")
+    kept, over = step(kept, "", NOW + 301 * SECOND)
+    assert [(notice.kind, notice.text) for notice in over] == [
+        ("over", f"it answers again, after 301 s ({AWAY})")
+    ]
+    assert kept == Absence()
+
+
+def test_the_next_absence_is_another() -> None:
+    kept = Absence(AWAY, NOW, notified=True)
+    kept, _ = step(kept, "", NOW + SECOND)
+    kept, at_once = step(kept, AWAY, NOW + 2 * SECOND)
+    assert at_once == ()
+    _, later = step(kept, AWAY, NOW + 2 * SECOND + NOTICE_US)
+    assert [notice.kind for notice in later] == ["down"]
