@@ -114,6 +114,9 @@ class Settings:
     probe_limit_ms: int
     """An alert is raised where probes of the last minutes were later than this (p99), or one still
     waits for longer."""
+    lag_limit_s: int
+    """An alert is raised where the micro-batch lane is further behind than so many seconds at its
+    rate, and for two minutes does not get nearer."""
     probes_metrics: str
     """host:port where the prober serves its metrics to Prometheus; port 0: any that is free."""
 
@@ -253,6 +256,7 @@ class Settings:
             ),
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
             probe_limit_ms=number("probe_limit_ms", 30_000),
+            lag_limit_s=number("lag_limit_s", 60),
             probes_metrics=_checked_address(
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
             ),

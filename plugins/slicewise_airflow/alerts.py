@@ -88,6 +88,14 @@ def page_broker(instance: Any, notice: Notice) -> None:
     _page_of(instance, matter, [notice.text], "broker")
 
 
+def page_lag(instance: Any, notice: Notice) -> None:
+    """Tells that the micro-batch lane falls behind with a source, or is near again: one incident of
+    that source's."""
+    matter: Matter = "caught_up" if notice.kind == "over" else "lagging"
+    source = notice.text.partition(":")[0]
+    _page_of(instance, matter, [notice.text], f"lag.{source}")
+
+
 def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[str]) -> None:
     _page_of(context["task_instance"], matter, reasons)
 

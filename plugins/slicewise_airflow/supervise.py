@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from slicewise.lifecycle import absence, supervision
+from slicewise.lifecycle import absence, lagging, supervision
 from slicewise.lifecycle.health.judge import Part
-from slicewise.lifecycle.supervision import NAMED, PARTS, Supervised
+from slicewise.lifecycle.supervision import MICROBATCH, NAMED, PARTS, DriverLook, Supervised
 from slicewise.local.servers import drivers
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise_airflow.alerts import page_broker, page_driver
+from slicewise_airflow.alerts import page_broker, page_driver, page_lag
 
 _START_S = 60.0
 """Longest that a start may take; a driver comes up by itself after it."""
@@ -41,6 +41,7 @@ class Supervisor:
         self._state = StateFolder(self.settings.state_dir)
         self.kept = drivers.kept(self._state)
         self._absence = drivers.kept_absence(self._state)
+        self._lags = drivers.kept_lags(self._state)
         self._broker_next_s = 0.0
         self._notices: set[asyncio.Task[None]] = set()
 
@@ -74,7 +75,21 @@ class Supervisor:
         for name, step in steps.items():
             for notice in step.notices:
                 self._notify(page_driver, name, NAMED[name], notice)
+        await self._look_at_lag(looks[MICROBATCH], now_us)
         return elsewhere
+
+    async def _look_at_lag(self, look: DriverLook | None, now_us: int) -> None:
+        """Tells of a micro-batch lane that is well and falls behind. look: at its driver."""
+        if look is not None and supervision.fault_of(look, now_us) is not None:
+            return
+        statuses = () if look is None else look.statuses
+        limit_s = self.settings.lag_limit_s
+        before = self._lags
+        self._lags, notices = lagging.step(before, statuses, now_us, limit_s)
+        if self._lags != before:
+            await self._written(drivers.keep_lags, self._lags)
+        for notice in notices:
+            self._notify(page_lag, notice)
 
     async def _server_away(self, faulty: bool) -> str:
         """The server that drivers wait for, if any; the broker is looked at now and then in any

@@ -16,9 +16,9 @@ from slicewise_airflow import stream as watching
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 from slicewise_airflow.supervise import Supervisor
 
-from slicewise.lifecycle import absence
+from slicewise.lifecycle import absence, lagging
 from slicewise.local.airflow.api import AirflowApi, DagRun
-from slicewise.local.servers import drivers
+from slicewise.local.servers import drivers, process
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import StoreStatus
@@ -137,6 +137,33 @@ def test_a_broker_that_stays_away_is_told_once_also_by_the_next_watch(
     assert "key=broker state=open" in away
     assert back.startswith("broker_back ")
     assert "key=broker state=over" in back
+
+
+def test_a_lane_that_falls_behind_is_told_once_and_not_started(
+    state: StateFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = program(tmp_path)
+    monkeypatch.setattr(lagging, "NOTICE_US", 0)
+    process.write_pid_file(state.pid_file("stream"), process.this_process())
+    behind = {"heartbeat_us": 1, "records": 10, "events_per_s": 100.0}
+    file = drivers.heartbeat_file(state, "stream")
+    file.parent.mkdir()
+    file.write_text(json.dumps({"sources": {"plays": behind | {"lag": {"0": 6_001}}}}))
+    looked(3)
+    looked(3)
+    file.write_text(json.dumps({"sources": {"plays": behind | {"lag": {"0": 10}}}}))
+    looked(2)
+    lags, near = (line for line in caplog.messages if line.startswith("stream_"))
+    assert lags.startswith("stream_lags dag=ingest_stream task=watch run=r error=")
+    assert "the stream falls behind: plays: 6,001 events behind, 60 s at its 100 events/s" in lags
+    assert "docs/runbook.md#the-stream-falls-behind" in lags
+    assert "key=lag.plays state=open" in lags
+    assert near.startswith("stream_caught_up ")
+    assert "key=lag.plays state=over" in near
+    assert not calls.exists()
 
 
 def test_a_driver_that_was_stopped_on_purpose_is_left_alone(

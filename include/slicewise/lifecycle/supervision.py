@@ -24,15 +24,17 @@ SETTLED_US = 60_000_000
 fault still."""
 _SLOWER = 4
 """A batch hangs that takes so many times as long as the slowest of the last minute."""
+MICROBATCH = "stream"
+"""Name of the driver of the micro-batch lane."""
 PARTS: Mapping[str, Part] = {
-    "stream": "stream",
+    MICROBATCH: "stream",
     "tail": "tail",
     "emit": "emission",
     "probes": "probes",
 }
 """Driver -> the part of the platform's health that its words are about."""
 NAMED: Mapping[str, str] = {
-    "stream": "the micro-batch lane",
+    MICROBATCH: "the micro-batch lane",
     "tail": "the real-time lane",
     "emit": "the emission",
     "probes": "the prober",

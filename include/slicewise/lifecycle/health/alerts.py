@@ -25,6 +25,8 @@ Event = Literal[
     "driver_well",
     "broker_away",
     "broker_back",
+    "stream_lags",
+    "stream_caught_up",
     "records_bad",
     "check_red",
     "check_not_made",
@@ -33,6 +35,7 @@ Event = Literal[
 Matter = (
     Part
     | Literal["driver_lost", "driver_loops", "driver_well", "broker_away", "broker_back"]
+    | Literal["lagging", "caught_up"]
     | Literal["records", "check_red", "check_not_made", "alerts"]
 )
 """Matters of an alert that have words and a section of their own."""
@@ -79,6 +82,8 @@ MATTERS: Mapping[Matter, _Words] = {
     "driver_well": _Words("driver_well", "a-driver-is-well-again", "a driver is well again"),
     "broker_away": _Words("broker_away", "the-broker-is-away", "no broker answers"),
     "broker_back": _Words("broker_back", "the-broker-is-back", "the broker is back"),
+    "lagging": _Words("stream_lags", "the-stream-falls-behind", "the stream falls behind"),
+    "caught_up": _Words("stream_caught_up", "the-stream-caught-up", "the stream has caught up"),
     "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
     "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
     "check_not_made": _Words(
@@ -125,7 +130,7 @@ class Alert:
     @property
     def over(self) -> bool:
         """Tells whether it says that its cause is over."""
-        return self.event in ("driver_well", "broker_back")
+        return self.event in ("driver_well", "broker_back", "stream_caught_up")
 
     def fields(self) -> dict[str, str]:
         """For logs and webhooks: names and values."""

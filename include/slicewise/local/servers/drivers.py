@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from slicewise.errors import BadRequest, SlicewiseError
-from slicewise.lifecycle import supervision
+from slicewise.lifecycle import lagging, supervision
 from slicewise.lifecycle.absence import Absence
+from slicewise.lifecycle.lagging import Lag
 from slicewise.lifecycle.supervision import NAMED, DriverLook, Supervised
 from slicewise.local.servers import health, process
 from slicewise.local.servers.state import StateFolder
@@ -20,7 +21,7 @@ from slicewise.settings import Settings
 from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import read_status
 
-_KEPT, _ABSENCE = "supervised.json", "absence.json"
+_KEPT, _ABSENCE, _LAGS = "supervised.json", "absence.json", "lags.json"
 
 
 def looks(state: StateFolder) -> dict[str, DriverLook | None]:
@@ -122,6 +123,19 @@ def kept_absence(state: StateFolder) -> Absence:
 def keep_absence(state: StateFolder, absence: Absence) -> None:
     """Replaces what is kept in one step. Raises OSError."""
     _replace(state.path / _ABSENCE, asdict(absence))
+
+
+def kept_lags(state: StateFolder) -> dict[str, Lag]:
+    """Sources that the micro-batch lane is behind with, as the last look left them."""
+    try:
+        return lagging.from_json(json.loads((state.path / _LAGS).read_text()))
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def keep_lags(state: StateFolder, lags: Mapping[str, Lag]) -> None:
+    """Replaces what is kept in one step. Raises OSError."""
+    _replace(state.path / _LAGS, lagging.to_json(lags))
 
 
 def _replace(file: Path, kept: Mapping[str, object]) -> None:
