@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,6 +57,7 @@ def _status() -> tuple[dict[str, Any], int]:
     from slicewise.lifecycle.findings import findings
     from slicewise.lifecycle.health.judge import Limits
     from slicewise.lifecycle.health.overview import JOBS, overview
+    from slicewise.local.servers import drivers
     from slicewise.settings import Settings
     from slicewise.stores.online.redis.status import read_status
 
@@ -65,7 +67,9 @@ def _status() -> tuple[dict[str, Any], int]:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
         return {"error": {"what": error.what, "next_step": error.next_step}}, 503
-    findings_now = [asdict(finding) for finding in findings(status, limits)]
+    now_us = time.time_ns() // 1_000
+    every = (*drivers.findings(settings, now_us), *findings(status, limits))
+    findings_now = [asdict(finding) for finding in every]
     return overview(status, limits).to_json() | {
         "findings": findings_now,
         "serving_url": settings.serving_url,

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from slicewise.lifecycle.absence import Absence
+from slicewise.lifecycle.lagging import Lag
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.lifecycle.supervision import Supervised, fault_of
 from slicewise.local.servers import control, drivers, process
@@ -78,6 +80,60 @@ def test_a_torn_file_of_faults_is_as_none(state: StateFolder) -> None:
     assert drivers.kept(state) == kept
     (state.path / "supervised.json").write_text('{"tail": {"fault"')
     assert drivers.kept(state) == {}
+
+
+def words(state: StateFolder, **given: str) -> list[tuple[str, str, bool]]:
+    """Findings a minute after the first instant, of a platform whose broker answers."""
+    settings = Settings.load({"SLICEWISE_STATE": str(state.path)} | given)
+    return [
+        (finding.part, finding.text, finding.now)
+        for finding in drivers.findings(settings, 60_000_000)
+    ]
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "broker_away", lambda _: "")
+
+
+@pytest.mark.usefixtures("broker", "sleeper")
+def test_a_driver_that_was_lost_is_a_finding_until_a_day_later(state: StateFolder) -> None:
+    assert words(state) == []
+    began = Restarts((5_000_000,), 1, None)
+    drivers.keep(state, {"stream": Supervised(began, "its process is gone", 5)})
+    again = "restarted once in the last day, last at 00:00:05 UTC"
+    assert words(state) == [("driver stream", f"its process is gone; {again}", True)]
+    drivers.keep(state, {"stream": Supervised(began, "its process is gone", 5, 7_000_000)})
+    assert words(state) == [("driver stream", again, False)]
+    drivers.keep(state, {"stream": Supervised(began)})
+    assert words(state) == [("driver stream", again, False)]
+
+
+@pytest.mark.usefixtures("broker")
+def test_what_is_kept_of_a_driver_that_was_stopped_since_is_no_finding(state: StateFolder) -> None:
+    drivers.keep(state, {"stream": Supervised(Restarts((5,), 1, None), "its process is gone", 5)})
+    assert words(state) == []
+
+
+def test_a_broker_that_does_not_answer_now_is_a_finding(state: StateFolder) -> None:
+    bootstrap = {"SLICEWISE_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
+    ((part, text, now),) = words(state, **bootstrap)
+    assert (part, now) == ("broker", True)
+    assert text.startswith("it does not answer: 127.0.0.1:1: ")
+    drivers.keep_absence(state, Absence("the broker: before", 20_000_000, notified=True))
+    ((_, text, _),) = words(state, **bootstrap)
+    assert text.startswith("it does not answer, for 40 s: 127.0.0.1:1: ")
+
+
+@pytest.mark.usefixtures("broker", "sleeper")
+def test_a_lane_that_falls_behind_is_a_finding_while_it_is_behind(state: StateFolder) -> None:
+    drivers.keep_lags(state, {"plays": Lag(0, 6_500, 0, notified=True)})
+    source = {"heartbeat_us": 1, "records": 10, "events_per_s": 100.0}
+    beat(state, json.dumps({"sources": {"plays": source | {"lag": {"0": 7_000}}}}))
+    text = "7,000 events behind, 70 s at its rate, and falling behind since 1 min"
+    assert words(state) == [("source plays", text, True)]
+    beat(state, json.dumps({"sources": {"plays": source | {"lag": {"0": 10}}}}))
+    assert words(state) == []
 
 
 def test_a_store_that_does_not_answer_is_away(state: StateFolder) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from slicewise.errors import BadRequest, SlicewiseError
-from slicewise.lifecycle import lagging, supervision
+from slicewise.lifecycle import lagging, restarts, supervision
 from slicewise.lifecycle.absence import Absence
+from slicewise.lifecycle.findings import Finding
+from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.lagging import Lag
-from slicewise.lifecycle.supervision import NAMED, DriverLook, Supervised
+from slicewise.lifecycle.supervision import MICROBATCH, NAMED, DriverLook, Supervised
 from slicewise.local.servers import health, process
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
@@ -136,6 +138,41 @@ def kept_lags(state: StateFolder) -> dict[str, Lag]:
 def keep_lags(state: StateFolder, lags: Mapping[str, Lag]) -> None:
     """Replaces what is kept in one step. Raises OSError."""
     _replace(state.path / _LAGS, lagging.to_json(lags))
+
+
+def findings(settings: Settings, now_us: int) -> tuple[Finding, ...]:
+    """Findings about drivers of this machine and what they wait for: what the watch of Airflow
+    keeps, as far as a look bears it out."""
+    state = StateFolder(settings.state_dir)
+    results = []
+    if reason := broker_away(settings):
+        since_us = kept_absence(state).since_us
+        lasting = f", for {(now_us - since_us) / 1e6:.0f} s" if since_us else ""
+        text = f"it does not answer{lasting}: {reason.removeprefix('the broker: ')}"
+        results.append(Finding("broker", text, runbook_link("broker_away")))
+    for name, supervised in kept(state).items():
+        again = restarts.summary(supervised.restarts, now_us)
+        if not again or look(state, name) is None:
+            continue
+        fault = f"{supervised.fault}; " if supervised.ill else ""
+        matter = "driver_loops" if supervised.restarts.loops else "driver_lost"
+        results.append(
+            Finding(f"driver {name}", f"{fault}{again}", runbook_link(matter), now=supervised.ill)
+        )
+    return (*results, *_lag_findings(settings, state, now_us))
+
+
+def _lag_findings(settings: Settings, state: StateFolder, now_us: int) -> Iterator[Finding]:
+    lags, shown = kept_lags(state), look(state, MICROBATCH)
+    for status in () if shown is None else shown.statuses:
+        behind_s, lag = lagging.behind_s(status), lags.get(status.source)
+        if lag is None or not lag.notified or not behind_s or behind_s <= settings.lag_limit_s:
+            continue
+        text = (
+            f"{status.lag_events:,} events behind, {behind_s:.0f} s at its rate, and falling behind "
+            f"since {(now_us - lag.first_us) / 60e6:.0f} min"
+        )
+        yield Finding(f"source {status.source}", text, runbook_link("lagging"))
 
 
 def _replace(file: Path, kept: Mapping[str, object]) -> None:

@@ -20,7 +20,7 @@ from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavaila
 from slicewise.lifecycle import restarts
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.restarts import Restarts
-from slicewise.local.servers import control, services, stream, watch
+from slicewise.local.servers import control, drivers, services, stream, watch
 from slicewise.local.servers.control import Notify
 from slicewise.local.servers.process import Birth, descendants
 from slicewise.local.servers.redis import NAME as REDIS
@@ -332,7 +332,8 @@ def require_up(settings: Settings, names: Iterable[str]) -> None:
 
 
 def faults(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:
-    """Findings about servers that died, are ill or were started again; rows: as `status` gives."""
+    """Findings about servers and drivers that died, are ill or were started again; rows: as
+    `status` gives."""
     state = StateFolder(settings.state_dir)
     kept = watch.read(state)
     results: list[Finding] = []
@@ -349,4 +350,4 @@ def faults(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, 
         elif row.state == "up" and row.name in kept and kept[row.name].at_us:
             loops = kept[row.name].in_a_row >= restarts.LOOP
             results.append(Finding(row.name, row.detail, row.log, now=loops))
-    return tuple(results)
+    return (*results, *drivers.findings(settings, SystemClock().now_us()))
