@@ -1,11 +1,12 @@
-"""A `slicewise` command of a task runs in the platform environment; its exit code and its report
-are believed."""
+"""A program of a task runs in an environment of its own; its exit code and its report are
+believed."""
 
 from __future__ import annotations
 
 import logging
 import os
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 
 from slicewise.lifecycle.reports import JobFailed, ReportReader, summary
 from slicewise.log import event
@@ -24,23 +25,42 @@ def run_command(*arguments: str) -> dict[str, object]:
     settings = Settings.load()
     program = str(settings.platform_python.parent / "slicewise")
     reader = ReportReader()
-    with subprocess.Popen(
-        [program, *arguments],
-        env=os.environ | settings.to_env(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for line in reader.read(process.stdout):
-            log.info("%s", line.rstrip())
-    if process.returncode:
+    code = run_program([program, *arguments], settings.to_env(), reader)
+    if code:
         record(settings, arguments[0], reader.report or {}, ok=False)
         raise JobFailed(
-            f"slicewise {arguments[0]} ended with exit code {process.returncode}: {reader.why}",
+            f"slicewise {arguments[0]} ended with exit code {code}: {reader.why}",
             next_step=f"run it by hand: slicewise {' '.join(arguments)}",
         )
     report = dict(reader.required(f"slicewise {arguments[0]}"))
     record(settings, arguments[0], report, ok=True)
     event("command_reported", **(summary(report) | {"command": arguments[0]}))
     return report
+
+
+def run_program(
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    reader: ReportReader,
+    begun: Callable[[subprocess.Popen[str]], None] = lambda _: None,
+) -> int:
+    """Runs a program to its end; its exit code. What it prints goes to the task's log and through
+    the reader. A task that is ended takes it along. env: variables beside this process's own.
+    begun: called once it runs."""
+    with subprocess.Popen(
+        argv,
+        env=os.environ | dict(env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        begun(process)
+        assert process.stdout is not None
+        try:
+            for line in reader.read(process.stdout):
+                log.info("%s", line.rstrip())
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode

@@ -1,23 +1,24 @@
-"""A bounded Spark job runs through the Spark provider, under the job configuration of slicewise,
-and must report.
+"""A bounded Spark job runs under the job configuration of slicewise, and must report.
 
-The driver is spark-submit of the Spark environment; nothing of pyspark is imported here.
+The driver is spark-submit of the Spark environment; nothing of pyspark is imported here. The Spark
+provider gives the connection. Its hook hands a job's output, where the report is, to the log alone
+(docs/adr/0098).
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowNotFoundException
 
+from slicewise.errors import SettingsError
 from slicewise.lifecycle.jobs import Run
 from slicewise.lifecycle.reports import (
     SLICE_COLUMNS,
@@ -32,28 +33,12 @@ from slicewise.lifecycle.reports import (
 from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_records
+from slicewise_airflow.commands import run_program
 from slicewise_airflow.record import record, starting
 
 log = logging.getLogger("slicewise.jobs")
-
-
-class _ReportingHook(SparkSubmitHook):  # type: ignore[misc]  # Airflow is opaque to the type checker here
-    """The provider's hook; it also reads the job's report out of what it logs."""
-
-    def __init__(self, reader: ReportReader, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._reader = reader
-
-    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        super()._process_spark_submit_log(self._reader.read(itr))
-
-    def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        try:
-            driver: str | None = super().submit(application, **kwargs)
-            return driver
-        finally:
-            if self._submit_sp is not None and self._submit_sp.stdout is not None:
-                self._submit_sp.stdout.close()
+CONNECTION: str = SparkSubmitHook.default_conn_name
+"""Airflow's connection that names the master, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +49,15 @@ class Failure:
     report: Mapping[str, object]
 
 
-class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
+class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
     """Runs `spark_jobs/<job>.py` with the arguments that `arguments(run)` gives.
 
     The Airflow connection `spark_default` names the master; without one it is the setting
     `spark_master`. Returns the job's report (XCom), and logs the slices that it lists. Where
     `unless_clean(run)` names an hour that is clean, nothing is submitted.
     """
+
+    ui_color = "#f7dcb4"
 
     def __init__(
         self,
@@ -80,46 +67,33 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         unless_clean: Callable[[Run], str | None] = lambda _: None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("name", f"slicewise-{job}")
         super().__init__(**kwargs)
         self.job = job
         self.arguments = arguments
         self.unless_clean = unless_clean
-        self._reader = ReportReader()
+        self._process: subprocess.Popen[str] | None = None
 
     def execute(self, context: Any) -> dict[str, object]:
-        from slicewise.spark.runtime.conf import job_conf
-
         settings = Settings.load()
         if hour := self.unless_clean(run_of(context)):
             from slicewise_airflow.clean import clean_report
 
             if report_message := clean_report(settings, context, hour):
                 return report_message
-        self.application = str(settings.home / "spark_jobs" / f"{self.job}.py")
-        self.application_args = list(self.arguments(run_of(context)))
-        self.env_vars = settings.to_env() | {
-            "PYSPARK_PYTHON": str(settings.spark_python),
-            "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
-            # spark-submit's first JVM only makes the command line of the second
-            "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        }
-        self._spark_binary = str(settings.spark_submit)
-        self._default_connection(settings.spark_master)
-        event("job_submitted", job=self.job, arguments=" ".join(self.application_args))
+        arguments, reader = list(self.arguments(run_of(context))), ReportReader()
+        master = master_of(settings)
+        event("job_submitted", job=self.job, master=" ".join(master), arguments=" ".join(arguments))
         if self.job == "backfill":
             starting(settings, dict(context["params"]).get("view"))
-        try:
-            with self._classes(settings, context) as option:
-                conf = job_conf(settings, classes=option)
-                # The session sets passwords itself; on a command line every user could read them.
-                self.conf = {k: v for k, v in conf.items() if not k.endswith(".password")}
-                super().execute(context)
-            report = dict(self._reader.required(self.job))
-        except AirflowException as error:
-            failure = self.failure(self._reader, settings)
+        with self._classes(settings, context) as option:
+            argv = self._command(settings, master, option, arguments)
+            code = run_program(argv, _environment(settings), reader, self._begun)
+        if code:
+            failure = self.failure(reader, settings)
             record(settings, self.job, failure.report, ok=False)
-            raise failure.error from error
+            raise failure.error
+        try:
+            report = dict(reader.required(self.job))
         except ReportMissing:
             record(settings, self.job, {}, ok=False)
             raise
@@ -131,6 +105,30 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)
         return report
+
+    def on_kill(self) -> None:
+        """Ends the job with its task: what it had not committed, the next run does."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+
+    def _begun(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def _command(
+        self, settings: Settings, master: Sequence[str], classes: str, arguments: Sequence[str]
+    ) -> list[str]:
+        from slicewise.spark.runtime.conf import job_conf
+
+        conf = [
+            word
+            for name, value in job_conf(settings, classes=classes).items()
+            # The session sets passwords itself; on a command line every user could read them.
+            if not name.endswith(".password")
+            for word in ("--conf", f"{name}={value}")
+        ]
+        application = str(settings.home / "spark_jobs" / f"{self.job}.py")
+        named = ["--name", f"slicewise-{self.job}"]
+        return [str(settings.spark_submit), *master, *named, *conf, application, *arguments]
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002
         """The failure that a job raises and leaves on the page when it ended badly."""
@@ -153,25 +151,33 @@ class SparkJob(SparkSubmitOperator):  # type: ignore[misc]  # Airflow is opaque 
             return nullcontext("")
         return leaving(settings) if self.job == "compact" else nullcontext(sharing(settings))
 
-    def _get_hook(self) -> SparkSubmitHook:
-        return _ReportingHook(
-            self._reader,
-            conf=self.conf,
-            conn_id=self._conn_id,
-            name=self.name,
-            application_args=self.application_args,
-            env_vars=self.env_vars,
-            spark_binary=self._spark_binary,
-            verbose=self._verbose,
-        )
 
-    def _default_connection(self, master: str) -> None:
-        # The provider falls back to YARN when the connection is missing, which nobody wants here.
-        try:
-            SparkSubmitHook.get_connection(self._conn_id)
-        except AirflowNotFoundException:
-            connection = json.dumps({"conn_type": "spark", "host": master})
-            os.environ[f"AIRFLOW_CONN_{self._conn_id.upper()}"] = connection
+def master_of(settings: Settings) -> list[str]:
+    """Options of spark-submit that name the master, from the connection or the settings. Raises
+    SettingsError where the connection wants the driver elsewhere."""
+    try:
+        connection = SparkSubmitHook.get_connection(CONNECTION)
+    except AirflowNotFoundException:
+        return ["--master", settings.spark_master]
+    host, extra = connection.host or settings.spark_master, connection.extra_dejson
+    if extra.get("deploy-mode", "client") != "client":
+        raise SettingsError(
+            "the driver of a job runs where its task runs",
+            where=f"Airflow's connection {CONNECTION}, extra deploy-mode {extra['deploy-mode']!r}",
+            expected="client, or no deploy-mode",
+            next_step="take it out of the connection's extra",
+        )
+    queue = ["--queue", str(extra["queue"])] if extra.get("queue") else []
+    return ["--master", f"{host}:{connection.port}" if connection.port else host, *queue]
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    return settings.to_env() | {
+        "PYSPARK_PYTHON": str(settings.spark_python),
+        "PYSPARK_DRIVER_PYTHON": str(settings.spark_python),
+        # spark-submit's first JVM only makes the command line of the second
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
 
 
 def run_of(context: Any) -> Run:

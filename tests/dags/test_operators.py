@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import shlex
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from slicewise_airflow.commands import run_command
 from slicewise_airflow.spark import SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 
+from slicewise.errors import SettingsError
 from slicewise.features import own
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
@@ -127,6 +129,67 @@ def test_a_configured_connection_names_the_master(
     job().execute(context())
     words = given.read_text().split()
     assert words[words.index("--master") + 1] == "spark://master:7077"
+
+
+def test_a_connections_port_and_queue_are_those_of_the_job(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "spark", "host": "spark://master", "port": 7078}
+    monkeypatch.setenv(
+        "AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection | {"extra": {"queue": "features"}})
+    )
+    given = program("submit", "{}")
+    job().execute(context())
+    words = given.read_text().split()
+    assert words[:4] == ["--master", "spark://master:7078", "--queue", "features"]
+
+
+def test_a_connection_that_wants_the_driver_elsewhere_is_refused_before_anything_is_submitted(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    given = program("submit", "{}")
+    with pytest.raises(SettingsError, match="where its task runs"):
+        job().execute(context())
+    assert not given.exists()
+
+
+def test_a_job_whose_task_is_ended_is_ended(program: Any) -> None:
+    given = program("submit", "{}")
+    Path(given.parent / "submit").write_text("#!/bin/sh\necho begun\nexec sleep 60\n")
+    task = job()
+
+    class Ended(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "begun":
+                task.on_kill()
+
+    handler = Ended()
+    logger = logging.getLogger("slicewise.commands")
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(JobFailed, match="job 'compact' failed: begun"):
+            task.execute(context())
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_a_task_that_fails_while_it_reads_takes_its_job_along(
+    program: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = program("submit", "{}")
+    Path(given.parent / "submit").write_text("#!/bin/sh\necho begun\nexec sleep 60\n")
+
+    def timed_out(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(logging.getLogger("slicewise.commands"), "info", timed_out)
+    task = job()
+    with pytest.raises(TimeoutError):
+        task.execute(context())
+    assert task._process is not None
+    assert task._process.poll() == -signal.SIGKILL
 
 
 @pytest.fixture
