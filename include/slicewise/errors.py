@@ -43,6 +43,8 @@ class SlicewiseError(Exception):
 
     usual_next_step: ClassVar[str | None] = None
     """The next step where the place that raises knows none that is better."""
+    lasting: ClassVar[bool] = False
+    """Tells whether the same call would fail again: somebody has to change something first."""
 
     def __init__(
         self,
@@ -84,6 +86,8 @@ def _rebuild(kind: type[SlicewiseError], state: dict[str, object]) -> SlicewiseE
 class DefinitionError(SlicewiseError):
     """A definition cannot be what its author wrote: correct the definition."""
 
+    lasting = True
+
 
 class WrongCall(DefinitionError, TypeError):
     """A definition, or what asks it, is called with arguments that it does not take: correct the
@@ -102,14 +106,20 @@ class FunctionRaised(UserWarning):
 class SettingsError(SlicewiseError):
     """A setting is missing or malformed, or a program that it names is not there."""
 
+    lasting = True
+
 
 class MissingExtra(SlicewiseError, ImportError):
     """A part of slicewise needs packages that are not installed: install the extra that it
     names."""
 
+    lasting = True
+
 
 class BadRequest(SlicewiseError):
     """A request is malformed: correct the request."""
+
+    lasting = True
 
 
 class BodyTooLarge(BadRequest):
@@ -127,9 +137,13 @@ class NotAcceptable(BadRequest):
 class UnknownName(SlicewiseError):
     """A request names a view, feature, feature set or column that does not exist."""
 
+    lasting = True
+
 
 class CodecError(SlicewiseError):
     """Stored or received bytes are not what the format says: nothing was decoded from them."""
+
+    lasting = True
 
     usual_next_step = "make the view again from the archive: slicewise rebuild <view>"
 

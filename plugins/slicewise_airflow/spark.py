@@ -16,9 +16,8 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from slicewise.errors import SettingsError
 from slicewise.lifecycle.jobs import Run
 from slicewise.lifecycle.reports import (
     SLICE_COLUMNS,
@@ -47,6 +46,10 @@ class Failure:
 
     error: JobFailed
     report: Mapping[str, object]
+
+
+class JobRefused(JobFailed, AirflowFailException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
+    """A job failed for a reason that another try would meet again: its task is tried no more."""
 
 
 class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -132,9 +135,8 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:  # noqa: ARG002
         """The failure that a job raises and leaves on the page when it ended badly."""
-        failed = JobFailed(
-            f"job {self.job!r} failed: {reader.why}", next_step="its output stands above"
-        )
+        kind = JobRefused if reader.lasting else JobFailed
+        failed = kind(f"job {self.job!r} failed: {reader.why}", next_step="its output stands above")
         return Failure(failed, reader.report or {})
 
     def _classes(self, settings: Settings, context: Any) -> AbstractContextManager[str]:
@@ -154,14 +156,14 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
 
 def master_of(settings: Settings) -> list[str]:
     """Options of spark-submit that name the master, from the connection or the settings. Raises
-    SettingsError where the connection wants the driver elsewhere."""
+    JobRefused where the connection wants the driver elsewhere."""
     try:
         connection = SparkSubmitHook.get_connection(CONNECTION)
     except AirflowNotFoundException:
         return ["--master", settings.spark_master]
     host, extra = connection.host or settings.spark_master, connection.extra_dejson
     if extra.get("deploy-mode", "client") != "client":
-        raise SettingsError(
+        raise JobRefused(
             "the driver of a job runs where its task runs",
             where=f"Airflow's connection {CONNECTION}, extra deploy-mode {extra['deploy-mode']!r}",
             expected="client, or no deploy-mode",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import pickle
 import shlex
 import signal
 from collections.abc import Callable
@@ -14,14 +15,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from slicewise_airflow.alerts import page, page_deadline, page_records
 from slicewise_airflow.check import CheckJob
 from slicewise_airflow.commands import run_command
-from slicewise_airflow.spark import SparkJob
+from slicewise_airflow.spark import JobRefused, SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 
-from slicewise.errors import SettingsError
 from slicewise.features import own
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
@@ -108,6 +108,17 @@ def test_a_job_that_reports_and_fails_is_failed(program: Any) -> None:
         job().execute(context())
 
 
+@pytest.mark.parametrize("lasting", [True, False])
+def test_a_job_is_tried_again_unless_the_reason_lasts(lasting: bool, program: Any) -> None:
+    program("submit", f'x job_failed job=backfill lasting={lasting} error="no such view"', code=1)
+    with pytest.raises(JobFailed, match="job 'compact' failed: no such view") as failed:
+        job().execute(context())
+    assert isinstance(failed.value, AirflowFailException) is lasting
+    copy = pickle.loads(pickle.dumps(failed.value))
+    assert type(copy) is type(failed.value)
+    assert str(copy) == str(failed.value)
+
+
 def test_no_password_stands_on_a_command_line(
     program: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,7 +161,7 @@ def test_a_connection_that_wants_the_driver_elsewhere_is_refused_before_anything
     connection = {"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
     given = program("submit", "{}")
-    with pytest.raises(SettingsError, match="where its task runs"):
+    with pytest.raises(JobRefused, match="where its task runs"):
         job().execute(context())
     assert not given.exists()
 

@@ -12,6 +12,7 @@ from slicewise.errors import SlicewiseError
 
 # slicewise.errors.GapRefused: ...   ValueError: ...
 _EVENT = re.compile(r'\bjob_failed\b.* error=("(?:[^"\\]|\\.)*"|\S+)')
+_LASTING = re.compile(r"\bjob_failed\b.* lasting=True ")
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)+[A-Z]\w*: \S|[A-Z]\w*(?:Error|Exception): \S")
 
 Report = Mapping[str, object]
@@ -34,6 +35,8 @@ class ReportReader:
     last_line: str = ""
     error_line: str = ""
     """Words of the job's own event of its failure, or the exception that a traceback ends with."""
+    lasting: bool = False
+    """Tells whether that event says that another try would fail for the same reason."""
 
     def read(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:
@@ -42,6 +45,7 @@ class ReportReader:
                 self.report = report
             self.last_line = line.strip() or self.last_line
             self.error_line = error_in(line) or self.error_line
+            self.lasting = self.lasting or _LASTING.search(line) is not None
             yield line
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from slicewise.errors import SlicewiseError, StoreUnavailable, UnknownName
 from slicewise.lifecycle.reports import (
     ReportMissing,
     ReportReader,
@@ -12,6 +13,7 @@ from slicewise.lifecycle.reports import (
     summary,
     table,
 )
+from slicewise.log import to_stderr, warning
 
 LINES = [
     "26/11/21 INFO {not json}",
@@ -20,6 +22,18 @@ LINES = [
     '{"hours": 2, "slices": [{"slice": 1}]}',
     "done",
 ]
+
+
+@pytest.mark.parametrize("error", [UnknownName("no view v"), StoreUnavailable("it is away")])
+def test_a_jobs_own_word_says_whether_another_try_would_fail_again(
+    error: SlicewiseError, capsys: pytest.CaptureFixture[str]
+) -> None:
+    to_stderr()
+    warning("job_failed", job="backfill", lasting=error.lasting, error=str(error))
+    reader = ReportReader()
+    list(reader.read(capsys.readouterr().err.splitlines()))
+    assert reader.lasting is isinstance(error, UnknownName)
+    assert reader.why == error.what
 
 
 def test_the_last_object_is_the_report_and_every_line_is_passed_on() -> None:

@@ -64,7 +64,7 @@ def run_job(
             append(catalog, RUNS, report.rows(clock.now_us()))
             _print(report, as_json)
         except SlicewiseError as error:
-            warning("job_failed", job=name, error=str(error))
+            warning("job_failed", job=name, lasting=error.lasting, error=str(error))
             sys.stderr.write(f"{error}\n")
             return 1
     return 0
