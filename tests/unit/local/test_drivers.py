@@ -14,7 +14,7 @@ from slicewise.lifecycle.absence import Absence
 from slicewise.lifecycle.lagging import Lag
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.lifecycle.supervision import Supervised, fault_of
-from slicewise.local.servers import control, drivers, process
+from slicewise.local.servers import control, drivers, health, process
 from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
@@ -123,6 +123,30 @@ def test_a_broker_that_does_not_answer_now_is_a_finding(state: StateFolder) -> N
     drivers.keep_absence(state, Absence("the broker: before", 20_000_000, notified=True))
     ((_, text, _),) = words(state, **bootstrap)
     assert text.startswith("it does not answer, for 40 s: 127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "addresses"),
+    [
+        ("kafka:9093", [("kafka", 9093)]),
+        ("kafka", [("kafka", 9092)]),
+        ("PLAINTEXT://kafka:1, [::1]:2", [("kafka", 1), ("::1", 2)]),
+        ("kafka:port", []),
+    ],
+)
+def test_a_brokers_address_is_read_as_the_client_reads_it(
+    bootstrap: str, addresses: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def refused(port: int, host: str) -> str:
+        seen.append((host, port))
+        return "refused"
+
+    monkeypatch.setattr(health, "kafka", refused)
+    away = drivers.broker_away(Settings.load({"SLICEWISE_KAFKA_BOOTSTRAP": bootstrap}))
+    assert seen == addresses
+    assert away.startswith("the broker: ")
 
 
 @pytest.mark.usefixtures("broker", "sleeper")

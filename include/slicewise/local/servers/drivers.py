@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.lifecycle import lagging, restarts, supervision
@@ -23,6 +24,7 @@ from slicewise.settings import Settings
 from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import read_status
 
+_KAFKA_PORT = 9092
 _KEPT, _ABSENCE, _LAGS = "supervised.json", "absence.json", "lags.json"
 
 
@@ -91,12 +93,16 @@ def store_away(settings: Settings) -> str:
 def broker_away(settings: Settings) -> str:
     """Reasons why no broker answers; empty where one does."""
     reasons = []
-    for address in settings.kafka_bootstrap.split(","):
-        host, _, port = address.strip().rpartition(":")
-        reason = health.kafka(int(port), host)
+    for given in settings.kafka_bootstrap.split(","):
+        # as librdkafka reads it: the protocol and the port may be left out
+        address = urlsplit(f"//{given.strip().rpartition('//')[2]}")
+        try:
+            reason = health.kafka(address.port or _KAFKA_PORT, address.hostname or "")
+        except ValueError as error:
+            reason = str(error)
         if reason is None:
             return ""
-        reasons.append(f"{address.strip()}: {reason}")
+        reasons.append(f"{given.strip()}: {reason}")
     return f"the broker: {'; '.join(reasons)}"
 
 
