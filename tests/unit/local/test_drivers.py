@@ -115,6 +115,11 @@ def test_what_is_kept_of_a_driver_that_was_stopped_since_is_no_finding(state: St
     assert words(state) == []
 
 
+def test_a_broker_that_no_driver_waits_for_is_no_finding(state: StateFolder) -> None:
+    assert words(state, SLICEWISE_KAFKA_BOOTSTRAP="127.0.0.1:1") == []
+
+
+@pytest.mark.usefixtures("sleeper")
 def test_a_broker_that_does_not_answer_now_is_a_finding(state: StateFolder) -> None:
     bootstrap = {"SLICEWISE_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
     ((part, text, now),) = words(state, **bootstrap)

@@ -146,19 +146,20 @@ def keep_lags(state: StateFolder, lags: Mapping[str, Lag]) -> None:
     _replace(state.path / _LAGS, lagging.to_json(lags))
 
 
-def findings(settings: Settings, now_us: int) -> tuple[Finding, ...]:
+def findings(settings: Settings, now_us: int, *, broker: bool = True) -> tuple[Finding, ...]:
     """Findings about drivers of this machine and what they wait for: what the watch of Airflow
-    keeps, as far as a look bears it out."""
+    keeps, as far as a look bears it out. broker: whether to look at the broker too."""
     state = StateFolder(settings.state_dir)
+    present = {name for name, one in looks(state).items() if one is not None}
     results = []
-    if reason := broker_away(settings):
+    if broker and present and (reason := broker_away(settings)):
         since_us = kept_absence(state).since_us
         lasting = f", for {(now_us - since_us) / 1e6:.0f} s" if since_us else ""
         text = f"it does not answer{lasting}: {reason.removeprefix('the broker: ')}"
         results.append(Finding("broker", text, runbook_link("broker_away")))
     for name, supervised in kept(state).items():
         again = restarts.summary(supervised.restarts, now_us)
-        if not again or look(state, name) is None:
+        if not again or name not in present:
             continue
         fault = f"{supervised.fault}; " if supervised.ill else ""
         matter = "driver_loops" if supervised.restarts.loops else "driver_lost"

@@ -19,6 +19,7 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
 REDIS = redis_server.NAME
+KAFKA = kafka_broker.NAME
 AIRFLOW = airflow_server.NAME
 SERVING = "serving"
 STREAM = stream.NAME
@@ -32,7 +33,7 @@ WATCH = watch.NAME
 # Every port that a service listens on.
 PORTS: Mapping[str, tuple[str, ...]] = {
     REDIS: ("redis",),
-    kafka_broker.NAME: ("kafka", "kafka_controller"),
+    KAFKA: ("kafka", "kafka_controller"),
     SERVING: ("serving",),
     AIRFLOW: ("airflow",),
 }

@@ -350,4 +350,6 @@ def faults(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, 
         elif row.state == "up" and row.name in kept and kept[row.name].at_us:
             loops = kept[row.name].in_a_row >= restarts.LOOP
             results.append(Finding(row.name, row.detail, row.log, now=loops))
-    return (*results, *drivers.findings(settings, SystemClock().now_us()))
+    # a broker of this platform that is down or ill is a row already
+    broker = any(row.name == services.KAFKA and row.state in ("up", "external") for row in rows)
+    return (*results, *drivers.findings(settings, SystemClock().now_us(), broker=broker))
