@@ -53,6 +53,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "features": ("schema", "rowlogic", "declare", "plan", "sql"),
     "features/plan": ("changes",),
     "features/rowlogic": ("functions",),
+    "reading": ("explained",),
     "stores": ("log", "online", "lake", "recovery"),
     "stores/online": ("rules", "model", "sharded", "operations", "redis", "memory"),
     "spark": ("runtime", "records", "microbatch", "lake", "emission", "realtime"),

@@ -25,7 +25,7 @@ from slicewise.extras import needed
 from slicewise.settings import Settings
 
 FOLDERS = ("define", "operate", "data")
-EXTRA = {"dataset": "training", "sql": "training"}
+EXTRA = {"dataset": "training", "explain": "client", "sql": "training"}
 """The extra that brings what a command may need beside the base; of all others it is `platform`."""
 
 

@@ -124,3 +124,114 @@ class Leaderboard:
     def age_us(self) -> int | None:
         """Since the end of its window."""
         return None if self.end_us is None else self.now_us - self.end_us
+
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Topic id -> partition -> first offset that is not contained."""
+OffsetRanges = Mapping[str, Mapping[int, Interval]]
+"""Topic id -> partition -> first and last offset."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a window that the plan reads as one."""
+
+    start_us: int | None
+    """None: since the first event (`lifetime_total`, and event lists of rows)."""
+    end_us: int
+    where: str
+    """"lifetime_total", "five_day_total", "day_total", "hour" (the total of a compacted hour),
+    "minutes" or "slices" (rows of a compacted hour), "live" (slices that no compacted hour has
+    yet), "pending" (events of the real-time lane that are not applied yet), "events" (an event
+    list)."""
+    state: str
+    """"counted"; "empty": the store has nothing there; "contained": live slices that a compacted
+    hour or a total has already, so that they do not count again."""
+    slices: int | None = None
+    """Rows of slices or minutes in it, where they stand singly."""
+    events: int | None = None
+    """Events in it, where they stand singly (`pending`, `events`)."""
+    archive_versions: tuple[int, ...] = ()
+    """Archive versions by which its hours were compacted; 0 is the backfill up to the view's start
+    offsets."""
+    offsets: OffsetRanges = field(default_factory=dict)
+    """First and last offset of its events, where the store has them (`live`, `pending`)."""
+    late: bool = False
+    """Tells whether its events came later than the archive version by which their hour was
+    compacted."""
+    partition: int | None = None
+    """Partition of the log whose events it has, of a view that is stored per partition."""
+
+
+@dataclass(frozen=True)
+class ExplainedWindow:
+    """A window of a view, [start, end), and all that was read for it."""
+
+    start_us: int | None
+    """None: since the first event."""
+    end_us: int
+    resolution: str
+    """Length to multiples of which its start is cut."""
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class ExplainedFeature:
+    """A feature of a view."""
+
+    feature: str
+    value: Any
+    window: int
+    """Place of its window among those of the view."""
+
+
+@dataclass(frozen=True)
+class ArchiveVersion:
+    """Content of the compacted hours of one archive version."""
+
+    offsets: Offsets
+    beyond_committed: bool
+    """Tells whether it contains events that the stream had not committed yet."""
+
+
+@dataclass(frozen=True)
+class ExplainedView:
+    """A storage unit of the answer: a view that is stored in two has two."""
+
+    view: str
+    unit: str
+    """Storage fingerprint."""
+    source: str
+    stored: str
+    """"slices" or "events"."""
+    slice: str
+    """Length of a slice; "" of events."""
+    token: str
+    features: tuple[ExplainedFeature, ...]
+    windows: tuple[ExplainedWindow, ...]
+    pending_events: int
+    """Events in the answer that are not applied yet."""
+    pending_left: int
+    """Offsets of pending events that another run of the store's server had, and that do not
+    count."""
+    contained: Offsets
+    """Base of the token: per partition the first offset that the answer does not contain, but for
+    hours that are compacted beyond it."""
+    committed: Offsets
+    """Offsets that the stream had committed, as the store said with the data."""
+    applied: Offsets
+    """Offsets that were applied to this entity's own data: beyond its latest event."""
+    start: Offsets
+    """Start offsets: what lies below came by a backfill."""
+    compacted_beyond: Mapping[int, Offsets] = field(default_factory=dict)
+    """Start of an hour in microseconds UTC -> what its compaction contains beyond the base."""
+    archive_versions: Mapping[int, ArchiveVersion] = field(default_factory=dict)
+    """Archive versions of the segments."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One entity's answer, and what it was made of."""
+
+    answer: Answer
+    views: tuple[ExplainedView, ...]

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from slicewise.calls import checked_class, shown
-from slicewise.client.answers import Answer, Entity, Leaderboard
+from slicewise.client.answers import Answer, Entity, Explanation, Leaderboard
 from slicewise.client.retrying import (
     Attempts,
     Budget,
@@ -36,6 +36,7 @@ from slicewise.client.wire import (
     answer_of,
     decoded,
     entities_of,
+    explanation_of,
     features_body,
     form_of,
     leaderboard_of,
@@ -47,7 +48,7 @@ BATCH = 64
 """Entities of a request in `get_batches`: what the API takes in work as one."""
 AT_ONCE = 4
 """Requests of an asynchronous `get_batches` that are under way together."""
-_FEATURES, _LEADERBOARDS = "/v1/features", "/v1/leaderboards/"
+_FEATURES, _EXPLAIN, _LEADERBOARDS = "/v1/features", "/v1/explain", "/v1/leaderboards/"
 
 
 class _Rules:
@@ -129,6 +130,9 @@ class _Rules:
     def answer(self, outcome: Outcome) -> Answer:
         return answer_of(decoded(self.form, outcome, self.url))
 
+    def explanation(self, outcome: Outcome) -> Explanation:
+        return explanation_of(decoded(self.form, outcome, self.url))
+
     def leaderboard(self, outcome: Outcome) -> Leaderboard:
         return leaderboard_of(decoded(self.form, outcome, self.url))
 
@@ -206,6 +210,22 @@ class HttpClient:
             self.get(features, batch, at, min_token=min_token, tokens=tokens)
             for batch in _batches(entities, size)
         )
+
+    def explain(
+        self,
+        features: Features,
+        entity: Mapping[str, Any],
+        at: str | int | datetime | None = None,
+        *,
+        min_token: str | None = None,
+    ) -> Explanation:
+        """Features of one entity as `get` reads them, and what the answer was made of: its windows
+        with the parts that were read, and the offsets that it contains.
+
+        Raises what `get` raises; nothing is answered instead of the store.
+        """
+        body = features_body(self._rules.form, features, [dict(entity)], at, min_token, True)
+        return self._rules.explanation(self._call("POST", _EXPLAIN, body))
 
     def leaderboard(self, name: str) -> Leaderboard:
         """The leaderboard of this name as it stands. Raises UnknownName, NotReady,
@@ -305,6 +325,18 @@ class AsyncHttpClient:
             for batch in _batches(entities, size)
         )
         return _in_order(calls, at_once)
+
+    async def explain(
+        self,
+        features: Features,
+        entity: Mapping[str, Any],
+        at: str | int | datetime | None = None,
+        *,
+        min_token: str | None = None,
+    ) -> Explanation:
+        """Reads as `HttpClient.explain`."""
+        body = features_body(self._rules.form, features, [dict(entity)], at, min_token, True)
+        return self._rules.explanation(await self._call("POST", _EXPLAIN, body))
 
     async def leaderboard(self, name: str) -> Leaderboard:
         """Reads as `HttpClient.leaderboard`."""

@@ -34,6 +34,12 @@ def instant_us(at: str | int | datetime) -> int:
     return us
 
 
+def bound_us(text: str) -> int:
+    """Microseconds UTC of a window's bound as the API writes it; a lifetime begins in the year
+    1."""
+    return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
+
+
 def _parsed(text: Any) -> datetime | None:
     try:
         return datetime.fromisoformat(text)

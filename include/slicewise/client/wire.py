@@ -11,14 +11,21 @@ from typing import Any
 from slicewise import errors, extras
 from slicewise.client.answers import (
     Answer,
+    ArchiveVersion,
     Entity,
     EntityAnswer,
+    ExplainedFeature,
+    ExplainedView,
+    ExplainedWindow,
+    Explanation,
     Interval,
     Leaderboard,
     LeaderboardRow,
+    Offsets,
+    Segment,
     SourceFreshness,
 )
-from slicewise.client.instants import instant_us
+from slicewise.client.instants import bound_us, instant_us
 from slicewise.client.retrying import Outcome, Reply
 from slicewise.errors import BadRequest, SlicewiseError, StoreUnavailable
 from slicewise.windows.durations import parse_duration
@@ -183,6 +190,76 @@ def _freshness(source: str, entry: Mapping[str, Any]) -> SourceFreshness:
     )
 
 
+def explanation_of(wire: Mapping[str, Any]) -> Explanation:
+    """The explanation of POST /v1/explain."""
+    return Explanation(
+        answer_of(wire["answer"]), tuple(_explained_view(view) for view in wire["views"])
+    )
+
+
+def _explained_view(wire: Mapping[str, Any]) -> ExplainedView:
+    offsets, pending = wire["offsets"], wire["pending"]
+    return ExplainedView(
+        view=wire["view"],
+        unit=wire["unit"],
+        source=wire["source"],
+        stored=wire["stored"],
+        slice=wire["slice"],
+        token=wire["token"],
+        features=tuple(
+            ExplainedFeature(one["feature"], one["value"], one["window"])
+            for one in wire["features"]
+        ),
+        windows=tuple(
+            ExplainedWindow(
+                _instant(window["start"]),
+                instant_us(window["end"]),
+                window["resolution"],
+                tuple(_segment(segment) for segment in window["segments"]),
+            )
+            for window in wire["windows"]
+        ),
+        pending_events=pending["events"],
+        pending_left=pending["left"],
+        contained=_offsets(offsets["contained"]),
+        committed=_offsets(offsets["committed"]),
+        applied=_offsets(offsets["applied"]),
+        start=_offsets(offsets["start"]),
+        compacted_beyond={
+            instant_us(at): _offsets(beyond) for at, beyond in wire["compacted_beyond"].items()
+        },
+        archive_versions={
+            int(number): ArchiveVersion(_offsets(version["offsets"]), version["beyond_committed"])
+            for number, version in wire["archive_versions"].items()
+        },
+    )
+
+
+def _segment(wire: Mapping[str, Any]) -> Segment:
+    return Segment(
+        start_us=_instant(wire["start"]),
+        end_us=instant_us(wire["end"]),
+        where=wire["where"],
+        state=wire["state"],
+        slices=wire.get("slices"),
+        events=wire.get("events"),
+        archive_versions=tuple(wire.get("archive_versions", ())),
+        offsets={
+            topic: {int(p): (first, last) for p, (first, last) in spans.items()}
+            for topic, spans in wire.get("offsets", {}).items()
+        },
+        late=wire.get("late", False),
+        partition=wire.get("partition"),
+    )
+
+
+def _offsets(wire: Mapping[str, Mapping[str, int]]) -> Offsets:
+    """Offsets by partition; the keys of JSON's objects are text."""
+    return {
+        topic: {int(p): offset for p, offset in offsets.items()} for topic, offsets in wire.items()
+    }
+
+
 def leaderboard_of(wire: Mapping[str, Any]) -> Leaderboard:
     """The leaderboard of GET /v1/leaderboards/{name}."""
     return Leaderboard(
@@ -208,7 +285,7 @@ def leaderboard_of(wire: Mapping[str, Any]) -> Leaderboard:
 
 
 def _bounds(wire: Mapping[str, Any]) -> dict[str, Interval]:
-    return {name: (instant_us(start), instant_us(end)) for name, (start, end) in wire.items()}
+    return {name: (bound_us(start), bound_us(end)) for name, (start, end) in wire.items()}
 
 
 def _instant(text: str | None) -> int | None:

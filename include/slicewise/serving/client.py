@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from slicewise import log
 from slicewise.calls import checked_class, shown
+from slicewise.client.answers import Explanation
 from slicewise.clock import Clock, SystemClock
 from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.serving.answering.answer import Answer
@@ -78,6 +79,22 @@ class Client:
         ):
             self._listen()
         return answer
+
+    def explain(
+        self,
+        features: Features,
+        entity: Mapping[str, Any],
+        at: str | int | datetime | None = None,
+        *,
+        min_token: str | None = None,
+    ) -> Explanation:
+        """Features of one entity as `get` reads them, and what the answer was made of.
+
+        Raises what `get` raises; nothing is answered instead of the store.
+        """
+        refs, name = _named(features)
+        request = checked(refs, name, _entities(entity), at, min_token)
+        return self._connection.run(self._service.explain(request))
 
     def leaderboard(self, name: str) -> Leaderboard:
         """The leaderboard of this name as it stands. Raises UnknownName, NotReady,

@@ -6,7 +6,7 @@ that the plan was made under other metadata, or that a total is out of date.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,12 @@ from slicewise.reading.reader import (
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.assemble import answer_of, views_without_data
 from slicewise.serving.answering.catalog import Catalog, Part, Selection, tags_of
+from slicewise.serving.answering.explaining import (
+    Explanation,
+    ReadOnce,
+    check_one,
+    explanation_of,
+)
 from slicewise.serving.answering.memory.fallback import CLOCK_OFF, LastAnswers, defaults_of
 from slicewise.serving.answering.memory.freshness import Freshness
 from slicewise.serving.answering.memory.high_water import (
@@ -102,6 +108,14 @@ class FeatureService:
         except (StoreUnavailable, NotReady) as error:
             return self.instead(request, error)
         return answer
+
+    def explain(self, request: FeaturesRequest) -> Flow[Explanation]:
+        """The answer for one entity as the store gives it, and what it was made of; nothing instead
+        of the store. Raises what `read` raises."""
+        check_one(request)
+        reads: list[ReadOnce] = []
+        answer = yield from self.read_store(replace(request, tokens=True), reads.append)
+        return explanation_of(answer, reads[-1])
 
     def load(self) -> Flow[Catalog]:
         """The catalog of the deployment that the store runs now. NotReady where there is none."""
@@ -181,13 +195,16 @@ class FeatureService:
             "deployment": catalog.digest,
         }
 
-    def read_store(self, request: FeaturesRequest) -> Flow[Answer]:
-        """Answers as `read` does, but nothing instead of the store."""
+    def read_store(
+        self, request: FeaturesRequest, note: Callable[[ReadOnce], None] | None = None
+    ) -> Flow[Answer]:
+        """Answers as `read` does, but nothing instead of the store. note: takes the read that was
+        answered."""
         last: StoreUnavailable | None = None
         failed = False
         for attempt in range(ATTEMPTS):
             try:
-                answer = yield from self._attempt(request)
+                answer = yield from self._attempt(request, note)
             except ServerRunChanged as error:
                 last = error
                 self.catalog = None
@@ -213,7 +230,9 @@ class FeatureService:
             next_step="ask again",
         )
 
-    def _attempt(self, request: FeaturesRequest) -> Flow[Answer | None]:
+    def _attempt(
+        self, request: FeaturesRequest, note: Callable[[ReadOnce], None] | None
+    ) -> Flow[Answer | None]:
         """None: plan again."""
         catalog = self.catalog
         if catalog is None:
@@ -270,18 +289,15 @@ class FeatureService:
                 check_recovered(selection, lost)
         if now_us > planned.kept_until_us or t_us > now_us:
             check_kept(plan, mode, t_us, now_us)
+        replies = Replies(
+            len(request.entities),
+            targets,
+            reply.entities,
+            reply.nodes if catalog.nodes else None,
+            {} if shared is None else shared.alike,
+        )
         store_answer = yield from self._answered(
-            catalog,
-            selection,
-            planned,
-            Replies(
-                len(request.entities),
-                targets,
-                reply.entities,
-                reply.nodes if catalog.nodes else None,
-                {} if shared is None else shared.alike,
-            ),
-            reply.node_replies,
+            catalog, selection, planned, replies, reply.node_replies
         )
         if isinstance(store_answer, Stale):
             self._read_without(store_answer)
@@ -311,6 +327,9 @@ class FeatureService:
             # catalog
             if selection.is_remembered:
                 self.last_answers.keep(answer, selection)
+        if note is not None:
+            claims = self._all_claims(catalog, selection, reply.node_replies)
+            note(ReadOnce(selection, replies, store_answer, claims))
         return answer
 
     def _planned(
@@ -353,13 +372,7 @@ class FeatureService:
                     # What an archive version stands for never changes: it may be learned after the
                     # data.
                     self._offset_vectors[where] = yield ReadArchiveVersions(part.unit.source)
-            claims = [
-                {
-                    number: self._claims_of(catalog, part, number, node_reply)
-                    for number, node_reply in node_replies.items()
-                }
-                for part in selection.parts
-            ]
+            claims = self._all_claims(catalog, selection, node_replies)
             answer = planned.plan.answer(replies, claims, planned.cache)
             if not isinstance(answer, NeedsClaims):
                 return answer
@@ -369,6 +382,18 @@ class FeatureService:
                     next_step="register the archive's offset vectors again",
                 ) from answer.version
         raise AssertionError("the second attempt returns or raises")
+
+    def _all_claims(
+        self, catalog: Catalog, selection: Selection, node_replies: Mapping[int, NodeReply]
+    ) -> list[Mapping[int, NodeClaims]]:
+        """Per part the claims of each node that replied."""
+        return [
+            {
+                number: self._claims_of(catalog, part, number, node_reply)
+                for number, node_reply in node_replies.items()
+            }
+            for part in selection.parts
+        ]
 
     def _claims_of(
         self, catalog: Catalog, part: Part, number: int, node_reply: NodeReply

@@ -136,7 +136,7 @@ class App:
             response = await self._features(scope, receive)
             self.features.seconds.observe(time.perf_counter() - start)
         else:
-            response = await self._other(scope, path, method)
+            response = await self._other(scope, receive, path, method)
             self.metrics.request_seconds.labels(_route(path)).observe(time.perf_counter() - start)
         await send(
             {
@@ -171,10 +171,31 @@ class App:
         client = scope.get("client")
         return client[0] if client else ""
 
-    async def _other(self, scope: Scope, path: str, method: str) -> Response:
+    async def _explain(self, scope: Scope, receive: Receive) -> Response:
+        headers = scope["headers"]
+        packed_in, packed_out, accept = media_types(headers)
+        try:
+            check_accepted(accept, JSON_KINDS)
+            request = parse_body(await _body(headers, receive), msgpack=packed_in)
+            ticket = await self.gate.enter(self._client(scope))
+            try:
+                explanation = await self.connection.run(self.service.explain(request))
+                wire = explanation.to_wire(text=not packed_out)
+                return encoded(200, wire, msgpack=packed_out)
+            finally:
+                self.gate.leave(ticket)
+        except Exception as error:  # noqa: BLE001
+            return self._failures.response(error, msgpack=packed_out)
+
+    async def _other(self, scope: Scope, receive: Receive, path: str, method: str) -> Response:
+        if path == _EXPLAIN:
+            if method != "POST":
+                return http.method_refused(method, "POST")
+            return await self._explain(scope, receive)
         served = path in _PAGES or path.startswith(_NAMED)
         if not served and path != "/v1/features":
-            error = UnknownName("no such page", expected=", ".join(_PAGES), next_step="see /")
+            pages = ", ".join((*_PAGES, _EXPLAIN))
+            error = UnknownName("no such page", expected=pages, next_step="see /")
             return error_response(error)
         if method not in ("GET", "HEAD"):
             return http.method_refused(method, "GET" if path != "/v1/features" else "GET, POST")
@@ -257,6 +278,7 @@ _PAGES = (
 )
 _UNGATED = ("/healthz", "/readyz", "/metrics", "/openapi.json")
 """Paths that tell how the service is: they must be told while it is busy."""
+_EXPLAIN = "/v1/explain"
 _LEADERBOARD, _LEADERBOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"
 _NAMED = ("/v1/features/", _LEADERBOARD, _LEADERBOARD_PAGE)
 
@@ -265,7 +287,7 @@ def _route(path: str) -> str:
     for named in _NAMED:
         if path.startswith(named):
             return named + "{name}"
-    return path if path in _PAGES else "other"
+    return path if path in _PAGES or path == _EXPLAIN else "other"
 
 
 async def _body(headers: Headers, receive: Receive) -> bytes:

@@ -160,6 +160,140 @@ _LEADERBOARD = {
 }  # fmt: skip
 
 
+_INSTANT = {"type": "string", "format": "date-time"}
+_OFFSETS = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
+}
+_SEGMENT = {
+    "type": "object",
+    "required": ["start", "end", "where", "state"],
+    "properties": {
+        "start": {**_INSTANT_OR_NULL, "description": "null: since the first event"},
+        "end": _INSTANT,
+        "where": {
+            "enum": [
+                "lifetime_total", "five_day_total", "day_total", "hour", "minutes", "slices", "live", "pending", "events",
+            ],
+            "description": "totals of compacted hours; minutes and slices: rows of a compacted hour; live: slices that "
+            "are not compacted yet; pending: events of the real-time lane that are not applied yet; events: an event list",
+        },
+        "state": {
+            "enum": ["counted", "empty", "contained"],
+            "description": "empty: the store has nothing there; contained: a compacted hour or a total has it already, "
+            "so that it does not count again",
+        },
+        "slices": {"type": "integer", "description": "rows in it, where they stand singly"},
+        "events": {"type": "integer", "description": "events in it, where they stand singly"},
+        "archive_versions": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "by which its hours were compacted; 0: the backfill up to the start offsets",
+        },
+        "offsets": {
+            "type": "object",
+            "description": "topic id -> partition -> [first, last] offset of its events, of live slices and pending events",
+        },
+        "late": {"type": "boolean", "description": "true: its events came after their hour was compacted, and count beside it"},
+        "partition": {"type": "integer", "description": "of a view that is stored per partition"},
+    },
+}  # fmt: skip
+_EXPLANATION = {
+    "type": "object",
+    "required": ["answer", "views"],
+    "properties": {
+        "answer": {"$ref": "#/components/schemas/Answer"},
+        "views": {
+            "type": "array",
+            "description": "one for each storage unit that was read",
+            "items": {
+                "type": "object",
+                "required": [
+                    "view", "unit", "source", "stored", "slice", "token", "features", "windows", "pending", "offsets",
+                    "compacted_beyond", "archive_versions",
+                ],
+                "properties": {
+                    "view": {"type": "string"},
+                    "unit": {"type": "string", "description": "its storage fingerprint"},
+                    "source": {"type": "string"},
+                    "stored": {"enum": ["slices", "events"]},
+                    "slice": {"type": "string", "description": "length of a slice; empty for event lists"},
+                    "token": {"type": "string", "description": "its part of the answer's token"},
+                    "features": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["feature", "value", "window"],
+                            "properties": {
+                                "feature": {"type": "string"},
+                                "value": _VALUE,
+                                "window": {"type": "integer", "description": "place among the windows, from 0"},
+                            },
+                        },
+                    },
+                    "windows": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "required": ["start", "end", "resolution", "segments"],
+                            "properties": {
+                                "start": {**_INSTANT_OR_NULL, "description": "null: since the first event"},
+                                "end": {**_INSTANT, "description": "half-open"},
+                                "resolution": {"type": "string"},
+                                "segments": {"type": "array", "items": _SEGMENT},
+                            },
+                        },
+                    },
+                    "pending": {
+                        "type": "object",
+                        "required": ["events", "left"],
+                        "properties": {
+                            "events": {"type": "integer", "description": "in the answer, and not applied yet"},
+                            "left": {
+                                "type": "integer",
+                                "description": "offsets of pending events that another run of the store's server had, and "
+                                "that do not count",
+                            },
+                        },
+                    },
+                    "offsets": {
+                        "type": "object",
+                        "description": "topic id -> partition -> first offset that is not contained",
+                        "required": ["contained", "committed", "applied", "start"],
+                        "properties": {
+                            "contained": {**_OFFSETS, "description": "base of the token: what the answer contains"},
+                            "committed": {**_OFFSETS, "description": "by the stream, as the store said with the data"},
+                            "applied": {**_OFFSETS, "description": "beyond the latest event of this entity"},
+                            "start": {**_OFFSETS, "description": "what lies below came by a backfill"},
+                        },
+                    },
+                    "compacted_beyond": {
+                        "type": "object",
+                        "additionalProperties": _OFFSETS,
+                        "description": "hour -> what its compaction contains beyond the base",
+                    },
+                    "archive_versions": {
+                        "type": "object",
+                        "description": "of the segments: what their hours contain",
+                        "additionalProperties": {
+                            "type": "object",
+                            "required": ["offsets", "beyond_committed"],
+                            "properties": {
+                                "offsets": _OFFSETS,
+                                "beyond_committed": {
+                                    "type": "boolean",
+                                    "description": "whether it has events that were not committed yet",
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+}  # fmt: skip
+
+
 @lru_cache(maxsize=1)
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
@@ -177,7 +311,13 @@ def document() -> dict[str, Any]:
     body["description"] = (
         f"At most {MAX_BODY_BYTES} bytes. at: RFC 3339 with zone, or microseconds."
     )
-    schemas = {**components, "Answer": _ANSWER, "Leaderboard": _LEADERBOARD, "Error": _ERROR}
+    schemas = {
+        **components,
+        "Answer": _ANSWER,
+        "Explanation": _EXPLANATION,
+        "Leaderboard": _LEADERBOARD,
+        "Error": _ERROR,
+    }
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     return {
         "openapi": "3.1.0",
@@ -195,6 +335,22 @@ def document() -> dict[str, Any]:
                         "200": {
                             "description": "Values with their token",
                             "content": _both({"$ref": "#/components/schemas/Answer"}),
+                        },
+                        **_errors(400, 404, 406, 408, 413, 422, 429, 500, 503),
+                    },
+                },
+            },
+            "/v1/explain": {
+                "post": {
+                    "summary": "Features of one entity, and what their answer was made of",
+                    "requestBody": {
+                        "required": True,
+                        "content": _both({"$ref": "#/components/schemas/FeaturesBody"}),
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "The answer, and per view its windows and offsets",
+                            "content": _both({"$ref": "#/components/schemas/Explanation"}),
                         },
                         **_errors(400, 404, 406, 408, 413, 422, 429, 500, 503),
                     },
