@@ -106,10 +106,7 @@ def version_of(offset_vector: OffsetVector) -> int:
 
 def offset_vector_text(offset_vector: OffsetVector) -> str:
     """An offset vector as JSON: {topic id: {partition: first offset not contained}}."""
-    nested: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in offset_vector.offsets.items():
-        nested.setdefault(topic, {})[str(partition)] = offset
-    return _text(nested)
+    return _text(offset_vector.nested())
 
 
 def _errors(errors: Errors, n: int) -> pa.Array:

@@ -3,9 +3,9 @@ grows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from types import MappingProxyType
 
 from slicewise.errors import CodecError
@@ -73,6 +73,13 @@ class OffsetVector:
             self.get(topic_partition) >= offset for topic_partition, offset in other.offsets.items()
         )
 
+    def nested(self) -> dict[str, dict[int, int]]:
+        """Topic id -> partition -> first offset not contained."""
+        nested: dict[str, dict[int, int]] = {}
+        for (topic, partition), offset in self.offsets.items():
+            nested.setdefault(topic, {})[partition] = offset
+        return nested
+
     def pack(self) -> bytes:
         """Canonical msgpack: {topic hex: {partition: offset}}, keys sorted, zeros left out."""
         return self.packed
@@ -81,10 +88,7 @@ class OffsetVector:
     def packed(self) -> bytes:
         import msgpack  # here, so that Airflow's environment can import this module without it
 
-        nested: dict[str, dict[int, int]] = {}
-        for (topic, partition), offset in self.offsets.items():
-            nested.setdefault(topic, {})[partition] = offset
-        return bytes(msgpack.packb(nested))
+        return bytes(msgpack.packb(self.nested()))
 
     @staticmethod
     def unpack(raw: bytes) -> OffsetVector:
@@ -106,3 +110,8 @@ class OffsetVector:
                 "a packed offset vector is not in canonical form", expected="what pack writes"
             )
         return offset_vector
+
+
+def joined(offset_vectors: Iterable[OffsetVector]) -> OffsetVector:
+    """The offset vector of what any of these contains."""
+    return reduce(OffsetVector.join, offset_vectors, OffsetVector())

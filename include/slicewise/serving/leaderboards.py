@@ -106,16 +106,14 @@ def answer(planned: PlannedLeaderboard, reply: LeaderboardReply) -> Leaderboard:
     flags = [STALE] if reply.time_us - leaderboard.end_us > PERIODS * planned.every_us else []
     if leaderboard.more and len(leaderboard.rows) < planned.k:
         flags.append(SHORT)
-    offset_vector: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in leaderboard.offset_vector.offsets.items():
-        offset_vector.setdefault(topic, {})[partition] = offset
     rows = tuple(
         LeaderboardRow(rank, _entity(leaderboard, row.key), row.value)
         for rank, row in enumerate(leaderboard.rows[: planned.k], 1)
     )
     return Leaderboard(
         planned.name, planned.ref, planned.k, planned.every_us, reply.time_us,
-        leaderboard.start_us, leaderboard.end_us, reply.written_us, rows, leaderboard.more, offset_vector, tuple(flags),
+        leaderboard.start_us, leaderboard.end_us, reply.written_us, rows, leaderboard.more,
+        leaderboard.offset_vector.nested(), tuple(flags),
     )  # fmt: skip
 
 

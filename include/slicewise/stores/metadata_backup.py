@@ -70,15 +70,12 @@ class MetadataBackup:
         )
 
     def to_json(self) -> str:
-        topic_partitions: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in self.committed.offsets.items():
-            topic_partitions.setdefault(topic, {})[str(partition)] = offset
         return json.dumps(
             {
                 "generation": self.store_id,
                 "epoch": self.deployment_version,
                 "units": self.units,
-                "ledger": topic_partitions,
+                "ledger": self.committed.nested(),
                 "topics": dict(self.topics),
             }
         )

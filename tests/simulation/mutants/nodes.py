@@ -8,7 +8,7 @@ from typing import Any
 
 from slicewise.lifecycle import lifetime as moves
 from slicewise.lifecycle.lifetime import TotalsClaim
-from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.offsets.vector import OffsetVector, TopicPartition, joined
 from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.operations import reading
 from slicewise.stores.online.operations.apply_batch import MicroBatchOutcome
@@ -42,7 +42,7 @@ def largest(
     offset_vectors: Sequence[OffsetVector],
     topic_partitions: frozenset[TopicPartition],  # noqa: ARG001
 ) -> OffsetVector:
-    return sharded_metadata.joined(offset_vectors)
+    return joined(offset_vectors)
 
 
 def committed_without_gaps(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from slicewise.errors import NotReady, ServerError, StoreUnavailable
@@ -21,7 +20,7 @@ from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import event, warning
-from slicewise.offsets.vector import OffsetVector
+from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online.operations.connecting import ReadMetadata
@@ -224,7 +223,7 @@ def await_applied(settings: Settings, wait_s: float, notify: Callable[[str], Non
     ServerError after wait_s: the drivers go on."""
     with KafkaLog(settings.kafka_bootstrap) as log:
         topics = sorted({source.topic for source in _sources(settings)})
-        ends = reduce(OffsetVector.join, map(log.latest, topics), OffsetVector())
+        ends = joined(map(log.latest, topics))
     begun = last = time.monotonic()
     missing = waiting = _behind(settings, ends)
     while missing:

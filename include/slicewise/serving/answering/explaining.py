@@ -18,10 +18,11 @@ from slicewise.client.answers import (
 from slicewise.codec.store_fields import fields as f
 from slicewise.errors import BadRequest
 from slicewise.features.plan.unit import ListUnit
-from slicewise.offsets.vector import OffsetVector
+from slicewise.offsets.token import SEPARATOR
+from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.reading.exchange import NO_EVENTS, NodeClaims, Stored
 from slicewise.reading.explained.segments import list_segments, slice_segments
-from slicewise.reading.reader import Answered, Replies
+from slicewise.reading.reader import Answered, Claims, ListReader, Replies, SliceReader
 from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.catalog import Part, Selection
 from slicewise.serving.answering.requests import FeaturesRequest, instant_text
@@ -35,7 +36,7 @@ class ReadOnce(NamedTuple):
     selection: Selection
     replies: Replies
     store_answer: Answered
-    claims: Sequence[Mapping[int, NodeClaims]]
+    claims: Claims
     """Per part the claims of each node that replied."""
 
 
@@ -67,7 +68,7 @@ class Explanation(answers.Explanation):
 
 def explanation_of(answer: Answer, read: ReadOnce) -> Explanation:
     """The explanation of an answer for one entity, from the read that it was made of."""
-    tokens = read.store_answer.token(0).split(".")
+    tokens = read.store_answer.token(0).split(SEPARATOR)
     values = answer.values()
     views = tuple(
         _explained(number, part, read, token, values)
@@ -103,11 +104,11 @@ def _explained(
         windows=windows,
         pending_events=pending.events,
         pending_left=pending.left,
-        contained=_nested(base),
-        committed=_nested(_joined(committed or [claims.committed])),
-        applied=_nested(_applied(stored)),
-        start=_nested(_joined([one.start for one in own])),
-        compacted_beyond={hour * HOUR_US: _nested(ends) for hour, ends in beyond.items()},
+        contained=base.nested(),
+        committed=joined(committed or [claims.committed]).nested(),
+        applied=_applied(stored).nested(),
+        start=joined([one.start for one in own]).nested(),
+        compacted_beyond={hour * HOUR_US: ends.nested() for hour, ends in beyond.items()},
         archive_versions=_versions(windows, own),
     )
 
@@ -116,17 +117,17 @@ def _windows(
     number: int, part: Part, read: ReadOnce, stored: Sequence[Stored], claims: NodeClaims
 ) -> tuple[tuple[ExplainedWindow, ...], Sequence[int]]:
     """The distinct windows of a unit with their segments, and per feature its window."""
-    plan = read.store_answer.plan
-    first = len(plan.slices.batch.plans)
-    if number >= first:
-        of_list = plan.events.plans[number - first]
+    reader, index = read.store_answer.plan.of(number)
+    if isinstance(reader, ListReader):
+        of_list = reader.plans[index]
         whole = list_segments(of_list, stored)
         resolutions = _resolutions(part, of_list.span_of, 1)
         return tuple(
             ExplainedWindow(segment.start_us, segment.end_us, resolutions[i], (segment,))
             for i, segment in enumerate(whole)
         ), of_list.span_of
-    of_slices = plan.slices.batch.plans[number]
+    assert isinstance(reader, SliceReader)
+    of_slices = reader.batch.plans[index]
     placed = slice_segments(of_slices, stored, claims)
     resolutions = _resolutions(part, of_slices.interval_of, part.unit.slice_us)
     intervals = read.store_answer.slices.intervals(number, 0)
@@ -173,25 +174,11 @@ def _versions(
     }
     return {
         version: ArchiveVersion(
-            _nested(_joined([one.offset_vector(version) for one in claims])),
+            joined([one.offset_vector(version) for one in claims]).nested(),
             any(not one.committed.dominates(one.offset_vector(version)) for one in claims),
         )
         for version in sorted(named)
     }
-
-
-def _joined(vectors: Sequence[OffsetVector]) -> OffsetVector:
-    joined = OffsetVector()
-    for vector in vectors:
-        joined = joined.join(vector)
-    return joined
-
-
-def _nested(vector: OffsetVector) -> dict[str, dict[int, int]]:
-    nested: dict[str, dict[int, int]] = {}
-    for (topic, partition), offset in vector.offsets.items():
-        nested.setdefault(topic, {})[partition] = offset
-    return nested
 
 
 # ------------------------------------------------------------------ as the API writes it

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,7 @@ from slicewise.errors import CommitConflict
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import Source, StorageUnit
 from slicewise.features.schema.types import TIMESTAMP
-from slicewise.offsets.vector import OffsetVector
+from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.settings import Settings
 from slicewise.spark.lake.partials import (
     COUNTED,
@@ -332,7 +332,7 @@ class UnitTable:
         (oldest,) = log.where(wanted).selectExpr("min(unix_micros(kafka_time))").first() or (None,)
         if oldest is None:
             return select("FALSE", "FALSE").coalesce(1)
-        ends = reduce(OffsetVector.join, (job.offset_vector for job in jobs))
+        ends = joined(job.offset_vector for job in jobs)
         since = (
             f"kafka_time >= timestamp_micros({oldest - self.unit.dedupe.look_back_us}L) AND "
             f"({below(ends)})"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slicewise.errors import DefinitionError, DeploymentSuperseded
-from slicewise.offsets.vector import OffsetVector
+from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.stores.online import keys
 from slicewise.stores.online.attempts import Missed, change_while
 from slicewise.stores.online.control_record import StoreMetadata, TotalUntil
@@ -211,7 +211,7 @@ class Deploy(Operation[StoreMetadata]):
             raise _superseded(newest.deployment_version, self.expected_version)
         anew = not version
         version = version or newest.deployment_version + 1
-        since = sharded_metadata.joined([self.since, *(record.committed for record in records)])
+        since = joined([self.since, *(record.committed for record in records)])
         for n, (node, record) in enumerate(zip(nodes.contexts, records, strict=True)):
             of_node = replace(
                 self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from slicewise.offsets.vector import OffsetVector, TopicPartition
+from slicewise.offsets.vector import OffsetVector, TopicPartition, joined
 from slicewise.stores.online.control_record import RealtimeStart, StoreMetadata, TotalUntil
 from slicewise.stores.online.sharded.routing import sharded_server_run
 
@@ -71,14 +71,6 @@ def least(
             for topic_partition in topic_partitions
         }
     )
-
-
-def joined(offset_vectors: Sequence[OffsetVector]) -> OffsetVector:
-    """The offset vector of what any of these contains."""
-    vector = OffsetVector()
-    for offset_vector in offset_vectors:
-        vector = vector.join(offset_vector)
-    return vector
 
 
 def start_of(nodes: Sequence[StoreMetadata], unit: str) -> OffsetVector:
