@@ -177,13 +177,10 @@ class App:
         try:
             check_accepted(accept, JSON_KINDS)
             request = parse_body(await _body(headers, receive), msgpack=packed_in)
-            ticket = await self.gate.enter(self._client(scope))
-            try:
+            async with self.gate.entered(self._client(scope)):
                 explanation = await self.connection.run(self.service.explain(request))
                 wire = explanation.to_wire(text=not packed_out)
                 return encoded(200, wire, msgpack=packed_out)
-            finally:
-                self.gate.leave(ticket)
         except Exception as error:  # noqa: BLE001
             return self._failures.response(error, msgpack=packed_out)
 
@@ -207,13 +204,10 @@ class App:
                 accept,
                 HTML_KINDS if path == "/" or path.startswith(_LEADERBOARD_PAGE) else JSON_KINDS,
             )
-            ticket = await self.gate.enter(self._client(scope))
-            try:
+            async with self.gate.entered(self._client(scope)):
                 if path.startswith(_LEADERBOARD):
                     return await self._leaderboard(unquote(path[len(_LEADERBOARD) :]), packed)
                 return await self._page(path)
-            finally:
-                self.gate.leave(ticket)
         except SlicewiseError as error:
             return self._failures.response(error, msgpack=packed)
         except Exception as error:  # noqa: BLE001

@@ -4,6 +4,8 @@ long."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from slicewise.errors import Overloaded, OverShare
 from slicewise.serving.http.admission import Admission, Limits, Refusal, Ticket
@@ -50,6 +52,15 @@ class Gate:
         if why is not None:
             raise self._error(why)
         return ticket
+
+    @asynccontextmanager
+    async def entered(self, client: str) -> AsyncIterator[None]:
+        """Holds a place for the work within. Raises what `enter` raises."""
+        ticket = await self.enter(client)
+        try:
+            yield
+        finally:
+            self.leave(ticket)
 
     def enter_now(self, client: str, entities: int = 1) -> Ticket | None:
         """Enters where the work fits and nobody waits; else None, and nobody came."""
