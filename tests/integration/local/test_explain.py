@@ -3,6 +3,7 @@ are all that a value was made of."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ import msgspec
 import pytest
 
 from slicewise.cli import main
-from slicewise.client.http import HttpClient
+from slicewise.client.answers import Explanation
+from slicewise.client.http import AsyncHttpClient, HttpClient
 from slicewise.errors import BadRequest, UnknownName
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
@@ -256,7 +258,12 @@ def test_an_explanation_is_of_one_entity_and_posted(plays: tuple[Served, str, in
     assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
 
 
-def test_both_clients_explain_alike(plays: tuple[Served, str, int], stored_at: str) -> None:
+async def explained_later(url: str, at: int) -> Explanation:
+    async with AsyncHttpClient(url) as client:
+        return await client.explain(["listening:plays_1h"], {"user_id": "ann"}, at)
+
+
+def test_all_clients_explain_alike(plays: tuple[Served, str, int], stored_at: str) -> None:
     _, url, _ = plays
     at = int(time.time() * 1e6) - DAY_US
     with HttpClient(url) as client:
@@ -265,6 +272,7 @@ def test_both_clients_explain_alike(plays: tuple[Served, str, int], stored_at: s
             client.explain(["listening:plais_1h"], {"user_id": "ann"})
         with pytest.raises(BadRequest):
             client.explain(["listening:plays_1h"], {})
+    assert asyncio.run(explained_later(url, at)).views == over_http.views
     with Client(stored_at) as client:
         inside = client.explain(["listening:plays_1h"], {"user_id": "ann"}, at)
     assert inside.views == over_http.views

@@ -3,7 +3,8 @@ failure."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
 
 import slicewise as sw
 from slicewise.clock import ManualClock
@@ -16,13 +17,17 @@ from slicewise.serving.answering.answer import Answer
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
+from slicewise.serving.connection.nodes import SyncNodes
 from slicewise.stores.online.memory.store import MemoryServer, open_memory
 from slicewise.stores.online.operations.connecting import Initialise
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.readiness import MarkReady
+from slicewise.stores.online.port import Routed
+from slicewise.stores.online.sharded.routing import node_name
 from slicewise.stores.online.store import Store
 
 TOPIC = "a" * 32
+R = TypeVar("R")
 
 
 def deployment(where: str | None = None) -> Deployment:
@@ -51,6 +56,23 @@ class Gone:
         if self.away:
             raise StoreUnavailable("away")
         return open_memory(self.server)
+
+
+class Readers(SyncNodes):
+    """A reader's connections to nodes in memory, any of which may be away."""
+
+    def __init__(self, servers: Sequence[MemoryServer]) -> None:
+        super().__init__(",".join(["redis://nowhere"] * len(servers)), 1.0)
+        self.servers, self.away = servers, set[int]()
+
+    def _request(self, number: int, part: Routed[R], *, waits: bool) -> R:
+        if number in self.away:
+            self._open.pop(number, None)
+            raise StoreUnavailable(f"node {number + 1} is away")
+        if number not in self._open:
+            node = self.servers[number].connect()
+            self._open[number] = Store(node, node_name(number, len(self.servers)))
+        return super()._request(number, part, waits=waits)
 
 
 class World(NamedTuple):

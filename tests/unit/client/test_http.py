@@ -20,6 +20,8 @@ import slicewise as sw
 from slicewise import errors
 from slicewise.client.answers import Answer
 from slicewise.clock import ManualClock
+from slicewise.serving.answering.requests import instant_text
+from slicewise.windows.bounds import EARLIEST_US
 
 Scripted = tuple[int, dict[str, str], bytes]
 
@@ -351,3 +353,12 @@ def test_a_timeout_is_a_number_of_seconds(timeout_s: Any) -> None:
 def test_a_retry_takes_numbers_of_at_least_zero(part: str, value: Any) -> None:
     with pytest.raises(errors.BadRequest, match="no such number"):
         sw.Retry(**{part: value})
+
+
+@both
+def test_a_lifetime_begins_with_the_first_instant_there_is(get: Get, server: Server) -> None:
+    lived = answer([{"n": 1}])
+    lived["bounds"] = {"v:n": [instant_text(EARLIEST_US), "2026-01-31T12:00:00Z"]}
+    server.script = [(200, {}, packed(lived))]
+    start_us, _ = get(server.url, []).bounds_of()["v:n"]
+    assert start_us == EARLIEST_US

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping
 
 import pytest
 
@@ -35,34 +34,13 @@ from slicewise.stores.online.operations.connecting import Initialise, ReadMetada
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.stores.online.operations.status import PutStatus, ReadStatus
-from slicewise.stores.online.port import Routed
 from slicewise.stores.online.sharded.routing import node_name, node_of
 from slicewise.stores.online.store import Store
-from tests.support.stores.in_memory import deployment
+from tests.support.stores.in_memory import Readers, deployment
 from tests.support.stores.served import Event, batch
 
 TOPIC = "a" * 32
 P0, P1 = (TOPIC, 0), (TOPIC, 1)
-
-
-R = TypeVar("R")
-
-
-class Readers(SyncNodes):
-    """A reader's connections to nodes in memory, any of which may be away."""
-
-    def __init__(self, servers: Sequence[MemoryServer]) -> None:
-        super().__init__(",".join(["redis://nowhere"] * len(servers)), 1.0)
-        self.servers, self.away = servers, set[int]()
-
-    def _request(self, number: int, part: Routed[R], *, waits: bool) -> R:
-        if number in self.away:
-            self._open.pop(number, None)
-            raise StoreUnavailable(f"node {number + 1} is away")
-        if number not in self._open:
-            node = self.servers[number].connect()
-            self._open[number] = Store(node, node_name(number, len(self.servers)))
-        return super()._request(number, part, waits=waits)
 
 
 class World:
