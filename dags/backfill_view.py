@@ -13,7 +13,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
@@ -35,7 +35,7 @@ with DAG(
             description="a view's name; empty: all that are not ready",
         )
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
 
     @task.short_circuit(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.docs import page_of
 
 with DAG(
@@ -48,7 +48,7 @@ with DAG(
             True, type="boolean", description="archive first what the spine needs; off: refuse it"
         ),
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
     # a wrong spine stays wrong: nothing is tried again
     @task(retries=0, execution_timeout=timedelta(hours=12))  # type: ignore[untyped-decorator]  # Airflow is opaque here

@@ -14,7 +14,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
-from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.check import CheckJob
 from slicewise_airflow.docs import page_of
 
@@ -28,7 +28,7 @@ with DAG(
     deadline=over_within(timedelta(minutes=55)),
     tags=["slicewise", "checks"],
     params={"sample": Param(500, type="integer", minimum=1, description="entities per view")},
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
     # never retried: a second look at other values must not turn a red check green
     CheckJob(

@@ -17,7 +17,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param
-from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
@@ -41,7 +41,7 @@ with DAG(
         "only": Param(False, type="boolean", description="this hour alone"),
         "max_hours": Param(24, type="integer", minimum=1, description="most hours in one run"),
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
     SparkJob(
         task_id="compact",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.docs import page_of
 
 with DAG(
@@ -32,7 +32,7 @@ with DAG(
             description="longest that it waits, seconds",
         )
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
 
     @task(retries=0, execution_timeout=timedelta(minutes=65))  # type: ignore[untyped-decorator]  # Airflow is opaque here

@@ -22,7 +22,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.stream import StreamHealth
 
@@ -42,7 +42,7 @@ with DAG(
     params={
         "watch_s": Param(3600, type="integer", minimum=1, description="seconds to watch the stream")
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
 
     @task(retries=3, retry_delay=timedelta(seconds=15), execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]

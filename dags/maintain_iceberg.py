@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param
-from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
@@ -30,7 +30,7 @@ with DAG(
             7, type="integer", minimum=1, description="snapshots younger than this stay"
         )
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
     SparkJob(
         task_id="maintain",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.docs import page_of
 
 with DAG(
@@ -38,7 +38,7 @@ with DAG(
             description="which driver ends and begins again",
         )
     },
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
 
     @task(retries=1, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]  # Airflow is opaque here

@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, task
-from slicewise_airflow.alerts import page
+from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.docs import page_of
 
 with DAG(
@@ -23,7 +23,7 @@ with DAG(
     is_paused_upon_creation=False,
     max_active_runs=1,
     tags=["slicewise", "stream"],
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
 
     @task(retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=5))  # type: ignore[untyped-decorator]  # Airflow is opaque here

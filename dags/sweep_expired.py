@@ -11,7 +11,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
-from slicewise_airflow.alerts import over_within, page
+from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.docs import page_of
 
 with DAG(
@@ -24,7 +24,7 @@ with DAG(
     deadline=over_within(timedelta(hours=2)),
     tags=["slicewise", "maintenance"],
     params={"dry_run": Param(False, type="boolean", description="report only")},
-    default_args={"owner": "slicewise", "on_failure_callback": page},
+    default_args=DEFAULTS,
 ):
 
     @task(retries=2, retry_delay=timedelta(seconds=30), execution_timeout=timedelta(hours=2))  # type: ignore[untyped-decorator]  # Airflow is opaque here

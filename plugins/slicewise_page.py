@@ -58,20 +58,29 @@ def _status() -> tuple[dict[str, Any], int]:
     from slicewise.lifecycle.health.judge import Limits
     from slicewise.lifecycle.health.overview import JOBS, overview
     from slicewise.local.servers import drivers
+    from slicewise.local.servers.inbox import Inbox
     from slicewise.settings import Settings
     from slicewise.stores.online.redis.status import read_status
 
+    inbox: list[dict[str, object]] = []
     try:
         settings = Settings.load()
+        # open ones first, the newest of each first
+        incidents = Inbox(settings).read()
+        newest = sorted(incidents, key=lambda one: (one.over_us > 0, -one.opened_us))
+        inbox = [incident.to_json() for incident in newest]
         limits = Limits(probe_ms=float(settings.probe_limit_ms))
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
-        return {"error": {"what": error.what, "next_step": error.next_step}}, 503
+        what = {"what": error.what, "next_step": error.next_step}
+        return {"error": what, "incidents": inbox, "now_us": time.time_ns() // 1_000}, 503
     now_us = time.time_ns() // 1_000
     every = (*drivers.findings(settings, now_us), *findings(status, limits))
-    findings_now = [asdict(finding) for finding in every]
+    # the inbox has the alerts
+    findings_now = [asdict(one) for one in every if not one.part.startswith("alert ")]
     return overview(status, limits).to_json() | {
         "findings": findings_now,
+        "incidents": inbox,
         "serving_url": settings.serving_url,
     }, 200
 

@@ -117,6 +117,8 @@ class Settings:
     lag_limit_s: int
     """An alert is raised where the micro-batch lane is further behind than so many seconds at its
     rate, and for two minutes does not get nearer."""
+    alert_again_s: int
+    """Seconds after which an incident that lasts pages again."""
     probes_metrics: str
     """host:port where the prober serves its metrics to Prometheus; port 0: any that is free."""
 
@@ -257,6 +259,7 @@ class Settings:
             probes=_choice("SLICEWISE_PROBES", text("probes", "on"), ("on", "off")),
             probe_limit_ms=number("probe_limit_ms", 30_000),
             lag_limit_s=number("lag_limit_s", 60),
+            alert_again_s=number("alert_again_s", 4 * 3600),
             probes_metrics=_checked_address(
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
             ),

@@ -1,22 +1,27 @@
 """Every failed task writes one event with its runbook link, and tells the channels that are
-configured.
+configured once per incident.
 
-A channel that cannot be reached is an event of its own and never hides the failure.
+A channel that cannot be reached is an event of its own and never hides the failure. An inbox that
+cannot be changed keeps no alert back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from slicewise.lifecycle.checking import CheckRed
+from slicewise.errors import SlicewiseError
+from slicewise.lifecycle import incidents
+from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.health.alerts import (
+    OWNER,
     Alert,
     Matter,
     alert,
@@ -25,13 +30,18 @@ from slicewise.lifecycle.health.alerts import (
     matter_alert,
 )
 from slicewise.lifecycle.health.judge import Part
-from slicewise.lifecycle.supervision import Notice
+from slicewise.lifecycle.incidents import Incident, Incidents, Step
+from slicewise.lifecycle.supervision import PARTS, Notice
+from slicewise.local.servers import drivers
+from slicewise.local.servers.inbox import Inbox
 from slicewise.log import warning
+from slicewise.settings import Settings
 from slicewise_airflow.channels import send
 from slicewise_airflow.docs import base
-from slicewise_airflow.record import remember
 
 CHECK = "check_consistency"
+STORE, BROKER = "store", "broker"
+"""Causes that tasks of many DAGs have in common."""
 _DRIVER: Mapping[str, Matter] = {
     "down": "driver_lost",
     "loops": "driver_loops",
@@ -48,32 +58,93 @@ class NotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to t
 
 
 def page(context: Mapping[str, Any]) -> None:
-    """`on_failure_callback` of every task: an alert, or one of each part that is not well."""
-    error = context.get("exception")
+    """`on_failure_callback` of every task: an alert, or one of each part that is not well. A task
+    that failed because a server is away belongs to that server's incident."""
+    error, instance = context.get("exception"), context["task_instance"]
+    message = "" if error is None else str(error)
     if isinstance(error, NotWell):
         page_parts(context, error.parts)
     elif isinstance(error, CheckRed):
-        _page_matter(context, "check_red", [str(error).removeprefix("the check is red: ")])
-    elif context["task_instance"].dag_id == CHECK:
-        message = "" if error is None else str(error)
-        _page_matter(
-            context, "check_not_made", [message.removeprefix("the check could not be made: ")]
-        )
+        reasons = [message.removeprefix("the check is red: ")]
+        _page_of(instance, "check_red", reasons, owner=_owner(context))
+        settle_causes(["check_not_made"])
+    elif server := _server_away(error):
+        cause, reason = server
+        matter: Matter = "store" if cause == STORE else "broker_away"
+        _page_of(instance, matter, [reason, f"{_name(instance)} failed: {message}"], cause)
+    elif isinstance(error, CheckNotMade) or instance.dag_id == CHECK:
+        reasons = [message.removeprefix("the check could not be made: ")]
+        _page_of(instance, "check_not_made", reasons)
     else:
-        instance = context["task_instance"]
-        task = instance.dag_id, instance.task_id, instance.run_id
-        _page(alert(*task, error, url=_url(instance), runbook_base=base()))
+        _page(
+            alert(
+                instance.dag_id,
+                instance.task_id,
+                instance.run_id,
+                error,
+                url=_url(instance),
+                runbook_base=base(),
+                tries=int(getattr(instance, "try_number", 1) or 1),
+                owner=_owner(context),
+            )
+        )
+
+
+def settle(context: Mapping[str, Any]) -> None:
+    """`on_success_callback` of every task: what it failed for is over, and so is a server's absence
+    where a look bears it out."""
+    instance = context["task_instance"]
+    name = _name(instance)
+    checked = {"check_red", "check_not_made"} if instance.dag_id == CHECK else set()
+    well = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
+
+    def over(incident: Incident) -> bool:
+        key = incident.key
+        if look := well.get(key):
+            return not look(Settings.load())
+        of_task = key == name or key.startswith(f"{name}.")
+        return of_task or key in checked or key == instance.dag_id
+
+    _settle(over)
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "owner": OWNER,
+    "on_failure_callback": page,
+    "on_success_callback": settle,
+}
+"""Arguments that each task of slicewise's DAGs has."""
+
+
+def settle_causes(causes: Collection[str]) -> None:
+    """Ends the incidents of causes that were seen to be over."""
+    _settle(lambda incident: incident.key in causes)
+
+
+def settle_records(sources: Collection[str]) -> None:
+    """Ends the incidents of sources whose last records were good."""
+    settle_causes({f"records.{source}" for source in sources})
 
 
 def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) -> None:
-    """One alert of each part: none hides another."""
+    """One alert of each part: none hides another. A part whose driver or server has an incident
+    already belongs to that."""
+    opened = {incident.key for incident in _opened()}
     for part, reasons in parts.items():
-        _page_matter(context, part, reasons)
+        causes = [f"driver.{name}" for name, of in PARTS.items() if of == part]
+        if part != STORE:
+            causes.append(BROKER)
+        cause = next((cause for cause in causes if cause in opened), part)
+        _page_of(context["task_instance"], part, reasons, cause)
 
 
 def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
-    """Many records of a source were bad; they are kept, and no task has failed."""
-    _page_matter(context, "records", reasons)
+    """Many records of a source were bad; they are kept, and no task has failed. reasons: one of
+    each source, which it begins with."""
+    for reason in reasons:
+        source = reason.partition(":")[0]
+        owner = _owner_of(source)
+        _page_of(context["task_instance"], "records", [reason], f"records.{source}", owner=owner)
 
 
 def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
@@ -85,7 +156,7 @@ def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
 def page_broker(instance: Any, notice: Notice) -> None:
     """Tells that no broker answers, or that one does again: one incident."""
     matter: Matter = "broker_back" if notice.kind == "over" else "broker_away"
-    _page_of(instance, matter, [notice.text], "broker")
+    _page_of(instance, matter, [notice.text], BROKER)
 
 
 def page_lag(instance: Any, notice: Notice) -> None:
@@ -93,14 +164,23 @@ def page_lag(instance: Any, notice: Notice) -> None:
     that source's."""
     matter: Matter = "caught_up" if notice.kind == "over" else "lagging"
     source = notice.text.partition(":")[0]
-    _page_of(instance, matter, [notice.text], f"lag.{source}")
+    _page_of(instance, matter, [notice.text], f"lag.{source}", owner=_owner_of(source))
 
 
-def _page_matter(context: Mapping[str, Any], matter: Matter, reasons: Sequence[str]) -> None:
-    _page_of(context["task_instance"], matter, reasons)
+def remind(keys: Collection[str]) -> None:
+    """Pages again for those of these causes that last, where that is due."""
+    if any(incident.key in keys for incident in _opened()):
+        again_us = Settings.load().alert_again_s * 1_000_000
+        _send(_changed(lambda before, now_us: incidents.reminded(before, keys, now_us, again_us)))
 
 
-def _page_of(instance: Any, matter: Matter, reasons: Sequence[str], cause: str = "") -> None:
+def _page_of(
+    instance: Any,
+    matter: Matter,
+    reasons: Sequence[str],
+    cause: str = "",
+    owner: str = OWNER,
+) -> None:
     sent = matter_alert(
         matter,
         instance.dag_id,
@@ -110,12 +190,47 @@ def _page_of(instance: Any, matter: Matter, reasons: Sequence[str], cause: str =
         url=_url(instance),
         runbook_base=base(),
         cause=cause,
+        owner=owner,
     )
     _page(sent)
 
 
 def _url(instance: Any) -> str:
     return getattr(instance, "log_url", "") or ""
+
+
+def _name(instance: Any) -> str:
+    return f"{instance.dag_id}.{instance.task_id}"
+
+
+def _server_away(error: object) -> tuple[str, str] | None:
+    """The server for whose absence a task failed, and what it says; none where all answer, or
+    another try would meet the same error."""
+    if isinstance(error, AirflowFailException):
+        return None
+    try:
+        settings = Settings.load()
+    except SlicewiseError:
+        return None
+    if reason := drivers.store_away(settings):
+        return STORE, reason.removeprefix("the store: ")
+    if reason := drivers.broker_away(settings):
+        return BROKER, reason.removeprefix("the broker: ")
+    return None
+
+
+def _owner(context: Mapping[str, Any]) -> str:
+    """Owner of the view that a run is about; the platform's where it is about none."""
+    return _owner_of(dict(context.get("params") or {}).get("view"))
+
+
+def _owner_of(name: object) -> str:
+    """Owner of a view or a source by the deployment; the platform's where it has none."""
+    if not name:
+        return OWNER
+    from slicewise_airflow.record import owners
+
+    return owners().get(str(name)) or OWNER
 
 
 async def page_deadline(context: Mapping[str, Any]) -> None:
@@ -141,11 +256,70 @@ def over_within(limit: timedelta) -> DeadlineAlert:
 
 
 def _page(sent: Alert) -> None:
-    warning(sent.event, **{name: value for name, value in sent.fields().items() if name != "event"})
-    remember(sent.fields())
-    for channel in channels(os.environ):
-        try:
-            send(channel, sent)
-        except Exception as error:  # noqa: BLE001
-            # its own text may carry the address, which is a secret
-            warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)
+    """Writes an alert, and tells the channels where its incident is new, worse, due again or
+    over."""
+    try:
+        again_us = Settings.load().alert_again_s * 1_000_000
+        pages = _inbox().change(
+            lambda before, now_us: incidents.met(before, sent, now_us, again_us)
+        )
+    except SlicewiseError as error:
+        warning("incident_not_kept", reason=error.what)
+        pages = (sent,)
+    _write(sent, paged=bool(pages))
+    _deliver(pages)
+
+
+def _settle(over: Callable[[Incident], bool]) -> None:
+    """Ends incidents; each that was open is written and told."""
+    if _opened():
+        _send(_changed(lambda before, now_us: incidents.settled(before, over, now_us)))
+
+
+def _send(alerts: Iterable[Alert]) -> None:
+    for sent in alerts:
+        _write(sent, paged=True)
+        _deliver((sent,))
+
+
+def _changed(step: Callable[[Incidents, int], Step]) -> tuple[Alert, ...]:
+    try:
+        return _inbox().change(step)
+    except SlicewiseError as error:
+        warning("incident_not_kept", reason=error.what)
+        return ()
+
+
+def _inbox() -> Inbox:
+    return Inbox(Settings.load())
+
+
+def _opened() -> tuple[Incident, ...]:
+    try:
+        return tuple(incident for incident in _inbox().read() if incident.is_open)
+    except SlicewiseError:
+        return ()
+
+
+def _write(sent: Alert, *, paged: bool) -> None:
+    fields = {name: value for name, value in sent.fields().items() if name != "event"}
+    warning(sent.event, **fields, paged=paged)
+
+
+def _deliver(pages: Iterable[Alert]) -> None:
+    configured = channels(os.environ)
+    for sent in pages:
+        delivered = 0
+        for channel in configured:
+            try:
+                send(channel, sent)
+                delivered += 1
+            except Exception as error:  # noqa: BLE001
+                # its own text may carry the address, which is a secret
+                warning("alert_not_delivered", kind=channel.kind, error=type(error).__name__)
+        if configured and not delivered and not sent.over:
+            _changed(partial(_dropped, sent.key))
+
+
+def _dropped(key: str, before: Incidents, _now_us: int) -> Step:
+    return incidents.not_delivered(before, key), ()

@@ -45,8 +45,9 @@ def send(channel: Channel, alert: Alert) -> str:
     hook = PagerdutyEventsHook(pagerduty_events_conn_id=channel.target)
     answered: Any = hook.send_event(
         summary=alert.text(),
-        severity="error",
+        severity=alert.severity,
         source="slicewise",
+        custom_details=alert.fields(),
         action="resolve" if alert.over else "trigger",
         dedup_key=alert.key,
     )

@@ -1,5 +1,4 @@
-"""The platform's page shows what jobs reported last and what was told; a store that is down fails
-no job."""
+"""The platform's page shows what jobs reported last; a store that is down fails no job."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ from collections.abc import Mapping
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
-from slicewise.lifecycle import alerted
 from slicewise.lifecycle.health.overview import job_record, unready_units
 from slicewise.log import warning
 from slicewise.settings import Settings
@@ -24,14 +22,16 @@ def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bo
         warning("job_not_recorded", job=job, reason=error.what)
 
 
-def remember(sent: Mapping[str, str]) -> None:
-    """Leaves an alert (its fields) among those of the last day."""
-    now_us = SystemClock().now_us()
+def owners() -> dict[str, str]:
+    """View or source -> its owner, of those that have one; none where the store cannot be asked."""
     try:
-        url = Settings.load().redis_url
-        amend_part(url, alerted.PART, lambda text: alerted.remembered(text, sent, now_us))
+        manifest = read_status(Settings.load().redis_url).manifest
     except SlicewiseError as error:
-        warning("alert_not_remembered", reason=error.what)
+        warning("owners_not_read", reason=error.what)
+        return {}
+    parts = [(source, "name") for source in manifest.get("sources", ())]
+    parts += [(unit, "view") for unit in manifest.get("units", ())]
+    return {str(part[name]): str(part["owner"]) for part, name in parts if part.get("owner")}
 
 
 def starting(settings: Settings, view: object) -> None:

@@ -24,6 +24,7 @@ from slicewise.lifecycle.reports import (
     JobFailed,
     ReportMissing,
     ReportReader,
+    archived_sources,
     bad_shares,
     slice_rows,
     summary,
@@ -31,7 +32,7 @@ from slicewise.lifecycle.reports import (
 )
 from slicewise.log import event
 from slicewise.settings import Settings
-from slicewise_airflow.alerts import page_records
+from slicewise_airflow.alerts import page_records, settle_records
 from slicewise_airflow.commands import run_program
 from slicewise_airflow.record import record, starting
 
@@ -102,8 +103,10 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             raise
         record(settings, self.job, report, ok=True)
         event("job_reported", **(summary(report) | {"job": self.job}))
-        if shares := bad_shares(report, settings.bad_percent):
-            page_records(context, shares)
+        shares = bad_shares(report, settings.bad_percent)
+        page_records(context, shares)
+        ill = {share.partition(":")[0] for share in shares}
+        settle_records(set(archived_sources(report)) - ill)
         rows = slice_rows(report)
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)

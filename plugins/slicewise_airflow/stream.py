@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -19,7 +19,7 @@ from slicewise.lifecycle.health.overview import health_of
 from slicewise.lifecycle.health.watch import Watch
 from slicewise.log import event as log_event
 from slicewise.settings import Settings
-from slicewise_airflow.alerts import NotWell, page_parts
+from slicewise_airflow.alerts import NotWell, page_parts, settle_causes
 from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.supervise import Supervisor
@@ -104,6 +104,7 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
                 looks += 1
                 watch = watch.after(health, time.time_ns() // 1_000)
                 next_s = time.monotonic() + self.every_s
+                supervisor.tend(watch.recovered)
             if watch.over or time.time() >= self.deadline_s:
                 return _outcome(watch, health, supervisor.ill, looks)
             left = max(0.0, self.deadline_s - time.time())
@@ -211,6 +212,7 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         if event["outcome"] == "aging":
             page_parts(context, event.get("parts") or {"tail": event["reasons"]})
         if event["outcome"] == "stopped":
+            settle_causes(set(get_args(Part)) - {"store"})
             raise AirflowSkipException("the stream was stopped on purpose")
         return event
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,21 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise_airflow.alerts import page_broker, page_driver, page_lag
+from slicewise_airflow.alerts import (
+    BROKER,
+    page_broker,
+    page_driver,
+    page_lag,
+    remind,
+    settle_causes,
+)
 
 _START_S = 60.0
 """Longest that a start may take; a driver comes up by itself after it."""
 BROKER_EVERY_S = 10.0
 """Seconds between two looks at a broker while drivers are well."""
+TENDED_EVERY_S = 60.0
+"""Seconds between two looks at open incidents."""
 
 
 @dataclass
@@ -43,6 +52,8 @@ class Supervisor:
         self._absence = drivers.kept_absence(self._state)
         self._lags = drivers.kept_lags(self._state)
         self._broker_next_s = 0.0
+        self._tended_next_s = 0.0
+        self._well: frozenset[str] = frozenset()
         self._notices: set[asyncio.Task[None]] = set()
 
     @property
@@ -77,6 +88,30 @@ class Supervisor:
                 self._notify(page_driver, name, NAMED[name], notice)
         await self._look_at_lag(looks[MICROBATCH], now_us)
         return elsewhere
+
+    def tend(self, recovered: Collection[Part]) -> None:
+        """Ends the incidents of what is well, and pages again for what lasts: once a minute, and as
+        soon as another part has recovered. recovered: parts that were well for several looks."""
+        well = frozenset[str](part for part in recovered if part not in self.ill)
+        if self._broker_next_s and not self._absence.reason:
+            well |= {BROKER}
+        if well <= self._well and time.monotonic() < self._tended_next_s:
+            return
+        self._well, self._tended_next_s = well, time.monotonic() + TENDED_EVERY_S
+        lasting = {f"driver.{name}" for name, one in self.kept.items() if one.ill}
+        lasting |= {f"lag.{source}" for source, lag in self._lags.items() if lag.notified}
+        if self._absence.notified:
+            lasting.add(BROKER)
+        self._keep_notice(self._tended(tuple(self._notices), well, lasting))
+
+    async def _tended(
+        self, before: Collection[asyncio.Task[None]], well: Collection[str], lasting: set[str]
+    ) -> None:
+        """before: notices that go out first; the words of their own say better what is over."""
+        if before:
+            await asyncio.wait(before)
+        await asyncio.to_thread(settle_causes, well)
+        await asyncio.to_thread(remind, lasting)
 
     async def _look_at_lag(self, look: DriverLook | None, now_us: int) -> None:
         """Tells of a micro-batch lane that is well and falls behind. look: at its driver."""
@@ -168,7 +203,10 @@ class Supervisor:
 
     def _notify(self, page: Callable[..., None], *words: object) -> None:
         """Pages in a thread: a channel that is slow holds up no look."""
-        task = asyncio.create_task(asyncio.to_thread(page, _instance(self.named), *words))
+        self._keep_notice(asyncio.to_thread(page, _instance(self.named), *words))
+
+    def _keep_notice(self, notice: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(notice)
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
 

@@ -41,3 +41,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     _HOME.cleanup()
+
+
+@pytest.fixture(autouse=True)
+def platform_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test has an inbox of its own, and servers that answer."""
+    from slicewise.local.servers import drivers
+
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    for look in ("store_away", "store_ill", "broker_away"):
+        monkeypatch.setattr(drivers, look, lambda _: "")

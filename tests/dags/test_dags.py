@@ -112,6 +112,11 @@ def test_every_task_pages_when_it_fails(bag: DagBag) -> None:
     assert not silent
 
 
+def test_a_task_that_succeeds_ends_what_it_failed_for(bag: DagBag) -> None:
+    tasks = [task for dag in bag.dags.values() for task in dag.tasks]
+    assert all(task.on_success_callback == [alerts.settle] for task in tasks)
+
+
 def test_every_dag_explains_itself_and_links_its_runbook_section(bag: DagBag) -> None:
     bare = [dag.dag_id for dag in bag.dags.values() if "docs/runbook.md#" not in (dag.doc_md or "")]
     assert not bare

@@ -334,9 +334,9 @@ def looked(
 
 
 def alerts_in(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """The alerts of the log; beside each stands that no store is there to remember it."""
+    """The alerts of the log; beside each stands that no store is there for a copy."""
     lines = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
-    alerts = [line for line in lines if not line.startswith("alert_not_remembered ")]
+    alerts = [line for line in lines if not line.startswith("incidents_not_copied ")]
     assert len(lines) == 2 * len(alerts)
     return alerts
 

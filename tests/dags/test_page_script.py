@@ -186,3 +186,38 @@ def test_what_cannot_be_read_is_said(status: int) -> None:
         page["said"]
         == "The status cannot be read: the online store does not answer. slicewise status"
     )
+
+
+INCIDENT = {
+    "event": "check_red",
+    "dag": "check_consistency",
+    "task": "check",
+    "severity": "critical",
+    "error": "<i>3</i> values differ",
+    "attempts": "2 times",
+    "next_step": "read the report",
+    "owner": "team",
+    "runbook": "docs/runbook.md#the-check-is-red",
+    "opened_us": OVERVIEW["now_us"] - 600_000_000,
+    "over_us": 0,
+    "times": 4,
+    "pages": 1,
+}
+
+
+def test_the_inbox_shows_what_is_open_what_was_tried_and_what_to_do() -> None:
+    over = INCIDENT | {"over_us": OVERVIEW["now_us"], "event": "task_failed", "task": ""}
+    inbox = shown(OVERVIEW | {"incidents": [INCIDENT, over]})["alerts"]
+    assert "critical | check_red | check_consistency.check | <i>3</i> values differ" in inbox
+    assert "Tried: 2 times | Next: read the report | open for 10 min, 10 min ago | 4 | 1" in inbox
+    assert "over | task_failed | check_consistency" in inbox
+    assert "over after 10 min" in inbox
+    assert inbox.count("Next:") == 1
+    assert "No alert in the last seven days." in shown(OVERVIEW)["alerts"]
+
+
+def test_the_inbox_is_shown_while_the_store_is_away() -> None:
+    body = {"error": {"what": "it does not answer"}, "incidents": [INCIDENT], "now_us": 1}
+    page = shown(body, status=503)
+    assert "The status cannot be read: it does not answer" in page["said"]
+    assert "check_red" in page["alerts"]

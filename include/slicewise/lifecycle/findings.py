@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from slicewise.errors import CodecError
 from slicewise.features import own
-from slicewise.lifecycle import alerted
+from slicewise.lifecycle import incidents
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import (
@@ -24,6 +24,7 @@ from slicewise.lifecycle.health.overview import (
     store_reasons,
     unready_units,
 )
+from slicewise.lifecycle.incidents import Incident
 from slicewise.offsets import gaps as accepted_gaps
 from slicewise.stores.online.redis.status import StoreStatus
 
@@ -179,19 +180,22 @@ def _accepted_gaps(status: StoreStatus) -> list[Finding]:
 
 
 def _alerts(status: StoreStatus) -> list[Finding]:
-    alerts = []
-    for alert in alerted.recent(status.parts.get(alerted.PART), status.now_us):
-        at = datetime.fromtimestamp(alert.at_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
-        often = f", {alert.times} times" if alert.times > 1 else ""
-        alerts.append(
-            Finding(
-                f"alert {alert.event}",
-                f"{alert.subject} at {at} UTC{often}: {alert.error}",
-                alert.runbook,
-                False,
-            )
-        )
-    return alerts
+    """Incidents that are open, or were over within a day. What is wrong now has findings of its
+    own: an incident says who was paged for it, and since when."""
+    return [
+        Finding(f"alert {one.alert.event}", _incident(one), one.alert.runbook, now=False)
+        for one in incidents.from_text(status.parts.get(incidents.PART))
+        if one.is_open or status.now_us - one.changed_us < incidents.DAY_US
+    ]
+
+
+def _incident(incident: Incident) -> str:
+    at = datetime.fromtimestamp(incident.opened_us / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+    often = f", {incident.times} times" if incident.times > 1 else ""
+    lasted = incidents.span((incident.over_us - incident.opened_us) / 1e6)
+    state = "open" if incident.is_open else f"over after {lasted}"
+    alert = incident.alert
+    return f"{alert.what} since {at} UTC, {state}{often}: {alert.error}"
 
 
 def _ago(seconds: float) -> str:

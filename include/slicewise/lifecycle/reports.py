@@ -96,6 +96,12 @@ def slice_rows(report: Report) -> list[dict[str, object]]:
     return [dict(row) for row in _listed(report.get("slices")) if isinstance(row, Mapping)]
 
 
+def archived_sources(report: Report) -> tuple[str, ...]:
+    """Sources of which new records were archived."""
+    sources = [one for one in _listed(report.get("archived")) if isinstance(one, Mapping)]
+    return tuple(str(one["source"]) for one in sources if one.get("events"))
+
+
 def bad_shares(report: Report, percent: float) -> tuple[str, ...]:
     """Tells how many of a source's new records are bad, and why, where more than so many percent
     are."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import time
@@ -13,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from slicewise.lifecycle.incidents import Incident
 from slicewise.lifecycle.supervision import NAMED
 from slicewise.local.airflow.api import AirflowApi
 from slicewise.local.servers import drivers, stream
+from slicewise.local.servers.inbox import Inbox
 from slicewise.local.servers.process import Birth
-from slicewise.stores.online.redis.status import read_status
 from tests.drills.faults.processes import workers
 from tests.drills.judging.records import Part
 from tests.drills.stage.run import Run, await_that
@@ -31,7 +31,6 @@ from tests.drills.stage.scene import (
 )
 
 _DAG, _AIRFLOW = "ingest_stream", "airflow"
-_EVENTS = ("driver_lost", "driver_well")
 _PATIENCE_S = 300.0
 EMITTED = """
 
@@ -98,7 +97,7 @@ def _lost(
     run.some(1, 3)
     await_that(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost", _PATIENCE_S)
     pid = stream.driver_status(made.platform.settings, name).pid
-    before = [_alerts(made, name, event) for event in _EVENTS]
+    before = _incidents(made, name)
     lost = victims()
     begun = time.monotonic()
     signal_all(lost, number)
@@ -117,12 +116,12 @@ def _lost(
         Part(f"{NAMED[name]}: {what}", "driver_lost", run.detect_s[-1], run.recover_s[-1])
     )
     await_that(
-        lambda: _alerts(made, name, "driver_well") > before[1],
+        lambda: [one.is_open for one in _incidents(made, name)[len(before) :]] == [False],
         "the word that it is over",
         _PATIENCE_S,
     )
-    after = [_alerts(made, name, event) for event in _EVENTS]
-    assert after == [before[0] + 1, before[1] + 1], f"{name}: {before} alerts became {after}"
+    (incident,) = _incidents(made, name)[len(before) :]
+    assert incident.pages == 1, f"{name}: {incident.pages} pages"
     made.await_whole()
 
 
@@ -147,13 +146,7 @@ def _is_open(made: Scene, name: str) -> bool:
     return kept is not None and bool(kept.fault)
 
 
-def _alerts(made: Scene, name: str, event: str) -> int:
-    """Alerts of this event about a driver, of those that the store remembers."""
-    status = read_status(made.platform.settings.redis_url)
-    alerts = json.loads(status.parts.get("alerts", "[]"))
-    about = f" driver.{name}"
-    return sum(
-        alert["times"]
-        for alert in alerts
-        if alert["event"] == event and alert["subject"].endswith(about)
-    )
+def _incidents(made: Scene, name: str) -> list[Incident]:
+    """Incidents of a driver, by the platform's inbox."""
+    before = Inbox(made.platform.settings).read()
+    return [incident for incident in before if incident.key == f"driver.{name}"]

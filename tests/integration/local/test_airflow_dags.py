@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from functools import partial
 
 import httpx
 import pyarrow as pa
@@ -15,7 +14,9 @@ import pytest
 import redis
 
 from slicewise.errors import BadRequest
+from slicewise.lifecycle.incidents import from_text
 from slicewise.local.servers import stream, supervisor
+from slicewise.local.servers.inbox import Inbox
 from slicewise.stores.online import keys
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.redis.status import read_status
@@ -30,6 +31,7 @@ from tests.support.platform.airflow import (
     AirflowStack,
     airflow_stack,
 )
+from tests.support.platform.receiver import Receiver, receiving
 
 pytestmark = pytest.mark.timeout(2400)
 
@@ -48,9 +50,18 @@ DAGS = {
 
 
 @pytest.fixture(scope="module")
-def platform() -> Iterator[AirflowStack]:
-    with airflow_stack() as stack:
-        yield stack
+def receiver() -> Iterator[Receiver]:
+    """The channel that alerts of the platform go to."""
+    with receiving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def platform(receiver: Receiver) -> Iterator[AirflowStack]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLICEWISE_ALERT_WEBHOOK", receiver.url)
+        with airflow_stack() as stack:
+            yield stack
 
 
 def test_airflow_parses_every_dag_and_every_plugin(platform: AirflowStack) -> None:
@@ -203,7 +214,7 @@ def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
 
 
 def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
-    platform: AirflowStack,
+    platform: AirflowStack, receiver: Receiver
 ) -> None:
     assert platform.streamed
     before = stream.stream_status(platform.settings).pid
@@ -212,36 +223,49 @@ def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
     _await_another(platform, before)
     # the same run watches on
     assert {run.run_id for run in platform.api.runs("ingest_stream") if not run.over} == watching
-
-    def over() -> str | None:
-        return None if _alerts(platform, "driver_well") else "nobody says that it is over"
-
-    platform.wait(over, "the word that it is over", PATIENCE_S)
-    assert _alerts(platform, "driver_lost") == 1
-    assert _alerts(platform, "driver_well") == 1
+    _await_events(platform, receiver, "driver.stream", ["driver_lost", "driver_well"])
 
 
 def test_a_broker_that_is_away_is_told_once_and_no_driver_is_started_for_it(
-    platform: AirflowStack,
+    platform: AirflowStack, receiver: Receiver
 ) -> None:
     assert platform.streamed
     driver = stream.stream_status(platform.settings).pid
-    before = [_alerts(platform, event) for event in ("broker_away", "driver_lost")]
+    drivers_before = receiver.events("driver.stream")
     supervisor.down(platform.settings, print, only=("kafka",))
-
-    def awaited(event: str, times: int) -> str | None:
-        return None if _alerts(platform, event) == times else f"nobody tells of {event}"
-
-    platform.wait(
-        partial(awaited, "broker_away", before[0] + 1), "the broker's absence", PATIENCE_S
-    )
+    _await_events(platform, receiver, "broker", ["broker_away"])
     platform.up("kafka")
-    platform.wait(partial(awaited, "broker_back", before[0] + 1), "its return", PATIENCE_S)
+    _await_events(platform, receiver, "broker", ["broker_away", "broker_back"])
     assert stream.stream_status(platform.settings).pid == driver
-    assert [_alerts(platform, event) for event in ("broker_away", "driver_lost")] == [
-        before[0] + 1,
-        before[1],
-    ]
+    assert receiver.events("driver.stream") == drivers_before
+
+
+def test_a_store_that_is_away_is_one_page_for_all_that_fail_for_it(
+    platform: AirflowStack, receiver: Receiver
+) -> None:
+    assert platform.streamed
+    platform.settle("sweep_expired")
+    supervisor.down(platform.settings, print, only=("redis",))
+    _await_events(platform, receiver, "store", ["store_not_well"])
+    swept = platform.api.wait(platform.api.trigger("sweep_expired"), timeout_s=PATIENCE_S)
+    assert not swept.well
+    answer = httpx.get(
+        f"{platform.settings.airflow_url}/slicewise/status.json", trust_env=False, timeout=30
+    )
+    assert answer.status_code == 503
+    shown = {one["key"]: one for one in answer.json()["incidents"] if one["state"] == "open"}
+    assert shown.keys() == {"store"}
+    assert (shown["store"]["pages"], shown["store"]["severity"]) == (1, "critical")
+    assert shown["store"]["times"] > 1, "the sweep failed for it too"
+    platform.up("redis")
+    _await_events(platform, receiver, "store", ["store_not_well", "incident_over"])
+    platform.do("sweep_expired", "sweep")
+    (over,) = [one for one in Inbox(platform.settings).read() if one.key == "store"]
+    print(f"the store's incident: met {over.times} times, paged once", flush=True)
+    kept = from_text(read_status(platform.settings.redis_url).parts["alerts"])
+    assert over in kept, "the store has a copy"
+    assert receiver.events("store") == ["store_not_well", "incident_over"]
+    assert not receiver.events("sweep_expired.sweep")
 
 
 def test_a_run_that_somebody_triggers_or_clears_does_not_wait_for_the_watch(
@@ -256,13 +280,15 @@ def test_a_run_that_somebody_triggers_or_clears_does_not_wait_for_the_watch(
     assert stream.stream_status(platform.settings).pid == before, "the driver went on meanwhile"
 
 
-def test_drivers_that_are_restarted_are_no_fault(platform: AirflowStack) -> None:
+def test_drivers_that_are_restarted_are_no_fault(
+    platform: AirflowStack, receiver: Receiver
+) -> None:
     assert platform.streamed
-    before_it = _alerts(platform, "driver_lost")
+    before_it = receiver.events("driver.stream")
     before = stream.stream_status(platform.settings).pid
     platform.do("restart_stream", "restart", driver="stream")
     _await_another(platform, before)
-    assert _alerts(platform, "driver_lost") == before_it
+    assert receiver.events("driver.stream") == before_it
 
 
 def _await_another(platform: AirflowStack, before: int | None) -> None:
@@ -275,10 +301,15 @@ def _await_another(platform: AirflowStack, before: int | None) -> None:
     platform.wait(another, "another driver", PATIENCE_S)
 
 
-def _alerts(platform: AirflowStack, event: str) -> int:
-    """Times that this alert was told, of those that the store remembers."""
-    text = read_status(platform.settings.redis_url).parts.get("alerts", "[]")
-    return sum(alert["times"] for alert in json.loads(text) if alert["event"] == event)
+def _await_events(platform: AirflowStack, receiver: Receiver, key: str, events: list[str]) -> None:
+    """Waits until the pages of an incident's key are these; more of them are a failure at once."""
+
+    def missing() -> str | None:
+        paged = receiver.events(key)
+        assert paged == events[: len(paged)], f"{key}: {receiver.posts}"
+        return None if paged == events else f"{key}: {paged}"
+
+    platform.wait(missing, f"{events} of {key}", PATIENCE_S)
 
 
 def test_a_run_whose_params_are_wrong_is_refused_before_it_begins(platform: AirflowStack) -> None:

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 
 from slicewise import cli
+from slicewise.errors import ServerError
 from slicewise.features.declare.project import Project
 from slicewise.features.plan.planner import plan
-from slicewise.lifecycle import alerted
-from slicewise.lifecycle.health.alerts import alert
+from slicewise.lifecycle import incidents
+from slicewise.lifecycle.health.alerts import Alert, alert
 from slicewise.local.servers import process, supervisor
+from slicewise.local.servers.inbox import Inbox
 from slicewise.local.servers.process import Birth
 from slicewise.settings import Settings
 from slicewise.stores.online.model import phases
@@ -26,7 +28,8 @@ from slicewise.stores.online.operations.connecting import ReadMetadata, ReadTime
 from slicewise.stores.online.operations.deploying import Deploy
 from slicewise.stores.online.operations.readiness import MarkBuilding, MarkReady
 from slicewise.stores.online.operations.status import PutStatus
-from slicewise.stores.online.redis.status import amend_part, read_status, record_part
+from slicewise.stores.online.redis.status import read_status, record_part
+from slicewise.windows.durations import HOUR_US
 from tests.integration.serving.support import deployment, everyone
 from tests.support.platform.servers import RedisServer
 from tests.support.stores.served import TOPIC, Event, Served
@@ -116,11 +119,7 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
         code, result = status(capsys)
         assert (code, result["finding"]) == (0, [])
 
-        amend_part(
-            settings.redis_url,
-            alerted.PART,
-            lambda text: alerted.remembered(text, _alert(1), now_us),
-        )
+        Inbox(settings).change(lambda before, now_us: incidents.met(before, _alert(1), now_us, 1))
         code, result = status(capsys)
         assert code == 0, "what is over is told, and is not wrong now"
         assert [row["state"] for row in result["finding"]] == ["past"]
@@ -134,25 +133,64 @@ def test_all_servers_up_is_not_well_while_a_view_is_refused(
     assert next((row["name"], row["state"]) for row in result["finding"]) == ("serving", "ill")
 
 
-def test_a_part_that_many_change_at_once_has_what_each_of_them_said(own_redis: RedisServer) -> None:
-    now_us = read_status(own_redis.url).now_us
+def test_incidents_that_many_meet_at_once_page_once_each(
+    own_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
+    inbox = Inbox(Settings.load())
 
-    def remember(number: int) -> None:
-        amend_part(
-            own_redis.url,
-            alerted.PART,
-            lambda text: alerted.remembered(text, _alert(number), now_us),
+    def meet(number: int) -> int:
+        return len(
+            inbox.change(
+                lambda before, now_us: incidents.met(before, _alert(number), now_us, HOUR_US)
+            )
         )
 
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(remember, [i for i in range(8) for _ in range(5)]))
     with Served.on(own_redis.url, deployment()):
-        alerts = alerted.recent(read_status(own_redis.url).parts[alerted.PART], now_us)
-    assert sorted(reported_alert.subject for reported_alert in alerts) == sorted(
-        f"dag{number}.task" for number in range(8)
-    )
-    assert {reported_alert.times for reported_alert in alerts} == {5}
+        with ThreadPoolExecutor(8) as pool:
+            pages = sum(pool.map(meet, [i for i in range(8) for _ in range(5)]))
+        assert pages == 8
+        before = inbox.read()
+        assert sorted(one.key for one in before) == sorted(
+            f"dag{number}.task" for number in range(8)
+        )
+        assert {(one.times, one.pages) for one in before} == {(5, 1)}
+        stored = incidents.from_text(read_status(own_redis.url).parts[incidents.PART])
+        assert stored == before, "other machines read them from the store"
+        (tmp_path / "state" / "incidents.json").unlink()
+        assert inbox.read() == before, "a state folder that is new knows them too"
 
 
-def _alert(number: int) -> dict[str, str]:
-    return alert(f"dag{number}", "task", "run", "why").fields()
+def test_incidents_are_kept_while_the_store_is_away_and_copied_once_it_is_back(
+    own_redis: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    away = Inbox(Settings.load())
+    meet = lambda before, now_us: incidents.met(before, _alert(1), now_us, HOUR_US)  # noqa: E731
+    assert [len(away.change(meet)) for _ in range(2)] == [1, 0]
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
+    with Served.on(own_redis.url, deployment()):
+        back = Inbox(Settings.load())
+        (page,) = back.change(
+            lambda before, now_us: incidents.settled(before, lambda _: True, now_us)
+        )
+        assert page.event == "incident_over"
+        (stored,) = incidents.from_text(read_status(own_redis.url).parts[incidents.PART])
+    assert (stored.times, stored.is_open) == (2, False)
+
+
+def test_an_inbox_that_cannot_be_written_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "file").touch()
+    monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "theirs"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
+    with pytest.raises(ServerError, match="holds something else"):
+        Inbox(Settings.load()).change(lambda before, _: (before, ()))
+
+
+def _alert(number: int) -> Alert:
+    return alert(f"dag{number}", "task", "run", "why")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from slicewise.lifecycle import alerted
+from slicewise.lifecycle import incidents
 from slicewise.lifecycle.findings import ALLOWED_S, EVERY_S, Finding, findings
-from slicewise.lifecycle.health.alerts import alert, matter_alert
+from slicewise.lifecycle.health.alerts import matter_alert
 from slicewise.lifecycle.health.judge import Limits
 from slicewise.lifecycle.health.overview import job_record
 from slicewise.offsets import gaps as accepted_gaps
@@ -189,32 +189,27 @@ def test_accepted_losses_are_told_and_those_that_cannot_be_read_are_wrong() -> N
     assert finding.now
 
 
-def test_alerts_of_the_last_day_are_told_and_older_ones_are_forgotten() -> None:
-    fields = matter_alert(
-        "check_red", "check_consistency", "check", "run", ["3 values differ"]
-    ).fields()
-    text = alerted.remembered(None, fields, NOW - 23 * HOUR_US)
-    text = alerted.remembered(text, fields, NOW - 2 * HOUR_US)
-    (finding,) = findings_of(having(alerts=text))
+def test_incidents_that_are_open_or_were_over_within_a_day_are_told() -> None:
+    sent = matter_alert("check_red", "check_consistency", "check", "run", ["3 values differ"])
+    before, _ = incidents.met((), sent, NOW - 23 * HOUR_US, HOUR_US)
+    before, _ = incidents.met(before, sent, NOW - 22 * HOUR_US, HOUR_US)
+    (finding,) = findings_of(having(alerts=incidents.to_text(before)))
     assert finding == Finding(
         "alert check_red",
         (
-            "check_consistency.check at 2023-11-14 20:13 UTC, 2 times: the check is red: 3 values "
-            "differ"
+            "check_consistency.check since 2023-11-13 23:13 UTC, open, 2 times: the check is red: 3 "
+            "values differ"
         ),
         "docs/runbook.md#the-check-is-red",
         now=False,
     )
-    later = findings_of(replace(having(alerts=text), now_us=NOW + 23 * HOUR_US))
+    over, _ = incidents.settled(before, lambda _: True, NOW - 20 * HOUR_US)
+    status = having(alerts=incidents.to_text(over))
+    (finding,) = findings_of(status)
+    assert "over after 3.0 h, 2 times" in finding.text
+    later = findings_of(replace(status, now_us=NOW + 5 * HOUR_US))
     assert not [finding for finding in later if finding.part.startswith("alert")]
     assert findings_of(having(alerts="torn")) == ()
-
-
-def test_alerts_that_are_remembered_stay_few() -> None:
-    text: str | None = None
-    for number in range(200):
-        text = alerted.remembered(text, alert(f"dag{number}", "t", "r", "e").fields(), NOW + number)
-    assert len(alerted.recent(text, NOW + 200)) == 50
 
 
 def test_a_check_that_could_not_be_made_is_no_red_one() -> None:

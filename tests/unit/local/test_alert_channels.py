@@ -8,6 +8,7 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,11 @@ from typing import Any
 import pytest
 
 from slicewise import cli
-from slicewise.lifecycle.health.alerts import VARIABLES
+from slicewise.lifecycle import incidents
+from slicewise.lifecycle.health.alerts import VARIABLES, Alert, alert
+from slicewise.lifecycle.incidents import Incidents, Step
 from slicewise.local.servers import airflow as airflow_server
+from slicewise.local.servers.inbox import Inbox
 from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
@@ -96,6 +100,7 @@ def nothing_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, _ in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SLICEWISE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SLICEWISE_REDIS_URL", "redis://127.0.0.1:1/0")
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "airflow"))
     monkeypatch.setenv("AIRFLOW__CORE__UNIT_TEST_MODE", "False")
 
@@ -111,7 +116,35 @@ def test_without_a_channel_it_says_so_and_which_variables_configure_one(
     assert json.loads(capsys.readouterr().out) == {
         "configured": [],
         "not_configured": [name for name, _ in VARIABLES],
+        "incidents": [],
     }
+    assert cli.main(["alerts"]) == 0
+    assert capsys.readouterr().out.startswith("no alert is open\n")
+
+
+def test_open_incidents_are_listed_and_those_that_are_over_where_all_are_wanted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    inbox = Inbox(Settings.load())
+    for dag in ("compact_slices", "sweep_expired"):
+        inbox.change(partial(_met, alert(dag, "task", "r", "broken", tries=2)))
+    inbox.change(
+        lambda before, now_us: incidents.settled(
+            before, lambda one: one.key == "sweep_expired.task", now_us
+        )
+    )
+    assert cli.main(["alerts"]) == 0
+    output = capsys.readouterr().out
+    assert "warning   task_failed      compact_slices.task  since " in output
+    assert "tried: 2 times, and each failed" in output
+    assert "next: read the task's log" in output
+    assert "sweep_expired" not in output
+    assert cli.main(["alerts", "--all", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["incidents"]
+    assert [(one["dag"], one["state"]) for one in listed] == [
+        ("compact_slices", "open"),
+        ("sweep_expired", "over"),
+    ]
 
 
 def test_the_embedded_airflow_gets_the_channels_and_connections_that_are_set(
@@ -125,6 +158,10 @@ def test_the_embedded_airflow_gets_the_channels_and_connections_that_are_set(
     env = airflow_server.service(settings, state, 8080).environment(settings)
     assert (env["SLICEWISE_ALERT_SLACK_CONN"], env["AIRFLOW_CONN_CHAT"]) == ("chat", "given")
     assert env["AIRFLOW__CORE__DAGS_FOLDER"] == str(settings.home / "dags")
+
+
+def _met(sent: Alert, before: Incidents, now_us: int) -> Step:
+    return incidents.met(before, sent, now_us, 10)
 
 
 @pytest.mark.timeout(300)

@@ -1,7 +1,9 @@
-"""show where alerts go, or send a test alert to each of these channels and tell what came back
+"""list open alerts and where alerts go, or send a test alert to each of these channels
 
 A failed task, a lost real-time lane, late answers, a red check always write an event into their
-task's log. They go further where Airflow's workers have one of these variables:
+task's log. One fault is one incident: it pages once, again after SLICEWISE_ALERT_AGAIN_S (four
+hours) while it lasts, and once when it is over. Pages go further where Airflow's workers have one
+of these variables:
 
   SLICEWISE_ALERT_WEBHOOK         a URL that takes a JSON object by POST
   SLICEWISE_ALERT_SLACK_CONN      the name of an Airflow connection of type slackwebhook
@@ -13,9 +15,10 @@ Airflow's own environment, where connections are known. Exit code 0: each channe
 one did not, or none is configured.
 docs/runbook.md, "Alerts and where they go", lists the alerts.
 
-  slicewise alerts                       which channels are configured
-  slicewise alerts test                  send one alert to each
-  slicewise alerts test --json
+  slicewise alerts                       incidents that are open, and the configured channels
+  slicewise alerts --all                 those of the last seven days too
+  slicewise alerts --json
+  slicewise alerts test                  send one alert to each channel
   SLICEWISE_ALERT_SMTP_TO=oncall@example.org slicewise alerts test
 """
 
@@ -24,6 +27,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from slicewise.settings import Settings
@@ -34,12 +39,14 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("show", "test"), default="show")
+    parser.add_argument("--all", action="store_true", help="incidents that are over too")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli.alert_test import send
     from slicewise.lifecycle.health.alerts import VARIABLES, channels
+    from slicewise.local.servers import supervisor
 
     configured = channels(os.environ)
     report: dict[str, Any] = {
@@ -50,8 +57,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             if name not in {channel.variable for channel in configured}
         ],
     }
-    if arguments.action == "test" and configured:
-        report |= send(settings)
+    if arguments.action == "test":
+        report |= send(settings) if configured else {}
+    else:
+        chosen = [one for one in supervisor.incidents(settings) if one.is_open or arguments.all]
+        report["incidents"] = [one.to_json() for one in chosen]
     if arguments.json:
         print(json.dumps(report))
     else:
@@ -61,6 +71,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _show(report: dict[str, Any], channels: tuple[Channel, ...]) -> None:
+    if "incidents" in report:
+        _list(report["incidents"])
     if not channels:
         print("no channel is configured: alerts stand in the logs of their tasks alone")
     sent = {channel["variable"]: channel for channel in report.get("channels", ())}
@@ -73,3 +85,19 @@ def _show(report: dict[str, Any], channels: tuple[Channel, ...]) -> None:
         print(f"{channel.kind:<10} {state:<11} {channel.variable:<31} {reply}".rstrip())
     for name in report["not_configured"]:
         print(f"{'-':<10} {'not set':<11} {name}")
+
+
+def _list(incidents: Sequence[dict[str, Any]]) -> None:
+    if not incidents:
+        print("no alert is open")
+    for one in incidents:
+        opened = datetime.fromtimestamp(one["opened_us"] / 1e6, UTC).strftime("%Y-%m-%d %H:%M")
+        state = one["state"] if one["over_us"] else one["severity"]
+        what = f"{one['dag']}.{one['task']}" if one["task"] else one["dag"]
+        print(f"{state:<9} {one['event']:<16} {what}  since {opened} UTC, {one['times']} times")
+        print(f"    {one['error']}")
+        if one["attempts"]:
+            print(f"    tried: {one['attempts']}")
+        if one["next_step"] and not one["over_us"]:
+            print(f"    next: {one['next_step']}")
+        print(f"    see {one['runbook']}; owner {one['owner']}")

@@ -52,7 +52,7 @@ STATUS_KEY = Key(
     "(fields of "
     "`slicewise.offsets.gaps.AcceptedGap`); `building`: unit -> what its build waits for (`text`, "
     "`at_us`); `alerts`: a JSON "
-    "list of those of the last day; parts `deployed`, `ensured:<driver>`, `started:<driver>`: an "
+    "list of incidents (fields of `slicewise.lifecycle.incidents.Incident`); parts `deployed`, `ensured:<driver>`, `started:<driver>`: an "
     "instant, in "
     "microseconds by the store's clock, as decimal digits",
 )

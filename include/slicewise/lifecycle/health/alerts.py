@@ -7,7 +7,7 @@ The log event is always written. Further channels are those that the environment
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from slicewise.lifecycle.health.judge import Part
@@ -30,15 +30,23 @@ Event = Literal[
     "records_bad",
     "check_red",
     "check_not_made",
+    "incident_over",
     "alert_test",
 ]
 Matter = (
     Part
     | Literal["driver_lost", "driver_loops", "driver_well", "broker_away", "broker_back"]
     | Literal["lagging", "caught_up"]
-    | Literal["records", "check_red", "check_not_made", "alerts"]
+    | Literal["records", "check_red", "check_not_made", "over", "alerts"]
 )
 """Matters of an alert that have words and a section of their own."""
+
+Severity = Literal["critical", "warning", "info"]
+RANKS: Mapping[Severity, int] = {"info": 0, "warning": 1, "critical": 2}
+"""Severity -> how bad it is: critical where answers are wrong, late or not given, or will be soon
+without a hand; warning where somebody is to look within a day; info where nothing is to be done."""
+OWNER = "slicewise"
+"""Owner of what belongs to no view: those who run the platform."""
 
 RUNBOOK = "docs/runbook.md"
 ANCHORS: Mapping[str, str] = {
@@ -55,42 +63,136 @@ ANCHORS: Mapping[str, str] = {
 }
 
 
+NEXT: Mapping[str, str] = {
+    "ingest_stream": "read the task's log, then slicewise status",
+    "stop_stream": "see which driver is left: slicewise status",
+    "drain_stream": "see what is behind: slicewise status; then run it again",
+    "restart_stream": "see which driver is not up: slicewise status; then run it again",
+    "compact_slices": "read the task's log; the next run goes on with the same hours",
+    "backfill_view": "see what the view waits for: slicewise status; then clear the task",
+    "maintain_iceberg": "read the task's log; nothing is lost while it does not run",
+    "sweep_expired": "read the task's log; keys without an expiry stay meanwhile",
+    "check_consistency": "read the task's log, then trigger the check again",
+    "build_training_set": "mend what the error names, then trigger it again",
+}
+"""DAG -> what to do first about a task of it that failed."""
+_CRITICAL_DAGS = ("ingest_stream",)
+_BY_HAND = (
+    "build_training_set",
+    "drain_stream",
+    "restart_stream",
+    "stop_stream",
+)
+"""DAGs of which each run was wanted by itself, so that each that fails is told."""
+
+
 @dataclass(frozen=True)
 class _Words:
     event: Event
     anchor: str
     message: str
     """Fault in words, before the reasons."""
+    severity: Severity
+    next_step: str
+    """Step that whoever is paged takes first."""
 
 
 MATTERS: Mapping[Matter, _Words] = {
-    "stream": _Words("task_failed", "the-stream-is-not-well", "the stream is not well"),
-    "store": _Words("store_not_well", "the-store-is-not-well", "the store is not well"),
-    "emission": _Words("emission_lost", "nothing-is-published", "nothing is published"),
+    "stream": _Words(
+        "task_failed",
+        "the-stream-is-not-well",
+        "the stream is not well",
+        "critical",
+        "see which source and why: slicewise status; then read its driver's log",
+    ),
+    "store": _Words(
+        "store_not_well",
+        "the-store-is-not-well",
+        "the store is not well",
+        "critical",
+        "see whether it answers: slicewise status; slicewise up starts one that is down",
+    ),
+    "emission": _Words(
+        "emission_lost",
+        "nothing-is-published",
+        "nothing is published",
+        "critical",
+        "read the emission's log, then slicewise stream ensure",
+    ),
     "tail": _Words(
         "realtime_lost",
         "the-real-time-lane-is-lost",
         "answers are right, and older than with the real-time lane",
+        "warning",
+        "read the real-time lane's log, then slicewise stream ensure",
     ),
     "probes": _Words(
-        "answers_late", "answers-are-not-fresh", "answers are right, and not known to be fresh"
+        "answers_late",
+        "answers-are-not-fresh",
+        "answers are right, and not before to be fresh",
+        "warning",
+        "see which lane is behind: slicewise status",
     ),
-    "driver_lost": _Words("driver_lost", "a-driver-is-lost", "a driver is lost"),
+    "driver_lost": _Words(
+        "driver_lost",
+        "a-driver-is-lost",
+        "a driver is lost",
+        "warning",
+        "wait for the word that it is over; read the driver's log if none comes",
+    ),
     "driver_loops": _Words(
-        "driver_loops", "a-driver-ends-again-and-again", "a driver ends again and again"
+        "driver_loops",
+        "a-driver-ends-again-and-again",
+        "a driver ends again and again",
+        "critical",
+        "read the driver's log: what it says last is the reason",
     ),
-    "driver_well": _Words("driver_well", "a-driver-is-well-again", "a driver is well again"),
-    "broker_away": _Words("broker_away", "the-broker-is-away", "no broker answers"),
-    "broker_back": _Words("broker_back", "the-broker-is-back", "the broker is back"),
-    "lagging": _Words("stream_lags", "the-stream-falls-behind", "the stream falls behind"),
-    "caught_up": _Words("stream_caught_up", "the-stream-caught-up", "the stream has caught up"),
-    "records": _Words("records_bad", "many-records-are-bad", "many records are bad"),
-    "check_red": _Words("check_red", "the-check-is-red", "the check is red"),
+    "driver_well": _Words(
+        "driver_well", "a-driver-is-well-again", "a driver is well again", "info", ""
+    ),
+    "broker_away": _Words(
+        "broker_away",
+        "the-broker-is-away",
+        "no broker answers",
+        "critical",
+        "bring the broker back; drivers go on by themselves",
+    ),
+    "broker_back": _Words("broker_back", "the-broker-is-back", "the broker is back", "info", ""),
+    "lagging": _Words(
+        "stream_lags",
+        "the-stream-falls-behind",
+        "the stream falls behind",
+        "warning",
+        "see what slows it: slicewise status, then the section of the runbook",
+    ),
+    "caught_up": _Words(
+        "stream_caught_up", "the-stream-caught-up", "the stream has caught up", "info", ""
+    ),
+    "records": _Words(
+        "records_bad",
+        "many-records-are-bad",
+        "many records are bad",
+        "warning",
+        "see the kept records and their reasons, then speak with who produces them",
+    ),
+    "check_red": _Words(
+        "check_red",
+        "the-check-is-red",
+        "the check is red",
+        "critical",
+        "read the check's report, then slicewise explain one value that differs",
+    ),
     "check_not_made": _Words(
-        "check_not_made", "the-check-could-not-be-made", "the check could not be made"
+        "check_not_made",
+        "the-check-could-not-be-made",
+        "the check could not be made",
+        "warning",
+        "remove the reason, then trigger the check again",
     ),
-    "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong"),
+    "over": _Words("incident_over", "an-incident-is-over", "it is over", "info", ""),
+    "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong", "info", ""),
 }
+_OVER: tuple[Event, ...] = ("driver_well", "broker_back", "stream_caught_up", "incident_over")
 _LONGEST_REASON, _LONGEST = 300, 900
 """Lengths of one reason, and of all; chat and pagers cut what is longer."""
 
@@ -110,11 +212,28 @@ class Alert:
     url: str
     cause: str = ""
     """Cause that several alerts have in common: the first tells it, the last that it is over."""
+    severity: Severity = "warning"
+    owner: str = OWNER
+    """Owner of the view or the source that it is about, else those who run the platform."""
+    attempts: str = ""
+    """Attempts before anybody was paged, in words; empty where there were none."""
+    next_step: str = ""
+    """Step that whoever is paged takes first."""
 
     def text(self) -> str:
         """One line for people and for chat."""
-        what = f"{self.dag}.{self.task}" if self.task else self.dag
-        return f"slicewise {self.event}: {what} ({self.run}): {self.error}. Runbook: {self.runbook}"
+        attempts = f" Tried: {self.attempts}." if self.attempts else ""
+        first = f" Next: {self.next_step}." if self.next_step else ""
+        severity = "" if self.severity == "info" else f"{self.severity} "
+        return (
+            f"slicewise {severity}{self.event}: {self.what} ({self.run}): {self.error}.{attempts}{first} "
+            f"Runbook: {self.runbook}"
+        )
+
+    @property
+    def what(self) -> str:
+        """The task, or the DAG of a run."""
+        return f"{self.dag}.{self.task}" if self.task else self.dag
 
     @property
     def subject(self) -> str:
@@ -123,14 +242,13 @@ class Alert:
 
     @property
     def key(self) -> str:
-        """The text by which a pager takes alerts for one incident: those of one cause, else those
-        of one matter."""
-        return self.cause or f"{self.dag}.{self.task}.{self.event}"
+        """The text by which alerts are one incident: their cause, else the task."""
+        return self.cause or self.what
 
     @property
     def over(self) -> bool:
         """Tells whether it says that its cause is over."""
-        return self.event in ("driver_well", "broker_back", "stream_caught_up")
+        return self.event in _OVER
 
     def fields(self) -> dict[str, str]:
         """For logs and webhooks: names and values."""
@@ -145,6 +263,10 @@ class Alert:
             "cause": self.cause,
             "key": self.key,
             "state": "over" if self.over else "open",
+            "severity": self.severity,
+            "owner": self.owner,
+            "attempts": self.attempts,
+            "next_step": self.next_step,
         }
 
 
@@ -208,8 +330,10 @@ def matter_alert(
     url: str = "",
     runbook_base: str = "",
     cause: str = "",
+    owner: str = OWNER,
 ) -> Alert:
-    """An alert of one matter with all of its reasons, each by its first line."""
+    """An alert of one matter with all of its reasons, each by its first line. cause: of its
+    incident; the matter itself where it is left out."""
     words = MATTERS[matter]
     error = "; ".join(_first_lines(reasons))
     return Alert(
@@ -220,7 +344,10 @@ def matter_alert(
         error=f"{words.message}: {error}" if error else words.message,
         runbook=runbook_link(matter, runbook_base),
         url=url,
-        cause=cause,
+        cause=cause or matter,
+        severity=words.severity,
+        owner=owner,
+        next_step=words.next_step,
     )
 
 
@@ -240,9 +367,18 @@ def _first_line(text: str) -> str:
 
 
 def alert(
-    dag: str, task: str, run: str, error: object, *, url: str = "", runbook_base: str = ""
+    dag: str,
+    task: str,
+    run: str,
+    error: object,
+    *,
+    url: str = "",
+    runbook_base: str = "",
+    tries: int = 1,
+    owner: str = OWNER,
 ) -> Alert:
-    """An alert for a failed task. Of an error only its first line is told: the log has the rest."""
+    """An alert for a failed task. Of an error only its first line is told: the log has the rest.
+    tries: how often the task was tried."""
     return Alert(
         event="task_failed",
         dag=dag,
@@ -251,6 +387,11 @@ def alert(
         error=_first_line("" if error is None else str(error)),
         runbook=runbook_link(dag, runbook_base),
         url=url,
+        cause=f"{dag}.{task}.{run}" if dag in _BY_HAND else "",
+        severity="critical" if dag in _CRITICAL_DAGS else "warning",
+        owner=owner,
+        attempts=f"{tries} times, and each failed" if tries > 1 else "",
+        next_step=NEXT.get(dag, ""),
     )
 
 
@@ -264,4 +405,21 @@ def deadline_alert(dag: str, run: str, deadline: str, *, runbook_base: str = "")
         error=f"not over by {deadline}",
         runbook=runbook_link(dag, runbook_base),
         url="",
+        next_step="see what it does: its task's log; it may still end well",
+    )
+
+
+def over_alert(alert: Alert, history: str) -> Alert:
+    """Word that the incident of an alert is over. history: how long it was open, in words."""
+    words = MATTERS["over"]
+    base = alert.runbook.partition(RUNBOOK)[0]
+    return replace(
+        alert,
+        event=words.event,
+        error=f"{words.message}, after {history}: {alert.error}",
+        runbook=runbook_link("over", base),
+        cause=alert.key,
+        severity=words.severity,
+        attempts="",
+        next_step=words.next_step,
     )

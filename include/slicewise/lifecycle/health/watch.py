@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from slicewise.lifecycle.health.judge import AGING, Health, Part
 
@@ -30,6 +30,8 @@ class Watch:
     """Looks in a row in which the stream was well and its real-time lane was not."""
     streaks: Mapping[Part, int] = field(default_factory=dict)
     """Per part the looks in a row in which it was not well."""
+    well: Mapping[Part, int] = field(default_factory=dict)
+    """Per part the looks in a row in which it was well."""
     unensured: int = 0
     """Looks in a row in which a driver was wanted that nobody has started since the deployment."""
 
@@ -56,8 +58,14 @@ class Watch:
             stopped=stopped,
             old=old,
             streaks=streaks,
+            well={part: self.well.get(part, 0) + 1 for part in _well(health)},
             unensured=unensured,
         )
+
+    @property
+    def recovered(self) -> frozenset[Part]:
+        """Parts that were well for as many looks in a row as patience allows."""
+        return frozenset(part for part, looks in self.well.items() if looks >= self.patience)
 
     @property
     def lost(self) -> bool:
@@ -100,3 +108,16 @@ class Watch:
         lasting = {part for part in health.parts if self.streaks.get(part, 0) >= self.patience}
         chosen = lasting if lasting & ending else lasting | ending
         return {part: reasons for part, reasons in health.parts.items() if part in chosen}
+
+
+def _well(health: Health) -> list[Part]:
+    """Parts that a look shows to be well. Where the store is not, nothing of the others is
+    known."""
+    ill = set(health.parts)
+    if "store" in ill:
+        return []
+    if health.starting:
+        ill |= {"stream", "emission"}
+    if health.warming:
+        ill |= set(AGING)
+    return [part for part in get_args(Part) if part not in ill]

@@ -16,6 +16,7 @@ from slicewise.lifecycle import lagging, restarts, supervision
 from slicewise.lifecycle.absence import Absence
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.alerts import runbook_link
+from slicewise.lifecycle.health.overview import store_reasons
 from slicewise.lifecycle.lagging import Lag
 from slicewise.lifecycle.supervision import MICROBATCH, NAMED, DriverLook, Supervised
 from slicewise.local.servers import health, process
@@ -88,6 +89,14 @@ def store_away(settings: Settings) -> str:
     except SlicewiseError as error:
         return f"the store: {error.what}"
     return ""
+
+
+def store_ill(settings: Settings) -> str:
+    """Reasons why the store is not well, whether or not it answers; empty where it is."""
+    try:
+        return "; ".join(store_reasons(read_status(settings.redis_url)))
+    except SlicewiseError as error:
+        return f"the store: {error.what}"
 
 
 def broker_away(settings: Settings) -> str:

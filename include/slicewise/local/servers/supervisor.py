@@ -19,9 +19,11 @@ from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
 from slicewise.lifecycle import restarts
 from slicewise.lifecycle.findings import Finding
+from slicewise.lifecycle.incidents import Incidents
 from slicewise.lifecycle.restarts import Restarts
 from slicewise.local.servers import control, drivers, services, stream, watch
 from slicewise.local.servers.control import Notify
+from slicewise.local.servers.inbox import Inbox
 from slicewise.local.servers.process import Birth, descendants
 from slicewise.local.servers.redis import NAME as REDIS
 from slicewise.local.servers.redis import names as redis_names
@@ -329,6 +331,12 @@ def require_up(settings: Settings, names: Iterable[str]) -> None:
             expected="all up",
             next_step="slicewise up starts them; slicewise status shows each",
         )
+
+
+def incidents(settings: Settings) -> Incidents:
+    """Incidents of the last seven days, and those that are open, as far as file and store can be
+    read."""
+    return Inbox(settings).read()
 
 
 def faults(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:

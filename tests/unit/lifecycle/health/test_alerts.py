@@ -49,7 +49,7 @@ def test_an_alert_tells_the_first_line_of_the_error_only() -> None:
 def test_a_missed_deadline_is_told_of_the_run_and_not_of_a_task() -> None:
     sent = deadline_alert("compact_slices", "r1", "2026-11-21T10:55:00+00:00")
     assert sent.text().startswith(
-        "slicewise deadline_missed: compact_slices (r1): not over by 2026-11-21T10:55"
+        "slicewise warning deadline_missed: compact_slices (r1): not over by 2026-11-21T10:55"
     )
     assert sent.runbook.endswith("#compaction-fails")
 

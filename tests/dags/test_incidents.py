@@ -1,0 +1,257 @@
+"""One failure is one page, whoever meets it, and one word that it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException
+from slicewise_airflow import alerts, record
+from slicewise_airflow.alerts import NotWell, page, page_parts, page_records, settle
+from slicewise_airflow.spark import JobRefused
+from slicewise_airflow.stream import StreamHealth
+from slicewise_airflow.supervise import Supervisor
+
+from slicewise.lifecycle.checking import CheckNotMade, CheckRed
+from slicewise.local.servers import drivers
+from slicewise.local.servers.inbox import Inbox
+from slicewise.settings import Settings
+from tests.support.platform.receiver import Receiver, receiving
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """The one channel that alerts go to."""
+    with receiving() as server:
+        monkeypatch.setenv("SLICEWISE_ALERT_WEBHOOK", server.url)
+        yield server
+
+
+def task(dag: str = "compact_slices", name: str = "compact", run: str = "r", tries: int = 3) -> Any:
+    return SimpleNamespace(
+        dag_id=dag, task_id=name, run_id=run, log_url="http://airflow/log", try_number=tries
+    )
+
+
+def failed(instance: Any, error: BaseException | None = None, **params: object) -> None:
+    page({"task_instance": instance, "exception": error or ValueError("broken"), "params": params})
+
+
+def succeeded(instance: Any) -> None:
+    settle({"task_instance": instance})
+
+
+def test_runs_that_fail_alike_page_once_and_the_first_that_succeeds_says_that_it_is_over(
+    receiver: Receiver,
+) -> None:
+    for run in ("r1", "r2", "r3"):
+        failed(task(run=run))
+    for run in ("r4", "r5"):
+        succeeded(task(run=run))
+    opened, over = receiver.posts
+    assert (opened["event"], opened["run"], opened["state"]) == ("task_failed", "r1", "open")
+    assert opened["attempts"] == "3 times, and each failed"
+    assert opened["next_step"].startswith("read the task's log")
+    assert (over["event"], over["state"], over["key"]) == ("incident_over", "over", opened["key"])
+    assert "met 3 times: broken" in over["error"]
+
+
+def test_what_another_task_does_ends_nothing(receiver: Receiver) -> None:
+    failed(task())
+    succeeded(task("sweep_expired", "sweep"))
+    assert receiver.events() == ["task_failed"]
+
+
+def test_tasks_that_fail_for_a_server_are_one_incident_of_it(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "store_away", lambda _: "the store: it does not answer")
+    monkeypatch.setattr(drivers, "store_ill", lambda _: "the store: it does not answer")
+    failed(task())
+    failed(task("sweep_expired", "sweep"))
+    failed(task("ingest_stream", "watch"), NotWell({"store": ["it cannot be asked"]}))
+    (post,) = receiver.posts
+    assert (post["event"], post["key"], post["severity"]) == ("store_not_well", "store", "critical")
+    assert "it does not answer; compact_slices.compact failed: broken" in post["error"]
+    succeeded(task("build_training_set", "build"))
+    assert len(receiver.posts) == 1, "a task that needs no store proves nothing of it"
+    monkeypatch.setattr(drivers, "store_away", lambda _: "")
+    succeeded(task())
+    assert len(receiver.posts) == 1, "it answers, and has lost events"
+    monkeypatch.setattr(drivers, "store_ill", lambda _: "")
+    succeeded(task())
+    succeeded(task("sweep_expired", "sweep"))
+    assert receiver.events() == ["store_not_well", "incident_over"]
+
+
+def test_a_task_that_fails_for_the_broker_belongs_to_its_incident(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "broker_away", lambda _: "the broker: h:1: refused")
+    alerts.page_broker(task("ingest_stream", "watch"), drivers_notice("down", "away for 30 s"))
+    failed(task())
+    assert receiver.events() == ["broker_away"]
+    monkeypatch.setattr(drivers, "broker_away", lambda _: "")
+    alerts.page_broker(task("ingest_stream", "watch"), drivers_notice("over", "it answers again"))
+    succeeded(task())
+    assert receiver.events() == ["broker_away", "broker_back"]
+
+
+def drivers_notice(kind: Any, text: str) -> Any:
+    return SimpleNamespace(kind=kind, text=text)
+
+
+def test_an_error_that_another_try_would_meet_again_is_nobody_elses(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "store_away", lambda _: "the store: it does not answer")
+    failed(task(), JobRefused("a definition is wrong"))
+    assert receiver.events() == ["task_failed"]
+
+
+def test_a_page_that_no_channel_took_goes_out_the_next_time(receiver: Receiver) -> None:
+    receiver.code = 500
+    failed(task())
+    receiver.code = 200
+    failed(task())
+    failed(task())
+    assert receiver.events() == ["task_failed"]
+
+
+def test_an_inbox_that_cannot_be_changed_keeps_no_alert_back(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Settings.load().state_dir
+    folder.mkdir()
+    (folder / "theirs").touch()
+    failed(task())
+    assert receiver.events() == ["task_failed"]
+    assert "incident_not_kept" in caplog.text
+
+
+def test_a_check_that_is_green_ends_a_red_one_and_a_red_one_ends_one_that_was_not_made(
+    receiver: Receiver,
+) -> None:
+    check = task("check_consistency", "check")
+    failed(check, CheckNotMade("the check could not be made: no entities"))
+    failed(check, CheckRed("the check is red: 3 values differ"))
+    assert sorted(receiver.events()) == ["check_not_made", "check_red", "incident_over"]
+    succeeded(check)
+    succeeded(check)
+    assert receiver.events()[3:] == ["incident_over"]
+    assert receiver.posts[-1]["key"] == "check_red"
+
+
+def test_a_part_whose_driver_is_known_to_be_lost_is_the_same_incident(receiver: Receiver) -> None:
+    watch = task("ingest_stream", "watch")
+    alerts.page_driver(watch, "tail", "the real-time lane", drivers_notice("down", "it died"))
+    page_parts({"task_instance": watch}, {"tail": ["no heartbeat"], "emission": ["it gave up"]})
+    assert receiver.events() == ["driver_lost", "emission_lost"]
+
+
+def test_bad_records_of_a_source_are_over_with_its_next_good_ones(receiver: Receiver) -> None:
+    reasons = ["plays: 7 of 9 records were bad", "songs: 1 of 9 records were bad"]
+    page_records({"task_instance": task()}, reasons)
+    page_records({"task_instance": task(run="r2")}, reasons[:1])
+    alerts.settle_records(["songs"])
+    assert receiver.events() == ["records_bad", "records_bad", "incident_over"]
+    assert receiver.posts[-1]["key"] == "records.songs"
+
+
+def test_an_alert_about_a_view_or_a_source_names_its_owner(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "owners", lambda: {"listening": "team-music", "plays": "team-log"})
+    failed(task("backfill_view", "backfill"), view="listening")
+    failed(task("compact_slices", "compact"))
+    page_records({"task_instance": task()}, ["plays: 7 of 9 records were bad"])
+    assert [post["owner"] for post in receiver.posts] == ["team-music", "slicewise", "team-log"]
+
+
+def test_a_stream_that_is_stopped_on_purpose_ends_what_was_wrong_with_it(
+    receiver: Receiver,
+) -> None:
+    watch = {"task_instance": task("ingest_stream", "watch")}
+    page_parts(watch, {"stream": ["silent"], "store": ["it lost events"]})
+    with pytest.raises(AirflowSkipException):
+        StreamHealth(task_id="watch", for_s=1).done(watch, {"outcome": "stopped", "looks": 1})
+    assert receiver.events() == ["task_failed", "store_not_well", "incident_over"]
+
+
+def tended(recovered: set[Any], prepare: Callable[[Supervisor], None] = lambda _: None) -> None:
+    async def tend() -> None:
+        supervisor = Supervisor(Settings.load(), {})
+        prepare(supervisor)
+        supervisor.tend(recovered)
+        await supervisor.end()
+
+    asyncio.run(tend())
+
+
+def test_a_watch_ends_the_incidents_of_parts_that_are_well(receiver: Receiver) -> None:
+    watch = {"task_instance": task("ingest_stream", "watch")}
+    page_parts(watch, {"stream": ["silent"], "probes": ["late"]})
+    tended(set())
+    assert len(receiver.posts) == 2
+    tended({"stream"})
+    tended({"stream"})
+    assert receiver.events() == ["task_failed", "answers_late", "incident_over"]
+    assert receiver.posts[-1]["key"] == "stream"
+
+
+def test_a_watch_pages_again_for_what_lasts(receiver: Receiver) -> None:
+    alerts.page_broker(task("ingest_stream", "watch"), drivers_notice("down", "away for 30 s"))
+
+    def away(supervisor: Supervisor) -> None:
+        supervisor._absence = SimpleNamespace(reason="away", notified=True)  # type: ignore[assignment]
+
+    tended({"stream"}, away)
+    assert receiver.events() == ["broker_away"], "it is not due"
+    Inbox(Settings.load()).change(
+        lambda before, _: (tuple(replace(one, paged_us=1) for one in before), ())
+    )
+    tended({"stream"})
+    assert receiver.events() == ["broker_away"], "this watch did not see it last"
+    tended({"stream"}, away)
+    tended({"stream"}, away)
+    assert receiver.events() == ["broker_away", "broker_away"]
+    assert "(open for 0 s, met once)" in receiver.posts[1]["error"]
+
+
+def test_a_pager_gets_severity_and_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.pagerduty.hooks import pagerduty_events
+    from slicewise_airflow.channels import send
+
+    from slicewise.lifecycle.health.alerts import Channel, alert, over_alert
+
+    sent: list[dict[str, Any]] = []
+
+    class Hook:
+        def __init__(self, **_: object) -> None: ...
+
+        def send_event(self, **fields: Any) -> str:
+            sent.append(fields)
+            return "taken"
+
+    monkeypatch.setattr(pagerduty_events, "PagerdutyEventsHook", Hook)
+    opened = alert("ingest_stream", "ensure_running", "r", "no room")
+    for one in (opened, over_alert(opened, "9 s, met once")):
+        send(Channel("pagerduty", "pager"), one)
+    first, last = sent
+    assert (first["action"], last["action"]) == ("trigger", "resolve")
+    assert (first["severity"], last["severity"]) == ("critical", "info")
+    assert first["dedup_key"] == last["dedup_key"] == "ingest_stream.ensure_running"
+    assert first["custom_details"]["owner"] == "slicewise"
+
+
+def test_the_inbox_has_all_of_it() -> None:
+    failed(task())
+    (incident,) = Inbox(Settings.load()).read()
+    assert incident.to_json()["state"] == "open"
+    succeeded(task())
+    (incident,) = Inbox(Settings.load()).read()
+    assert incident.to_json()["state"] == "over"
