@@ -370,6 +370,12 @@ STAGES = (
                 supervised.stuck,
                 ("I1", "I2", "I3", "I6", "I7"),
             ),
+            Drill(
+                "supervised-pages",
+                "broker, store and a training set break in turn: each is paged once, and over once",
+                supervised.paged,
+                ("I1", "I2", "I3", "I6", "I7"),
+            ),
         ),
     ),
 )

@@ -1,22 +1,26 @@
-"""Drivers are lost under Airflow alone: killed, hung or stuck, and nobody starts them but
-`ingest_stream`."""
+"""Drivers and servers are lost under Airflow alone: nobody starts a driver but `ingest_stream`, and
+each fault is one page and one word that it is over, at a receiver of alerts."""
 
 from __future__ import annotations
 
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from slicewise.lifecycle.incidents import Incident
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
 from slicewise.lifecycle.supervision import NAMED
-from slicewise.local.airflow.api import AirflowApi
-from slicewise.local.servers import drivers, stream
-from slicewise.local.servers.inbox import Inbox
+from slicewise.local.airflow.api import AirflowApi, DagRun
+from slicewise.local.servers import drivers, stream, supervisor
 from slicewise.local.servers.process import Birth
 from tests.drills.faults.processes import workers
 from tests.drills.judging.records import Part
@@ -29,8 +33,9 @@ from tests.drills.stage.scene import (
     signal_all,
     write_project,
 )
+from tests.support.platform.receiver import receiving
 
-_DAG, _AIRFLOW = "ingest_stream", "airflow"
+_DAG, _AIRFLOW, _VIEW = "ingest_stream", "airflow", "per_card"
 _PATIENCE_S = 300.0
 EMITTED = """
 
@@ -49,15 +54,22 @@ emitted = sw.FeatureView(
 @contextmanager
 def with_all_drivers(rng: random.Random) -> Iterator[Scene]:
     """A scene with an emission and a prober too; `ingest_stream` alone looks after all four."""
-    with TemporaryDirectory(prefix="slicewise-drill-") as folder:
+    with (
+        TemporaryDirectory(prefix="slicewise-drill-") as folder,
+        receiving() as receiver,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("SLICEWISE_ALERT_WEBHOOK", receiver.url)
         project = Path(folder)
         text = (PROJECT / "features.py").read_text(encoding="utf-8")
         write_project(project, text + EMITTED)
         with scene(rng, project, SLICEWISE_PROBES="on") as made:
+            made.receiver = receiver
             made.platform.up(_AIRFLOW)
             with AirflowApi(made.platform.settings.airflow_url) as api:
-                api.wait_for_dags([_DAG], _PATIENCE_S)
+                api.wait_for_dags([_DAG, "sweep_expired"], _PATIENCE_S)
                 api.unpause(_DAG)
+                api.unpause("sweep_expired")
             made.feed.resume()
             for name in NAMED:
                 await_that(
@@ -97,7 +109,7 @@ def _lost(
     run.some(1, 3)
     await_that(lambda: bool(victims()), f"{NAMED[name]} to have what is to be lost", _PATIENCE_S)
     pid = stream.driver_status(made.platform.settings, name).pid
-    before = _incidents(made, name)
+    pages = _Paged(made, f"driver.{name}")
     lost = victims()
     begun = time.monotonic()
     signal_all(lost, number)
@@ -115,13 +127,7 @@ def _lost(
     run.parts.append(
         Part(f"{NAMED[name]}: {what}", "driver_lost", run.detect_s[-1], run.recover_s[-1])
     )
-    await_that(
-        lambda: [one.is_open for one in _incidents(made, name)[len(before) :]] == [False],
-        "the word that it is over",
-        _PATIENCE_S,
-    )
-    (incident,) = _incidents(made, name)[len(before) :]
-    assert incident.pages == 1, f"{name}: {incident.pages} pages"
+    pages.awaits(["driver_lost", "driver_well"])
     made.await_whole()
 
 
@@ -146,7 +152,115 @@ def _is_open(made: Scene, name: str) -> bool:
     return kept is not None and bool(kept.fault)
 
 
-def _incidents(made: Scene, name: str) -> list[Incident]:
-    """Incidents of a driver, by the platform's inbox."""
-    before = Inbox(made.platform.settings).read()
-    return [incident for incident in before if incident.key == f"driver.{name}"]
+class _Paged:
+    """Pages about one incident's key from now on."""
+
+    def __init__(self, scene: Scene, key: str) -> None:
+        assert scene.receiver is not None, "this platform has no receiver of alerts"
+        self.key = key
+        self.receiver = scene.receiver
+        self.before = len(self.events)
+
+    @property
+    def events(self) -> list[str]:
+        return self.receiver.events(self.key)
+
+    def awaits(self, events: list[str]) -> None:
+        """Waits until these pages have come; any other is a failure at once."""
+
+        def come() -> bool:
+            paged = self.events[self.before :]
+            assert paged == events[: len(paged)], f"{self.key}: {paged}, and {events} are due"
+            return paged == events
+
+        await_that(come, f"{events} of {self.key}", _PATIENCE_S)
+
+
+def paged(run: Run) -> None:
+    """Breaks one thing after another: each is one page, and one word that it is over."""
+    made, settings = run.scene, run.scene.platform.settings
+    _broken(
+        run,
+        "the broker is away for longer than half a minute",
+        "broker",
+        ["broker_away", "broker_back"],
+        lambda: supervisor.down(settings, print, only=("kafka",)),
+        lambda: made.platform.up("kafka"),
+    )
+    with AirflowApi(settings.airflow_url) as api:
+        _broken(
+            run,
+            "the store is away, and a sweep fails for it",
+            "store",
+            ["store_not_well", "incident_over"],
+            lambda: supervisor.down(settings, print, only=("redis",)),
+            lambda: made.platform.up("redis"),
+            meanwhile=lambda: _triggered(api, "sweep_expired", well=False),
+        )
+        _training_set(run, api)
+    receiver = made.receiver
+    assert receiver is not None
+    opened = Counter(post["key"] for post in receiver.posts if post["state"] == "open")
+    over = Counter(post["key"] for post in receiver.posts if post["state"] == "over")
+    print(f"pages: {dict(opened)}; words that it is over: {dict(over)}", flush=True)
+    assert opened == over, f"{opened} opened, {over} are over"
+
+
+def _broken(
+    run: Run,
+    what: str,
+    key: str,
+    events: list[str],
+    breaks: Callable[[], object],
+    mends: Callable[[], object],
+    *,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """A thing breaks, which pages once, and is mended once it was told."""
+    run.some(1, 3)
+    pages = _Paged(run.scene, key)
+    begun = time.monotonic()
+    breaks()
+    run.noticed(begun, lambda: bool(pages.events[pages.before :]))
+    meanwhile()
+    mended = time.monotonic()
+    mends()
+    pages.awaits(events)
+    run.recover_s.append(time.monotonic() - mended)
+    run.parts.append(Part(what, events[0], run.detect_s[-1], run.recover_s[-1]))
+    run.scene.await_whole()
+
+
+def _training_set(run: Run, api: AirflowApi) -> None:
+    """A run that a person triggers fails for a spine that is not there, and the next one has it."""
+    made = run.scene
+    folder = made.platform.settings.state_dir.parent
+    unit = next(unit for unit in made.deployment.units if unit.view == _VIEW)
+    conf = {
+        "spine": str(folder / "spine.parquet"),
+        "features": f"{unit.view}:{unit.features[0].column}",
+        "out": str(folder / "set.parquet"),
+    }
+    begun = time.monotonic()
+    failed = _triggered(api, "build_training_set", well=False, conf=conf)
+    pages = _Paged(made, f"build_training_set.build.{failed.run_id}")
+    assert pages.events == ["task_failed"], f"{pages.events} of a run that failed"
+    run.detect_s.append(time.monotonic() - begun)
+    now = datetime.now(UTC)
+    entity = unit.entity[0][0]
+    rows = {entity: ["card 1"], "at": pa.array([now], pa.timestamp("us", tz="UTC"))}
+    pq.write_table(pa.table(rows), folder / "spine.parquet")
+    mended = time.monotonic()
+    _triggered(api, "build_training_set", well=True, conf=conf)
+    pages.awaits(["incident_over"])
+    run.recover_s.append(time.monotonic() - mended)
+    what = "a training set without its spine, then with it"
+    run.parts.append(Part(what, "task_failed", run.detect_s[-1], run.recover_s[-1]))
+
+
+def _triggered(
+    api: AirflowApi, dag: str, *, well: bool, conf: Mapping[str, object] | None = None
+) -> DagRun:
+    over = api.wait(api.trigger(dag, conf=dict(conf or {})), timeout_s=_PATIENCE_S)
+    assert over.well == well, f"{dag}: {over.run_id} is {over.state}"
+    return over

@@ -35,6 +35,7 @@ from slicewise.stores.online.operations.connecting import ReadMetadata
 from tests.drills.judging.judge import Record
 from tests.drills.judging.watch import Question, Watch, questions
 from tests.drills.stage.feed import Feed
+from tests.support.platform.receiver import Receiver
 from tests.support.platform.stack import Stack, stack
 from tests.support.stores.stored import is_pending
 
@@ -95,6 +96,8 @@ class Scene:
         # about the platform's own events there is no question
         chosen = [q for q in questions(self.deployment) if q.unit.source == SOURCE]
         self.watch = Watch(platform.settings.serving_url, chosen, random.Random(rng.random()))
+        self.receiver: Receiver | None = None
+        """The channel that the platform's alerts go to, if there is one."""
         self.deployments = [self.deployment]
         """All that ever stood."""
         self._gone: list[Record] = []
