@@ -17,6 +17,7 @@ from typing import Any
 from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle import incidents
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
@@ -29,11 +30,12 @@ from slicewise.lifecycle.health.alerts import (
     deadline_alert,
     matter_alert,
 )
-from slicewise.lifecycle.health.judge import Part
+from slicewise.lifecycle.health.judge import AGING, Part
 from slicewise.lifecycle.incidents import Incident, Incidents, Step
 from slicewise.lifecycle.supervision import PARTS, Notice
 from slicewise.local.servers import drivers
 from slicewise.local.servers.inbox import Inbox
+from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise_airflow.channels import send
@@ -42,6 +44,8 @@ from slicewise_airflow.docs import base
 CHECK = "check_consistency"
 STORE, BROKER = "store", "broker"
 """Causes that tasks of many DAGs have in common."""
+PROBED_S = 360.0
+"""Seconds after which figures of five minutes hold nothing of what was before."""
 _DRIVER: Mapping[str, Matter] = {
     "down": "driver_lost",
     "loops": "driver_loops",
@@ -128,14 +132,28 @@ def settle_records(sources: Collection[str]) -> None:
 
 def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) -> None:
     """One alert of each part: none hides another. A part whose driver or server has an incident
-    already belongs to that."""
+    already belongs to that; one that makes answers older waits until its figures hold nothing of a
+    server's absence any more."""
     opened = {incident.key for incident in _opened()}
     for part, reasons in parts.items():
         causes = [f"driver.{name}" for name, of in PARTS.items() if of == part]
         if part != STORE:
             causes.append(BROKER)
         cause = next((cause for cause in causes if cause in opened), part)
+        if part in AGING and cause == part and aftermath(PROBED_S):
+            log_event("part_not_paged", part=part, reasons="; ".join(reasons))
+            continue
         _page_of(context["task_instance"], part, reasons, cause)
+
+
+def aftermath(within_s: float) -> bool:
+    """Tells whether the store or the broker is away, or was until so long ago, by the inbox: what
+    follows from that is no incident of its own."""
+    try:
+        kept = _inbox().read()
+    except SlicewiseError:
+        return False
+    return incidents.after(kept, (STORE, BROKER), SystemClock().now_us(), int(within_s * 1e6))
 
 
 def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:

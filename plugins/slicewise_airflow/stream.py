@@ -82,9 +82,10 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         awaited = asyncio.create_task(self._await_another())
         try:
             outcome = await self._watched(supervisor, awaited)
+            await supervisor.end()
         finally:  # a watch whose run was ended is cancelled
             awaited.cancel()
-        await supervisor.end()
+            supervisor.close()
         yield TriggerEvent(outcome)
 
     async def _watched(
@@ -102,6 +103,8 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             if time.monotonic() >= next_s:
                 health = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
                 looks += 1
+                if "store" in health.parts:
+                    supervisor.server_was_away()
                 watch = watch.after(health, time.time_ns() // 1_000)
                 next_s = time.monotonic() + self.every_s
                 supervisor.tend(watch.recovered)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +21,7 @@ from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import (
     BROKER,
+    aftermath,
     page_broker,
     page_driver,
     page_lag,
@@ -32,6 +33,8 @@ _START_S = 60.0
 """Longest that a start may take; a driver comes up by itself after it."""
 BROKER_EVERY_S = 10.0
 """Seconds between two looks at a broker while drivers are well."""
+AFTERMATH_S = 120.0
+"""Seconds after a server's absence in which a driver that is lost is part of it."""
 TENDED_EVERY_S = 60.0
 """Seconds between two looks at open incidents."""
 
@@ -51,10 +54,13 @@ class Supervisor:
         self.kept = drivers.kept(self._state)
         self._absence = drivers.kept_absence(self._state)
         self._lags = drivers.kept_lags(self._state)
+        self._since_us = time.time_ns() // 1_000
+        """Time before which no driver is judged by its words."""
         self._broker_next_s = 0.0
         self._tended_next_s = 0.0
         self._well: frozenset[str] = frozenset()
         self._notices: set[asyncio.Task[None]] = set()
+        self._tending: asyncio.Task[None] | None = None
 
     @property
     def ill(self) -> dict[Part, tuple[str, ...]]:
@@ -67,12 +73,23 @@ class Supervisor:
         looks = await asyncio.to_thread(drivers.looks, self._state)
         now_us = time.time_ns() // 1_000
         faulty = any(
-            look is not None and supervision.fault_of(look, now_us) is not None
+            look is not None
+            and supervision.fault_of(look, now_us, since_us=self._since_us) is not None
             for look in looks.values()
         )
         away = await self._server_away(faulty)
+        if away:
+            self.server_was_away()
+        excused = faulty and not away and await asyncio.to_thread(aftermath, AFTERMATH_S)
         steps = {
-            name: supervision.step(self.kept.get(name, Supervised()), look, now_us, away=away)
+            name: supervision.step(
+                self.kept.get(name, Supervised()),
+                look,
+                now_us,
+                away=away,
+                since_us=self._since_us,
+                excused=excused,
+            )
             for name, look in looks.items()
         }
         kept = {name: step.kept for name, step in steps.items()}
@@ -89,20 +106,30 @@ class Supervisor:
         await self._look_at_lag(looks[MICROBATCH], now_us)
         return elsewhere
 
+    def server_was_away(self) -> None:
+        """Gives drivers their time anew: what they wait for did not answer until now."""
+        self._since_us = time.time_ns() // 1_000
+
     def tend(self, recovered: Collection[Part]) -> None:
         """Ends the incidents of what is well, and pages again for what lasts: once a minute, and as
         soon as another part has recovered. recovered: parts that were well for several looks."""
         well = frozenset[str](part for part in recovered if part not in self.ill)
         if self._broker_next_s and not self._absence.reason:
             well |= {BROKER}
-        if well <= self._well and time.monotonic() < self._tended_next_s:
+        at_work = self._tending is not None and not self._tending.done()
+        if at_work or (well <= self._well and time.monotonic() < self._tended_next_s):
             return
         self._well, self._tended_next_s = well, time.monotonic() + TENDED_EVERY_S
         lasting = {f"driver.{name}" for name, one in self.kept.items() if one.ill}
         lasting |= {f"lag.{source}" for source, lag in self._lags.items() if lag.notified}
         if self._absence.notified:
             lasting.add(BROKER)
-        self._keep_notice(self._tended(tuple(self._notices), well, lasting))
+        self._tending = asyncio.create_task(self._tended(tuple(self._notices), well, lasting))
+
+    def close(self) -> None:
+        """Looks at open incidents no more: the next watch does."""
+        if self._tending is not None:
+            self._tending.cancel()
 
     async def _tended(
         self, before: Collection[asyncio.Task[None]], well: Collection[str], lasting: set[str]
@@ -145,8 +172,9 @@ class Supervisor:
 
     async def end(self) -> None:
         """Waits until all was told."""
-        if self._notices:
-            await asyncio.wait(self._notices)
+        tending = () if self._tending is None else (self._tending,)
+        if last := (*self._notices, *tending):
+            await asyncio.wait(last)
 
     async def _start(self, names: list[str]) -> None:
         begun = time.monotonic()
@@ -203,10 +231,7 @@ class Supervisor:
 
     def _notify(self, page: Callable[..., None], *words: object) -> None:
         """Pages in a thread: a channel that is slow holds up no look."""
-        self._keep_notice(asyncio.to_thread(page, _instance(self.named), *words))
-
-    def _keep_notice(self, notice: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(notice)
+        task = asyncio.create_task(asyncio.to_thread(page, _instance(self.named), *words))
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
 

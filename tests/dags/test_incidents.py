@@ -153,6 +153,23 @@ def test_a_part_whose_driver_is_known_to_be_lost_is_the_same_incident(receiver: 
     assert receiver.events() == ["driver_lost", "emission_lost"]
 
 
+def test_what_follows_from_a_servers_absence_is_no_incident_of_its_own(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = {"task_instance": task("ingest_stream", "watch")}
+    assert not alerts.aftermath(60)
+    page_parts(watch, {"store": ["it cannot be asked"]})
+    page_parts(watch, {"probes": ["p99 58,948 ms"], "emission": ["it gave up"]})
+    alerts.settle_causes(["store"])
+    page_parts(watch, {"probes": ["p99 58,948 ms"]})
+    assert alerts.aftermath(60)
+    assert receiver.events() == ["store_not_well", "emission_lost", "incident_over"]
+    assert not alerts.aftermath(0)
+    monkeypatch.setattr(alerts, "PROBED_S", 0.0)
+    page_parts(watch, {"probes": ["p99 58,948 ms"]})
+    assert receiver.events()[3:] == ["answers_late"]
+
+
 def test_bad_records_of_a_source_are_over_with_its_next_good_ones(receiver: Receiver) -> None:
     reasons = ["plays: 7 of 9 records were bad", "songs: 1 of 9 records were bad"]
     page_records({"task_instance": task()}, reasons)

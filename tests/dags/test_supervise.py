@@ -17,6 +17,7 @@ from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNo
 from slicewise_airflow.supervise import Supervisor
 
 from slicewise.lifecycle import absence, lagging
+from slicewise.lifecycle.health.judge import Health
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers, process
 from slicewise.local.servers.state import StateFolder
@@ -203,8 +204,9 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
 
 
 def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
-    state: StateFolder, tmp_path: Path
+    state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watching, "look", lambda *_: Health(()))
     calls = program(tmp_path, words="{}")
     elsewhere = json.loads(GONE) | {"namespace": "another pid:[1]"}
     state.pid_file("stream").write_text(json.dumps(elsewhere))

@@ -151,6 +151,13 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def after(incidents: Incidents, keys: Collection[str], now_us: int, within_us: int) -> bool:
+    """Tells whether an incident of these causes is open, or was over within so long."""
+    return any(
+        one.key in keys and (one.is_open or now_us - one.over_us < within_us) for one in incidents
+    )
+
+
 def merged(some: Iterable[Incident], others: Iterable[Incident], now_us: int) -> Incidents:
     """Two copies as one: of each incident what happened last, and one open incident per cause."""
     latest: dict[tuple[str, int], Incident] = {}

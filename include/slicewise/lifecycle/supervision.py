@@ -79,22 +79,27 @@ class Fault(NamedTuple):
     reason: str
 
 
-def fault_of(look: DriverLook, now_us: int, patience: Patience = Patience()) -> Fault | None:
-    """The fault of a driver, if it has one."""
+def fault_of(
+    look: DriverLook, now_us: int, patience: Patience = Patience(), *, since_us: int = 0
+) -> Fault | None:
+    """The fault of a driver, if it has one. since_us: time before which it is not judged: until
+    then nobody watched it, or a server that it needs was away."""
     if not (look.running or look.elsewhere):
         return Fault("died", _last_words(look) or "its process is gone")
     if look.heartbeat_us is None:
         silent_us, limit_us = now_us - look.started_us, patience.start_us
     else:
         silent_us, limit_us = now_us - look.heartbeat_us, patience.silent_us
-    if silent_us > limit_us:
+    watched_us = now_us - since_us
+    if silent_us > limit_us and watched_us > patience.silent_us:
         since = "" if look.heartbeat_us is not None else " since its start"
         return Fault("silent", f"no sign of life for {silent_us / 1e6:.0f} s{since}: it hangs")
     stuck = [
         f"{status.source}: {status.lag_events:,} events wait, and none was applied for "
         f"{status.stalled_us / 1e6:.0f} s"
         for status in look.statuses
-        if status.state == "running" and status.stalled_us > stall_limit_us(status, patience)
+        if status.state == "running"
+        and min(status.stalled_us, watched_us) > stall_limit_us(status, patience)
     ]
     return Fault("stuck", "; ".join(stuck)) if stuck else None
 
@@ -130,6 +135,8 @@ class Supervised:
     """Time at which it was found."""
     well_us: int | None = None
     """Time since which the driver is well again."""
+    excused: bool = False
+    """Tells whether it was lost while a server was away: it is started again as part of that."""
 
     @property
     def ill(self) -> bool:
@@ -159,19 +166,28 @@ def step(
     now_us: int,
     *,
     away: str = "",
+    since_us: int = 0,
+    excused: bool = False,
     patience: Patience = Patience(),
 ) -> Step:
     """The outcome of one look. look: None where the driver was stopped on purpose, or never
     started. away: the server that cannot be reached, if any: a driver that waits for it is not to
-    blame, and none is started before it answers."""
+    blame, and none is started before it answers; one that was lost meanwhile is then started, and
+    nobody is paged for it too. since_us: as `fault_of` has it. excused: a server was away until a
+    moment ago, and its incident was told."""
     if look is None:
         over = (Notice("over", "it was stopped on purpose"),) if kept.fault else ()
         return Step(Supervised(restarts.stopped(kept.restarts)), notices=over)
-    fault = fault_of(look, now_us, patience)
+    fault = fault_of(look, now_us, patience, since_us=since_us)
     if fault is not None and away:
-        return Step(kept)
+        return Step(replace(kept, excused=True))
     if fault is None:
-        return _without_fault(kept, look, now_us)
+        return _without_fault(replace(kept, excused=False), look, now_us)
+    if (excused or kept.excused) and not kept.fault:
+        dead = restarts.dead(kept.restarts, now_us)
+        if not dead.due(now_us):
+            return Step(replace(kept, restarts=dead))
+        return Step(Supervised(restarts.started(dead, now_us)), start=True)
     return _with_fault(kept, fault, now_us)
 
 
@@ -230,6 +246,7 @@ def from_json(raw: object) -> dict[str, Supervised]:
             str(one["fault"]),
             int(one["since_us"]),
             None if one["well_us"] is None else int(one["well_us"]),
+            bool(one.get("excused")),
         )
         for name, one in named.items()
     }

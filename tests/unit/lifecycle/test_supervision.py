@@ -151,11 +151,41 @@ def test_a_driver_that_ends_again_and_again_is_told_as_a_loop_once_and_tried_eve
 
 def test_no_driver_is_started_while_a_server_is_away() -> None:
     stuck = look(NOW, status(60, batch_ms_p99=400.0))
-    assert step(Supervised(), stuck, NOW, away="the broker: timed out").kept == Supervised()
+    assert not step(Supervised(), stuck, NOW, away="the broker: timed out").start
     assert step(Supervised(), stuck, NOW).start
     died = look(running=False)
-    assert step(Supervised(), died, NOW, away="the store: gone").kept == Supervised()
+    assert not step(Supervised(), died, NOW, away="the store: gone").start
     assert step(Supervised(), died, NOW).start
+
+
+def test_a_driver_that_was_lost_while_a_server_was_away_is_started_and_no_page_of_its_own() -> None:
+    died = look(running=False)
+    waited = step(Supervised(), died, NOW, away="the store: gone")
+    back = step(waited.kept, died, NOW + SECOND)
+    assert (back.start, back.notices, back.kept.fault) == (True, (), "")
+    again = step(back.kept, died, NOW + 3 * SECOND)
+    assert [notice.kind for notice in again.notices] == ["down"], "it dies by itself"
+    late = step(Supervised(), died, NOW, excused=True)
+    assert (late.start, late.notices) == (True, ())
+    soon = step(late.kept, died, NOW + SECOND // 2, excused=True)
+    assert (soon.start, soon.notices) == (False, ()), "it is not due"
+    assert step(soon.kept, died, NOW + 9 * SECOND, excused=True).start
+    well = step(waited.kept, look(NOW + SECOND), NOW + SECOND)
+    assert (well.start, well.kept) == (False, Supervised(well.kept.restarts))
+    opened = step(Supervised(), died, NOW).kept
+    assert step(opened, died, NOW, away="the store: gone").kept.fault, "its incident stays open"
+
+
+@pytest.mark.parametrize(("since_s", "kind"), [(15, None), (16, "stuck"), (600, "stuck")])
+def test_a_driver_has_its_time_anew_once_a_server_is_back(since_s: int, kind: str | None) -> None:
+    waited = look(NOW, status(60, batch_ms_p99=400.0))
+    fault = fault_of(waited, NOW, since_us=NOW - since_s * SECOND)
+    assert (fault and fault.kind) == kind
+    silent = look(NOW, beat_s=60)
+    assert fault_of(silent, NOW, since_us=NOW - 10 * SECOND) is None
+    assert fault_of(silent, NOW, since_us=NOW - 11 * SECOND) is not None
+    gone = look(running=False)
+    assert fault_of(gone, NOW, since_us=NOW) is not None, "a process that is gone is gone"
 
 
 def test_a_start_that_failed_is_counted_once_and_tried_again() -> None:

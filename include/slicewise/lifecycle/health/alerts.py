@@ -129,7 +129,7 @@ MATTERS: Mapping[Matter, _Words] = {
     "probes": _Words(
         "answers_late",
         "answers-are-not-fresh",
-        "answers are right, and not before to be fresh",
+        "answers are right, and not known to be fresh",
         "warning",
         "see which lane is behind: slicewise status",
     ),
