@@ -6,11 +6,15 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.responses import HTMLResponse, JSONResponse
+
+if TYPE_CHECKING:
+    from slicewise.errors import SlicewiseError
+    from slicewise.lifecycle.incidents import Incidents
 
 PREFIX = "/slicewise"
 PAGE = Path(__file__).with_name("slicewise_page.html")
@@ -62,27 +66,36 @@ def _status() -> tuple[dict[str, Any], int]:
     from slicewise.settings import Settings
     from slicewise.stores.online.redis.status import read_status
 
-    inbox: list[dict[str, object]] = []
     try:
         settings = Settings.load()
-        # open ones first, the newest of each first
-        incidents = Inbox(settings).read()
-        newest = sorted(incidents, key=lambda one: (one.over_us > 0, -one.opened_us))
-        inbox = [incident.to_json() for incident in newest]
         limits = Limits(probe_ms=float(settings.probe_limit_ms))
+    except SlicewiseError as error:
+        return _error(error, []), 503
+    inbox = Inbox(settings)
+    try:
         status = read_status(settings.redis_url, JOBS)
     except SlicewiseError as error:
-        what = {"what": error.what, "next_step": error.next_step}
-        return {"error": what, "incidents": inbox, "now_us": time.time_ns() // 1_000}, 503
+        return _error(error, _shown(inbox.of_file())), 503
     now_us = time.time_ns() // 1_000
     every = (*drivers.findings(settings, now_us), *findings(status, limits))
     # the inbox has the alerts
     findings_now = [asdict(one) for one in every if not one.part.startswith("alert ")]
     return overview(status, limits).to_json() | {
         "findings": findings_now,
-        "incidents": inbox,
+        "incidents": _shown(inbox.read(status)),
         "serving_url": settings.serving_url,
     }, 200
+
+
+def _error(error: SlicewiseError, shown: list[dict[str, object]]) -> dict[str, Any]:
+    what = {"what": error.what, "next_step": error.next_step}
+    return {"error": what, "incidents": shown, "now_us": time.time_ns() // 1_000}
+
+
+def _shown(incidents: Incidents) -> list[dict[str, object]]:
+    """Incidents for the page: open ones first, the newest of each first."""
+    newest = sorted(incidents, key=lambda one: (one.over_us > 0, -one.opened_us))
+    return [incident.to_json() for incident in newest]
 
 
 class SlicewisePage(AirflowPlugin):  # type: ignore[misc]  # Airflow is opaque to the type checker here

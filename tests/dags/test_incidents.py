@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowSkipException
+from pagerduty import EventsApiV2Client
 from slicewise_airflow import alerts, record
 from slicewise_airflow.alerts import NotWell, page, page_parts, page_records, settle
 from slicewise_airflow.spark import JobRefused
@@ -239,30 +241,27 @@ def test_a_watch_pages_again_for_what_lasts(receiver: Receiver) -> None:
     assert "(open for 0 s, met once)" in receiver.posts[1]["error"]
 
 
-def test_a_pager_gets_severity_and_details(monkeypatch: pytest.MonkeyPatch) -> None:
-    from airflow.providers.pagerduty.hooks import pagerduty_events
-    from slicewise_airflow.channels import send
-
-    from slicewise.lifecycle.health.alerts import Channel, alert, over_alert
-
-    sent: list[dict[str, Any]] = []
-
-    class Hook:
-        def __init__(self, **_: object) -> None: ...
-
-        def send_event(self, **fields: Any) -> str:
-            sent.append(fields)
-            return "taken"
-
-    monkeypatch.setattr(pagerduty_events, "PagerdutyEventsHook", Hook)
-    opened = alert("ingest_stream", "ensure_running", "r", "no room")
-    for one in (opened, over_alert(opened, "9 s, met once")):
-        send(Channel("pagerduty", "pager"), one)
-    first, last = sent
-    assert (first["action"], last["action"]) == ("trigger", "resolve")
-    assert (first["severity"], last["severity"]) == ("critical", "info")
+def test_a_pager_takes_an_incident_by_its_key_and_resolves_it(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver.reply = {"dedup_key": "taken"}
+    # in place of a property that takes https alone
+    monkeypatch.setattr(EventsApiV2Client, "url", "")
+    monkeypatch.setattr(EventsApiV2Client, "default_base_url", receiver.url.rstrip("/"))
+    monkeypatch.delenv("SLICEWISE_ALERT_WEBHOOK")
+    monkeypatch.setenv("SLICEWISE_ALERT_PAGERDUTY_CONN", "pager")
+    connection = {"conn_type": "pagerduty_events", "password": "an integration key"}
+    monkeypatch.setenv("AIRFLOW_CONN_PAGER", json.dumps(connection))
+    ensure = task("ingest_stream", "ensure_running")
+    failed(ensure)
+    failed(ensure)
+    succeeded(ensure)
+    first, last = receiver.posts
+    assert (first["event_action"], last["event_action"]) == ("trigger", "resolve")
     assert first["dedup_key"] == last["dedup_key"] == "ingest_stream.ensure_running"
-    assert first["custom_details"]["owner"] == "slicewise"
+    assert (first["payload"]["severity"], last["payload"]["severity"]) == ("critical", "info")
+    assert first["payload"]["custom_details"]["owner"] == "slicewise"
+    assert "Next: read the task's log" in first["payload"]["summary"]
 
 
 def test_the_inbox_has_all_of_it() -> None:

@@ -17,6 +17,7 @@ class Receiver(HTTPServer):
         super().__init__(("127.0.0.1", 0), _Hook)
         self.posts: list[dict[str, Any]] = []
         self.code = 200
+        self.reply: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -35,8 +36,11 @@ class _Hook(BaseHTTPRequestHandler):
         if self.server.code == 200:
             self.server.posts.append(json.loads(body))
         self.send_response(self.server.code)
-        self.send_header("Content-Length", "0")
+        reply = json.dumps(self.server.reply).encode()
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
+        self.wfile.write(reply)
 
     def log_message(self, *_: object) -> None: ...
 

@@ -15,7 +15,7 @@ from slicewise.lifecycle.incidents import PART, Incidents, Step
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise.stores.online.redis.status import amend_part, read_status
+from slicewise.stores.online.redis.status import StoreStatus, amend_part, read_status
 
 _LOCK, _FILE = "incidents", "incidents.json"
 _STORE_S = 2.0
@@ -30,9 +30,11 @@ class Inbox:
     settings: Settings
     clock: Clock = field(default_factory=SystemClock)
 
-    def read(self) -> Incidents:
-        """Incidents by the file and by the store, as far as each can be read."""
-        return incidents.merged(self.of_file(), self._of_store(), self.clock.now_us())
+    def read(self, status: StoreStatus | None = None) -> Incidents:
+        """Incidents by the file and by the store, as far as each can be read. status: of the store,
+        where the caller has read it; else it is read."""
+        copy = self._of_store() if status is None else _of_status(status)
+        return incidents.merged(self.of_file(), copy, self.clock.now_us())
 
     def of_file(self) -> Incidents:
         """Incidents by the file alone, which asks no server; none where it cannot be read."""
@@ -73,7 +75,7 @@ class Inbox:
             status = read_status(self.settings.redis_url, timeout_s=_STORE_S)
         except SlicewiseError:
             return ()
-        return incidents.from_text(status.parts.get(PART))
+        return _of_status(status)
 
     def _copy(self, after: Incidents, now_us: int) -> None:
         def changed(text: str | None) -> str:
@@ -84,3 +86,7 @@ class Inbox:
             amend_part(self.settings.redis_url, PART, changed, timeout_s=_STORE_S)
         except SlicewiseError as error:
             warning("incidents_not_copied", reason=error.what)
+
+
+def _of_status(status: StoreStatus) -> Incidents:
+    return incidents.from_text(status.parts.get(PART))
