@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
 from slicewise_airflow.alerts import DEFAULTS
+from slicewise_airflow.assets import VIEWS
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
@@ -57,4 +58,5 @@ with DAG(
         retry_delay=timedelta(seconds=20),
         # a history of years; what was written is not written again where a run is tried anew
         execution_timeout=timedelta(hours=24),
+        outlets=[VIEWS],
     )

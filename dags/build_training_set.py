@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS
+from slicewise_airflow.assets import CHECKED, TRAINING_SETS
 from slicewise_airflow.docs import page_of
 
 with DAG(
@@ -44,6 +45,12 @@ with DAG(
             description="what was known",
         ),
         "out": Param(type="string", minLength=1, description="Parquet or CSV file to write"),
+        "gate": Param(
+            "green",
+            type="string",
+            enum=["green", "any"],
+            description="green: refused while the last check is red; any: built all the same",
+        ),
         "archive": Param(
             True, type="boolean", description="archive first what the spine needs; off: refuse it"
         ),
@@ -51,14 +58,26 @@ with DAG(
     default_args=DEFAULTS,
 ):
     # a wrong spine stays wrong: nothing is tried again
-    @task(retries=0, execution_timeout=timedelta(hours=12))  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    @task(
+        retries=0,
+        execution_timeout=timedelta(hours=12),
+        inlets=[CHECKED],
+        outlets=[TRAINING_SETS],
+    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
     def build() -> dict[str, object]:
         """Run `slicewise dataset build` with the run's params."""
+        from slicewise_airflow.assets import TRAINING_SETS, describe
+        from slicewise_airflow.check import require_gate
         from slicewise_airflow.commands import run_command
         from slicewise_airflow.spark import run_of
 
         from slicewise.lifecycle.jobs import dataset_arguments
 
-        return run_command("dataset", "build", *dataset_arguments(run_of(get_current_context())))
+        context = get_current_context()
+        run = run_of(context)
+        require_gate(run)
+        report = run_command("dataset", "build", *dataset_arguments(run))
+        describe(context, TRAINING_SETS, out=run.params["out"], rows=report.get("rows"))
+        return report
 
     build()

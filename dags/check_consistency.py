@@ -1,10 +1,18 @@
 """### Prove that online and offline agree
 
-Hourly: samples entities, reads their features as a model would, recomputes them from raw events
-with plain Spark SQL, and compares the bytes. One mismatch makes the run red. A check that could not
-be made fails the run too, and says so: nothing was proved then, and nothing was found to differ. A
-store that restarts under the check is waited for. The report, readable offline, stands beside the
-platform's state; its figures are in the task's XCom.
+After each compaction: samples entities, reads their features as a model would, recomputes them from
+raw events with plain Spark SQL, and compares the bytes. One mismatch makes the run red. A check
+that could not be made fails the run too, and says so: nothing was proved then, and nothing was
+found to differ. A store that restarts under the check is waited for. The report, readable offline,
+stands beside the platform's state; its figures are in the task's XCom.
+
+A red check pages, and goes on: the hours that the values which differ are about are recomputed from
+raw events, of their views, and checked again. If that is green the incident is over.
+
+Only a green check opens the gate: an event of the asset `slicewise_checked`. While the last check
+is red, `build_training_set` refuses to build. Runs that gather while one is at work are one: the
+last of them checks.
+
 Runbook: [the check is red](docs/runbook.md#the-check-is-red),
 [the check could not be made](docs/runbook.md#the-check-could-not-be-made)
 """
@@ -13,26 +21,69 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param
+from airflow.sdk import DAG, Param, PartitionedAssetTimetable, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS, over_within
-from slicewise_airflow.check import CheckJob
+from slicewise_airflow.assets import CHECKED, COMPACTED
+from slicewise_airflow.check import CheckJob, RecomputeJob
 from slicewise_airflow.docs import page_of
 
 with DAG(
     dag_id="check_consistency",
-    description="Every hour: samples answers, recomputes them from raw events, and compares the bytes",
+    description="After each compaction: samples answers, recomputes them from raw events, and compares the bytes",
     doc_md=page_of(__doc__),
-    schedule=CronTriggerTimetable("20 * * * *", timezone="UTC"),
+    schedule=PartitionedAssetTimetable(assets=COMPACTED),
     catchup=False,
     max_active_runs=1,
-    deadline=over_within(timedelta(minutes=55)),
+    # with the hours that a red check recomputes
+    deadline=over_within(timedelta(hours=3)),
     tags=["slicewise", "checks"],
-    params={"sample": Param(500, type="integer", minimum=1, description="entities per view")},
+    params={
+        "sample": Param(500, type="integer", minimum=1, description="entities per view"),
+        "recompute": Param(
+            True,
+            type="boolean",
+            description="red: recompute the hours concerned from raw events, and check again",
+        ),
+    },
     default_args=DEFAULTS,
 ):
+
+    @task.short_circuit(
+        retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=1)
+    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    def newest() -> bool:
+        """Is no later run queued, which reads all that this one would?"""
+        from slicewise_airflow import assets
+
+        return assets.newest(get_current_context())
+
     # never retried: a second look at other values must not turn a red check green
-    CheckJob(
-        task_id="check",
-        retries=0,
-        execution_timeout=timedelta(minutes=50),
+    check = CheckJob(task_id="check", retries=0, execution_timeout=timedelta(minutes=50))
+
+    recompute = RecomputeJob(
+        task_id="recompute",
+        trigger_rule="one_failed",
+        retries=2,
+        retry_delay=timedelta(seconds=20),
+        execution_timeout=timedelta(hours=2),
     )
+    again = CheckJob(task_id="check_again", retries=0, execution_timeout=timedelta(minutes=50))
+
+    @task(
+        outlets=[CHECKED],
+        trigger_rule="one_success",
+        retries=2,
+        execution_timeout=timedelta(minutes=1),
+    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    def gate() -> None:
+        """Open the gate: values were compared, and none differs."""
+        from slicewise_airflow.assets import CHECKED, describe
+
+        context = get_current_context()
+        reports = context["ti"].xcom_pull(task_ids=["check", "check_again"])
+        report = next(dict(one) for one in reversed(list(reports)) if one)
+        facts = {name: report.get(name) for name in ("run_id", "values", "entities", "report")}
+        describe(context, CHECKED, **facts)
+
+    newest() >> check >> recompute >> again
+    [check, again] >> gate()

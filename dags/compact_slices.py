@@ -9,6 +9,9 @@ events made dirty; the rest stays dirty for the next run.
 partition key. The first run of a backfill takes the other dirty hours along; a later one whose hour
 is clean by then starts no Spark and says so. Running an hour again changes no value.
 Each task's log and its XCom list the slices: events, entities, late events, bytes.
+
+The hours that a run compacted are partitions of the asset `slicewise_hours`, for DAGs of your own;
+`check_consistency` runs because of `slicewise_compacted`.
 [Runbook](docs/runbook.md#compaction-fails)
 """
 
@@ -16,8 +19,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronPartitionTimetable, Param
+from airflow.sdk import DAG, CronPartitionTimetable, Param, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS, over_within
+from slicewise_airflow.assets import COMPACTED, HOURS
 from slicewise_airflow.docs import page_of
 from slicewise_airflow.spark import SparkJob
 
@@ -43,7 +47,7 @@ with DAG(
     },
     default_args=DEFAULTS,
 ):
-    SparkJob(
+    compact = SparkJob(
         task_id="compact",
         job="compact",
         arguments=compact_arguments,
@@ -54,3 +58,17 @@ with DAG(
         # a backfill and the scheduled run would only wait for each other's commits
         max_active_tis_per_dag=1,
     )
+
+    @task(
+        outlets=[HOURS, COMPACTED],
+        retries=2,
+        retry_delay=timedelta(seconds=5),
+        execution_timeout=timedelta(minutes=1),
+    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
+    def announce(report: dict[str, object]) -> list[str]:
+        """Tell the assets which hours were compacted."""
+        from slicewise_airflow import assets
+
+        return assets.announce(get_current_context(), report)
+
+    announce(compact.output)

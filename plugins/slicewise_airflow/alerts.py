@@ -41,7 +41,8 @@ from slicewise.settings import Settings
 from slicewise_airflow.channels import send
 from slicewise_airflow.docs import base
 
-CHECK = "check_consistency"
+CHECKS = ("check", "check_again")
+"""Tasks that check."""
 STORE, BROKER = "store", "broker"
 """Causes that tasks of many DAGs have in common."""
 PROBED_S = 360.0
@@ -76,7 +77,7 @@ def page(context: Mapping[str, Any]) -> None:
         cause, reason = server
         matter: Matter = "store" if cause == STORE else "broker_away"
         _page_of(instance, matter, [reason, f"{_name(instance)} failed: {message}"], cause)
-    elif isinstance(error, CheckNotMade) or instance.dag_id == CHECK:
+    elif isinstance(error, CheckNotMade) or instance.task_id in CHECKS:
         reasons = [message.removeprefix("the check could not be made: ")]
         _page_of(instance, "check_not_made", reasons)
     else:
@@ -99,7 +100,7 @@ def settle(context: Mapping[str, Any]) -> None:
     where a look bears it out."""
     instance = context["task_instance"]
     name = _name(instance)
-    checked = {"check_red", "check_not_made"} if instance.dag_id == CHECK else set()
+    checked = {"check_red", "check_not_made"} if instance.task_id in CHECKS else set()
     well = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
 
     def over(incident: Incident) -> bool:

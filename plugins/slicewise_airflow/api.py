@@ -52,6 +52,22 @@ def is_awaited(dag_id: str, run_id: str) -> bool:
     )
 
 
+def is_superseded(dag_id: str, run_id: str) -> bool:
+    """Tells whether a run that an asset's event asked for is queued behind this one. No where
+    Airflow cannot say."""
+    try:
+        with AirflowApi(Settings.load().airflow_url) as api:
+            runs = api.runs(dag_id, limit=10)
+    except (SlicewiseError, OSError) as error:
+        warning("runs_not_seen", dag=dag_id, error=type(error).__name__)
+        return False
+    return any(
+        run.state == "queued" and run.run_type.startswith("asset")
+        for run in runs
+        if run.run_id != run_id
+    )
+
+
 def _await_task(api: AirflowApi, run: DagRun, task_id: str, deadline: float) -> None:
     while api.task_states(run).get(task_id) in _AT_WORK:
         if time.monotonic() > deadline:

@@ -6,11 +6,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from slicewise.lifecycle.checking import failure, judged
-from slicewise.lifecycle.jobs import Run, check_arguments
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from slicewise.lifecycle.checking import CheckRed, closed, failure, judged
+from slicewise.lifecycle.jobs import (
+    Run,
+    check_arguments,
+    compact_arguments,
+    recompute_arguments,
+)
 from slicewise.lifecycle.reports import ReportReader
 from slicewise.settings import Settings
+from slicewise.stores.online.redis.status import read_status
 from slicewise_airflow.spark import Failure, SparkJob
+
+JOB = "check"
+CONCERNED = "concerned"
+"""Key of XCom: what a red check leaves for the job that recomputes."""
 
 
 def reports(settings: Settings) -> Path:
@@ -23,15 +35,59 @@ def check_run_arguments(run: Run) -> tuple[str, ...]:
     return check_arguments(run, str(reports(Settings.load())))
 
 
+class GateClosed(CheckRed, AirflowFailException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
+    """The last check is red: mend it, or build all the same by the param `gate`."""
+
+
+def require_gate(run: Run) -> None:
+    """Raises GateClosed where the last check was red, unless the run's param `gate` is `any`."""
+    if run.params.get("gate") == "any":
+        return
+    status = read_status(Settings.load().redis_url, [JOB])
+    reason = closed(status.parts.get(f"job:{JOB}"))
+    if reason:
+        raise GateClosed(
+            f"the last check is red: {reason}",
+            where="check_consistency",
+            expected="a check that is green",
+            next_step="mend what it found and check again, or set the param gate to any",
+        )
+
+
 class CheckJob(SparkJob):
     """The check as a task: fails with CheckRed where values differ, with CheckNotMade where nothing
     was proved."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job="check", arguments=check_run_arguments, **kwargs)
+        super().__init__(job=JOB, arguments=check_run_arguments, **kwargs)
+
+    def execute(self, context: Any) -> dict[str, object]:
+        try:
+            return super().execute(context)
+        except CheckRed as error:
+            context["ti"].xcom_push(key=CONCERNED, value=dict(error.concerned))
+            raise
 
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:
         verdict = judged(reader.report, reader.why)
         return Failure(
             failure(verdict, str(reports(settings))), {**(reader.report or {}), **verdict.to_json()}
         )
+
+
+class RecomputeJob(SparkJob):
+    """Recomputes the hours that a red check is about from their raw events. Skipped where the check
+    before it was not red, or a run does not want it."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="compact", arguments=compact_arguments, **kwargs)
+
+    def execute(self, context: Any) -> dict[str, object]:
+        concerned = context["ti"].xcom_pull(task_ids=JOB, key=CONCERNED) or {}
+        if not concerned:
+            raise AirflowSkipException("the check found no difference in any hour")
+        if not context["params"].get("recompute", True):
+            raise AirflowSkipException("this run is to recompute nothing")
+        # here, as Airflow runs a copy of what the DAG's file made
+        self.arguments = lambda _: recompute_arguments(concerned)
+        return super().execute(context)

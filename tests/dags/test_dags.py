@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
-from airflow.sdk import CronPartitionTimetable
+from airflow.sdk import CronPartitionTimetable, PartitionedAssetTimetable
 from airflow.sdk._shared.module_loading import import_string
 from airflow.sdk.exceptions import ParamValidationError
-from slicewise_airflow import alerts
+from slicewise_airflow import alerts, assets
 
 from slicewise.lifecycle.findings import DAGS, EVERY_S
 from slicewise.lifecycle.health.overview import JOBS
@@ -140,11 +140,28 @@ def test_compaction_runs_by_the_hour_one_at_a_time(bag: DagBag) -> None:
     dag = bag.dags["compact_slices"]
     assert isinstance(dag.timetable, CronPartitionTimetable)
     assert dag.max_active_runs == 1
-    assert [task.max_active_tis_per_dag for task in dag.tasks] == [1]
+    assert dag.get_task("compact").max_active_tis_per_dag == 1
 
 
 def test_a_red_check_is_never_retried_into_green(bag: DagBag) -> None:
-    assert [task.retries for task in bag.dags["check_consistency"].tasks] == [0]
+    dag = bag.dags["check_consistency"]
+    assert [dag.get_task(name).retries for name in ("check", "check_again")] == [0, 0]
+
+
+def test_a_check_runs_because_of_a_compaction_and_only_green_opens_the_gate(bag: DagBag) -> None:
+    compact, check = bag.dags["compact_slices"], bag.dags["check_consistency"]
+    assert compact.get_task("announce").outlets == [assets.HOURS, assets.COMPACTED]
+    assert isinstance(check.timetable, PartitionedAssetTimetable)
+    assert check.timetable.asset_condition == assets.COMPACTED
+    gate = check.get_task("gate")
+    assert (gate.outlets, gate.trigger_rule) == ([assets.CHECKED], "one_success")
+    assert gate.upstream_task_ids == {"check", "check_again"}
+    assert check.get_task("recompute").upstream_task_ids == {"check"}
+    assert check.get_task("recompute").trigger_rule == "one_failed"
+    assert not [task.task_id for task in check.tasks if task.outlets and task is not gate]
+    build = bag.dags["build_training_set"].get_task("build")
+    assert (build.inlets, build.outlets) == ([assets.CHECKED], [assets.TRAINING_SETS])
+    assert bag.dags["backfill_view"].get_task("backfill").outlets == [assets.VIEWS]
 
 
 def test_a_continuous_dag_has_a_start_so_that_its_second_run_is_made(bag: DagBag) -> None:
@@ -155,11 +172,11 @@ def test_a_continuous_dag_has_a_start_so_that_its_second_run_is_made(bag: DagBag
 def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> None:
     every_s = {
         "0 * * * *": 3_600,
-        "20 * * * *": 3_600,
         "15 */6 * * *": 21_600,
         "40 3 * * *": 86_400,
     }
-    schedules = {job: bag.dags[DAGS[job]].timetable.expression for job in EVERY_S}
+    by_clock = {job: "compact" if job == "check" else job for job in EVERY_S}
+    schedules = {job: bag.dags[DAGS[by]].timetable.expression for job, by in by_clock.items()}
     assert {job: every_s[schedule] for job, schedule in schedules.items()} == EVERY_S
     assert set(DAGS.values()) <= set(bag.dags)
     assert set(DAGS) == set(JOBS)

@@ -15,16 +15,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
+from slicewise_airflow import assets
 from slicewise_airflow.alerts import page, page_deadline, page_records
-from slicewise_airflow.check import CheckJob
+from slicewise_airflow.check import CheckJob, GateClosed, RecomputeJob, require_gate
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.spark import JobRefused, SparkJob
 from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNotWell
 
 from slicewise.features import own
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
-from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
+from slicewise.lifecycle.health.overview import job_record
+from slicewise.lifecycle.jobs import Run, compact_arguments, may_be_clean
 from slicewise.lifecycle.reports import JobFailed, ReportMissing
 from slicewise.settings import Settings
 from slicewise.spark.runtime.classes import leaving
@@ -448,7 +450,7 @@ def test_a_check_that_could_not_be_made_is_not_red(
     program("submit", output, code=code)
     given = context("scheduled", sample=5)
     with pytest.raises(kind) as failed:
-        CheckJob(task_id="check").execute(given)
+        CheckJob(task_id="check").execute(given | {"ti": Instance()})
     assert str(failed.value).startswith(words)
     caplog.clear()
     instance = SimpleNamespace(dag_id="check_consistency", task_id="check", run_id="r", log_url="")
@@ -462,6 +464,76 @@ def test_a_check_that_could_not_be_made_is_not_red(
     assert line.startswith(f"{event} ")
     assert line.count(words.partition(":")[0]) == 1
     assert f"#{anchor}" in line
+
+
+class Instance:
+    """A task instance that keeps values for those after it."""
+
+    def __init__(self) -> None:
+        self.try_number = 1
+        self.kept: dict[str, Any] = {}
+
+    def xcom_push(self, key: str, value: object) -> None:
+        self.kept[key] = json.loads(json.dumps(value))
+
+    def xcom_pull(self, task_ids: str, key: str) -> Any:
+        assert task_ids == "check"
+        return self.kept.get(key)
+
+
+def test_a_red_check_leaves_what_is_to_be_recomputed_and_another_does_not(program: Any) -> None:
+    instance = Instance()
+    program("submit", json.dumps(RED | {"concerned": {"listening": 498_000}}), code=2)
+    with pytest.raises(CheckRed):
+        CheckJob(task_id="check").execute(context("manual", sample=5) | {"ti": instance})
+    given = program("submit", '{"job": "compact"}')
+    task = RecomputeJob(task_id="recompute")
+    assert task.execute(context("manual") | {"ti": instance}) == {"job": "compact"}
+    words = given.read_text().split()
+    assert words[words.index("--from") :] == [
+        *("--from", "raw", "--since", "2026-10-24T00", "--units", "listening", "--json")
+    ]
+    with pytest.raises(AirflowSkipException):
+        task.execute(context("manual", recompute=False) | {"ti": instance})
+    with pytest.raises(AirflowSkipException):
+        task.execute(context("manual") | {"ti": Instance()})
+
+
+def test_a_compaction_gives_its_hours_to_its_assets_or_skips() -> None:
+    events = {assets.HOURS: SimpleNamespace(), assets.COMPACTED: SimpleNamespace()}
+    given: dict[str, list[str]] = {}
+    for asset, accessor in events.items():
+        accessor.add_partitions = lambda keys, name=asset.name: given.update({name: keys})
+    report = {"slices": [{"hour": "2026-11-21T07Z"}, {"hour": "2026-11-21T06Z"}]}
+    announced = assets.announce(context() | {"outlet_events": events}, report)
+    assert announced == ["2026-11-21T06:00:00", "2026-11-21T07:00:00"]
+    assert given == {"slicewise_hours": announced, "slicewise_compacted": announced[-1:]}
+    with pytest.raises(AirflowSkipException):
+        assets.announce(context() | {"outlet_events": events}, {"slices": []})
+
+
+@pytest.mark.parametrize(
+    ("result", "gate", "closed"),
+    [
+        ("red", "green", True),
+        ("red", "any", False),
+        ("not_made", "green", False),
+        (None, "green", False),
+    ],
+)
+def test_a_training_set_is_refused_while_the_last_check_is_red(
+    result: str | None, gate: str, closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = {"result": result, "why": "3 values differ"}
+    record = {} if result is None else {"job:check": job_record(report, ok=False, at_us=1)}
+    status = StoreStatus(1, {}, {}, record)
+    monkeypatch.setattr("slicewise_airflow.check.read_status", lambda *_: status)
+    run = Run("manual", None, datetime.now(UTC), {"gate": gate})
+    if not closed:
+        require_gate(run)
+        return
+    with pytest.raises(GateClosed, match="the last check is red: 3 values differ"):
+        require_gate(run)
 
 
 def test_a_job_is_submitted_where_nobody_can_say_whether_its_hour_is_clean(

@@ -6,8 +6,10 @@ Decided from its report, or from what its output says where it printed none.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from slicewise.lifecycle.reports import JobFailed, Report
@@ -17,6 +19,9 @@ Result = Literal["green", "red", "not_made"]
 
 class CheckRed(JobFailed):
     """Values differ online and offline: read the check's report."""
+
+    concerned: Mapping[str, int] = MappingProxyType({})
+    """View -> first hour, since 1970, of the windows of its values that differ."""
 
 
 class CheckNotMade(JobFailed):
@@ -29,6 +34,8 @@ class Judged:
 
     result: Result
     words: str
+    concerned: Mapping[str, int] = field(default_factory=dict)
+    """View -> first hour of what differs, as the error of a red check has it."""
 
     def to_json(self) -> dict[str, str]:
         """Plain values that are recorded beside the report's figures."""
@@ -43,7 +50,14 @@ def judged(report: Report | None, why: str) -> Judged:
         return Judged("green", f"{_count(report, 'values')} values are the same bytes")
     wrong, off = _count(report, "mismatches"), _count(report, "plain_sums_off")
     if wrong or off:
-        return Judged("red", _difference(report, wrong, off))
+        concerned = report.get("concerned")
+        return Judged(
+            "red",
+            _difference(report, wrong, off),
+            {str(view): int(hour) for view, hour in concerned.items()}
+            if isinstance(concerned, Mapping)
+            else {},
+        )
     return Judged("not_made", str(report.get("why") or _lacking(report) or why))
 
 
@@ -51,7 +65,20 @@ def failure(check: Judged, where: str) -> JobFailed:
     """The error of a run that is not green. where: the folder of its report."""
     kind = CheckRed if check.result == "red" else CheckNotMade
     outcome = "the check is red" if check.result == "red" else "the check could not be made"
-    return kind(f"{outcome}: {check.words}", where=where)
+    error = kind(f"{outcome}: {check.words}", where=where)
+    if isinstance(error, CheckRed):
+        error.concerned = check.concerned
+    return error
+
+
+def closed(record: str | None) -> str:
+    """Reason why the gate is closed, by what the last check recorded; empty where it was not red,
+    or there was none."""
+    try:
+        report = dict(json.loads(record or "{}")["report"])
+    except (ValueError, TypeError, KeyError):
+        return ""
+    return str(report.get("why") or "values differ") if report.get("result") == "red" else ""
 
 
 def _difference(report: Report, wrong: int, off: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from slicewise.errors import BadRequest
+from slicewise.lifecycle.reports import slice_rows
 
 _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}(:00(:00)?)?(Z|\+00:00)?")
 
@@ -91,6 +92,23 @@ def compact_arguments(run: Run) -> tuple[str, ...]:
     if max_hours is not None:
         arguments += ["--max-hours", str(_positive("max_hours", max_hours))]
     return tuple(arguments)
+
+
+def compacted_hours(run: Run, report: Mapping[str, object]) -> tuple[str, ...]:
+    """Partition keys of the hours that a compaction brought, oldest first. report: as the job gives
+    it. Of a scheduled run its own hour is one in any case: who waits for it need wait no more."""
+    hours = {hour_of(str(row["hour"])) for row in slice_rows(report)}
+    if run.run_type == "scheduled" and run.partition_key:
+        hours.add(hour_of(run.partition_key))
+    return tuple(f"{hour}:00:00" for hour in sorted(hours))
+
+
+def recompute_arguments(concerned: Mapping[str, int]) -> tuple[str, ...]:
+    """Arguments of spark_jobs/compact.py that recompute hours from raw events. concerned: view ->
+    first hour, since 1970, of the windows of its values that differ."""
+    first = datetime.fromtimestamp(min(concerned.values()) * 3600, UTC)
+    since = first.strftime("%Y-%m-%dT%H")
+    return ("--from", "raw", "--since", since, "--units", *sorted(concerned), "--json")
 
 
 def backfill_arguments(run: Run) -> tuple[str, ...]:

@@ -130,6 +130,53 @@ def test_the_check_compares_values_and_finds_none_that_differs(platform: Airflow
     assert values >= USERS
 
 
+def test_a_red_check_recomputes_what_it_is_about_and_is_green_then(
+    platform: AirflowStack, receiver: Receiver
+) -> None:
+    assert platform.compacted
+    status = read_status(platform.settings.redis_url)
+    unit = str(status.units[0]["storage_fingerprint"])
+    with redis.Redis.from_url(platform.settings.redis_url) as client:
+        days = [key for key in client.scan_iter(f"*{unit}*") if not key.endswith(b":hot")]
+        assert client.delete(*days), "nothing is compacted"
+    run = platform.api.wait(
+        platform.api.trigger("check_consistency", conf={"sample": USERS}), timeout_s=PATIENCE_S
+    )
+    states = platform.api.task_states(run)
+    assert states == {
+        "newest": "success",
+        "check": "failed",
+        "recompute": "success",
+        "check_again": "success",
+        "gate": "success",
+    }, platform.api.log(run, "recompute")[-6000:]
+    assert run.well
+    report = platform.api.xcom(run, "check_again")
+    assert isinstance(report, dict)
+    assert report["mismatches"] == 0
+    assert receiver.events("check_red") == ["check_red", "incident_over"]
+    assert receiver.posts[-1]["key"] == "check_red"
+
+
+def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack) -> None:
+    assert platform.compacted
+    platform.api.unpause("check_consistency")
+    before = {run.run_id for run in platform.api.runs("check_consistency")}
+    key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
+    conf = {"only": True, "from_raw": True}
+    compacted = platform.api.trigger("compact_slices", conf=conf, partition_key=key)
+    assert platform.api.wait(compacted, timeout_s=PATIENCE_S).well
+
+    def followed() -> str | None:
+        runs = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
+        return None if any(run.well for run in runs) else f"{runs}"
+
+    platform.wait(followed, "the check of the hour", PATIENCE_S)
+    (run,) = [run for run in platform.api.runs("check_consistency") if run.run_id not in before]
+    assert run.run_type.startswith("asset"), run
+    print(f"the check of {key}: {run}", flush=True)
+
+
 def test_a_new_view_gets_its_history_and_is_ready(platform: AirflowStack) -> None:
     assert platform.compacted
     platform.define(PROJECT + SECOND_VIEW)

@@ -313,6 +313,23 @@ def test_compaction_moves_finished_hours_and_late_events_join_them(
         compact(context, Request(hour, only=True, from_raw=True))
         after = [rows_of(context, unit, hours) for unit in deployment.units]
         assert all(one.equals(other) for one, other in zip(before, after, strict=True))
+
+        lost = deployment.units[0]
+        with redis.Redis.from_url(shared.operator_url) as client:
+            days = [
+                key
+                for key in client.scan_iter(f"*{lost.storage_fingerprint}*")
+                if not key.endswith(b":hot")
+            ]
+            assert client.delete(*days)
+        with pytest.raises(AssertionError):
+            check(shared, lost, sent + late)
+        request = Request(None, from_raw=True, units=(lost.view,), since=hour)
+        recomputed = compact(context, request)
+        assert {entry["unit"] for entry in recomputed.hours} == {lost.storage_fingerprint}
+        assert len({entry["hour"] for entry in recomputed.hours}) > 1
+        after = [rows_of(context, unit, hours) for unit in deployment.units]
+        assert all(one.equals(other) for one, other in zip(before, after, strict=True))
         for unit in deployment.units:
             check(shared, unit, sent + late)
             totals = context.unit_table(unit).total(hour // 24)
@@ -464,7 +481,7 @@ def test_an_entity_whose_running_partial_straddles_the_offset_vector_is_left_ove
         from slicewise.spark.lake.report import Report
 
         report = Report("compact")
-        UnitRun(context, table, report, None).publish([hour], 0, {})
+        UnitRun(context, table, report, frozenset()).publish([hour], 0, {})
         assert report.left_over == 1
         assert context.store.run(ReadHours(unit)) == {}
         check(shared, unit, sent)

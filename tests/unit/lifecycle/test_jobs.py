@@ -12,12 +12,14 @@ from slicewise.lifecycle.jobs import (
     backfill_arguments,
     check_arguments,
     compact_arguments,
+    compacted_hours,
     dataset_arguments,
     hour_number,
     hour_of,
     last_finished_hour,
     maintain_arguments,
     may_be_clean,
+    recompute_arguments,
 )
 
 AT = datetime(2026, 11, 21, 9, 0, tzinfo=UTC)
@@ -54,6 +56,31 @@ def test_an_hour_of_a_backfill_may_be_clean_by_the_time_that_its_run_begins() ->
 )
 def test_other_runs_have_work_of_their_own(own: Run) -> None:
     assert may_be_clean(own) is None
+
+
+def test_the_hours_of_a_compaction_are_partitions_and_a_scheduled_run_has_its_own() -> None:
+    rows = [{"hour": f"2026-11-21T{hour}Z"} for hour in ("07", "05", "07")]
+    report = {"slices": rows}
+    both = ("2026-11-21T05:00:00", "2026-11-21T07:00:00")
+    assert compacted_hours(run("backfill", "2026-11-21T05:00:00"), report) == both
+    assert compacted_hours(run(), report) == (*both, "2026-11-21T08:00:00")
+    assert compacted_hours(run(), {}) == ("2026-11-21T08:00:00",)
+    assert compacted_hours(run("backfill"), {"slices": []}) == ()
+    assert compacted_hours(run("manual", None), report) == both
+
+
+def test_a_red_check_recomputes_from_the_first_hour_that_it_is_about() -> None:
+    first = hour_number("2026-11-21T05")
+    assert recompute_arguments({"songs": first + 3, "plays": first}) == (
+        "--from",
+        "raw",
+        "--since",
+        "2026-11-21T05",
+        "--units",
+        "plays",
+        "songs",
+        "--json",
+    )
 
 
 def test_an_hour_is_counted_since_1970() -> None:

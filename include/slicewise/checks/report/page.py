@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from slicewise.checks.model import Compared, Outcome, Verdict
 from slicewise.checks.report.gate import Gate
 from slicewise.checks.values import shown
+from slicewise.windows.durations import HOUR_US
 
 MOST_SHOWN = 500
 NEWEST = "latest.html"
@@ -80,8 +81,18 @@ def summary(outcome: Outcome, gate: Gate) -> dict[str, Any]:
         "repeats": [repeat.to_json() for repeat in outcome.repeats],
         "expectations": {expectation.name: expectation.met for expectation in gate.expectations},
         "notes": list(outcome.notes),
+        "concerned": _concerned(outcome),
         "wrong": [_described(row) for row in outcome.wrong()[:20]],
     }
+
+
+def _concerned(outcome: Outcome) -> dict[str, int]:
+    """View -> first hour, since 1970, of the windows of its values that differ."""
+    first: dict[str, int] = {}
+    for row in outcome.wrong():
+        hour = max(0, row.start_us) // HOUR_US
+        first[row.view] = min(hour, first.get(row.view, hour))
+    return first
 
 
 def _described(row: Compared) -> dict[str, Any]:

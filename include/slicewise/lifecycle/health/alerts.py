@@ -180,7 +180,7 @@ MATTERS: Mapping[Matter, _Words] = {
         "the-check-is-red",
         "the check is red",
         "critical",
-        "read the check's report, then slicewise explain one value that differs",
+        "see whether the second check is green: hours are recomputed; else read its report",
     ),
     "check_not_made": _Words(
         "check_not_made",

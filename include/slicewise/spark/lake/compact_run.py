@@ -6,7 +6,7 @@ no value and loses no work but its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slicewise.errors import CommitConflict
@@ -42,13 +42,23 @@ _ATTEMPTS = 4
 @dataclass(frozen=True)
 class Request:
     """Request to a run. hour: its key, since 1970; only: no other hour; units: fingerprints
-    or names of views, all when empty; from_raw: recompute what is compacted from its events."""
+    or names of views, all when empty; from_raw: recompute what is compacted from its events;
+    since: of all hours from this one on, not of `hour` alone."""
 
     hour: int | None
     only: bool = False
     from_raw: bool = False
     max_hours: int = MAX_HOURS
     units: tuple[str, ...] = ()
+    since: int | None = None
+
+    def recomputed(self, compacted: Iterable[int], now_hour: int) -> frozenset[int]:
+        """Hours of a unit that are recomputed from their events. compacted: its hours."""
+        if not self.from_raw:
+            return frozenset()
+        if self.since is not None:
+            return frozenset(hour for hour in compacted if self.since <= hour < now_hour)
+        return frozenset({self.hour or 0} if (self.hour or 0) < now_hour else ())
 
     def wants(self, unit: StorageUnit) -> bool:
         return not self.units or unit.view in self.units or unit.storage_fingerprint in self.units
@@ -73,17 +83,17 @@ def compact(context: Context, request: Request) -> Report:
     chosen = hours_to_compact(
         hours_of_tables, request.hour, request.only, request.max_hours, now_hour
     )
-    raw = request.hour if request.from_raw and (request.hour or 0) < now_hour else None
-    if raw is not None:
-        chosen = [raw, *(hour for hour in chosen if hour != raw)]
+    raw_hours = [request.recomputed(hours.compacted, now_hour) for hours in hours_of_tables]
+    every_raw = frozenset[int]().union(*raw_hours)
+    chosen = [*sorted(every_raw), *(hour for hour in chosen if hour not in every_raw)]
     dirty = 0
-    for table, hours in zip(tables, hours_of_tables, strict=True):
+    for table, hours, raw in zip(tables, hours_of_tables, raw_hours, strict=True):
         totals = UnitRun(context, table, report, raw).run(hours, chosen)
         for day in days_to_total(chosen, request.hour, now_hour):
             if (day + 1) * 24 > hours.kept_from:
                 report.add_day(table.unit, day, total_of(table, day, totals))
         if table.unit.lifetime:
-            dirty += move_total_until(context, table, report, raw)
+            dirty += move_total_until(context, table, report, min(raw, default=None))
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
     trimmed = sum(
         context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted)
@@ -128,7 +138,8 @@ class UnitRun:
     context: Context
     table: UnitTable
     report: Report
-    raw_hour: int | None
+    raw_hours: frozenset[int]
+    """Hours that are recomputed from their events."""
 
     def run(self, hours: UnitHours, chosen: Sequence[int]) -> Mapping[int, int]:
         """Compacts and publishes them; after a conflict decides anew, from what then stands. Day ->
@@ -156,14 +167,14 @@ class UnitRun:
                 hour,
                 archive.archive_version,
                 archive.offset_vector,
-                None if hour == self.raw_hour else headers.get(hour),
+                None if hour in self.raw_hours else headers.get(hour),
             )
             for hour in chosen
-            if why.get(hour) is Why.EVENTS or hour == self.raw_hour
+            if why.get(hour) is Why.EVENTS or hour in self.raw_hours
         ]
         write_hours(self.table, jobs, self._records() if jobs else {})
         return self.publish(
-            [h for h in chosen if h in why or h == self.raw_hour], hours.kept_from, why
+            [h for h in chosen if h in why or h in self.raw_hours], hours.kept_from, why
         )
 
     def publish(

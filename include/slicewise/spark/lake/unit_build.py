@@ -144,7 +144,7 @@ class UnitBuild:
         if todo:
             kept = [hour for hour in todo if hour >= kept_from]
             self._size += slices.bounds(table.table, kept)[1]
-        outcomes = UnitRun(context, table, self.report, None).publish_as(
+        outcomes = UnitRun(context, table, self.report, frozenset()).publish_as(
             named,
             {hour: headers[hour].archive_version for hour in todo},
             kept_from,

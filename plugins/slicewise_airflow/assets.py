@@ -1,0 +1,54 @@
+"""Assets of Airflow: results of DAGs that other DAGs wait for, one's own too.
+
+An event of an asset says that something is there now. Partitioned ones name the hour, as a
+partition key of `compact_slices` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import AirflowSkipException
+
+from slicewise.lifecycle.jobs import compacted_hours
+from slicewise_airflow.api import is_superseded
+from slicewise_airflow.spark import run_of
+
+_GROUP = "slicewise"
+HOURS = Asset("slicewise_hours", "x-slicewise://hours", group=_GROUP)
+"""Hours that were compacted, or found clean by a scheduled run; a partition for each."""
+COMPACTED = Asset("slicewise_compacted", "x-slicewise://compacted", group=_GROUP)
+"""A compaction that is over; its partition is the newest of its hours."""
+CHECKED = Asset("slicewise_checked", "x-slicewise://checked", group=_GROUP)
+"""A check that is green: the gate. Its partition is the hour whose compaction it followed."""
+VIEWS = Asset("slicewise_views", "x-slicewise://views", group=_GROUP)
+"""A view whose history was built: it answers now."""
+TRAINING_SETS = Asset("slicewise_training_sets", "x-slicewise://training_sets", group=_GROUP)
+"""A training set that was written; the event says where."""
+
+
+def announce(context: Any, report: Mapping[str, object]) -> list[str]:
+    """Gives the hours of a compaction to the assets of its task; the hours. Skips its task where
+    the compaction had nothing to do and nobody waits for the hour."""
+    hours = compacted_hours(run_of(context), report)
+    if not hours:
+        raise AirflowSkipException("no hour was compacted")
+    events = context["outlet_events"]
+    events[HOURS].add_partitions(list(hours))
+    events[COMPACTED].add_partitions([hours[-1]])
+    return list(hours)
+
+
+def newest(context: Any) -> bool:
+    """Tells whether a run that an asset began is the newest of its DAG: a later one that is queued
+    reads all that this one would."""
+    run = context["dag_run"]
+    kind = getattr(run.run_type, "value", str(run.run_type))
+    return not (kind.startswith("asset") and is_superseded(run.dag_id, run.run_id))
+
+
+def describe(context: Any, asset: Asset, **facts: object) -> None:
+    """Puts facts about what a task brought into its asset's event."""
+    context["outlet_events"][asset].extra = facts
