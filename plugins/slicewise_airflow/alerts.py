@@ -22,6 +22,7 @@ from slicewise.errors import SlicewiseError
 from slicewise.lifecycle import incidents
 from slicewise.lifecycle.checking import CheckNotMade, CheckRed
 from slicewise.lifecycle.health.alerts import (
+    BY_HAND,
     OWNER,
     Alert,
     Matter,
@@ -64,7 +65,8 @@ class NotWell(AirflowException):  # type: ignore[misc]  # Airflow is opaque to t
 
 def page(context: Mapping[str, Any]) -> None:
     """`on_failure_callback` of every task: an alert, or one of each part that is not well. A task
-    that failed because a server is away belongs to that server's incident."""
+    that failed because a server is away, or was while its run was under way, belongs to that
+    server's incident; if that is over, the next run of the task tells whether it is."""
     error, instance = context.get("exception"), context["task_instance"]
     message = "" if error is None else str(error)
     if isinstance(error, NotWell):
@@ -77,6 +79,8 @@ def page(context: Mapping[str, Any]) -> None:
         cause, reason = server
         matter: Matter = "store" if cause == STORE else "broker_away"
         _page_of(instance, matter, [reason, f"{_name(instance)} failed: {message}"], cause)
+    elif cause := _server_was_away(context):
+        log_event("task_not_paged", task=_name(instance), cause=cause, error=message)
     elif isinstance(error, CheckNotMade) or instance.task_id in CHECKS:
         reasons = [message.removeprefix("the check could not be made: ")]
         _page_of(instance, "check_not_made", reasons)
@@ -236,6 +240,24 @@ def _server_away(error: object) -> tuple[str, str] | None:
     if reason := drivers.broker_away(settings):
         return BROKER, reason.removeprefix("the broker: ")
     return None
+
+
+def _server_was_away(context: Mapping[str, Any]) -> str:
+    """The server that was away while a scheduled run was under way, by the inbox; empty where none
+    was, or another try would meet the same error."""
+    instance, run = context["task_instance"], context.get("dag_run")
+    began = getattr(run, "start_date", None)
+    lasting = isinstance(context.get("exception"), AirflowFailException)
+    if lasting or began is None or instance.dag_id in BY_HAND:
+        return ""
+    try:
+        kept = _inbox().read()
+    except SlicewiseError:
+        return ""
+    now_us = SystemClock().now_us()
+    within_us = now_us - int(began.timestamp() * 1e6)
+    away = (key for key in (STORE, BROKER) if incidents.after(kept, [key], now_us, within_us))
+    return next(away, "")
 
 
 def _owner(context: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -170,6 +171,26 @@ def test_what_follows_from_a_servers_absence_is_no_incident_of_its_own(
     monkeypatch.setattr(alerts, "PROBED_S", 0.0)
     page_parts(watch, {"probes": ["p99 58,948 ms"]})
     assert receiver.events()[3:] == ["answers_late"]
+
+
+def test_a_run_that_failed_after_a_servers_absence_pages_where_the_next_one_fails_too(
+    receiver: Receiver,
+) -> None:
+    began = SimpleNamespace(start_date=datetime.now(UTC) - timedelta(minutes=1))
+    alerts.page_broker(task("ingest_stream", "watch"), drivers_notice("down", "away for 30 s"))
+    alerts.page_broker(task("ingest_stream", "watch"), drivers_notice("over", "it answers again"))
+    compact, check = task(), task("check_consistency", "check")
+    not_made = CheckNotMade("the check could not be made: the archive")
+    for instance, error in ((compact, ValueError("broken")), (check, not_made)):
+        page({"task_instance": instance, "exception": error, "dag_run": began})
+    assert receiver.events() == ["broker_away", "broker_back"]
+    build = task("build_training_set", "build")
+    page({"task_instance": build, "exception": ValueError("broken"), "dag_run": began})
+    page({"task_instance": compact, "exception": JobRefused("wrong"), "dag_run": began})
+    assert receiver.events()[2:] == ["task_failed", "task_failed"]
+    later = SimpleNamespace(start_date=datetime.now(UTC) + timedelta(seconds=1))
+    page({"task_instance": check, "exception": not_made, "dag_run": later})
+    assert receiver.events()[4:] == ["check_not_made"]
 
 
 def test_bad_records_of_a_source_are_over_with_its_next_good_ones(receiver: Receiver) -> None:

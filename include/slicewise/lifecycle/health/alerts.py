@@ -77,7 +77,7 @@ NEXT: Mapping[str, str] = {
 }
 """DAG -> what to do first about a task of it that failed."""
 _CRITICAL_DAGS = ("ingest_stream",)
-_BY_HAND = (
+BY_HAND = (
     "build_training_set",
     "drain_stream",
     "restart_stream",
@@ -387,7 +387,7 @@ def alert(
         error=_first_line("" if error is None else str(error)),
         runbook=runbook_link(dag, runbook_base),
         url=url,
-        cause=f"{dag}.{task}.{run}" if dag in _BY_HAND else "",
+        cause=f"{dag}.{task}.{run}" if dag in BY_HAND else "",
         severity="critical" if dag in _CRITICAL_DAGS else "warning",
         owner=owner,
         attempts=f"{tries} times, and each failed" if tries > 1 else "",
