@@ -24,6 +24,7 @@ from slicewise.cli import command_modules, command_names
 from slicewise.probes.figures import Metrics as ProbeMetrics
 from slicewise.serving.http.openapi import document
 from slicewise.serving.metrics import Metrics as ServingMetrics
+from slicewise.serving.platform_metrics import PlatformMetrics
 from slicewise.settings import Settings
 from slicewise.spark.runtime.status_sinks import Metrics as StreamMetrics
 from slicewise.spark.runtime.status_sinks import emission_metrics, realtime_metrics
@@ -85,6 +86,11 @@ def metrics_page() -> str:
         ("The stream", "the address in `SLICEWISE_STREAM_METRICS`", StreamMetrics),
         ("The real-time lane", "the address in `SLICEWISE_REALTIME_METRICS`", realtime_metrics),
         ("Emission", "the address in `SLICEWISE_EMIT_METRICS`", emission_metrics),
+        (
+            "The platform",
+            "`GET /metrics/platform` of any process of the API, which reads the store",
+            PlatformMetrics,
+        ),
         ("Probes", "the address in `SLICEWISE_PROBES_METRICS`", ProbeMetrics),
     ):
         rows = sorted(_metrics(make))

@@ -40,6 +40,7 @@ ALLOWED_BETWEEN_SIBLINGS = frozenset(
         ("spark", "lifecycle"),
         ("spark", "emission"),
         ("checks", "lifecycle"),
+        ("serving", "lifecycle"),
         ("training", "lifecycle"),
     }
 )

@@ -20,6 +20,7 @@ from slicewise.lifecycle.health.overview import (
     ViewLine,
     beginning_of,
     health_of,
+    jobs_of,
     overview,
     store_reasons,
     unready_units,
@@ -133,13 +134,24 @@ def _job(job: JobLine, status: StoreStatus) -> list[Finding]:
 
 
 def _never(status: StoreStatus) -> list[Finding]:
+    return [_overdue(job, "has never reported") for job in _never_reported(status)]
+
+
+def _never_reported(status: StoreStatus) -> list[str]:
     """Jobs that have not reported once although the last deployment has stood for long."""
     deployed_us = beginning_of(status, "stream").deployed_us
     if not deployed_us:
         return []
     age_s = (status.now_us - deployed_us) / 1e6
-    missing = [job for job in EVERY_S if f"job:{job}" not in status.parts and _due(job, age_s)]
-    return [_overdue(job, "has never reported") for job in missing]
+    return [job for job in EVERY_S if f"job:{job}" not in status.parts and _due(job, age_s)]
+
+
+def overdue_jobs(status: StoreStatus) -> frozenset[str]:
+    """Jobs that should have reported since they did, or once; none where nothing is deployed."""
+    if not status.sources:
+        return frozenset()
+    late = (line.job for line in jobs_of(status) if _due(line.job, line.age_s))
+    return frozenset((*late, *_never_reported(status)))
 
 
 def _overdue(job: str, reason: str) -> Finding:

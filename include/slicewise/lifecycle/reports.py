@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -116,6 +117,29 @@ def bad_shares(report: Report, percent: float) -> tuple[str, ...]:
             why = ", ".join(f"{reason} {count}" for reason, count in most)
             shares.append(f"{source['source']}: {many} of {every} records were bad ({why})")
     return tuple(shares)
+
+
+def counts(report: Report) -> dict[str, int]:
+    """Lengths of the lists of a compaction's report, and sums of their figures: hours and slices
+    written, events and late ones in them, events archived and bad records."""
+    lengths = {name: len(_listed(report[name])) for name in ("hours", "days") if name in report}
+    figures: Counter[str] = Counter()
+    if "slices" in report:
+        figures.update({"slices": 0, "events": 0, "late_events": 0})
+    for row in slice_rows(report):
+        figures["slices"] += 1
+        figures["events"] += _whole(row.get("events"))
+        figures["late_events"] += _whole(row.get("late"))
+    for source in _listed(report.get("archived")):
+        if isinstance(source, Mapping):
+            bad = source.get("bad")
+            figures["archived_events"] += _whole(source.get("events"))
+            figures["bad_records"] += sum(bad.values()) if isinstance(bad, Mapping) else 0
+    return lengths | dict(figures)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def table(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from slicewise.features import own
 from slicewise.lifecycle.health.judge import Beginning, Health, Limits, Part, judge, lives
 from slicewise.lifecycle.health.probing import ProbeStatus, late
 from slicewise.lifecycle.lanes import realtime_sources
+from slicewise.lifecycle.reports import counts
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus
@@ -51,6 +52,8 @@ class JobLine:
     ok: bool
     age_s: float
     report: Mapping[str, Any]
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Lengths and sums of the lists that its report had (`reports.counts`)."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,7 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
         streams=streams,
         probes=probes,
         views=_views(status),
-        jobs=_jobs(status),
+        jobs=jobs_of(status),
         realtime=tuple(
             stream for stream in streams_of(status, "tail")[0] if stream.state != "stopped"
         ),
@@ -250,13 +253,15 @@ def overview(status: StoreStatus, limits: Limits) -> Overview:
 
 
 def job_record(report: Mapping[str, object], *, ok: bool, at_us: int) -> str:
-    """Record that a job leaves in the store for the page: its report without long lists."""
+    """Record that a job leaves in the store for the page: its report without long lists, and what
+    they come to."""
     short = {
         k: v
         for k, v in report.items()
         if not isinstance(v, Sequence | Mapping) or isinstance(v, str)
     }
-    return json.dumps({"ok": ok, "at_us": at_us, "report": short}, sort_keys=True)
+    record = {"ok": ok, "at_us": at_us, "report": short, "counts": counts(report)}
+    return json.dumps(record, sort_keys=True)
 
 
 def _views(status: StoreStatus) -> tuple[ViewLine, ...]:
@@ -295,14 +300,23 @@ def _waits(unit: str, status: StoreStatus) -> str:
     )
 
 
-def _jobs(status: StoreStatus) -> tuple[JobLine, ...]:
+def jobs_of(status: StoreStatus) -> tuple[JobLine, ...]:
+    """The last run of each job that has reported."""
     lines = []
     for job in JOBS:
         text = status.parts.get(f"job:{job}")
         if text is not None:
             reported = json.loads(text)
             age_s = max(0.0, (status.now_us - int(reported["at_us"])) / 1e6)
-            lines.append(JobLine(job, bool(reported["ok"]), age_s, reported.get("report", {})))
+            lines.append(
+                JobLine(
+                    job,
+                    bool(reported["ok"]),
+                    age_s,
+                    reported.get("report", {}),
+                    reported.get("counts", {}),
+                )
+            )
     return tuple(lines)
 
 

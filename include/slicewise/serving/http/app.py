@@ -36,6 +36,7 @@ from slicewise.serving.http.negotiation import (
 )
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
+from slicewise.serving.platform_metrics import PlatformMetrics
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -63,6 +64,7 @@ class App:
         """timeout_s: longest that a request is in work. client_header: names the client, else its
         address does."""
         self.metrics = Metrics()
+        self.platform = PlatformMetrics(redis_url)
         self.gate = Gate(limits, self.metrics)
         observe = self.metrics.store_seconds.observe
         self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
@@ -221,6 +223,8 @@ class App:
             self.metrics.requests.labels("work").set(self.gate.admission.working)
             self.metrics.requests.labels("wait").set(self.gate.admission.waiting)
             return Response(200, self.metrics.text(), CONTENT_TYPE.encode())
+        if path == _PLATFORM:
+            return Response(200, await self.platform.read(), CONTENT_TYPE.encode())
         if path == "/openapi.json":
             return encoded(200, openapi.document())
         if path == "/readyz":
@@ -261,16 +265,18 @@ class App:
         return encoded(200 if report["ready"] else 503, report)
 
 
+_PLATFORM = "/metrics/platform"
 _PAGES = (
     "/",
     "/healthz",
     "/readyz",
     "/metrics",
+    _PLATFORM,
     "/openapi.json",
     "/v1/features",
     "/v1/leaderboards",
 )
-_UNGATED = ("/healthz", "/readyz", "/metrics", "/openapi.json")
+_UNGATED = ("/healthz", "/readyz", "/metrics", _PLATFORM, "/openapi.json")
 """Paths that tell how the service is: they must be told while it is busy."""
 _EXPLAIN = "/v1/explain"
 _LEADERBOARD, _LEADERBOARD_PAGE = "/v1/leaderboards/", "/leaderboards/"

@@ -381,7 +381,10 @@ def document() -> dict[str, Any]:
             "/healthz": {"get": _get("Whether the process runs")},
             "/readyz": {"get": _get("Whether every view answers, with the reasons why not")},
             "/openapi.json": {"get": _get("This document")},
-            "/metrics": {"get": _page("For Prometheus", "text/plain")},
+            "/metrics": {"get": _page("For Prometheus: this process", "text/plain")},
+            "/metrics/platform": {
+                "get": _page("For Prometheus: jobs, views, incidents and the store", "text/plain")
+            },
             "/": {"get": _page("For people", "text/html", 406)},
         },
         "components": {"schemas": schemas},

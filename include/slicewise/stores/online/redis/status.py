@@ -68,6 +68,19 @@ class StoreStatus:
         return tuple(self.manifest.get("units", ()))
 
 
+@dataclass(frozen=True)
+class NodeUsage:
+    """Memory and keys of a node that answered."""
+
+    used_bytes: int
+    limit_bytes: int
+    """Limit beyond which it takes no more writes; 0: none."""
+    keys: int
+    evicted_keys: int
+    """Keys that it threw away to make room, since its server started; of a sound store none."""
+    clients: int
+
+
 def read_status(url: str, jobs: Sequence[str] = (), *, timeout_s: float = 5.0) -> StoreStatus:
     """The status of the store at `url` and of the named jobs: what all of its nodes claim that
     answer. Raises StoreUnavailable where none does."""
@@ -159,6 +172,29 @@ def _read_node(url: str, jobs: Sequence[str], timeout_s: float) -> StoreStatus:
         status = StoreStatus(now_us, named, manifest)
         parts = _parts(client, [*_drivers(status), *(f"job:{j}" for j in jobs)])
         return StoreStatus(now_us, named, manifest, parts, _published(client, status))
+
+
+def read_usage(url: str, *, timeout_s: float = 5.0) -> tuple[NodeUsage | None, ...]:
+    """The usage of each node of the store at `url`, in order; None for a node that is away."""
+    return tuple(_read_usage(node_url, timeout_s) for node_url in urls_of(url))
+
+
+def _read_usage(url: str, timeout_s: float) -> NodeUsage | None:
+    try:
+        with connected(url, timeout_s) as client:
+            pipe = client.pipeline(transaction=False)
+            for section in ("memory", "stats", "clients"):
+                pipe.info(section)
+            memory, stats, clients, keys = pipe.dbsize().execute()
+    except StoreUnavailable:
+        return None
+    return NodeUsage(
+        used_bytes=int(memory["used_memory"]),
+        limit_bytes=int(memory["maxmemory"]),
+        keys=int(keys),
+        evicted_keys=int(stats["evicted_keys"]),
+        clients=int(clients["connected_clients"]),
+    )
 
 
 def record_part(url: str, part: str, text: str, *, timeout_s: float = 5.0) -> None:
