@@ -148,10 +148,10 @@ test-package: setup ## the wheel alone in clean environments, on each of Python 
 	@$(PY) $(PYTEST) -q --durations 3 tests/package
 
 # command:package, of all that tests/cluster needs and no environment carries
-PACKAGES := promtool:prometheus
+PACKAGES := promtool:prometheus amtool:prometheus-alertmanager
 
 .PHONY: test-cluster
-test-cluster: setup ## what only a Debian package can tell of the production set-up: alert rules by promtool (root: installs it)
+test-cluster: setup ## what only a Debian package can tell of the production set-up: rules, routes and dashboard by Prometheus' own tools (root: installs them)
 	@bash requirements/packages.sh $(PACKAGES)
 	@$(PY) $(PYTEST) tests/cluster
 

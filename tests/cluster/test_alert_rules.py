@@ -3,31 +3,17 @@ of each."""
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.cluster.composed import RULES, mounted
+
 CASES = Path(__file__).with_name("alerts.yaml")
-CONFIGS: dict[str, Any] = yaml.safe_load(
-    (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
-)["configs"]
-
-
-def mounted(config: str) -> str:
-    """Text of a config as compose mounts it where no variable is set: their defaults, and a `$$` of
-    the file is one `$`."""
-    text = re.sub(r"(?<!\$)\$\{\w+:-([^}]*)\}", r"\1", str(CONFIGS[config]["content"]))
-    return text.replace("$$", "$")
-
-
-RULES: dict[str, Any] = yaml.safe_load(mounted("prometheus-rules"))
 ALERTS = [rule["alert"] for group in RULES["groups"] for rule in group["rules"]]
 
 

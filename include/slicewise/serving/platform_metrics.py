@@ -30,11 +30,11 @@ TIMEOUT_S = 2.0
 """A scrape waits for ten seconds, and several nodes are read one after another."""
 TABLE: dict[str, tuple[str, str]] = {
     "status_read": ("Whether the store answered this scrape: 0 or 1", ""),
-    "job_reported_seconds": ("Instant of the last report of a job", "job"),
-    "job_well": ("Whether the last run of a job was well: 0 or 1", "job"),
-    "job_overdue": ("Whether a job should have reported since: 0 or 1", "job"),
-    "job_seconds": ("Duration of the last run of a job", "job"),
-    "job_figure": ("Figures of the last report of a job", "job figure"),
+    "job_reported_seconds": ("Instant of the last report of a job", "job_name"),
+    "job_well": ("Whether the last run of a job was well: 0 or 1", "job_name"),
+    "job_overdue": ("Whether a job should have reported since: 0 or 1", "job_name"),
+    "job_seconds": ("Duration of the last run of a job", "job_name"),
+    "job_figure": ("Figures of the last report of a job", "job_name figure"),
     "view_ready": ("Whether a view answers: 0 or 1", "view"),
     "view_built_ratio": ("Part of a view's history that is built", "view"),
     "view_hours": ("Compacted hours of a view", "view"),
@@ -47,7 +47,7 @@ TABLE: dict[str, tuple[str, str]] = {
     "store_clients": ("Connections to a node of the store", "node"),
     "incidents_open": ("Open incidents by the severity of their alert", "severity"),
 }
-"""Metric -> its meaning and its labels; all are gauges."""
+"""Metric -> its meaning and its labels; all are gauges. `job` is a label that Prometheus gives."""
 Sample = tuple[str, tuple[str, ...], float]
 
 

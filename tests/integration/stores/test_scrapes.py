@@ -30,7 +30,7 @@ def test_a_scrape_shows_the_store_and_a_store_that_is_away_breaks_none(
         record_part(own_redis.url, "job:check", job_record({"values": 9}, ok=True, at_us=1))
         seen = scraped(url)
         assert seen["slicewise_status_read"] == 1
-        assert seen['slicewise_job_figure{figure="values",job="check"}'] == 9
+        assert seen['slicewise_job_figure{figure="values",job_name="check"}'] == 9
         assert seen['slicewise_view_ready{view="listening"}'] == 1
         used = seen['slicewise_store_memory_bytes{node="1"}']
         assert 0 < used < seen['slicewise_store_memory_limit_bytes{node="1"}']

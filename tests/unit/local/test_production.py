@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
-from slicewise.lifecycle.health.alerts import VARIABLES
+from slicewise.lifecycle.health.alerts import RANKS, VARIABLES
 from slicewise.local.servers import airflow as airflow_server
 from slicewise.local.servers import kafka as kafka_broker
 from slicewise.local.servers import redis as redis_server
@@ -22,6 +22,7 @@ from slicewise.local.servers import services
 from slicewise.local.servers.state import StateFolder
 from slicewise.probes.figures import Metrics
 from slicewise.serving.metrics import Metrics as ServingMetrics
+from slicewise.serving.platform_metrics import PlatformMetrics
 from slicewise.settings import Settings
 from slicewise.spark.runtime.status_sinks import Metrics as StreamMetrics
 
@@ -73,7 +74,8 @@ def test_every_part_of_the_platform_has_its_service() -> None:
         for part in ("init", "api-server", "scheduler", "dag-processor", "triggerer")
     }
     stores = {"redis", "kafka", "postgres", "storage"}
-    assert airflow | stores | {"spark-master", "spark-worker", "serving", "prometheus"} <= set(
+    monitoring = {"prometheus", "alertmanager", "grafana", "statsd-exporter"}
+    assert airflow | stores | {"spark-master", "spark-worker", "serving"} | monitoring <= set(
         SERVICES
     )
     # stream and replay run on demand, as children of Airflow's tasks or of a person
@@ -230,7 +232,12 @@ def test_prometheus_asks_everything_that_serves_metrics_where_it_serves_them() -
         driven.add(f"airflow-scheduler:{port}")
     assert len(driven) == len(parts)
     serving = environment("serving")["SLICEWISE_SERVING_URL"].rpartition(":")[2]
-    assert scraped == {f"serving:{serving}", *driven}
+    airflow = environment("airflow-scheduler")
+    [listens, serves] = SERVICES["statsd-exporter"]["command"]
+    assert airflow["AIRFLOW__METRICS__STATSD_HOST"] == "statsd-exporter"
+    assert listens == f"--statsd.listen-udp=:{airflow['AIRFLOW__METRICS__STATSD_PORT']}"
+    exported = f"statsd-exporter:{serves.rpartition(':')[2]}"
+    assert scraped == {f"serving:{serving}", *driven, exported}
     assert {target.partition(":")[0] for target in scraped} <= set(SERVICES)
 
 
@@ -240,7 +247,9 @@ def test_alerts_ask_for_series_that_there_are_and_lead_to_the_runbook() -> None:
     assert yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["rule_files"] == [
         "/etc/prometheus/rules.yml"
     ]
-    rules = yaml.safe_load(COMPOSE["configs"]["prometheus-rules"]["content"])["groups"][0]["rules"]
+    groups = yaml.safe_load(COMPOSE["configs"]["prometheus-rules"]["content"])["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert {rule["labels"]["severity"] for rule in rules} <= set(RANKS)
     series = {name for rule in rules for name in re.findall(r"slicewise_\w+", rule["expr"])}
     # of labelled series nothing is collected before the first: the names of families are known
     families = [
@@ -250,10 +259,11 @@ def test_alerts_ask_for_series_that_there_are_and_lead_to_the_runbook() -> None:
     ]
     served = {sample.name for family in families for sample in family.samples}
     served |= {f"{family.name}_total" for family in families if family.type == "counter"}
+    served |= {family.name for family in PlatformMetrics().describe()}
     assert series
     assert series <= served
     headings = re.findall(
-        r"^## (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE
+        r"^##+ (.+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE
     )
     anchors = {heading.lower().replace(" ", "-") for heading in headings}
     # absolute, wherever the documentation is read; the name of the setting is the same for
