@@ -101,7 +101,8 @@ def metrics_page() -> str:
         ]
     about = (
         "All metrics are for Prometheus. A histogram and a summary have `_count` and `_sum`,\n"
-        "a histogram has `_bucket` too."
+        "a histogram has `_bucket` too. One scrape configuration in `docker-compose.yaml` covers\n"
+        "them all, and Airflow's own: [production](../guides/production.md#monitoring)."
     )
     return _page("Metrics", "the registries of the processes", about, *parts)
 
