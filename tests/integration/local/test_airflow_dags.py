@@ -130,6 +130,7 @@ def test_a_red_check_recomputes_what_it_is_about_and_is_green_then(
     with redis.Redis.from_url(platform.settings.redis_url) as client:
         days = [key for key in client.scan_iter(f"*{unit}*") if not key.endswith(b":hot")]
         assert client.delete(*days), "nothing is compacted"
+    platform.api.unpause("check_consistency")
     run = platform.api.wait(
         platform.api.trigger("check_consistency", conf={"sample": USERS}), timeout_s=PATIENCE_S
     )
@@ -155,6 +156,7 @@ def test_a_red_check_recomputes_what_it_is_about_and_is_green_then(
 def test_a_compaction_is_followed_by_a_check_of_its_hour(platform: AirflowStack) -> None:
     assert platform.compacted
     platform.api.unpause("check_consistency")
+    platform.settle("check_consistency")
     before = {run.run_id for run in platform.api.runs("check_consistency")}
     key = time.strftime("%Y-%m-%dT%H:00:00", time.gmtime(platform.hours[0] * 3600))
     conf = {"only": True, "from_raw": True}
