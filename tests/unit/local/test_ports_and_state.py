@@ -181,3 +181,12 @@ def test_one_command_at_a_time_holds_the_lock(tmp_path: Path) -> None:
         order.append("first")
     other.join(10)
     assert order == ["first", "second"]
+
+
+def test_a_folder_that_many_make_at_once_is_none_that_somebody_else_made(tmp_path: Path) -> None:
+    for number in range(50):
+        folder = StateFolder(tmp_path / f"state{number}")
+        with ThreadPoolExecutor(8) as pool:
+            for made in [pool.submit(folder.create) for _ in range(8)]:
+                made.result()
+        assert folder.exists()

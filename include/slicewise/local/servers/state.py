@@ -29,17 +29,18 @@ class StateFolder:
 
     def create(self) -> None:
         """Makes the folder, for its owner only."""
-        foreign = self.path.exists() and not (self.path / _SIGN).exists()
-        if foreign and any(self.path.iterdir()):
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # the sign comes first and is looked at last: another process may be making it just now
+        if any(self.path.iterdir()) and not (self.path / _SIGN).exists():
             raise ServerError(
                 "the state folder holds something else",
                 where=str(self.path),
                 expected="an empty or new folder, or one that slicewise made",
                 next_step="name another one with SLICEWISE_STATE",
             )
-        for folder in (self.path, self.path / "logs", self.path / "pids"):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         (self.path / _SIGN).touch()
+        for folder in (self.path / "logs", self.path / "pids"):
+            folder.mkdir(mode=0o700, exist_ok=True)
 
     def exists(self) -> bool:
         """Tells whether it stands; not while somebody else's folder is in its place."""
