@@ -102,19 +102,19 @@ def page(context: Mapping[str, Any]) -> None:
 def settle(context: Mapping[str, Any]) -> None:
     """`on_success_callback` of every task: what it failed for is over, and so is a server's absence
     where a look bears it out."""
+    opened = {incident.key for incident in _kept() if incident.is_open}
+    if not opened:
+        return
     instance = context["task_instance"]
     name = _name(instance)
-    checked = {"check_red", "check_not_made"} if instance.task_id in CHECKS else set()
-    well = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
-
-    def over(incident: Incident) -> bool:
-        key = incident.key
-        if look := well.get(key):
-            return not look(Settings.load())
-        of_task = key == name or key.startswith(f"{name}.")
-        return of_task or key in checked or key == instance.dag_id
-
-    _settle(over)
+    over = {key for key in opened if key == name or key.startswith(f"{name}.")}
+    if instance.task_id in CHECKS:
+        over |= {"check_red", "check_not_made"}
+    if not getattr(context.get("task"), "downstream_task_ids", ()):
+        over.add(instance.dag_id)  # the run's deadline
+    looks = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
+    over |= {key for key, ill in looks.items() if key in opened and not ill(Settings.load())}
+    settle_causes(over)
 
 
 DEFAULTS: Mapping[str, Any] = {
@@ -126,8 +126,15 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def settle_causes(causes: Collection[str]) -> None:
-    """Ends the incidents of causes that were seen to be over."""
-    _settle(lambda incident: incident.key in causes)
+    """Ends the open incidents of causes that were seen to be over; each is written and told."""
+    if any(incident.is_open and incident.key in causes for incident in _kept()):
+        _send(
+            _changed(
+                lambda before, now_us: incidents.settled(
+                    before, lambda one: one.key in causes, now_us
+                )
+            )
+        )
 
 
 def settle_records(sources: Collection[str]) -> None:
@@ -139,13 +146,14 @@ def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) 
     """One alert of each part: none hides another. A part whose driver or server has an incident
     already belongs to that; one that makes answers older waits until its figures hold nothing of a
     server's absence any more."""
-    opened = {incident.key for incident in _opened()}
+    kept = _kept()
+    opened = {incident.key for incident in kept if incident.is_open}
     for part, reasons in parts.items():
         causes = [f"driver.{name}" for name, of in PARTS.items() if of == part]
         if part != STORE:
             causes.append(BROKER)
         cause = next((cause for cause in causes if cause in opened), part)
-        if part in AGING and cause == part and aftermath(PROBED_S):
+        if part in AGING and cause == part and _was_away(kept, PROBED_S):
             log_event("part_not_paged", part=part, reasons="; ".join(reasons))
             continue
         _page_of(context["task_instance"], part, reasons, cause)
@@ -154,11 +162,12 @@ def page_parts(context: Mapping[str, Any], parts: Mapping[Part, Sequence[str]]) 
 def aftermath(within_s: float) -> bool:
     """Tells whether the store or the broker is away, or was until so long ago, by the inbox: what
     follows from that is no incident of its own."""
-    try:
-        kept = _inbox().read()
-    except SlicewiseError:
-        return False
-    return incidents.after(kept, (STORE, BROKER), SystemClock().now_us(), int(within_s * 1e6))
+    return _was_away(_kept(), within_s)
+
+
+def _was_away(kept: Incidents, within_s: float) -> bool:
+    since_us = SystemClock().now_us() - int(within_s * 1e6)
+    return incidents.lasted_until(kept, (STORE, BROKER), since_us)
 
 
 def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
@@ -192,7 +201,7 @@ def page_lag(instance: Any, notice: Notice) -> None:
 
 def remind(keys: Collection[str]) -> None:
     """Pages again for those of these causes that last, where that is due."""
-    if any(incident.key in keys for incident in _opened()):
+    if any(incident.is_open and incident.key in keys for incident in _kept()):
         again_us = Settings.load().alert_again_s * 1_000_000
         _send(_changed(lambda before, now_us: incidents.reminded(before, keys, now_us, again_us)))
 
@@ -243,20 +252,15 @@ def _server_away(error: object) -> tuple[str, str] | None:
 
 
 def _server_was_away(context: Mapping[str, Any]) -> str:
-    """The server that was away while a scheduled run was under way, by the inbox; empty where none
-    was, or another try would meet the same error."""
+    """The server whose absence began or ended while a scheduled run was under way, by the inbox;
+    empty where none did, or another try would meet the same error."""
     instance, run = context["task_instance"], context.get("dag_run")
     began = getattr(run, "start_date", None)
     lasting = isinstance(context.get("exception"), AirflowFailException)
     if lasting or began is None or instance.dag_id in BY_HAND:
         return ""
-    try:
-        kept = _inbox().read()
-    except SlicewiseError:
-        return ""
-    now_us = SystemClock().now_us()
-    within_us = now_us - int(began.timestamp() * 1e6)
-    away = (key for key in (STORE, BROKER) if incidents.after(kept, [key], now_us, within_us))
+    kept, since_us = _kept(), int(began.timestamp() * 1e6)
+    away = (key for key in (STORE, BROKER) if incidents.changed_since(kept, key, since_us))
     return next(away, "")
 
 
@@ -311,12 +315,6 @@ def _page(sent: Alert) -> None:
     _deliver(pages)
 
 
-def _settle(over: Callable[[Incident], bool]) -> None:
-    """Ends incidents; each that was open is written and told."""
-    if _opened():
-        _send(_changed(lambda before, now_us: incidents.settled(before, over, now_us)))
-
-
 def _send(alerts: Iterable[Alert]) -> None:
     for sent in alerts:
         _write(sent, paged=True)
@@ -335,9 +333,10 @@ def _inbox() -> Inbox:
     return Inbox(Settings.load())
 
 
-def _opened() -> tuple[Incident, ...]:
+def _kept() -> Incidents:
+    """Incidents as the inbox has them; none where it cannot be read."""
     try:
-        return tuple(incident for incident in _inbox().read() if incident.is_open)
+        return _inbox().read()
     except SlicewiseError:
         return ()
 

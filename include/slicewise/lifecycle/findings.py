@@ -143,7 +143,8 @@ def _never_reported(status: StoreStatus) -> list[str]:
     if not deployed_us:
         return []
     age_s = (status.now_us - deployed_us) / 1e6
-    return [job for job in EVERY_S if f"job:{job}" not in status.parts and _due(job, age_s)]
+    reported = {line.job for line in jobs_of(status)}
+    return [job for job in EVERY_S if job not in reported and _due(job, age_s)]
 
 
 def overdue_jobs(status: StoreStatus) -> frozenset[str]:

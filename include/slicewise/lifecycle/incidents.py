@@ -151,10 +151,15 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def after(incidents: Incidents, keys: Collection[str], now_us: int, within_us: int) -> bool:
-    """Tells whether an incident of these causes is open, or was over within so long."""
+def lasted_until(incidents: Incidents, keys: Collection[str], since_us: int) -> bool:
+    """Tells whether an incident of these causes is open, or was over since then."""
+    return any(one.key in keys and (one.is_open or one.over_us >= since_us) for one in incidents)
+
+
+def changed_since(incidents: Incidents, key: str, since_us: int) -> bool:
+    """Tells whether an incident of this cause opened or was over since then."""
     return any(
-        one.key in keys and (one.is_open or now_us - one.over_us < within_us) for one in incidents
+        one.key == key and max(one.opened_us, one.over_us) >= since_us for one in incidents
     )
 
 

@@ -301,23 +301,24 @@ def _waits(unit: str, status: StoreStatus) -> str:
 
 
 def jobs_of(status: StoreStatus) -> tuple[JobLine, ...]:
-    """The last run of each job that has reported."""
-    lines = []
-    for job in JOBS:
-        text = status.parts.get(f"job:{job}")
-        if text is not None:
-            reported = json.loads(text)
-            age_s = max(0.0, (status.now_us - int(reported["at_us"])) / 1e6)
-            lines.append(
-                JobLine(
-                    job,
-                    bool(reported["ok"]),
-                    age_s,
-                    reported.get("report", {}),
-                    reported.get("counts", {}),
-                )
-            )
-    return tuple(lines)
+    """The last run of each job that has reported, in words that can be read."""
+    lines = (_job(job, status.parts.get(f"job:{job}"), status.now_us) for job in JOBS)
+    return tuple(line for line in lines if line is not None)
+
+
+def _job(job: str, text: str | None, now_us: int) -> JobLine | None:
+    try:
+        reported = json.loads(text or "")
+        age_s = max(0.0, (now_us - int(reported["at_us"])) / 1e6)
+        return JobLine(
+            job,
+            bool(reported["ok"]),
+            age_s,
+            reported.get("report", {}),
+            reported.get("counts", {}),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
 
 
 def _hour(number: int) -> str:

@@ -15,7 +15,7 @@ from slicewise.lifecycle.incidents import PART, Incidents, Step
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import warning
 from slicewise.settings import Settings
-from slicewise.stores.online.redis.status import StoreStatus, amend_part, read_status
+from slicewise.stores.online.redis.status import StoreStatus, amend_part, read_part
 
 _LOCK, _FILE = "incidents", "incidents.json"
 _STORE_S = 2.0
@@ -33,8 +33,9 @@ class Inbox:
     def read(self, status: StoreStatus | None = None) -> Incidents:
         """Incidents by the file and by the store, as far as each can be read. status: of the store,
         where the caller has read it; else it is read."""
-        copy = self._of_store() if status is None else _of_status(status)
-        return incidents.merged(self.of_file(), copy, self.clock.now_us())
+        texts = self._of_store() if status is None else (status.parts.get(PART),)
+        copies = [one for text in texts for one in incidents.from_text(text)]
+        return incidents.merged(self.of_file(), copies, self.clock.now_us())
 
     def of_file(self) -> Incidents:
         """Incidents by the file alone, which asks no server; none where it cannot be read."""
@@ -70,12 +71,11 @@ class Inbox:
     def _file(self) -> Path:
         return self.settings.state_dir / _FILE
 
-    def _of_store(self) -> Incidents:
+    def _of_store(self) -> tuple[str, ...]:
         try:
-            status = read_status(self.settings.redis_url, timeout_s=_STORE_S)
+            return read_part(self.settings.redis_url, PART, timeout_s=_STORE_S)
         except SlicewiseError:
             return ()
-        return _of_status(status)
 
     def _copy(self, after: Incidents, now_us: int) -> None:
         def changed(text: str | None) -> str:
@@ -86,7 +86,3 @@ class Inbox:
             amend_part(self.settings.redis_url, PART, changed, timeout_s=_STORE_S)
         except SlicewiseError as error:
             warning("incidents_not_copied", reason=error.what)
-
-
-def _of_status(status: StoreStatus) -> Incidents:
-    return incidents.from_text(status.parts.get(PART))

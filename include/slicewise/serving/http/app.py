@@ -11,7 +11,8 @@ import gc
 import time
 import traceback
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from slicewise import log
@@ -36,7 +37,9 @@ from slicewise.serving.http.negotiation import (
 )
 from slicewise.serving.leaderboards import read_leaderboard
 from slicewise.serving.metrics import CONTENT_TYPE, Metrics
-from slicewise.serving.platform_metrics import PlatformMetrics
+
+if TYPE_CHECKING:
+    from slicewise.serving.platform_metrics import PlatformMetrics
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -64,7 +67,7 @@ class App:
         """timeout_s: longest that a request is in work. client_header: names the client, else its
         address does."""
         self.metrics = Metrics()
-        self.platform = PlatformMetrics(redis_url)
+        self._redis_url = redis_url
         self.gate = Gate(limits, self.metrics)
         observe = self.metrics.store_seconds.observe
         self.connection = asynchronous(redis_url, STORE_TIMEOUT_S, observe, timeout_s)
@@ -76,6 +79,13 @@ class App:
         self._listener: asyncio.Task[None] | None = None
         self._deaf: str | None = None
         """Reason for which catalog and freshness are not kept current, while they are not."""
+
+    @cached_property
+    def platform(self) -> PlatformMetrics:
+        """Metrics of the platform; what makes them is imported by the first scrape of them."""
+        from slicewise.serving.platform_metrics import PlatformMetrics
+
+        return PlatformMetrics(self._redis_url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -97,6 +97,14 @@ def test_a_job_leaves_its_plain_figures_and_its_age() -> None:
     )
 
 
+def test_a_record_of_a_job_that_cannot_be_read_hides_no_other() -> None:
+    whole = job_record({"hours": 3}, ok=True, at_us=1)
+    for torn in ("", "torn", "7", '{"ok": true}', '{"at_us": "x", "ok": true}'):
+        parts = {"job:compact": torn, "job:check": whole}
+        jobs = overview(StoreStatus(2, {}, {}, parts), Limits()).jobs
+        assert [line.job for line in jobs] == ["check"], torn
+
+
 def test_an_empty_store_is_shown_as_empty() -> None:
     result = overview(StoreStatus(NOW), Limits())
     assert (result.views, result.streams, result.jobs, result.deployment_version) == (
