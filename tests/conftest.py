@@ -59,6 +59,7 @@ LONGEST = (
     "parity/spark/test_formats.py",
     "parity/spark/test_record_reader.py",
     "integration/checks/spark/test_check.py",
+    "integration/spark/test_builds.py",
     "integration/spark/test_lake.py",
     "integration/spark/test_lifetime.py",
 )

@@ -32,7 +32,7 @@ from slicewise.lifecycle.health.alerts import (
     matter_alert,
 )
 from slicewise.lifecycle.health.judge import AGING, Part
-from slicewise.lifecycle.incidents import Incident, Incidents, Step
+from slicewise.lifecycle.incidents import Incidents, Step
 from slicewise.lifecycle.supervision import PARTS, Notice
 from slicewise.local.servers import drivers
 from slicewise.local.servers.inbox import Inbox

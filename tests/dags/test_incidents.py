@@ -193,6 +193,27 @@ def test_a_run_that_failed_after_a_servers_absence_pages_where_the_next_one_fail
     assert receiver.events()[4:] == ["check_not_made"]
 
 
+def test_a_run_that_began_in_an_absence_that_lasts_hides_nothing(receiver: Receiver) -> None:
+    page_parts({"task_instance": task("ingest_stream", "watch")}, {"store": ["it lost events"]})
+    later = SimpleNamespace(start_date=datetime.now(UTC) + timedelta(seconds=1))
+    page({"task_instance": task(), "exception": ValueError("broken"), "dag_run": later})
+    assert receiver.events() == ["store_not_well", "task_failed"]
+
+
+def test_a_missed_deadline_is_over_with_the_last_task_of_a_run(receiver: Receiver) -> None:
+    late = {
+        "dag_run": {"dag_id": "compact_slices", "dag_run_id": "r"},
+        "deadline": {"deadline_time": "noon"},
+    }
+    asyncio.run(alerts.page_deadline(late))
+    first = SimpleNamespace(downstream_task_ids={"announce"})
+    settle({"task_instance": task(), "task": first})
+    assert receiver.events() == ["deadline_missed"]
+    last = SimpleNamespace(downstream_task_ids=set())
+    settle({"task_instance": task(name="announce"), "task": last})
+    assert receiver.events() == ["deadline_missed", "incident_over"]
+
+
 def test_bad_records_of_a_source_are_over_with_its_next_good_ones(receiver: Receiver) -> None:
     reasons = ["plays: 7 of 9 records were bad", "songs: 1 of 9 records were bad"]
     page_records({"task_instance": task()}, reasons)

@@ -158,9 +158,7 @@ def lasted_until(incidents: Incidents, keys: Collection[str], since_us: int) -> 
 
 def changed_since(incidents: Incidents, key: str, since_us: int) -> bool:
     """Tells whether an incident of this cause opened or was over since then."""
-    return any(
-        one.key == key and max(one.opened_us, one.over_us) >= since_us for one in incidents
-    )
+    return any(one.key == key and max(one.opened_us, one.over_us) >= since_us for one in incidents)
 
 
 def merged(some: Iterable[Incident], others: Iterable[Incident], now_us: int) -> Incidents:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -192,3 +194,12 @@ def test_scrapes_that_come_together_share_one_read_and_the_next_reads_again() ->
         assert len(reads) == 2
 
     asyncio.run(scrapes())
+
+
+def test_the_service_starts_without_what_only_a_scrape_needs() -> None:
+    code = (
+        "import sys, slicewise.serving.http.app; "
+        "sys.exit('slicewise.serving.platform_metrics' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    assert done.returncode == 0
