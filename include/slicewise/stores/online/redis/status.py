@@ -198,7 +198,7 @@ def _read_usage(url: str, timeout_s: float) -> NodeUsage | None:
 
 
 def read_part(url: str, part: str, *, timeout_s: float = 5.0) -> tuple[str, ...]:
-    """What a part says of itself, on each node that answers and where it said anything. Raises
+    """Texts of a part, one of each node that answers and has one. Raises
     StoreUnavailable where none answers."""
     texts: list[str] = []
     _on_every_node(url, timeout_s, lambda client: texts.extend(_parts(client, [part]).values()))
