@@ -185,6 +185,12 @@ def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
     _page_of(instance, _DRIVER[notice.kind], [f"{named}: {notice.text}"], f"driver.{name}")
 
 
+def page_undone(instance: Any, name: str, text: str) -> None:
+    """Tells that the deployment under which a driver could not live was undone: its incident is
+    worse by that, and over once the driver is well."""
+    _page_of(instance, "deployment_undone", [text], f"driver.{name}")
+
+
 def page_broker(instance: Any, notice: Notice) -> None:
     """Tells that no broker answers, or that one does again: one incident."""
     matter: Matter = "broker_back" if notice.kind == "over" else "broker_away"

@@ -4,14 +4,17 @@ it."""
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from slicewise.lifecycle import absence, lagging, supervision
+from slicewise.lifecycle import absence, lagging, restarts, supervision
+from slicewise.lifecycle import deployed as deployments
+from slicewise.lifecycle.deployed import Deployed, DriverState
 from slicewise.lifecycle.health.judge import Part
 from slicewise.lifecycle.supervision import MICROBATCH, NAMED, PARTS, DriverLook, Supervised
 from slicewise.local.servers import drivers
@@ -25,6 +28,7 @@ from slicewise_airflow.alerts import (
     page_broker,
     page_driver,
     page_lag,
+    page_undone,
     remind,
     settle_causes,
 )
@@ -37,6 +41,8 @@ AFTERMATH_S = 120.0
 """Seconds after a server's absence in which a driver that is lost is part of it."""
 TENDED_EVERY_S = 60.0
 """Seconds between two looks at open incidents."""
+DEPLOYED_EVERY_S = 10.0
+"""Seconds between two looks at what is deployed."""
 
 
 @dataclass
@@ -54,6 +60,8 @@ class Supervisor:
         self.kept = drivers.kept(self._state)
         self._absence = drivers.kept_absence(self._state)
         self._lags = drivers.kept_lags(self._state)
+        self._deployments = drivers.kept_deployments(self._state)
+        self._deployed_next_s = 0.0
         self._since_us = time.time_ns() // 1_000
         """Time before which no driver is judged by its words."""
         self._broker_next_s = 0.0
@@ -94,6 +102,8 @@ class Supervisor:
         }
         kept = {name: step.kept for name, step in steps.items()}
         await self._keep({name: of for name, of in kept.items() if of != Supervised()})
+        if not away:
+            await self._look_at_deployment(looks, now_us)
         started = [name for name, step in steps.items() if step.start]
         elsewhere = any(
             look is not None and look.elsewhere for name, look in looks.items() if steps[name].start
@@ -153,6 +163,54 @@ class Supervisor:
         for notice in notices:
             self._notify(page_lag, notice)
 
+    async def _look_at_deployment(
+        self, looks: Mapping[str, DriverLook | None], now_us: int
+    ) -> None:
+        """Undoes a deployment under which a driver cannot live, where one is known to be good."""
+        if time.monotonic() < self._deployed_next_s:
+            return
+        self._deployed_next_s = time.monotonic() + DEPLOYED_EVERY_S
+        now = await asyncio.to_thread(drivers.deployed_now, self.settings)
+        if now is None:
+            return
+        states = {
+            name: _state_of(look, self.kept.get(name, Supervised()), now_us)
+            for name, look in looks.items()
+            if look is not None
+        }
+        step = deployments.step(self._deployments, now, states, now_us)
+        await self._keep_deployments(step.kept)
+        if step.driver:
+            await self._undo(step.driver, states[step.driver].fault)
+
+    async def _undo(self, name: str, fault: str) -> None:
+        before = self._deployments
+        output, error = await self._command("rollback", "--json", "--version", str(before.version))
+        now_us = time.time_ns() // 1_000
+        log_event("deployment_undone", version=before.version, driver=name, error=error)
+        if error:
+            await self._keep_deployments(deployments.not_undone(before, error))
+            return
+        outcome = json.loads(output.splitlines()[-1])
+        deployed = Deployed(int(outcome["version"]), str(outcome["digest"]))
+        await self._keep_deployments(deployments.undone(before, deployed, fault, now_us))
+        # it is started at once: what it could not live under is gone
+        kept = self.kept[name]
+        again = replace(kept, restarts=restarts.stopped(kept.restarts))
+        await self._keep(self.kept | {name: again})
+        gone = ", ".join(one["view"] for one in outcome["changes"] if one["change"] == "removed")
+        without = f", without {gone}, which it had not" if gone else ""
+        text = (
+            f"version {before.version}, under which {NAMED[name]} did not live: {fault}. "
+            f"Version {deployed.version} is what version {before.good_version} was{without}"
+        )
+        self._notify(page_undone, name, text)
+
+    async def _keep_deployments(self, kept: deployments.Deployments) -> None:
+        if kept != self._deployments:
+            self._deployments = kept
+            await self._written(drivers.keep_deployments, kept)
+
     async def _server_away(self, faulty: bool) -> str:
         """The server that drivers wait for, if any; the broker is looked at now and then in any
         case, as drivers that wait for it look well."""
@@ -178,7 +236,7 @@ class Supervisor:
 
     async def _start(self, names: list[str]) -> None:
         begun = time.monotonic()
-        error = await self._ensure()
+        _, error = await self._command("stream", "ensure")
         log_event(
             "drivers_started",
             drivers=",".join(names),
@@ -192,30 +250,30 @@ class Supervisor:
                 | {name: supervision.not_started(self.kept[name], now_us, error) for name in names}
             )
 
-    async def _ensure(self) -> str:
-        """Runs `slicewise stream ensure`; why that failed, or an empty text."""
+    async def _command(self, *words: str) -> tuple[str, str]:
+        """Runs a `slicewise` command; what it printed, and why it failed, or an empty text."""
         program = str(self.settings.platform_python.parent / "slicewise")
         try:
             process = await asyncio.create_subprocess_exec(
                 program,
-                "stream",
-                "ensure",
+                *words,
                 env=os.environ | self.settings.to_env(),
-                stdout=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            return str(error)
+            return "", str(error)
         try:
-            _, stderr = await asyncio.wait_for(process.communicate(), _START_S)
+            printed = await asyncio.wait_for(process.communicate(), _START_S)
         except TimeoutError:
             process.kill()
             await process.wait()
-            return f"slicewise stream ensure did not end within {_START_S:.0f} s"
+            return "", f"slicewise {' '.join(words)} did not end within {_START_S:.0f} s"
+        stdout, stderr = (text.decode("utf-8", "replace").strip() for text in printed)
         if process.returncode == 0:
-            return ""
-        lines = stderr.decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else f"slicewise stream ensure: exit status {process.returncode}"
+            return stdout, ""
+        status = f"slicewise {' '.join(words)}: exit status {process.returncode}"
+        return stdout, stderr.splitlines()[-1] if stderr else status
 
     async def _keep(self, kept: dict[str, Supervised]) -> None:
         if kept == self.kept:
@@ -234,6 +292,18 @@ class Supervisor:
         task = asyncio.create_task(asyncio.to_thread(page, _instance(self.named), *words))
         self._notices.add(task)
         task.add_done_callback(self._notices.discard)
+
+
+def _state_of(look: DriverLook, kept: Supervised, now_us: int) -> DriverState:
+    fault = supervision.fault_of(look, now_us)
+    reason = kept.fault if kept.ill else "" if fault is None else fault.reason
+    records = sum(status.records for status in look.statuses)
+    # what refuses to go on does so for its log or its disk, and a start that failed for its machine
+    refused = any(status.state == "refused" for status in look.statuses)
+    begun = kept.restarts
+    helpless = begun.in_a_row if begun.next_us is not None else begun.in_a_row - 1
+    starts = 0 if refused or begun.error else max(0, helpless)
+    return DriverState(reason, kept.since_us, starts, records)
 
 
 def _instance(named: Mapping[str, str]) -> Any:

@@ -17,7 +17,10 @@ from slicewise_airflow.stream import StreamHealth, StreamHealthTrigger, StreamNo
 from slicewise_airflow.supervise import Supervisor
 
 from slicewise.lifecycle import absence, lagging
+from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.health.judge import Health
+from slicewise.lifecycle.restarts import Restarts
+from slicewise.lifecycle.supervision import Supervised
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers, process
 from slicewise.local.servers.state import StateFolder
@@ -42,10 +45,11 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
     return folder
 
 
-def program(tmp_path: Path, *, code: int = 0, words: str = "") -> Path:
+def program(tmp_path: Path, *, code: int = 0, words: str = "", prints: str = "") -> Path:
     """A `slicewise` that writes down how often it was called, and with what."""
     path, calls = tmp_path / "slicewise", tmp_path / "calls"
-    path.write_text(f'#!/bin/sh\necho "$@" >> {calls}\necho "{words}" >&2\nexit {code}\n')
+    lines = ["#!/bin/sh", f'echo "$@" >> {calls}', f'echo "{words}" >&2', f"echo '{prints}'"]
+    path.write_text("\n".join([*lines, f"exit {code}\n"]))
     path.chmod(0o755)
     return calls
 
@@ -165,6 +169,70 @@ def test_a_lane_that_falls_behind_is_told_once_and_not_started(
     assert near.startswith("stream_caught_up ")
     assert "key=lag.plays state=over" in near
     assert not calls.exists()
+
+
+UNDONE = {"version": 8, "digest": "old", "changes": [{"view": "endless", "change": "removed"}]}
+
+
+def lost_under_another(state: StateFolder, monkeypatch: pytest.MonkeyPatch, starts: int) -> None:
+    """The driver died so often under version 7, and version 6 was good."""
+    now = time.time_ns() // 1_000
+    monkeypatch.setattr(drivers, "deployed_now", lambda _: Deployed(7, "new"))
+    kept = Deployments("old", 6, "new", 7, now - 60_000_000)
+    drivers.keep_deployments(state, kept)
+    begun = Restarts((now,) * starts, starts, next_us=now + 100_000_000)
+    drivers.keep(state, {"stream": Supervised(begun, "its process is gone", now - 50_000_000)})
+
+
+def test_a_deployment_under_which_a_driver_does_not_live_is_undone_and_told_once(
+    state: StateFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = program(tmp_path, prints=json.dumps(UNDONE))
+    lost_under_another(state, monkeypatch, starts=2)
+    looked(1)
+    assert calls.read_text() == "rollback --json --version 7\n"
+    (alert,) = (line for line in caplog.messages if line.startswith("deployment_undone dag="))
+    assert (
+        "a deployment was undone: version 7, under which the micro-batch lane did not live: its "
+        "process is gone. Version 8 is what version 6 was, without endless, which it had not"
+    ) in alert
+    assert "key=driver.stream state=open severity=critical" in alert
+    assert "docs/runbook.md#a-deployment-is-undone" in alert
+    kept = drivers.kept_deployments(state)
+    assert (kept.version, kept.undone_version, kept.undone) == (8, 7, "its process is gone")
+    monkeypatch.setattr(drivers, "deployed_now", lambda _: Deployed(8, "old"))
+    looked(1)  # by another watch: the driver is due at once, and nothing is undone again
+    assert calls.read_text() == "rollback --json --version 7\nstream ensure\n"
+
+
+@pytest.mark.parametrize("starts", [0, 1])
+def test_a_driver_that_one_start_may_help_undoes_nothing(
+    starts: int, state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = program(tmp_path)
+    lost_under_another(state, monkeypatch, starts)
+    looked(1)
+    assert not calls.exists()
+
+
+def test_a_deployment_that_cannot_be_undone_is_left_with_the_reason(
+    state: StateFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    calls = program(tmp_path, code=1, words="slicewise rollback: a schema changed since")
+    lost_under_another(state, monkeypatch, starts=2)
+    looked(1)
+    looked(1)
+    assert calls.read_text() == "rollback --json --version 7\n", "once"
+    [finding] = [one for one in drivers.findings(Settings.load(), 0) if one.part == "deployment"]
+    assert "it could not be undone: slicewise rollback: a schema changed since" in finding.text
+    assert finding.now
+    assert not [line for line in caplog.messages if line.startswith("deployment_undone dag=")]
 
 
 def test_a_driver_that_was_stopped_on_purpose_is_left_alone(

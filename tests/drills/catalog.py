@@ -371,6 +371,12 @@ STAGES = (
                 ("I1", "I2", "I3", "I6", "I7"),
             ),
             Drill(
+                "supervised-undone",
+                "a deployment under which no driver gets on, under `ingest_stream` alone",
+                supervised.undone,
+                ("I1", "I2", "I3", "I6", "I7"),
+            ),
+            Drill(
                 "supervised-pages",
                 "broker, store and a training set break in turn: each is paged once, and over once",
                 supervised.paged,

@@ -124,6 +124,13 @@ def build(
             with deploy.connected(settings) as store:
                 stored = deploy.current(store)
                 current = deploy.require_units(stored)
+                if gone := sorted(set(views) - set(current.views)):
+                    raise ServerError(
+                        f"{', '.join(gone)} is no longer deployed: deployment version "
+                        f"{stored.metadata.deployment_version} stands, without it",
+                        expected="what was deployed to stay until its history is built",
+                        next_step="slicewise status says whether it was undone, and why",
+                    )
                 left = deploy.waiting(store, current, stored.metadata, job.waits(), job.since_us)
             left = {name: text for name, text in left.items() if name in views}
             if not left:

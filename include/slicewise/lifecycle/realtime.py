@@ -1,15 +1,26 @@
-"""Pure functions of what was seen: when the real-time lane may begin and a query of it end, its
-slots, and the micro-batch lane's longest wait."""
+"""The real-time lane: units that it writes, its begin, its queries' ends, its slots, and the
+micro-batch lane's longest wait. Pure functions of what was seen.
+
+A unit alone decides whether the lane writes it: the JVM must make its rows. All of row logic is SQL
+that Spark's real-time mode runs (tests/parity/spark/test_realtime_rowlogic.py holds every operator
+of it to that); Python it refuses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from slicewise.lifecycle.health.judge import Limits
 from slicewise.offsets.vector import OffsetVector
 from slicewise.stores.online.model.status import Status
 
+if TYPE_CHECKING:
+    from slicewise.features.plan.deployment import Deployment
+    from slicewise.features.plan.unit import StorageUnit
+
+SILENT_US = 60_000_000
+"""Age of a driver's last sign of life beyond which it is not there."""
 SPARE_SLOTS = 32
 """Least slots of a local session: they cost nothing while they are not used, and a partition more
 needs no new one."""
@@ -53,7 +64,7 @@ def waits_for(
     here = (
         microbatch is not None
         and microbatch.state == "running"
-        and now_us - microbatch.heartbeat_us < Limits.heartbeat_age_us
+        and now_us - microbatch.heartbeat_us < SILENT_US
     )
     if microbatch is not None and here and microbatch.realtime == "off":
         return "the stream's driver runs without the real-time lane: slicewise stream ensure"
@@ -99,3 +110,67 @@ def microbatch_wait_s(most: int, records: int, took_s: float, over_s: float, pac
         pace.longest_s if most <= 0 else min(pace.longest_s, pace.bound * _SHARE * over_s / most)
     )
     return max(0.0, interval_s - took_s)
+
+
+def no_realtime(unit: StorageUnit) -> str | None:
+    """Tells why events of the unit are visible only when the micro-batch lane has them; None where
+    the real-time lane brings them."""
+    id_column = None if unit.dedupe is None else unit.dedupe.column
+    return _no_realtime(id_column, [name for name, _ in unit.functions])
+
+
+def realtime_sources(manifest: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the sources of which the real-time lane writes at least one unit, from a
+    deployment's JSON.
+
+    By the rule of `no_realtime`, for whoever reads the JSON alone: Airflow's triggerer and its
+    page.
+    """
+    ids = {
+        source["name"]: source["dedupe"]["column"]
+        for source in manifest.get("sources", ())
+        if source.get("dedupe")
+    }
+    return frozenset(
+        str(unit.get("source"))
+        for unit in manifest.get("units", ())
+        if _no_realtime(
+            ids.get(unit.get("source")), [name for name, _ in unit.get("functions", ())]
+        )
+        is None
+    )
+
+
+def _no_realtime(id_column: str | None, functions: Sequence[str]) -> str | None:
+    if id_column is not None:
+        return (
+            f"{id_column}: whether an event has come before, by its id, the micro-batch lane "
+            "alone knows"
+        )
+    if not functions:
+        return None
+    return (
+        f"{', '.join(functions)}: row functions are Python, which Spark's real-time mode does not "
+        "run"
+    )
+
+
+def realtime_units(deployment: Deployment, source: str) -> tuple[StorageUnit, ...]:
+    """The source's units that the real-time lane writes, each once: views may share an event
+    list."""
+    us = {
+        u.storage_fingerprint: u
+        for u in deployment.units
+        if u.source == source and no_realtime(u) is None
+    }
+    return tuple(us.values())
+
+
+def microbatch_only(deployment: Deployment, nodes: int = 1) -> tuple[tuple[str, str], ...]:
+    """Names of the views with a unit that stays on the micro-batch lane alone, and the reasons.
+    nodes: of the store."""
+    if nodes > 1:
+        why = f"the real-time lane does not write to a store of {nodes} nodes yet"
+        return tuple((view, why) for view in deployment.views)
+    reasons = {unit.view: no_realtime(unit) for unit in deployment.units}
+    return tuple((view, why) for view, why in reasons.items() if why is not None)

@@ -3,6 +3,7 @@ each fault is one page and one word that it is over, at a receiver of alerts."""
 
 from __future__ import annotations
 
+import json
 import random
 import signal
 import time
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from slicewise.lifecycle.supervision import NAMED
+from slicewise.local import deploy
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import drivers, stream, supervisor
 from slicewise.local.servers.process import Birth
@@ -28,6 +30,7 @@ from tests.drills.stage.run import Run, await_that
 from tests.drills.stage.scene import (
     MICROBATCH,
     PROJECT,
+    TOPIC,
     Scene,
     scene,
     signal_all,
@@ -49,6 +52,39 @@ emitted = sw.FeatureView(
 )
 """
 """A view that is published, so that there is an emission to lose."""
+ENDLESS = """
+
+class Endless(sw.Aggregate):
+    columns = {"shop": "string"}
+    fields = {"n": "long"}
+    output = "long"
+
+    def empty(self):
+        return (0,)
+
+    def accumulate(self, state, event):
+        n = 0
+        if event["shop"] == "endless":
+            for turn in range(1_000_000_000_000_000):
+                n = turn
+        return (state[0] + 1,)
+
+    def combine(self, a, b):
+        return (a[0] + b[0],)
+
+    def finish(self, state):
+        return state[0]
+
+
+endless = sw.FeatureView(
+    "endless",
+    source=payments,
+    entity=["card"],
+    slice="1m",
+    features=[sw.Feature("payments", Endless("shop"), windows=["10m"])],
+)
+"""
+"""A view that no driver gets past an event of that shop with."""
 
 
 @contextmanager
@@ -129,6 +165,57 @@ def _lost(
     )
     pages.awaits(["driver_lost", "driver_well"])
     made.await_whole()
+
+
+def undone(run: Run) -> None:
+    """A deployment under which no driver gets on: the one before stands again, with no hand."""
+    made, settings = run.scene, run.scene.platform.settings
+    receiver = made.receiver
+    assert receiver is not None
+    await_that(
+        lambda: drivers.kept_deployments(made.state).good == made.deployment.digest,
+        "the deployment to be known as good",
+        _PATIENCE_S,
+    )
+    posted = len(receiver.posts)
+    project = settings.project_dir
+    text = (project / "features.py").read_text(encoding="utf-8")
+    write_project(project, text + ENDLESS)
+    made.platform.cli("apply", "--no-wait")
+    run.some(5, 10)
+    event = {"card": "card 1", "shop": "endless", "amount": 1.5, "items": 1, "accepted": True}
+    event |= {"paid_at": time.time_ns() // 1000} | dict.fromkeys(("born", "fee", "at", "tags"))
+    begun = time.monotonic()
+    made.platform.produce(TOPIC, [(0, json.dumps(event).encode(), time.time_ns() // 1_000_000)])
+    run.noticed(begun, lambda: _is_open(made, MICROBATCH))
+    await_that(
+        lambda: drivers.kept_deployments(made.state).undone_version > 0,
+        "the deployment to be undone",
+        3 * _PATIENCE_S,
+    )
+    print(f"undone after {time.monotonic() - begun:.0f} s", flush=True)
+    await_that(lambda: _applies(made, MICROBATCH), "events to be applied again", _PATIENCE_S)
+    made.await_whole()
+    run.recover_s.append(time.monotonic() - begun)
+    run.parts.append(
+        Part(
+            "a view that ends at no event", "deployment_undone", run.detect_s[-1], run.recover_s[-1]
+        )
+    )
+    with deploy.connected(settings) as store:
+        assert deploy.current(store).deployment == made.deployment, "not what was good"
+    lost = [name for name in NAMED if receiver.events(f"driver.{name}")]
+    await_that(
+        lambda: all(receiver.events(f"driver.{name}")[-1] == "driver_well" for name in lost),
+        "the word that it is over",
+        _PATIENCE_S,
+    )
+    pages = Counter(post["event"] for post in receiver.posts[posted:])
+    print(f"pages: {dict(pages)} of {lost}", flush=True)
+    assert pages["deployment_undone"] == 1
+    assert pages["driver_lost"] == pages["driver_well"] == len(lost)
+    assert pages.total() == 2 * len(lost) + 1, f"pages of what follows from it: {pages}"
+    write_project(project, text)
 
 
 def _applies(made: Scene, name: str) -> bool:

@@ -23,7 +23,7 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import SliceUnit
 from slicewise.features.rowlogic.row_function import COMPUTE, RowFunction
 from slicewise.features.sql.python_form import python_form
-from slicewise.lifecycle.lanes import microbatch_only, realtime_units
+from slicewise.lifecycle.realtime import microbatch_only, realtime_units
 from slicewise.spark.lake import partials
 from slicewise.spark.microbatch import apply as microbatch
 

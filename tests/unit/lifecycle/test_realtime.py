@@ -16,11 +16,12 @@ from slicewise.features.schema.dedupe import Dedupe
 from slicewise.lifecycle.health.judge import Health, Limits, lives
 from slicewise.lifecycle.health.overview import freshness_of, health_of
 from slicewise.lifecycle.health.watch import Watch
-from slicewise.lifecycle.lanes import realtime_sources, realtime_units
 from slicewise.lifecycle.realtime import (
     SPARE_SLOTS,
     Pace,
     microbatch_wait_s,
+    realtime_sources,
+    realtime_units,
     relieved,
     slots,
     speaks,

@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.features.plan.deployment import Deployment
     from slicewise.features.plan.planner import plan
     from slicewise.features.project import load_project
-    from slicewise.lifecycle.lanes import microbatch_only
+    from slicewise.lifecycle.realtime import microbatch_only
     from slicewise.stores.online.redis.status import read_status
 
     deployment = plan(load_project(definitions_of(arguments.project, settings)))

@@ -22,6 +22,7 @@ Event = Literal[
     "answers_late",
     "driver_lost",
     "driver_loops",
+    "deployment_undone",
     "driver_well",
     "broker_away",
     "broker_back",
@@ -36,6 +37,7 @@ Event = Literal[
 Matter = (
     Part
     | Literal["driver_lost", "driver_loops", "driver_well", "broker_away", "broker_back"]
+    | Literal["deployment_undone"]
     | Literal["lagging", "caught_up"]
     | Literal["records", "check_red", "check_not_made", "over", "alerts"]
 )
@@ -146,6 +148,13 @@ MATTERS: Mapping[Matter, _Words] = {
         "a driver ends again and again",
         "critical",
         "read the driver's log: what it says last is the reason",
+    ),
+    "deployment_undone": _Words(
+        "deployment_undone",
+        "a-deployment-is-undone",
+        "a deployment was undone",
+        "critical",
+        "mend the definition that the reason is about, then slicewise apply",
     ),
     "driver_well": _Words(
         "driver_well", "a-driver-is-well-again", "a driver is well again", "info", ""

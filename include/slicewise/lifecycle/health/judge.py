@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slicewise.lifecycle.realtime import SILENT_US
 from slicewise.stores.online.model.status import Status
 
 Part = Literal["stream", "store", "emission", "tail", "probes"]
@@ -30,7 +31,7 @@ _SILENT_US = 10_000_000
 class Limits:
     """Beyond these the stream is not well."""
 
-    heartbeat_age_us: int = 60_000_000
+    heartbeat_age_us: int = SILENT_US
     stall_us: int = 120_000_000
     """Events that wait for longer, while no batch ends, mean a batch that hangs: batches are
     bounded, so that one takes seconds, also under a surge."""

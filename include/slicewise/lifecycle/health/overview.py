@@ -13,7 +13,7 @@ from slicewise.errors import BadRequest
 from slicewise.features import own
 from slicewise.lifecycle.health.judge import Beginning, Health, Limits, Part, judge, lives
 from slicewise.lifecycle.health.probing import ProbeStatus, late
-from slicewise.lifecycle.lanes import realtime_sources
+from slicewise.lifecycle.realtime import realtime_sources
 from slicewise.lifecycle.reports import counts
 from slicewise.stores.online.model import phases
 from slicewise.stores.online.model.status import Status

@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slicewise.errors import BadRequest, SlicewiseError
+from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle import lagging, restarts, supervision
 from slicewise.lifecycle.absence import Absence
+from slicewise.lifecycle.deployed import Deployed, Deployments
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.health.overview import store_reasons
@@ -27,6 +29,7 @@ from slicewise.stores.online.redis.status import read_status
 
 _KAFKA_PORT = 9092
 _KEPT, _ABSENCE, _LAGS = "supervised.json", "absence.json", "lags.json"
+_DEPLOYMENTS = "deployments.json"
 
 
 def looks(state: StateFolder) -> dict[str, DriverLook | None]:
@@ -155,6 +158,29 @@ def keep_lags(state: StateFolder, lags: Mapping[str, Lag]) -> None:
     _replace(state.path / _LAGS, lagging.to_json(lags))
 
 
+def deployed_now(settings: Settings) -> Deployed | None:
+    """The deployment that the store names; none where nothing is deployed, or the store does not
+    answer."""
+    try:
+        metadata = read_status(settings.redis_url).metadata
+        return Deployed(int(metadata["epoch"]), metadata["units"].decode())
+    except (SlicewiseError, KeyError, ValueError):
+        return None
+
+
+def kept_deployments(state: StateFolder) -> Deployments:
+    """Deployments as the last look left them; none where nobody looked, or the file is torn."""
+    try:
+        return deployments.from_json(json.loads((state.path / _DEPLOYMENTS).read_text()))
+    except (OSError, ValueError, TypeError):
+        return Deployments()
+
+
+def keep_deployments(state: StateFolder, kept: Deployments) -> None:
+    """Replaces what is kept in one step. Raises OSError."""
+    _replace(state.path / _DEPLOYMENTS, deployments.to_json(kept))
+
+
 def findings(settings: Settings, now_us: int, *, broker: bool = True) -> tuple[Finding, ...]:
     """Findings about drivers of this machine and what they wait for: what the watch of Airflow
     keeps, as far as a look bears it out. broker: whether to look at the broker too."""
@@ -175,7 +201,17 @@ def findings(settings: Settings, now_us: int, *, broker: bool = True) -> tuple[F
         results.append(
             Finding(f"driver {name}", f"{fault}{again}", runbook_link(matter), now=supervised.ill)
         )
-    return (*results, *_lag_findings(settings, state, now_us))
+    return (*results, *_deployment_findings(state), *_lag_findings(settings, state, now_us))
+
+
+def _deployment_findings(state: StateFolder) -> Iterator[Finding]:
+    kept = kept_deployments(state)
+    look = runbook_link("deployment_undone")
+    if kept.undone_version:
+        text = f"version {kept.undone_version} was undone, version {kept.version} stands: "
+        yield Finding("deployment", f"{text}{kept.undone}", look, now=False)
+    elif kept.undone:
+        yield Finding("deployment", f"version {kept.version}: {kept.undone}", look)
 
 
 def _lag_findings(settings: Settings, state: StateFolder, now_us: int) -> Iterator[Finding]:

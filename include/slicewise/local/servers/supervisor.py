@@ -18,6 +18,7 @@ import psutil
 from slicewise.clock import SystemClock
 from slicewise.errors import NotReady, ServerError, SettingsError, StoreUnavailable
 from slicewise.lifecycle import restarts
+from slicewise.lifecycle.deployed import Deployments
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.incidents import Incidents
 from slicewise.lifecycle.restarts import Restarts
@@ -337,6 +338,11 @@ def incidents(settings: Settings) -> Incidents:
     """Incidents of the last seven days, and those that are open, as far as file and store can be
     read."""
     return Inbox(settings).read()
+
+
+def deployments(settings: Settings) -> Deployments:
+    """Deployments as the watch of `ingest_stream` keeps them."""
+    return drivers.kept_deployments(StateFolder(settings.state_dir))
 
 
 def faults(settings: Settings, rows: Sequence[ServiceStatus]) -> tuple[Finding, ...]:

@@ -27,7 +27,7 @@ from slicewise.features.plan.unit import ListUnit, StorageUnit
 from slicewise.features.rowlogic.row_function import computed
 from slicewise.features.schema.dedupe import hashed
 from slicewise.features.schema.types import arrow_type
-from slicewise.lifecycle.lanes import no_realtime
+from slicewise.lifecycle.realtime import no_realtime
 from slicewise.stores.log.topics import KafkaLog
 from slicewise.stores.online import keys
 from slicewise.stores.online.control_record import ServerRun

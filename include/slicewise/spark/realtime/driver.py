@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from slicewise.errors import ServerError, SlicewiseError, StoreUnavailable
 from slicewise.features.plan.deployment import Deployment
-from slicewise.lifecycle.lanes import realtime_units
-from slicewise.lifecycle.realtime import slots
+from slicewise.lifecycle.realtime import realtime_units, slots
 from slicewise.spark.driver import Driver
 from slicewise.spark.healing import Onlooker
 from slicewise.spark.microbatch.streaming import plan_stream

@@ -16,7 +16,7 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.features.sql.python_form import python_form
-from slicewise.lifecycle.lanes import no_realtime
+from slicewise.lifecycle.realtime import no_realtime
 from slicewise.windows.durations import HOUR_US
 
 SCHEMA = {

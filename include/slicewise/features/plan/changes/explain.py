@@ -186,6 +186,19 @@ def refuse_changed_units(new: Deployment, deployed: Deployment | None) -> None:
         )
 
 
+def refuse_changed_schemas(new: Deployment, deployed: Deployment) -> None:
+    """Raise DefinitionError where both have a source that they read otherwise."""
+    for source in new.sources:
+        then = _deployed_source(source, deployed)
+        if then is not None and (differences := schema_changes(source, then)):
+            raise DefinitionError(
+                f"the schema of {source.name!r} changed since: {'; '.join(differences)}",
+                where=f"source {source.name!r}",
+                expected="deployments between which no schema changed",
+                next_step="mend the definitions, and run slicewise apply",
+            )
+
+
 def _change(unit: StorageUnit, new: Deployment, deployed: Deployment) -> Change:
     view, fingerprint = unit.view, unit.storage_fingerprint
     source = new.source(unit.source)

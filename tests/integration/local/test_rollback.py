@@ -1,0 +1,155 @@
+"""`slicewise rollback` puts the last good deployment back on a running store, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slicewise.cli import main
+from slicewise.lifecycle.deployed import Deployments
+from slicewise.local import deploy
+from slicewise.local.servers import drivers
+from slicewise.local.servers.state import StateFolder
+from slicewise.settings import Settings
+from tests.support.platform.servers import KafkaBroker, RedisServer
+
+VIEW = """
+{name} = sw.FeatureView(
+    "{name}",
+    source=plays,
+    entity=["user_id"],
+    features=[sw.Feature("plays", sw.{aggregate}, windows=["1h"])],
+)
+"""
+SOURCE = """
+import slicewise as sw
+
+plays = sw.KafkaSource(
+    "plays",
+    schema={{"user_id": "string", "seconds": "double", {more}"played_at": "timestamp_us"}},
+    timestamp="played_at",
+)
+"""
+PLAYS = VIEW.format(name="listening", aggregate="count()")
+MORE = VIEW.format(name="longest", aggregate='max("seconds")')
+
+
+class Platform:
+    """A store and a broker, and one project that is deployed onto them."""
+
+    def __init__(self, project: Path, settings: Settings, out: pytest.CaptureFixture[str]) -> None:
+        self.project, self.settings, self.out = project, settings, out
+
+    def deploys(self, *views: str, more: str = "") -> int:
+        """Deploys a project of these views; the deployment version."""
+        from slicewise.features.plan.planner import plan
+        from slicewise.features.project import load_project
+
+        text = SOURCE.format(more=more) + "".join(views)
+        (self.project / "features.py").write_text(text)
+        planned = plan(load_project(self.project / "features.py"))
+        with deploy.connected(self.settings) as store:
+            version = deploy.current(store).metadata.deployment_version
+            return deploy.deploy(self.settings, store, planned, version).deployment_version
+
+    @property
+    def stands(self) -> tuple[int, tuple[str, ...], str]:
+        """Version, views and digest of what is deployed."""
+        with deploy.connected(self.settings) as store:
+            current = deploy.current(store)
+        deployment = deploy.require_units(current)
+        return current.metadata.deployment_version, deployment.views, deployment.digest
+
+    def good(self) -> None:
+        """Marks what stands as good."""
+        version, _, digest = self.stands
+        drivers.keep_deployments(
+            StateFolder(self.settings.state_dir), Deployments(good=digest, good_version=version)
+        )
+
+    def rollback(self, *words: str) -> tuple[int, str]:
+        """Runs the command; its exit code and what it printed."""
+        code = main(["rollback", *words])
+        printed = self.out.readouterr()
+        return code, printed.out + printed.err
+
+
+@pytest.fixture
+def platform(
+    tmp_path: Path,
+    own_redis: RedisServer,
+    kafka_broker: KafkaBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Platform:
+    given = {
+        "SLICEWISE_STATE": str(tmp_path / "state"),
+        "SLICEWISE_PROJECT": str(tmp_path),
+        "SLICEWISE_REDIS_URL": own_redis.url,
+        "SLICEWISE_KAFKA_BOOTSTRAP": kafka_broker.bootstrap,
+        "SLICEWISE_PROBES": "off",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings.load()
+    StateFolder(settings.state_dir).create()
+    return Platform(tmp_path, settings, capsys)
+
+
+def test_what_was_good_stands_again_under_a_new_version(platform: Platform) -> None:
+    first = platform.deploys(PLAYS)
+    platform.good()
+    before = platform.stands
+    second = platform.deploys(PLAYS, MORE)
+    assert platform.rollback("--plan")[1].splitlines() == [
+        "removed    longest                  no longer served; what it stored is swept",
+        f"version {second} would be undone for what was version {first}",
+    ]
+    assert platform.stands[0] == second, "a plan changes nothing"
+    code, printed = platform.rollback("--json", "--version", str(second))
+    outcome: dict[str, Any] = json.loads(printed)
+    assert (code, outcome["done"], outcome["version"]) == (0, True, second + 1)
+    assert [(change["view"], change["change"]) for change in outcome["changes"]] == [
+        ("longest", "removed")
+    ]
+    assert platform.stands == (second + 1, *before[1:])
+    code, printed = platform.rollback()
+    assert (code, printed) == (
+        0,
+        f"deployment version {second + 1} is the last good one: nothing to do\n",
+    )
+
+
+def test_another_version_than_the_one_that_was_meant_is_left_alone(platform: Platform) -> None:
+    platform.deploys(PLAYS)
+    platform.good()
+    second = platform.deploys(PLAYS, MORE)
+    code, printed = platform.rollback("--version", str(second - 1))
+    assert code == 1
+    assert f"deployment version {second} stands, and {second - 1} is to be undone" in printed
+    assert platform.stands[0] == second
+
+
+def test_a_changed_schema_is_not_undone(platform: Platform) -> None:
+    platform.deploys(PLAYS)
+    platform.good()
+    second = platform.deploys(PLAYS, MORE, more='"device": "string", ')
+    code, printed = platform.rollback()
+    assert code == 1
+    assert "the schema of 'plays' changed since: column 'device' (string) is added" in printed
+    assert "slicewise apply" in printed
+    assert platform.stands[0] == second
+
+
+def test_without_a_deployment_that_is_known_to_be_good_the_error_says_what_to_do(
+    platform: Platform,
+) -> None:
+    version = platform.deploys(PLAYS)
+    code, printed = platform.rollback()
+    assert code == 1
+    assert "no deployment is known under which all drivers were well" in printed
+    assert "slicewise apply --remove" in printed
+    assert platform.stands[0] == version
