@@ -168,12 +168,10 @@ def test_online_equals_training_equals_the_oracle_through_crashes_and_losses(
     second = platform.job("compact", "--hour", hour_text(1))
     assert totals_written(second) == {"ever_by_card": len(CARDS), "everything_ever": PARTITIONS}
     total += check_online(platform, deployment, "compacted again", 1).compared
-    third = platform.job("compact", "--hour", hour_text(1))
     print(
         "compactions: "
-        f"{[{k: v for k, v in r.items() if isinstance(v, int)} for r in (first, second, third)]}"
+        f"{[{k: v for k, v in r.items() if isinstance(v, int)} for r in (first, second)]}"
     )
-    total += check_online(platform, deployment, "compacted a third time", 2).compared
 
     # --- Redis comes back without its last commands
     kept = tmp_path / "kept"

@@ -96,15 +96,14 @@ def test_an_event_is_visible_at_once_and_counts_once_whatever_is_killed(platform
     platform.start_stream()
     platform.wait_realtime("plays")
 
-    # killed in the middle of what they do
-    for names in ([stream.REALTIME], [stream.NAME], [stream.REALTIME, stream.NAME]):
-        produce_for(platform, 1, rng)
-        for name in names:
-            platform.kill_driver(name)
-        produce_for(platform, 1, rng)
-        platform.start_stream()
-        platform.wait_realtime("plays")
-        visible_ms(platform)
+    # both killed in the middle of what they do; each by itself: make test-drills
+    produce_for(platform, 1, rng)
+    for name in (stream.REALTIME, stream.NAME):
+        platform.kill_driver(name)
+    produce_for(platform, 1, rng)
+    platform.start_stream()
+    platform.wait_realtime("plays")
+    visible_ms(platform)
 
     # the store begins another server run
     another_server_run(platform, rng)
