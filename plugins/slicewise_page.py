@@ -24,6 +24,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def _app() -> FastAPI:
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
+    from slicewise_airflow.data_docs import mount as mount_data_docs
 
     # who may see Airflow's own pages may see this one; the platform is shown to nobody without a
     # sign-in
@@ -44,6 +45,8 @@ def _app() -> FastAPI:
         if document is None:
             raise HTTPException(404, f"no page {name} in docs/")
         return HTMLResponse(document)
+
+    mount_data_docs(app, signed_in)
 
     @app.get("/status.json", dependencies=signed_in)
     async def status() -> JSONResponse:

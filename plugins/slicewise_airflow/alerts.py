@@ -20,7 +20,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle import incidents
-from slicewise.lifecycle.checking import CheckNotMade, CheckRed
+from slicewise.lifecycle.checking import (
+    CheckNotMade,
+    CheckRed,
+    ExpectationsNotMade,
+    ExpectationsUnmet,
+    suites_of,
+)
 from slicewise.lifecycle.health.alerts import (
     BY_HAND,
     OWNER,
@@ -69,8 +75,12 @@ def page(context: Mapping[str, Any]) -> None:
     server's incident; if that is over, the next run of the task tells whether it is."""
     error, instance = context.get("exception"), context["task_instance"]
     message = "" if error is None else str(error)
+    if isinstance(error, ExpectationsUnmet | ExpectationsNotMade):
+        page_expectations(context, error.report)
     if isinstance(error, NotWell):
         page_parts(context, error.parts)
+    elif isinstance(error, ExpectationsUnmet):
+        settle_causes([_name(instance)])  # it was judged
     elif isinstance(error, CheckRed):
         reasons = [message.removeprefix("the check is red: ")]
         _page_of(instance, "check_red", reasons, owner=_owner(context))
@@ -177,6 +187,23 @@ def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
         source = reason.partition(":")[0]
         owner = _owner_of(source)
         _page_of(context["task_instance"], "records", [reason], f"records.{source}", owner=owner)
+
+
+def page_expectations(context: Mapping[str, Any], report: Mapping[str, object]) -> None:
+    """Tells of each suite what is not met, by its worst severity: critical and warning are an
+    incident of that suite's, info is kept in its results alone. What is met again is over."""
+    over: list[str] = []
+    for suite in suites_of(report):
+        cause = f"expectations.{suite.name}"
+        if suite.worst in ("critical", "warning"):
+            matter: Matter = (
+                "expectations_critical" if suite.worst == "critical" else "expectations_warning"
+            )
+            owner = _owner_of(suite.of)
+            _page_of(context["task_instance"], matter, suite.reasons, cause, owner)
+        elif suite.made:
+            over.append(cause)
+    settle_causes(over)
 
 
 def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:

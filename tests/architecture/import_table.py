@@ -63,7 +63,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "stores/online/redis": ("scripts",),
     "training": ("tables", "requests", "events", "answering", "archiving"),
     "training/tables": ("given",),
-    "checks": ("judges", "recompute", "compare", "report"),
+    "checks": ("judges", "recompute", "compare", "report", "expectations"),
     "lifecycle": ("health",),
     "local": ("airflow", "servers"),
     "cli": ("define", "data", "operate"),

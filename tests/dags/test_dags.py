@@ -26,6 +26,7 @@ EXPECTED = {
     "backfill_view",
     "build_training_set",
     "check_consistency",
+    "check_expectations",
     "compact_slices",
     "drain_stream",
     "ingest_stream",
@@ -143,6 +144,13 @@ def test_compaction_runs_by_the_hour_one_at_a_time(bag: DagBag) -> None:
     assert dag.get_task("compact").max_active_tis_per_dag == 1
 
 
+def test_expectations_follow_a_compaction_and_nothing_waits_for_them(bag: DagBag) -> None:
+    dag = bag.dags["check_expectations"]
+    assert dag.timetable.asset_condition == assets.COMPACTED
+    assert not [task.task_id for task in dag.tasks if task.outlets]
+    assert dag.get_task("expect").retries == 0
+
+
 def test_a_red_check_is_never_retried_into_green(bag: DagBag) -> None:
     dag = bag.dags["check_consistency"]
     assert [dag.get_task(name).retries for name in ("check", "check_again")] == [0, 0]
@@ -175,7 +183,7 @@ def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> 
         "15 */6 * * *": 21_600,
         "40 3 * * *": 86_400,
     }
-    by_clock = {job: "compact" if job == "check" else job for job in EVERY_S}
+    by_clock = {job: "compact" if job in ("check", "expect") else job for job in EVERY_S}
     schedules = {job: bag.dags[DAGS[by]].timetable.expression for job, by in by_clock.items()}
     assert {job: every_s[schedule] for job, schedule in schedules.items()} == EVERY_S
     assert set(DAGS.values()) <= set(bag.dags)
@@ -183,7 +191,13 @@ def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> 
 
 
 def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: DagBag) -> None:
-    scheduled = {"check_consistency", "compact_slices", "maintain_iceberg", "sweep_expired"}
+    scheduled = {
+        "check_consistency",
+        "check_expectations",
+        "compact_slices",
+        "maintain_iceberg",
+        "sweep_expired",
+    }
     for name in scheduled:
         [deadline] = bag.dags[name].deadline
         assert import_string(deadline.callback.path) is alerts.page_deadline

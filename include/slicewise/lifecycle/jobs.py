@@ -129,6 +129,15 @@ def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
     return ("--sample", str(sample), "--report", report_dir, "--json")
 
 
+def expect_arguments(run: Run, docs_dir: str) -> tuple[str, ...]:
+    """Arguments of spark_jobs/expect.py; its data docs go below docs_dir. The hour: the param's,
+    else the partition's, else the one that ended last."""
+    given = str(run.params.get("hour") or "").strip() or run.partition_key
+    hour = hour_of(given) if given else last_finished_hour(run.run_after)
+    sample = _positive("sample", run.params.get("sample", 2000))
+    return ("--hour", hour, "--sample", str(sample), "--docs", docs_dir, "--json")
+
+
 def restart_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of `slicewise stream` that restart one driver, or all."""
     driver = str(run.params.get("driver") or "all")

@@ -41,6 +41,7 @@ SCHEDULED = (
     "compact_slices",
     "backfill_view",
     "check_consistency",
+    "check_expectations",
     "maintain_iceberg",
     "sweep_expired",
 )

@@ -39,6 +39,7 @@ DAGS = {
     "backfill_view",
     "build_training_set",
     "check_consistency",
+    "check_expectations",
     "compact_slices",
     "drain_stream",
     "ingest_stream",
