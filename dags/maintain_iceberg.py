@@ -1,7 +1,13 @@
 """### Keep the tables small
 
 Daily: rewrites small files and manifests, expires old snapshots, removes files that no snapshot
-names. Data sets and offset vectors that are still needed keep theirs.
+names, and deletes rows of `ops` tables whose policy says so. Each table has a policy of its own
+(`docs/guides/operating.md`, The size of tables). Data sets and offset vectors that are still needed
+keep theirs.
+
+With `dry_run` the run says what it would do and changes nothing. The note of the task says in both
+cases what each table had before and has after: files, bytes, snapshots. All figures are in its
+XCom.
 [Runbook](docs/runbook.md#maintenance-fails)
 """
 
@@ -26,9 +32,21 @@ with DAG(
     deadline=over_within(timedelta(hours=6)),
     tags=["slicewise", "maintenance"],
     params={
+        "dry_run": Param(
+            False, type="boolean", description="say what would be done, and change nothing"
+        ),
+        "tables": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string"},
+            description="only these, one a line: log.plays, or all of log.*; none: all",
+        ),
         "keep_days": Param(
-            7, type="integer", minimum=1, description="snapshots younger than this stay"
-        )
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            description="snapshots younger than this stay, in place of the policies' keep_days",
+        ),
     },
     default_args=DEFAULTS,
 ):

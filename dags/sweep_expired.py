@@ -2,7 +2,8 @@
 
 Every six hours: looks at every key of the online store for one that has no expiry, or one longer
 than any read can need, sets it right, deletes keys of earlier store ids, and reports what it
-found. In a healthy store it finds nothing.
+found. In a healthy store it finds nothing. The note of the task lists keys and bytes by view and
+kind, and the store's keys and bytes before and after; `dry_run` changes nothing.
 [Runbook](docs/runbook.md#the-sweep-finds-keys)
 """
 
@@ -31,8 +32,12 @@ with DAG(
     def sweep() -> dict[str, object]:
         """Find keys without or with over-long expiry, fix them, report."""
         from slicewise_airflow.commands import run_command
+        from slicewise_airflow.notes import leave, note_of
 
-        dry = get_current_context()["params"]["dry_run"]
-        return run_command("sweep", "--json", *(["--dry-run"] if dry else []))
+        context = get_current_context()
+        dry = ["--dry-run"] if context["params"]["dry_run"] else []
+        report = run_command("sweep", "--json", *dry)
+        leave(context, note_of("sweep", report))
+        return report
 
     sweep()

@@ -20,6 +20,7 @@ from slicewise.errors import SettingsError
 
 ENDPOINTS = "endpoints.json"
 PROJECT_FILE = "slicewise.toml"
+MAINTENANCE_FILE = "maintenance.toml"
 DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
 """Thirty days: longer than anybody leaves a platform down on purpose, and bounded, as disks are."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
@@ -125,6 +126,10 @@ class Settings:
     bad_percent: int
     """An alert is raised where more than so many percent of the records that an archive brought are
     bad."""
+
+    maintenance: Path
+    """The TOML file with the policies of maintenance per table (docs/guides/operating.md); without
+    it every table has the defaults."""
 
     watch: str
     """on: a small process starts embedded servers again that die (docs/adr/0071); off:
@@ -264,6 +269,7 @@ class Settings:
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
             ),
             bad_percent=number("bad_percent", 1, 0),
+            maintenance=path("maintenance", project_dir / MAINTENANCE_FILE),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             store_nodes=store_nodes,

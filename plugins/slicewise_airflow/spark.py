@@ -34,6 +34,7 @@ from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_records, settle_records
 from slicewise_airflow.commands import run_program
+from slicewise_airflow.notes import leave, note_of
 from slicewise_airflow.record import record, starting
 
 log = logging.getLogger("slicewise.jobs")
@@ -101,7 +102,9 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         except ReportMissing:
             record(settings, self.job, {}, ok=False)
             raise
-        record(settings, self.job, report, ok=True)
+        if not report.get("dry_run"):
+            record(settings, self.job, report, ok=True)
+        leave(context, note_of(self.job, report))
         event("job_reported", **(summary(report) | {"job": self.job}))
         shares = bad_shares(report, settings.bad_percent)
         page_records(context, shares)

@@ -4,7 +4,7 @@ arguments."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -119,8 +119,14 @@ def backfill_arguments(run: Run) -> tuple[str, ...]:
 
 def maintain_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of spark_jobs/maintain.py."""
-    days = _positive("keep_days", run.params.get("keep_days", 7))
-    return ("--keep-days", str(days), "--json")
+    arguments = ["--json"]
+    if (days := run.params.get("keep_days")) is not None:
+        arguments += ["--keep-days", str(_positive("keep_days", days))]
+    if run.params.get("dry_run"):
+        arguments.append("--dry-run")
+    if tables := _names("tables", run.params.get("tables")):
+        arguments += ["--tables", *tables]
+    return tuple(arguments)
 
 
 def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
@@ -166,6 +172,21 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
         "--json",
         *refusing,
     )
+
+
+def _names(name: str, value: object) -> list[str]:
+    """Names of a list, or of a text that separates them by commas or white space."""
+    given = value.replace(",", " ").split() if isinstance(value, str) else value or []
+    if not isinstance(given, Sequence) or not all(
+        isinstance(one, str) and one and not one.startswith("-") for one in given
+    ):
+        raise BadRequest(
+            f"{name} = {value!r}",
+            where="params",
+            expected="a list of names",
+            next_step="correct the parameter, and trigger the run again",
+        )
+    return [str(one) for one in given]
 
 
 def _positive(name: str, value: object) -> int:

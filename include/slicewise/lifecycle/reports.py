@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slicewise.errors import SlicewiseError
 
@@ -92,9 +93,14 @@ def report_in(line: str) -> Report | None:
     return document if isinstance(document, dict) else None
 
 
-def slice_rows(report: Report) -> list[dict[str, object]]:
+def slice_rows(report: Report) -> list[dict[str, Any]]:
     """The slices that a compaction wrote, one row each, in the order that it wrote them."""
-    return [dict(row) for row in _listed(report.get("slices")) if isinstance(row, Mapping)]
+    return rows_of(report, "slices")
+
+
+def rows_of(report: Report, name: str) -> list[dict[str, Any]]:
+    """The rows of one of a report's lists."""
+    return [dict(row) for row in _listed(report.get(name)) if isinstance(row, Mapping)]
 
 
 def archived_sources(report: Report) -> tuple[str, ...]:

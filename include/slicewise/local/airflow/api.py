@@ -187,6 +187,18 @@ class AirflowApi:
         instances = self._http.send("GET", path)["task_instances"]
         return {instance["task_id"]: str(instance["state"]) for instance in instances}
 
+    def note(self, dag_id: str, run_id: str, task_id: str, text: str, map_index: int = -1) -> None:
+        """Sets a task's note, which its page shows; markdown, of a thousand characters at most."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        self._http.send("PATCH", f"{path}{mapped}", json={"note": text})
+
+    def note_of(self, run: DagRun, task_id: str, map_index: int = -1) -> str:
+        """A task's note; empty where it has none."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}"
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        return str(self._http.send("GET", f"{path}{mapped}")["note"] or "")
+
     def xcom(self, run: DagRun, task_id: str) -> object:
         """The value that a task returned."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"

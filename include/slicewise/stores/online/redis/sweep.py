@@ -42,6 +42,8 @@ class Verdict(Protocol):
     def needs_fields(self) -> bool: ...
 
 
+Seen = Callable[[bytes, Any, int], None]
+"""Gets each key with what is found, and the bytes that it takes; 0 of a key that is well."""
 Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Verdict]
 """(key, its expiry in seconds or None, the store's time in microseconds, names of its fields if
 they were asked for) -> what is found."""
@@ -74,6 +76,7 @@ def sweep(
     *,
     dry_run: bool = False,
     progress: Progress = lambda _: None,
+    seen: Seen | None = None,
 ) -> Counter[str]:
     """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed"
     too.
@@ -98,6 +101,10 @@ def sweep(
             ]
             counts.update(verdict.name for _, verdict in verdicts)
             counts["scanned"] += len(verdicts)
+            if seen is not None:
+                sizes = _sizes(client, verdicts)
+                for key, verdict in verdicts:
+                    seen(key, verdict, sizes.get(key, 0))
             if (
                 not dry_run
                 and int(client.hget(METADATA, "generation") or -1) != deployed.metadata.store_id
@@ -135,6 +142,23 @@ def _expiries(client: Any, keys: Sequence[bytes]) -> list[int | None]:
     for key in keys:
         pipe.expiretime(key)
     return [None if at == -1 else int(at) for at in pipe.execute()]
+
+
+def _sizes(client: Any, verdicts: Sequence[tuple[bytes, Verdict]]) -> dict[bytes, int]:
+    """Bytes of the keys that are to be changed."""
+    changed = [
+        key for key, verdict in verdicts if verdict.delete or verdict.expire_at_s is not None
+    ]
+    pipe = client.pipeline(transaction=False)
+    for key in changed:
+        pipe.memory_usage(key)
+    return {key: int(size or 0) for key, size in zip(changed, pipe.execute(), strict=True)}
+
+
+def usage(url: str) -> tuple[int, int]:
+    """Keys of a store, and bytes of its memory."""
+    with connected(url) as client:
+        return int(client.dbsize()), int(client.info("memory")["used_memory"])
 
 
 def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Verdict]]) -> int:
