@@ -152,6 +152,10 @@ class Settings:
     """Plays of the example's songs a second, which the main job begins beside the flights; 0:
     neither."""
 
+    spark_slots: int
+    """Spark jobs that Airflow runs at a time, each of one task: the slots of its pool
+    `slicewise_spark`. Others wait; the stream and its supervision never do."""
+
     spark_master: str
     """Master on which bounded jobs and the stream run: local[2], or spark://host:port."""
 
@@ -277,6 +281,7 @@ class Settings:
             kafka_partitions=number("kafka_partitions", 2),
             replay_share=text("replay_share", "0.8"),
             plays_rate=number("plays_rate", 20, 0),
+            spark_slots=number("spark_slots", 2),
             spark_master=text("spark_master", "local[2]"),
             platform_python=path("platform_python", home / ".venvs/platform/bin/python"),
             spark_python=path("spark_python", spark_bin / "python"),

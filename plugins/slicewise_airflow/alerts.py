@@ -106,17 +106,21 @@ def settle(context: Mapping[str, Any]) -> None:
     if not opened:
         return
     instance = context["task_instance"]
+    if getattr(instance, "map_index", -1) >= 0:
+        return  # others of its kind may have failed: the task that made them knows of all
     name = _name(instance)
     over = {key for key in opened if key == name or key.startswith(f"{name}.")}
     if instance.task_id in CHECKS:
         over |= {"check_red", "check_not_made"}
-    if not getattr(context.get("task"), "downstream_task_ids", ()):
+    if not set(getattr(context.get("task"), "downstream_task_ids", ())) - _SHOWING:
         over.add(instance.dag_id)  # the run's deadline
     looks = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
     over |= {key for key, ill in looks.items() if key in opened and not ill(Settings.load())}
     settle_causes(over)
 
 
+_SHOWING = frozenset({"hour"})
+"""Tasks that only show what was done."""
 DEFAULTS: Mapping[str, Any] = {
     "owner": OWNER,
     "on_failure_callback": page,

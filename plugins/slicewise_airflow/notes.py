@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from slicewise.errors import SlicewiseError
-from slicewise.lifecycle.reports import rows_of
+from slicewise.lifecycle.reports import hour_summaries, rows_of
 from slicewise.local.airflow.api import AirflowApi
 from slicewise.log import warning
 from slicewise.settings import Settings
@@ -24,7 +24,7 @@ Row = Mapping[str, Any]
 def leave(context: Any, text: str) -> None:
     """Sets the note of the task that runs."""
     instance = context.get("ti")
-    if instance is None or not text:
+    if not text or not hasattr(instance, "dag_id"):
         return
     try:
         with AirflowApi(Settings.load().airflow_url) as api:
@@ -106,7 +106,51 @@ def _sweep(report: Row) -> str:
     return _note(head, ("view", "kind", "keys", "found", "bytes"), cells)
 
 
-_NOTES: Mapping[str, Callable[[Row], str]] = {"maintain": _maintenance, "sweep": _sweep}
+def hour_note(summary: Row) -> str:
+    """The note of a compacted hour."""
+    views = sorted(summary["views"], key=lambda view: ("error" not in view, -view["events"]))
+    columns = ("view", "events", "late", "entities", "keys freed", "bytes")
+    cells = [
+        (view["view"], view["error"], "", "", "", "")
+        if "error" in view
+        else (
+            *(view["view"], view["events"], view["late"], view["entities"], view["freed"]),
+            _step(view, "bytes", size),
+        )
+        for view in views
+    ]
+    return _note(f"{summary['hour']} UTC: {_figures(summary)}.", columns, cells)
+
+
+def _compaction(report: Row) -> str:
+    summaries = hour_summaries(report)
+    if not summaries:
+        return "No hour was dirty: nothing was compacted."
+    sums = {name: sum(one[name] for one in summaries) for name in _SUMMED}
+    columns = ("hour", "events", "late", "entities", "keys freed", "bytes")
+    cells = [
+        (
+            *(one["hour"], one["events"], one["late"], one["entities"], one["freed"]),
+            _step(one, "bytes", size),
+        )
+        for one in summaries
+    ]
+    return _note(f"{len(summaries)} hours: {_figures(sums)}.", columns, cells)
+
+
+def _figures(sums: Row) -> str:
+    return (
+        f"{sums['events']} events, {sums['late']} of them late, {sums['entities']} entities; "
+        f"{sums['freed']} running partials were freed, {_step(sums, 'bytes', size)}"
+    )
+
+
+_SUMMED = ("events", "late", "entities", "freed", "bytes_before", "bytes_after")
+_NOTES: Mapping[str, Callable[[Row], str]] = {
+    "compact": _compaction,
+    "maintain": _maintenance,
+    "sweep": _sweep,
+}
 
 
 def _expired(row: Row) -> str:

@@ -18,7 +18,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from slicewise.lifecycle.jobs import Run
+from slicewise.lifecycle.jobs import SPARK_POOL, Run
 from slicewise.lifecycle.reports import (
     SLICE_COLUMNS,
     JobFailed,
@@ -72,7 +72,7 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         unless_clean: Callable[[Run], str | None] = lambda _: None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"pool": SPARK_POOL} | kwargs)
         self.job = job
         self.arguments = arguments
         self.unless_clean = unless_clean
@@ -84,6 +84,7 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             from slicewise_airflow.clean import clean_report
 
             if report_message := clean_report(settings, context, hour):
+                leave(context, note_of(self.job, report_message))
                 return report_message
         arguments, reader = list(self.arguments(run_of(context))), ReportReader()
         master = master_of(settings)

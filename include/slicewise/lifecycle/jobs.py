@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from slicewise.errors import BadRequest
 from slicewise.lifecycle.reports import slice_rows
 
+SPARK_POOL = "slicewise_spark"
+"""Airflow's pool of all tasks that run a Spark job. The stream's supervision is in none."""
 _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}(:00(:00)?)?(Z|\+00:00)?")
 
 

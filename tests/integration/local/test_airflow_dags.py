@@ -6,6 +6,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -14,7 +18,9 @@ import pytest
 import redis
 
 from slicewise.errors import BadRequest
+from slicewise.lifecycle.health.overview import jobs_of
 from slicewise.lifecycle.incidents import from_text
+from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import stream, supervisor
 from slicewise.local.servers.inbox import Inbox
 from slicewise.stores.online import keys
@@ -87,6 +93,7 @@ def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_sp
         report, log = platform.api.xcom(run, "compact"), platform.api.log(run, "compact")
         assert isinstance(report, dict)
         if report["slices"]:
+            _check_hours(platform, run, report)
             assert re.search(r"view +unit +hour +slice +events +entities +late +bytes", log)
         if "job_submitted" in log:
             submitted.append(run)
@@ -106,6 +113,81 @@ def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_sp
     published = read_status(platform.settings.redis_url).published
     assert all(set(platform.hours) <= set(hours) for hours in published.values())
     assert published
+
+
+def _check_hours(platform: AirflowStack, run: DagRun, report: dict[str, Any]) -> None:
+    """Checks that each hour of a run is a task of its own, with its name and its figures."""
+    tasks = platform.api.task_runs(run)
+    (compact,) = [task for task in tasks if task.task_id == "compact"]
+    assert compact.pool == "slicewise_spark"
+    assert "events" in compact.note
+    assert compact.ended is not None
+    hours = [task for task in tasks if task.task_id == "hour"]
+    expected = sorted({row["hour"].replace("T", " ") + ":00" for row in report["slices"]})
+    assert [task.name for task in hours] == expected
+    assert {task.state for task in hours} == {"success"}
+    for task in hours:
+        rows = [row for row in report["slices"] if f"{row['hour'][-2:]}:00" == task.name[-5:]]
+        listening = [row for row in rows if row["view"] == "listening"]
+        assert f"| listening | {sum(row['events'] for row in listening)} |" in task.note, task.note
+    of_hours = {row["hour"]: row for row in report["hours"] if row["view"] == "listening"}
+    assert sum(row["freed"] for row in of_hours.values()) > 0, "running partials left the store"
+    assert all(row["bytes_after"] > 0 for row in of_hours.values() if row["swapped"])
+    last = max(task.ended or "" for task in hours)
+    lasted = datetime.fromisoformat(last) - datetime.fromisoformat(compact.ended)
+    print(f"{len(hours)} hours shown {lasted.total_seconds():.1f} s after compact", flush=True)
+
+
+def test_backfills_that_overlap_compact_no_hour_at_once_and_change_no_value(
+    platform: AirflowStack,
+) -> None:
+    assert platform.compacted
+    platform.settle("compact_slices")
+    late = [
+        {"user_id": f"user {n % USERS}", "song_id": "late", "seconds": 1.0}
+        | {"played_at": (platform.hours[-1] + 1) * HOUR_US - (n + 1) * 1_000_000}
+        for n in range(24)
+    ]
+    now_ms = time.time_ns() // 1_000_000
+    platform.produce("plays", [(n % 2, json.dumps(e).encode(), now_ms) for n, e in enumerate(late)])
+    platform.wait_applied("plays", PATIENCE_S)
+    before = _plays(platform)
+    assert sum(before.values()) == EVENTS + len(late)
+    earlier = {run.run_id for run in platform.api.runs("compact_slices")}
+    first, last = (datetime.fromtimestamp(platform.hours[i] * 3600, UTC) for i in (0, -1))
+
+    def backfill(begin: datetime) -> list[DagRun]:
+        with AirflowApi(platform.settings.airflow_url) as api:
+            return api.backfill("compact_slices", begin, last, timeout_s=PATIENCE_S)
+
+    with ThreadPoolExecutor(2) as pool:
+        every = [run for runs in pool.map(backfill, (first, last)) for run in runs]
+    assert all(run.well for run in every), every
+    platform.settle("compact_slices")
+    runs = [r for r in platform.api.runs("compact_slices") if r.run_id not in earlier]
+    assert {run.partition_key for run in every} <= {run.partition_key for run in runs}
+    spans = sorted(
+        (task.started or "", task.ended or "")
+        for run in runs
+        for task in platform.api.task_runs(run)
+        if task.task_id == "compact"
+    )
+    assert all(ended <= begun for (_, ended), (begun, _) in pairwise(spans)), spans
+    reports: list[Any] = [platform.api.xcom(run, "compact") for run in runs]
+    slices = [row for report in reports for row in report["slices"] if row["view"] == "listening"]
+    assert {row["hour"] for row in slices} == {last.strftime("%Y-%m-%dT%H")}
+    assert len(slices) == len({row["slice"] for row in slices}), "each slice was written once"
+    assert _plays(platform) == before
+
+
+def _plays(platform: AirflowStack) -> dict[str, int]:
+    """User -> plays of a day, as the store answers."""
+    users = [f"user {n}" for n in range(USERS)]
+    answer = platform.request(
+        features=["listening:plays_1d"], entities=[{"user_id": user} for user in users]
+    )
+    plays = (int(one["values"]["listening:plays_1d"] or 0) for one in answer["results"])
+    return dict(zip(users, plays, strict=True))
 
 
 def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> None:
@@ -212,8 +294,24 @@ def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: Airflo
 
 def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
     assert platform.compacted
+    planned = platform.do("maintain_iceberg", "maintain", dry_run=True, tables=["log.*"])
+    assert (planned["outcome"], planned["snapshots_after"]) == (
+        "planned",
+        planned["snapshots_before"],
+    )
+    (run, *_) = platform.api.runs("maintain_iceberg", run_type="manual")
+    (task,) = platform.api.task_runs(run)
+    assert task.note.startswith("**Dry run: nothing was changed.**")
+    assert "| log.plays |" in task.note
+    assert "| ops.runs |" not in task.note
     report = platform.do("maintain_iceberg", "maintain")
-    assert report["job"] == "maintain"
+    assert report["outcome"] == "done"
+    (run, *_) = platform.api.runs("maintain_iceberg", run_type="manual")
+    (task,) = platform.api.task_runs(run)
+    assert "On disk" in task.note
+    assert task.pool == "slicewise_spark"
+    jobs = {line.job: line for line in jobs_of(read_status(platform.settings.redis_url))}
+    assert jobs["maintain"].report["bytes_before"] == report["bytes_before"]
 
 
 def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(

@@ -3,7 +3,7 @@ often."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -16,9 +16,10 @@ from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
-from slicewise.spark.lake.compaction import HourJob
+from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.maintain import Maintenance
+from slicewise.spark.lake.report import hour_text
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.archive import (
@@ -440,6 +441,41 @@ def test_an_entity_whose_running_partial_straddles_the_offset_vector_is_left_ove
         assert done.left_over == 0
         assert context.store.run(ReadHours(unit)) == {hour: 2}
         check(shared, unit, sent)
+
+
+def test_a_view_whose_files_conflict_stops_no_other_and_its_hour_stays_dirty(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("apart")
+    deployment = shared.deploy(by_user(shared, "apart"), by_song(shared, "apart"))
+    broken, well = deployment.units
+    hour, sent = over(3) // HOUR_US, events(over(3), 30)
+    shared.produce("apart", sent)
+    shared.apply(deployment, "apart")
+    write = UnitTable.write
+
+    def refused(table: UnitTable, jobs: Sequence[HourJob], count: int) -> None:
+        if table.unit.storage_fingerprint == broken.storage_fingerprint:
+            raise CommitConflict("another commit came first")
+        write(table, jobs, count)
+
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr(UnitTable, "write", refused)
+            report = compact(context, Request(hour))
+        text = report.to_json()
+        (failed,) = [row for row in text["failed"] if row["hour"] == hour_text(hour)]
+        assert (failed["view"], failed["error"]) == (broken.view, "another commit came first")
+        assert {row["view"] for row in text["slices"]} == {well.view}
+        (freed,) = [row for row in text["hours"] if row["hour"] == hour_text(hour)]
+        assert freed["freed"] > 0
+        assert freed["bytes_before"] > 0
+        assert text["dirty"] >= 1
+        again = compact(context, Request(hour)).to_json()
+        assert {row["view"] for row in again["slices"]} == {broken.view}
+        assert "failed" not in again
+        check(shared, broken, sent)
+        check(shared, well, sent)
 
 
 def test_maintenance_changes_no_row(shared: Lake) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 
+from slicewise.lifecycle.jobs import SPARK_POOL
 from slicewise.local.servers import health
 from slicewise.local.servers.ports import HOST
 from slicewise.local.servers.service import Service
@@ -69,6 +70,8 @@ def service(settings: Settings, state: StateFolder, port: int) -> Service:
             "-m",
             "slicewise.local.airflow.head",
             str(settings.airflow_bin),
+            SPARK_POOL,
+            str(settings.spark_slots),
         ),
         cwd=state.path,
         health=lambda _: health.airflow(port),
