@@ -18,6 +18,7 @@ PACKAGES: dict[str, frozenset[str]] = {
                 "great_expectations",
                 "hiredis",
                 "jinja2",
+                "openlineage",
                 "pandas",
                 "prometheus_client",
             ),

@@ -126,6 +126,12 @@ class Settings:
     """An alert is raised where more than so many percent of the records that an archive brought are
     bad."""
 
+    lineage_url: str
+    """Address of a receiver of OpenLineage events, which Airflow and the jobs tell what they read
+    and write (docs/adr/0107); empty: nobody is told."""
+    lineage_namespace: str
+    """Namespace of the platform's jobs at the receiver."""
+
     watch: str
     """on: a small process starts embedded servers again that die (docs/adr/0071); off:
     `slicewise up` does."""
@@ -182,6 +188,7 @@ class Settings:
         serving_url = text("serving_url", "http://127.0.0.1:8000")
         airflow_url = text("airflow_url", "http://127.0.0.1:8080")
         runbook_base = text("runbook_base", "")
+        lineage_url = text("lineage_url", "")
         nodes = urls_of(redis_url)
         if len(set(nodes)) < len(nodes):
             raise SettingsError(
@@ -216,6 +223,7 @@ class Settings:
             ("serving_url", serving_url, ("http", "https")),
             ("airflow_url", airflow_url, ("http", "https")),
             *((("runbook_base", runbook_base, ("http", "https")),) if runbook_base else ()),
+            *((("lineage_url", lineage_url, ("http", "https")),) if lineage_url else ()),
         ):
             _check_url(_variable(name), value, schemes)
         spark_bin = home / ".venvs" / "spark" / "bin"
@@ -264,6 +272,8 @@ class Settings:
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
             ),
             bad_percent=number("bad_percent", 1, 0),
+            lineage_url=lineage_url,
+            lineage_namespace=text("lineage_namespace", "slicewise"),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             store_nodes=store_nodes,

@@ -19,6 +19,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
 from slicewise.lifecycle.jobs import Run
+from slicewise.lifecycle.lineage.steps import Scope
 from slicewise.lifecycle.reports import (
     SLICE_COLUMNS,
     JobFailed,
@@ -34,6 +35,7 @@ from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_records, settle_records
 from slicewise_airflow.commands import run_program
+from slicewise_airflow.lineage import facets_of, parent_variables
 from slicewise_airflow.record import record, starting
 
 log = logging.getLogger("slicewise.jobs")
@@ -91,7 +93,8 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             starting(settings, dict(context["params"]).get("view"))
         with self._classes(settings, context) as option:
             argv = self._command(settings, master, option, arguments)
-            code = run_program(argv, _environment(settings), reader, self._begun)
+            environment = _environment(settings) | parent_variables(context)
+            code = run_program(argv, environment, reader, self._begun)
         if code:
             failure = self.failure(reader, settings)
             record(settings, self.job, failure.report, ok=False)
@@ -111,6 +114,12 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)
         return report
+
+    def get_openlineage_facets_on_complete(self, instance: Any) -> Any:
+        """Data sets of the job, for Airflow's OpenLineage provider. A view that the run is about
+        narrows them."""
+        view = dict(instance.get_template_context()["params"]).get("view")
+        return facets_of(self.job, Scope(views=(str(view),) if view else ()))
 
     def on_kill(self) -> None:
         """Ends the job with its task: what it had not committed, the next run does."""

@@ -22,6 +22,7 @@ from slicewise.settings import Settings
 from slicewise_airflow.alerts import NotWell, page_parts, settle_causes
 from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
+from slicewise_airflow.lineage import facets_of
 from slicewise_airflow.supervise import Supervisor
 
 RUNS_EVERY_S = 10.0
@@ -187,6 +188,10 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         for_s = float(context["params"].get("watch_s") or self.for_s)
         instance = context.get("task_instance")
         self._watch(instance, time.time() + for_s, min(self.grace_s, for_s))
+
+    def get_openlineage_facets_on_complete(self, instance: Any) -> Any:  # noqa: ARG002
+        """Data sets of the stream that is watched, for Airflow's OpenLineage provider."""
+        return facets_of("stream")
 
     def _watch(self, instance: Any, deadline_s: float, grace_s: float) -> None:
         self.defer(

@@ -57,9 +57,17 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def platform(receiver: Receiver) -> Iterator[AirflowStack]:
+def lineage() -> Iterator[Receiver]:
+    """The receiver that all tell what they read and wrote."""
+    with receiving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def platform(receiver: Receiver, lineage: Receiver) -> Iterator[AirflowStack]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWISE_ALERT_WEBHOOK", receiver.url)
+        patch.setenv("SLICEWISE_LINEAGE_URL", lineage.url)
         with airflow_stack() as stack:
             yield stack
 
@@ -241,6 +249,58 @@ def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(
     *before, late = built.column(plays).to_pylist()
     assert sum(before) == EVENTS
     assert late == 1, "archived a moment ago, by the task"
+
+
+def test_the_graph_goes_from_the_topic_to_the_data_set(
+    platform: AirflowStack, lineage: Receiver
+) -> None:
+    """Airflow's provider and the drivers sent it; the tests before this one ran the jobs."""
+    assert platform.compacted
+    platform.wait(
+        lambda: None if "build_training_set.build" in _jobs(lineage) else f"{_jobs(lineage)}",
+        "the training set's lineage",
+        PATIENCE_S,
+    )
+    done = [post for post in lineage.posts if post["eventType"] in ("COMPLETE", "RUNNING")]
+    edges = {
+        (read["name"], post["job"]["name"], made["name"])
+        for post in done
+        for read in post["inputs"]
+        for made in post["outputs"]
+    }
+    (slices,) = {made for _, job, made in edges if job == "compact.hours" and "u_" in made}
+    made = str(platform.project / "set.parquet")
+    assert {
+        ("plays", "stream", "listening"),
+        ("plays", "compact.archive", "log.plays"),
+        ("log.plays", "compact.hours", slices),
+        (slices, "compact.publish", "listening"),
+        ("listening", "build_training_set.build", made),
+        ("log.plays", "build_training_set.build", made),
+        ("plays", "compact_slices.compact", "listening"),
+        ("listening", "check.compare", "ops.checks"),
+    } <= edges
+    named = {(one["namespace"], one["name"]) for post in done for one in post["inputs"]}
+    assert len({name for _, name in named}) == len(named), "a data set has one name for all"
+    (column,) = [
+        read
+        for post in done
+        if post["job"]["name"] == "build_training_set.build"
+        for one in post["outputs"]
+        for read in one["facets"]["columnLineage"]["fields"]["listening:seconds_1h"]["inputFields"]
+        if read["name"] == "log.plays"
+    ]
+    assert column["field"] == "seconds"
+    tasks = {
+        post["run"]["facets"]["parent"]["job"]["name"]
+        for post in lineage.posts
+        if post["job"]["name"] == "compact"
+    }
+    assert tasks == {"compact_slices.compact"}, "the task that began a job is its parent"
+
+
+def _jobs(lineage: Receiver) -> set[str]:
+    return {post["job"]["name"] for post in lineage.posts if post["eventType"] == "COMPLETE"}
 
 
 def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
