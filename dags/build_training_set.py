@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, ExceptionRetryPolicy, Param, RetryAction, RetryRule
 from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.assets import CHECKED, TRAINING_SETS
 from slicewise_airflow.dataset import TrainingSetJob
@@ -58,10 +58,14 @@ with DAG(
     },
     default_args=DEFAULTS,
 ):
-    # a wrong spine stays wrong: nothing is tried again
+    # a wrong spine stays wrong: what failed is not tried again, and what was killed is
     TrainingSetJob(
         task_id="build",
-        retries=0,
+        retries=2,
+        retry_delay=timedelta(seconds=5),
+        retry_policy=ExceptionRetryPolicy(
+            rules=[RetryRule(exception=Exception, action=RetryAction.FAIL)]
+        ),
         execution_timeout=timedelta(hours=12),
         inlets=[CHECKED],
         outlets=[TRAINING_SETS],

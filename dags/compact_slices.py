@@ -23,6 +23,7 @@ from airflow.sdk import DAG, CronPartitionTimetable, Param, get_current_context,
 from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.assets import COMPACTED, HOURS
 from slicewise_airflow.docs import page_of
+from slicewise_airflow.paused import at_creation
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import compact_arguments, may_be_clean
@@ -35,6 +36,7 @@ with DAG(
     doc_md=page_of(__doc__),
     schedule=CronPartitionTimetable("0 * * * *", timezone="UTC", run_offset=-1),
     catchup=False,
+    is_paused_upon_creation=at_creation("compact_slices"),
     max_active_runs=1,
     deadline=over_within(timedelta(minutes=55)),
     tags=["slicewise", "compaction"],

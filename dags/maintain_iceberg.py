@@ -12,6 +12,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronTriggerTimetable, Param
 from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.docs import page_of
+from slicewise_airflow.paused import at_creation
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import maintain_arguments
@@ -22,6 +23,7 @@ with DAG(
     doc_md=page_of(__doc__),
     schedule=CronTriggerTimetable("40 3 * * *", timezone="UTC"),
     catchup=False,
+    is_paused_upon_creation=at_creation("maintain_iceberg"),
     max_active_runs=1,
     deadline=over_within(timedelta(hours=6)),
     tags=["slicewise", "maintenance"],

@@ -13,6 +13,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.docs import page_of
+from slicewise_airflow.paused import at_creation
 
 with DAG(
     dag_id="sweep_expired",
@@ -20,6 +21,7 @@ with DAG(
     doc_md=page_of(__doc__),
     schedule=CronTriggerTimetable("15 */6 * * *", timezone="UTC"),
     catchup=False,
+    is_paused_upon_creation=at_creation("sweep_expired"),
     max_active_runs=1,
     deadline=over_within(timedelta(hours=2)),
     tags=["slicewise", "maintenance"],

@@ -23,10 +23,13 @@ from slicewise_airflow.alerts import NotWell, page_parts, settle_causes
 from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
 from slicewise_airflow.lineage import facets_of
+from slicewise_airflow.paused import remember
 from slicewise_airflow.supervise import Supervisor
 
 RUNS_EVERY_S = 10.0
 """Seconds between two looks at the runs of the DAG."""
+PAUSED_EVERY_S = 30.0
+"""Seconds between two looks at which DAGs are paused."""
 DRIVERS_EVERY_S = 2.0
 """Seconds between two looks at the drivers of this machine, which cost no question to a server."""
 
@@ -116,12 +119,15 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         return {"outcome": "awaited", "reasons": [], "looks": looks}
 
     async def _await_another(self) -> None:
-        """Until a run that somebody asked for is queued behind this one: only one runs at a
-        time."""
+        """Until a run that somebody asked for is queued behind this one: only one runs at a time.
+        Meanwhile keeps which DAGs are paused."""
         dag, run = self.named.get("dag", ""), self.named.get("run", "")
-        behind = False
+        behind, next_s = False, 0.0
         while not behind:
             await asyncio.sleep(RUNS_EVERY_S)
+            if run and time.monotonic() >= next_s:
+                await asyncio.to_thread(remember)
+                next_s = time.monotonic() + PAUSED_EVERY_S
             behind = bool(run) and bool(await asyncio.to_thread(is_awaited, dag, run))
 
 
