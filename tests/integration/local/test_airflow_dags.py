@@ -257,6 +257,35 @@ def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
     assert "<title>slicewise</title>" in page.text
 
 
+def test_the_page_explains_an_entity_and_shows_hours_and_sizes(platform: AirflowStack) -> None:
+    assert platform.compacted
+    with httpx.Client(
+        base_url=f"{platform.settings.airflow_url}/slicewise/", trust_env=False, timeout=120
+    ) as client:
+        (view,) = [
+            v for v in client.get("features.json").json()["views"] if v["name"] == "listening"
+        ]
+        asked = {"features": view["features"], "kinds": view["entity"]}
+        answer = client.post("explain.json", json=asked | {"entity": {"user_id": "user 7"}})
+        assert answer.status_code == 200, answer.text
+        (explained,) = answer.json()["views"]
+        values = {one["feature"]: int(one["value"]) for one in explained["features"][:3]}
+        assert values["listening:plays_1d"] == EVENTS // USERS
+        wheres = {
+            s["where"] for w in explained["windows"] for s in w["segments"] if s["slices"] != 0
+        }
+        assert wheres & {"hour", "minutes", "slices"}
+        unknown = client.post(
+            "explain.json", json={"features": ["x:y"], "entity": {"user_id": "7"}}
+        )
+        assert unknown.status_code == 400
+        assert "x:y" in unknown.json()["error"]["what"]
+        hours = client.get("hours.json").json()
+        (listening,) = [v for v in hours["views"] if v["view"] == "listening"]
+        assert list(listening["hours"].values()).count("compacted") >= 2
+        assert client.get("sizes.json").json()["bytes"][explained["unit"]] > 0
+
+
 def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(
     platform: AirflowStack, receiver: Receiver
 ) -> None:

@@ -11,9 +11,11 @@ import redis
 
 import slicewise as sw
 from slicewise.cli.clean_hour import why_not_clean
+from slicewise.cli.hour_states import calendar
 from slicewise.errors import CommitConflict, DataLoss
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
+from slicewise.lifecycle.hours import HourState
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
 from slicewise.spark.lake.compaction import HourJob
@@ -367,8 +369,20 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
         compact(context, Request(hour + 1, only=True))
         assert why_not_clean(shared.settings, hour, later_us) == "events of view 'asked_by_user'"
         assert why_not_clean(shared.settings, hour + 1, later_us) is None
+        assert _states(shared, hour) == [HourState.DIRTY, HourState.COMPACTED]
         compact(context, Request(hour))
     assert why_not_clean(shared.settings, hour, later_us) is None
+    assert _states(shared, hour) == [HourState.COMPACTED, HourState.COMPACTED]
+
+
+def _states(shared: Lake, hour: int) -> list[HourState | None]:
+    """States of an hour and of the next in the calendar of the view that has them."""
+    shown = calendar(shared.settings, days=2)
+    assert shown is not None
+    (view,) = (view for view in shown.views if view.view == "asked_by_user")
+    assert view.rows > 0
+    assert view.bytes > 0
+    return [view.states.get(hour), view.states.get(hour + 1)]
 
 
 def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(

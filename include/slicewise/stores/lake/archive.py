@@ -114,6 +114,16 @@ def archived_until_us(table: IcebergTable) -> int:
     return int(until) if until else 0
 
 
+def newest_archive_us(table: IcebergTable) -> int:
+    """The instant by which the newest of the archives held all that the log had, whatever
+    maintenance did since; 0 where no snapshot says."""
+    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
+    return max(
+        (int(one.additional_properties.get(UNTIL, 0)) for one in summaries if one is not None),
+        default=0,
+    )
+
+
 def remember_schemas(table: IcebergTable, source: Source) -> None:
     """Keeps with the archive by which schemas, from which offsets on, its rows are judged, before
     they are.
