@@ -53,11 +53,11 @@ def _app() -> FastAPI:
     @app.get("/page/{name}", dependencies=signed_in)
     async def file(name: str) -> FileResponse:
         """A script or the style of the page."""
-        found = next((one for one in FILES.iterdir() if one.name == name), None)
-        if found is None or found.suffix not in KINDS:
+        path = next((one for one in FILES.iterdir() if one.name == name), None)
+        if path is None or path.suffix not in KINDS:
             raise HTTPException(404, f"no file {name} of the page")
         return FileResponse(
-            found, media_type=KINDS[found.suffix], headers={"Cache-Control": "no-cache"}
+            path, media_type=KINDS[path.suffix], headers={"Cache-Control": "no-cache"}
         )
 
     @app.get("/docs/{name:path}", response_class=HTMLResponse)
@@ -108,7 +108,7 @@ def _fresh(document: dict[str, Any], status: int) -> JSONResponse:
 
 
 def _rights(user: Any) -> dict[str, bool]:
-    """What this person may do, by Airflow: the page offers nothing else."""
+    """Rights of this person, by Airflow: the page offers nothing else."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.models.resource_details import (
         DagAccessEntity,

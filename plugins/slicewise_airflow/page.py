@@ -1,5 +1,5 @@
-"""What the platform's page shows is read here: from the store, the prediction API and the records
-of the lake. Nothing is changed."""
+"""The platform's page reads the store, the prediction API and the records of the lake, and changes
+nothing."""
 
 from __future__ import annotations
 

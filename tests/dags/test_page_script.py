@@ -466,14 +466,14 @@ def test_an_entity_that_cannot_be_read_is_an_error_in_words() -> None:
 
 def test_a_leaderboard_is_shown_where_one_is_deployed() -> None:
     rows = [{"rank": 1, "entity": ["<i>s1"], "value": "12"}]
-    board = {
+    leaderboard = {
         "name": "top_songs",
         "feature": "songs:plays_10s",
         "age_us": 2e6,
         "flags": [],
         "rows": rows,
     }
-    shown_page = of_hours(answers={"leaderboards.json": (200, {"leaderboards": [board]})})
+    shown_page = of_hours(answers={"leaderboards.json": (200, {"leaderboards": [leaderboard]})})
     assert (
         "top_songs: the first 1 by songs:plays_10s, its window ended 2 s ago"
         in shown_page["leaderboards"]

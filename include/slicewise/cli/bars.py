@@ -16,8 +16,8 @@ def bars(line: Notify, *, wanted: bool = True) -> Iterator[Notify]:
     """A door for lines of progress. line: prints one where there is no bar; wanted: False where a
     program reads the output.
 
-    On a terminal a line with figures becomes a bar of its work; another line is printed as ever, and
-    stands beside the clock until the next.
+    On a terminal a line with figures becomes a bar of its work. Another line is printed as ever,
+    and stands beside the clock until the next.
     """
     if not wanted or not sys.stderr.isatty():
         yield line

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import uuid4
 
-from pyiceberg.table import Table as IcebergTable
-
 from slicewise.clock import Clock
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
@@ -27,7 +25,7 @@ from slicewise.stores.lake.archive import (
     load,
     newest_by_hour,
 )
-from slicewise.stores.lake.catalog import Catalog, open_catalog
+from slicewise.stores.lake.catalog import Catalog, IcebergTable, open_catalog
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS
 from slicewise.stores.log.topics import KafkaLog

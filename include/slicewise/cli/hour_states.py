@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyiceberg.table import Table as IcebergTable
-
 from slicewise.cli.clean_hour import records
 from slicewise.lifecycle.hours import HourState, states_of
 from slicewise.settings import Settings
@@ -16,6 +14,7 @@ from slicewise.stores.lake.archive import (
     newest_archive_us,
     newest_by_hour,
 )
+from slicewise.stores.lake.catalog import IcebergTable
 from slicewise.windows.durations import HOUR_US
 
 
@@ -84,5 +83,5 @@ def _size(table: IcebergTable | None) -> tuple[int, int]:
     snapshot = None if table is None else table.current_snapshot()
     if snapshot is None or snapshot.summary is None:
         return 0, 0
-    said = snapshot.summary.additional_properties
-    return int(said.get("total-records", 0)), int(said.get("total-files-size", 0))
+    totals = snapshot.summary.additional_properties
+    return int(totals.get("total-records", 0)), int(totals.get("total-files-size", 0))

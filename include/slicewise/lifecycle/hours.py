@@ -53,11 +53,11 @@ class HourState(Enum):
     """State of an hour of a unit, for people."""
 
     OPEN = "open"
-    """It is not over, or nothing was archived since its end."""
+    """State of an hour that is not over, or since whose end nothing was archived."""
     DIRTY = "dirty"
-    """A compaction would find something to do."""
+    """State of an hour in which a compaction would find something to do."""
     COMPACTED = "compacted"
-    """Everything that was archived of it is compacted and published."""
+    """State of an hour of which all that was archived is compacted and published."""
 
 
 def states_of(
@@ -65,10 +65,10 @@ def states_of(
 ) -> dict[int, HourState]:
     """States of a unit's hours from `first` on to the current one; an hour without events has none.
     archived_until: the hour in which the source was archived the last time."""
-    known = {*hours.newest, *hours.compacted}
+    with_events = {*hours.newest, *hours.compacted}
     states = {
         hour: HourState.COMPACTED if hours.dirty(hour) is None else HourState.DIRTY
-        for hour in known
+        for hour in with_events
         if first <= hour < now_hour
     }
     if archived_until < now_hour:

@@ -265,8 +265,8 @@ def test_the_page_explains_an_entity_and_shows_hours_and_sizes(platform: Airflow
         (view,) = [
             v for v in client.get("features.json").json()["views"] if v["name"] == "listening"
         ]
-        asked = {"features": view["features"], "kinds": view["entity"]}
-        answer = client.post("explain.json", json=asked | {"entity": {"user_id": "user 7"}})
+        request = {"features": view["features"], "kinds": view["entity"]}
+        answer = client.post("explain.json", json=request | {"entity": {"user_id": "user 7"}})
         assert answer.status_code == 200, answer.text
         (explained,) = answer.json()["views"]
         values = {one["feature"]: int(one["value"]) for one in explained["features"][:3]}

@@ -25,7 +25,7 @@ LINES = "loading\n3990 of 4,000 to go\n0 of 4,000 to go\nover\n"
 
 
 def run(wanted: str, *, terminal: bool) -> tuple[str, str]:
-    """What the program writes to stdout, a pipe, and to stderr."""
+    """Runs the program; its output on stdout, a pipe, and on stderr."""
     ours, theirs = pty.openpty() if terminal else os.pipe()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, wanted],
