@@ -24,6 +24,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 def _app() -> FastAPI:
     from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
     from airflow.api_fastapi.core_api.security import requires_access_view
+    from slicewise_airflow.reports.routes import add_routes
 
     # who may see Airflow's own pages may see this one; the platform is shown to nobody without a
     # sign-in
@@ -51,6 +52,7 @@ def _app() -> FastAPI:
             *await asyncio.to_thread(_status), headers={"Cache-Control": "no-store"}
         )
 
+    add_routes(app, signed_in)
     return app
 
 

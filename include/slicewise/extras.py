@@ -24,7 +24,9 @@ PACKAGES: dict[str, frozenset[str]] = {
             *("py4j", "pyiceberg", "pyspark", "redis"),
         }
     ),
-    "airflow": frozenset({"airflow", "fastapi", "httpx", "markdown_it", "psutil", "redis"}),
+    "airflow": frozenset(
+        {"airflow", "fastapi", "httpx", "jinja2", "markdown_it", "psutil", "pygal", "redis"}
+    ),
     "platform": frozenset(
         {
             *(

@@ -179,24 +179,28 @@ def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
         _page_of(context["task_instance"], "records", [reason], f"records.{source}", owner=owner)
 
 
-def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
+def page_driver(instance: Any, name: str, named: str, notice: Notice, began_us: int = 0) -> None:
     """Tells that a driver is lost, loops or is well again: one incident of that driver's.
-    instance: the task instance that watches; named: the driver for people."""
-    _page_of(instance, _DRIVER[notice.kind], [f"{named}: {notice.text}"], f"driver.{name}")
+    instance: the task instance that watches; named: the driver for people; began_us: time of its
+    last sign of life, 0 where there was none."""
+    reasons = [f"{named}: {notice.text}"]
+    _page_of(instance, _DRIVER[notice.kind], reasons, f"driver.{name}", began_us=began_us)
 
 
-def page_broker(instance: Any, notice: Notice) -> None:
-    """Tells that no broker answers, or that one does again: one incident."""
+def page_broker(instance: Any, notice: Notice, began_us: int = 0) -> None:
+    """Tells that no broker answers, or that one does again: one incident. began_us: time since
+    which none did."""
     matter: Matter = "broker_back" if notice.kind == "over" else "broker_away"
-    _page_of(instance, matter, [notice.text], BROKER)
+    _page_of(instance, matter, [notice.text], BROKER, began_us=began_us)
 
 
-def page_lag(instance: Any, notice: Notice) -> None:
+def page_lag(instance: Any, notice: Notice, began_us: int = 0) -> None:
     """Tells that the micro-batch lane falls behind with a source, or is near again: one incident of
-    that source's."""
+    that source's. began_us: time since which it was behind."""
     matter: Matter = "caught_up" if notice.kind == "over" else "lagging"
     source = notice.text.partition(":")[0]
-    _page_of(instance, matter, [notice.text], f"lag.{source}", owner=_owner_of(source))
+    cause, owner = f"lag.{source}", _owner_of(source)
+    _page_of(instance, matter, [notice.text], cause, owner=owner, began_us=began_us)
 
 
 def remind(keys: Collection[str]) -> None:
@@ -212,6 +216,7 @@ def _page_of(
     reasons: Sequence[str],
     cause: str = "",
     owner: str = OWNER,
+    began_us: int = 0,
 ) -> None:
     sent = matter_alert(
         matter,
@@ -224,7 +229,7 @@ def _page_of(
         cause=cause,
         owner=owner,
     )
-    _page(sent)
+    _page(sent, began_us)
 
 
 def _url(instance: Any) -> str:
@@ -300,13 +305,13 @@ def over_within(limit: timedelta) -> DeadlineAlert:
     )
 
 
-def _page(sent: Alert) -> None:
+def _page(sent: Alert, began_us: int = 0) -> None:
     """Writes an alert, and tells the channels where its incident is new, worse, due again or
     over."""
     try:
         again_us = Settings.load().alert_again_s * 1_000_000
         pages = _inbox().change(
-            lambda before, now_us: incidents.met(before, sent, now_us, again_us)
+            lambda before, now_us: incidents.met(before, sent, now_us, again_us, began_us)
         )
     except SlicewiseError as error:
         warning("incident_not_kept", reason=error.what)

@@ -22,6 +22,7 @@ from slicewise.settings import Settings
 from slicewise_airflow.alerts import NotWell, page_parts, settle_causes
 from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
+from slicewise_airflow.record import keep_minutes
 from slicewise_airflow.supervise import Supervisor
 
 RUNS_EVERY_S = 10.0
@@ -80,11 +81,13 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         supervisor = Supervisor(Settings.load(), self.named)
         # in a task of its own: an API that does not answer holds up no look
         awaited = asyncio.create_task(self._await_another())
+        minutes = asyncio.create_task(keep_minutes())
         try:
             outcome = await self._watched(supervisor, awaited)
             await supervisor.end()
         finally:  # a watch whose run was ended is cancelled
             awaited.cancel()
+            minutes.cancel()
             supervisor.close()
         yield TriggerEvent(outcome)
 

@@ -64,7 +64,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "training": ("tables", "requests", "events", "answering", "archiving"),
     "training/tables": ("given",),
     "checks": ("judges", "recompute", "compare", "report"),
-    "lifecycle": ("health",),
+    "lifecycle": ("health", "history"),
     "local": ("airflow", "servers"),
     "cli": ("define", "data", "operate"),
 }

@@ -110,6 +110,12 @@ class Verdict:
 _WELL = Verdict(Finding.WELL)
 
 
+def unit_of(key: bytes) -> str:
+    """The unit, as keys name it, whose state a key holds; empty for any other key."""
+    state = _STATE.fullmatch(key)
+    return state[3].decode() if state else ""
+
+
 def verdict(
     key: bytes,
     expires_at_s: int | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -43,14 +44,14 @@ def swept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *more: str,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     for name, value in (
         Settings.load({"SLICEWISE_STATE": str(own_redis.state.path)}).to_env().items()
     ):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
     assert main(["sweep", "--json", *more]) == 0
-    report: dict[str, int] = json.loads(capsys.readouterr().out)
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
     return report
 
 
@@ -106,6 +107,9 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
             again["over_long"],
             again["old_store_id"],
         ) == (0, 0, 0, 0)
+        memory = again["memory"][unit.view]
+        assert memory["keys"] == MANY + 2
+        assert 50 * MANY < memory["bytes"] < 1_000 * MANY
 
 
 def test_an_expiry_that_a_micro_batch_extended_meanwhile_is_never_lengthened(

@@ -46,6 +46,7 @@ class Report:
                 "archives": done.archives,
                 "events": done.events,
                 "bad": dict(done.bad),
+                "late": dict(done.late),
                 "took_ms": done.took_ms,
             }
         )

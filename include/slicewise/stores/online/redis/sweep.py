@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slicewise.errors import ServerRunChanged, StoreUnavailable
@@ -47,6 +47,44 @@ Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Verdict]
 they were asked for) -> what is found."""
 
 
+@dataclass
+class UnitMemory:
+    """Keys and bytes by unit, as the sweep meets them. Bytes are those of a sample: one of so many
+    keys of a unit, the first among them.
+
+    unit_of: the unit of a key; empty for one that is of none."""
+
+    unit_of: Callable[[bytes], str]
+    every: int = 50
+    keys: Counter[str] = field(default_factory=Counter)
+    measured: Counter[str] = field(default_factory=Counter)
+    sizes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, client: Any, keys: Sequence[bytes]) -> None:
+        """Counts keys, and asks the store for the size of a sample of them."""
+        chosen: list[tuple[str, bytes]] = []
+        for key in keys:
+            unit = self.unit_of(key)
+            if unit and self.keys[unit] % self.every == 0:
+                chosen.append((unit, key))
+            if unit:
+                self.keys[unit] += 1
+        pipe = client.pipeline(transaction=False)
+        for _, key in chosen:
+            pipe.memory_usage(key)
+        for (unit, _), size in zip(chosen, pipe.execute() if chosen else (), strict=True):
+            if size is not None:  # not one that has just gone
+                self.measured[unit] += 1
+                self.sizes[unit] += size
+
+    def estimated(self) -> dict[str, tuple[int, int]]:
+        """Unit -> its keys and about how many bytes they take."""
+        return {
+            unit: (count, round(count * self.sizes[unit] / max(1, self.measured[unit])))
+            for unit, count in self.keys.items()
+        }
+
+
 @dataclass(frozen=True)
 class Deployed:
     """Content of a server store."""
@@ -74,6 +112,7 @@ def sweep(
     *,
     dry_run: bool = False,
     progress: Progress = lambda _: None,
+    memory: UnitMemory | None = None,
 ) -> Counter[str]:
     """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed"
     too.
@@ -103,6 +142,8 @@ def sweep(
                 and int(client.hget(METADATA, "generation") or -1) != deployed.metadata.store_id
             ):
                 break
+            if memory is not None:
+                memory.add(client, keys)
             if not dry_run:
                 counts["changed"] += _apply(node, verdicts)
             progress(counts["scanned"])
