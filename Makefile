@@ -43,6 +43,7 @@ READER_SOURCES := $(sort $(wildcard $(JVM)/src/main/java/io/slicewise/*/*.java))
 READER_JAR     := .jars/spark/.made-reader-$(call key,$(READER_SOURCES))
 OURS           := $(wildcard include dags plugins)
 OURS_COMPILED  := .venvs/.compiled-$(call key,$(sort $(shell find $(OURS) -name '*.py' 2>/dev/null)))
+OLDEST_STAMP   := .venvs/airflow-oldest/.made-$(call key,requirements/airflow.in requirements/airflow-oldest.in)
 FEAST_STAMP    := .venvs/feast/.made-$(call key,requirements/feast.txt)
 STAMPS := $(PLATFORM_STAMP) $(SPARK_STAMP) $(AIRFLOW_STAMP) $(SPARK_JARS) $(KAFKA_JARS) $(READER_JAR) $(OURS_COMPILED)
 LOCKED := $(shell command -v flock >/dev/null && echo "flock .venvs/.setup.lock")
@@ -93,11 +94,12 @@ test-sim: setup ## random histories of the store's protocol (SIM_SECONDS=180, at
 	@$(PY) -m tests.simulation --seconds $(SIM_SECONDS) --least $(SIM_LEAST) $(SIM_SEED:%=--seed %)
 
 .PHONY: test-nightly
-test-nightly: setup ## what no other run has time for: half an hour of new histories, check-full, and every fault of test-faults
+test-nightly: setup ## what no other run has time for: half an hour of new histories, check-full, every fault of test-faults, and test-upgrade
 	@failed=; \
 	$(MAKE) --no-print-directory test-sim SIM_SECONDS=1800 || failed+=" sim"; \
 	$(MAKE) --no-print-directory check-full || failed+=" full"; \
 	$(MAKE) --no-print-directory test-faults || failed+=" faults"; \
+	$(MAKE) --no-print-directory test-upgrade || failed+=" upgrade"; \
 	[ -z "$$failed" ] || { echo "tests failed of:$$failed (their reports stand above)"; exit 1; }
 
 FULL ?=
@@ -154,6 +156,10 @@ PACKAGES := promtool:prometheus amtool:prometheus-alertmanager
 test-cluster: setup ## what only a Debian package can tell of the production set-up: rules, routes and dashboard by Prometheus' own tools (root: installs them)
 	@bash requirements/packages.sh $(PACKAGES)
 	@$(PY) $(PYTEST) tests/cluster
+
+.PHONY: test-upgrade
+test-upgrade: setup $(OLDEST_STAMP) ## a platform on the oldest Airflow that we name goes on with ours (installs that version: 300 MB)
+	@$(PY) $(PYTEST) -q -s tests/upgrade
 
 # --------------------------------------------------------------- figures
 .PHONY: bench
@@ -315,6 +321,15 @@ $(SPARK_STAMP): $(TOOLS_STAMP)
 
 $(AIRFLOW_STAMP): $(TOOLS_STAMP)
 	$(call environment,airflow,requirements.txt)
+
+# No lock of its own: it is the oldest version with whatever goes with it today.
+$(OLDEST_STAMP): $(TOOLS_STAMP)
+	@echo "setup: the oldest Airflow"
+	@rm -rf .venvs/airflow-oldest
+	@$(UV) venv -q --python "$(PYTHON)" .venvs/airflow-oldest
+	@$(UV) pip install -q --python .venvs/airflow-oldest/bin/python --override requirements/airflow-oldest.in -r requirements/airflow.in
+	@$(UV) pip install -q --python .venvs/airflow-oldest/bin/python --no-deps --no-build-isolation -e .
+	@touch $@
 
 # Not ours: no slicewise, and no part of `make setup`.
 $(FEAST_STAMP): $(TOOLS_STAMP)

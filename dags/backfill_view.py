@@ -15,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import DAG, Param, task
 from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.assets import VIEWS
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.pages.docs import page_of
+from slicewise_airflow.paused import at_creation
 from slicewise_airflow.spark import SparkJob
 
 from slicewise.lifecycle.jobs import backfill_arguments
@@ -27,6 +28,7 @@ with DAG(
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
     schedule="*/2 * * * *",
     catchup=False,
+    is_paused_upon_creation=at_creation("backfill_view"),
     max_active_runs=1,
     tags=["slicewise", "views"],
     params={

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param, get_current_context, task
+from airflow.sdk import DAG, ExceptionRetryPolicy, Param, RetryAction, RetryRule
 from slicewise_airflow.alerts import DEFAULTS
 from slicewise_airflow.assets import CHECKED, TRAINING_SETS
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.dataset import TrainingSetJob
+from slicewise_airflow.pages.docs import page_of
 
 with DAG(
     dag_id="build_training_set",
@@ -57,27 +58,15 @@ with DAG(
     },
     default_args=DEFAULTS,
 ):
-    # a wrong spine stays wrong: nothing is tried again
-    @task(
-        retries=0,
+    # a wrong spine stays wrong: what failed is not tried again, and what was killed is
+    TrainingSetJob(
+        task_id="build",
+        retries=2,
+        retry_delay=timedelta(seconds=5),
+        retry_policy=ExceptionRetryPolicy(
+            rules=[RetryRule(exception=Exception, action=RetryAction.FAIL)]
+        ),
         execution_timeout=timedelta(hours=12),
         inlets=[CHECKED],
         outlets=[TRAINING_SETS],
-    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
-    def build() -> dict[str, object]:
-        """Run `slicewise dataset build` with the run's params."""
-        from slicewise_airflow.assets import TRAINING_SETS, describe
-        from slicewise_airflow.check import require_gate
-        from slicewise_airflow.commands import run_command
-        from slicewise_airflow.spark import run_of
-
-        from slicewise.lifecycle.jobs import dataset_arguments
-
-        context = get_current_context()
-        run = run_of(context)
-        require_gate(run)
-        report = run_command("dataset", "build", *dataset_arguments(run))
-        describe(context, TRAINING_SETS, out=run.params["out"], rows=report.get("rows"))
-        return report
-
-    build()
+    )

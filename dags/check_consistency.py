@@ -25,7 +25,8 @@ from airflow.sdk import DAG, Param, PartitionedAssetTimetable, get_current_conte
 from slicewise_airflow.alerts import DEFAULTS, over_within
 from slicewise_airflow.assets import CHECKED, COMPACTED
 from slicewise_airflow.check import CheckJob, RecomputeJob
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.pages.docs import page_of
+from slicewise_airflow.paused import at_creation
 
 with DAG(
     dag_id="check_consistency",
@@ -33,6 +34,7 @@ with DAG(
     doc_md=page_of(__doc__),
     schedule=PartitionedAssetTimetable(assets=COMPACTED),
     catchup=False,
+    is_paused_upon_creation=at_creation("check_consistency"),
     max_active_runs=1,
     # with the hours that a red check recomputes
     deadline=over_within(timedelta(hours=3)),

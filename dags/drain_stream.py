@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.pages.docs import page_of
 
 with DAG(
     dag_id="drain_stream",

@@ -23,7 +23,8 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, Param, task
 from slicewise_airflow.alerts import DEFAULTS
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.pages.docs import page_of
+from slicewise_airflow.paused import at_creation
 from slicewise_airflow.stream import StreamHealth
 
 with DAG(
@@ -37,6 +38,7 @@ with DAG(
     start_date=datetime(2024, 1, 1, tzinfo=UTC),
     schedule="@continuous",
     catchup=False,
+    is_paused_upon_creation=at_creation("ingest_stream"),
     max_active_runs=1,
     tags=["slicewise", "stream"],
     params={

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, task
 from slicewise_airflow.alerts import DEFAULTS
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.pages.docs import page_of
 
 with DAG(
     dag_id="stop_stream",

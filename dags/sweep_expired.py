@@ -2,7 +2,8 @@
 
 Every six hours: looks at every key of the online store for one that has no expiry, or one longer
 than any read can need, sets it right, deletes keys of earlier store ids, and reports what it
-found. In a healthy store it finds nothing.
+found. In a healthy store it finds nothing. The note of the task lists keys and bytes by view and
+kind, and the store's keys and bytes before and after; `dry_run` changes nothing.
 [Runbook](docs/runbook.md#the-sweep-finds-keys)
 """
 
@@ -12,7 +13,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS, over_within
-from slicewise_airflow.docs import page_of
+from slicewise_airflow.pages.docs import page_of
+from slicewise_airflow.paused import at_creation
 
 with DAG(
     dag_id="sweep_expired",
@@ -20,6 +22,7 @@ with DAG(
     doc_md=page_of(__doc__),
     schedule=CronTriggerTimetable("15 */6 * * *", timezone="UTC"),
     catchup=False,
+    is_paused_upon_creation=at_creation("sweep_expired"),
     max_active_runs=1,
     deadline=over_within(timedelta(hours=2)),
     tags=["slicewise", "maintenance"],
@@ -31,8 +34,12 @@ with DAG(
     def sweep() -> dict[str, object]:
         """Find keys without or with over-long expiry, fix them, report."""
         from slicewise_airflow.commands import run_command
+        from slicewise_airflow.notes import leave, note_of
 
-        dry = get_current_context()["params"]["dry_run"]
-        return run_command("sweep", "--json", *(["--dry-run"] if dry else []))
+        context = get_current_context()
+        dry = ["--dry-run"] if context["params"]["dry_run"] else []
+        report = run_command("sweep", "--json", *dry)
+        leave(context, note_of("sweep", report))
+        return report
 
     sweep()

@@ -30,7 +30,13 @@ def main() -> int:
 
         return backfill(context, given.view)
 
-    return run_job("backfill", work, imports=("slicewise.spark.lake.backfill",), as_json=given.json)
+    return run_job(
+        "backfill",
+        work,
+        imports=("slicewise.spark.lake.backfill",),
+        as_json=given.json,
+        views=[given.view] if given.view else (),
+    )
 
 
 if __name__ == "__main__":

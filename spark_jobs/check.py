@@ -23,8 +23,10 @@ from uuid import uuid4
 from slicewise import log
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
+from slicewise.lifecycle.lineage.steps import Scope
 from slicewise.settings import Settings
 from slicewise.spark.lake.job import session_of
+from slicewise.spark.lineage.report import lineage_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,9 +61,13 @@ def main() -> int:
     settings, clock = Settings.load(), SystemClock()
     name, started_us = given.run or uuid4().hex[:12], clock.now_us()
     try:
-        with session_of(settings, "check", _IMPORTS) as session:
+        with (
+            lineage_of(settings, "check", clock) as lineage,
+            session_of(settings, "check", _IMPORTS) as session,
+        ):
             seconds = {"start": round((clock.now_us() - started_us) / 1e6, 3)}
-            gate, report = _checked(given, settings, clock, session, name, seconds)
+            gate, report, manifest = _checked(given, settings, clock, session, name, seconds)
+            lineage.complete(manifest, Scope(views=tuple(given.views)))
     except Exception as error:  # noqa: BLE001
         what = (
             error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
@@ -86,7 +92,7 @@ def _checked(
     session: SparkSession,
     name: str,
     seconds: dict[str, float],
-) -> tuple[Gate, dict[str, Any]]:
+) -> tuple[Gate, dict[str, Any], str]:
     from slicewise.checks.online import HttpReader
     from slicewise.checks.patience import Patience
     from slicewise.checks.phases import timed
@@ -132,7 +138,7 @@ def _checked(
     for keep in (lambda: append(catalog, CHECKS, rows_of(outcome, gate)), written):
         if note := kept(outcome, keep):
             report["notes"].append(note)
-    return gate, report
+    return gate, report, deployment.to_json()
 
 
 @dataclass

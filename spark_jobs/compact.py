@@ -53,7 +53,11 @@ def main() -> int:
         )
 
     return run_job(
-        "compact", work, imports=("slicewise.spark.lake.compact_run",), as_json=given.json
+        "compact",
+        work,
+        imports=("slicewise.spark.lake.compact_run",),
+        as_json=given.json,
+        views=given.units,
     )
 
 

@@ -1,8 +1,9 @@
 """Compacts files and manifests, expires snapshots, and removes orphans, of all tables.
 
-    python spark_jobs/maintain.py [--keep-days N] [--json]
+    python spark_jobs/maintain.py [--keep-days N] [--tables log.plays ops.* …] [--dry-run] [--json]
 
-With --json the last line of standard output is the report.
+With --dry-run it says what it would do, and changes nothing. With --json the last line of standard
+output is the report.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import sys
 
 from slicewise.clock import SystemClock
-from slicewise.log import to_stderr
+from slicewise.errors import SlicewiseError
+from slicewise.log import to_stderr, warning
 from slicewise.settings import Settings
 from slicewise.spark.lake.job import session_of
 
@@ -21,7 +23,9 @@ _IMPORTS = ("slicewise.spark.lake.maintain", "slicewise.stores.lake.records")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--keep-days", type=int, default=7, help="age up to which snapshots stay")
+    parser.add_argument("--keep-days", type=int, help="age up to which snapshots stay")
+    parser.add_argument("--tables", nargs="*", default=[], help="log.plays, or all of log.*")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     to_stderr()
@@ -32,9 +36,17 @@ def main() -> int:
         from slicewise.stores.lake.records import append
         from slicewise.stores.lake.schemas import RUNS
 
-        catalog = open_catalog(settings)
-        report = Maintenance(session, settings, catalog, clock, given.keep_days).run()
-        append(catalog, RUNS, [report | {"time": clock.now_us()}])
+        try:
+            catalog = open_catalog(settings)
+            report = Maintenance(
+                session, settings, catalog, clock, given.keep_days, given.tables, given.dry_run
+            ).run()
+            if not given.dry_run:
+                append(catalog, RUNS, [report | {"time": clock.now_us()}])
+        except SlicewiseError as error:
+            warning("job_failed", job="maintain", lasting=error.lasting, error=str(error))
+            sys.stderr.write(f"{error}\n")
+            return 1
     if not given.json:
         report["tables"] = len(report["tables"])
     sys.stdout.write(json.dumps(report) + "\n")

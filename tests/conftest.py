@@ -3,8 +3,8 @@ either.
 
 tests/dags belongs to the Airflow environment, every folder named `spark` to Spark's, all others
 to the platform's; `make test` runs all three, so that nothing is left out. The folders of `SERVED`
-may start servers; `make test-fast` leaves them out. tests/cluster needs Debian packages: who names
-it has them (`make test-cluster`).
+may start servers; `make test-fast` leaves them out. tests/cluster needs Debian packages, and
+tests/upgrade an older Airflow: who names them has these (`make test-cluster`, `test-upgrade`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,18 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-CLUSTER = TESTS / "cluster"
-SERVED = ("integration", "e2e", "compat", "parity", "cluster", "package", "contract/redis")
+NAMED = (TESTS / "cluster", TESTS / "upgrade")
+"""Folders whose tests run where they are named: each needs what `make setup` does not bring."""
+SERVED = (
+    "integration",
+    "e2e",
+    "compat",
+    "parity",
+    "cluster",
+    "upgrade",
+    "package",
+    "contract/redis",
+)
 """Folders whose tests may start servers, and drivers beside them. Of the adapters of tests/contract
 those on a server carry the mark themselves."""
 STARTS = frozenset(
@@ -108,11 +118,11 @@ def starts_unmarked(item: pytest.Item) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    if collection_path == CLUSTER:
+    if collection_path in NAMED:
         named = (
             config.invocation_params.dir / argument.partition("::")[0] for argument in config.args
         )
-        return None if any(path.is_relative_to(CLUSTER) for path in named) else True
+        return None if any(path.is_relative_to(collection_path) for path in named) else True
     if collection_path.is_dir():
         # a folder's conftest imports as its tests do
         of_airflow = collection_path == TESTS / "dags"

@@ -60,6 +60,7 @@ _HOME = {
     **dict.fromkeys(AGGREGATES, "slicewise.aggregates"),
     "Emit": "slicewise.features.declare.emission",
     "dedupe": "slicewise.features.schema.dedupe",
+    "expect": "slicewise.features.expectations",
     "evaluate": "slicewise.training.evaluate",
     "sql": "slicewise.features.sql",
     "sql_views": "slicewise.features.sql",
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from slicewise.features.declare.definitions import case as case
     from slicewise.features.declare.emission import Emit as Emit
     from slicewise.features.declare.leaderboard import Leaderboard as Leaderboard
+    from slicewise.features.expectations import expect as expect
     from slicewise.features.rowlogic.row_function import row_function as row_function
     from slicewise.features.schema.dedupe import dedupe as dedupe
     from slicewise.features.sql import sql as sql

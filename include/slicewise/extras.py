@@ -18,13 +18,16 @@ PACKAGES: dict[str, frozenset[str]] = {
                 "great_expectations",
                 "hiredis",
                 "jinja2",
+                "openlineage",
                 "pandas",
                 "prometheus_client",
             ),
             *("py4j", "pyiceberg", "pyspark", "redis"),
         }
     ),
-    "airflow": frozenset({"airflow", "fastapi", "httpx", "markdown_it", "psutil", "redis"}),
+    "airflow": frozenset(
+        {"airflow", "fastapi", "httpx", "jinja2", "markdown_it", "psutil", "pygal", "redis"}
+    ),
     "platform": frozenset(
         {
             *(

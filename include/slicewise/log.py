@@ -35,3 +35,17 @@ def _line(name: str, values: dict[str, object]) -> str:
 def _text(value: object) -> str:
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     return json.dumps(text) if not text or any(c in text for c in ' "\n=') else text
+
+
+class Progress(str):
+    """A line that also says how far the work is; whoever shows bars makes one of it."""
+
+    what: str
+    done: int
+    of: int
+
+    def __new__(cls, line: str, what: str, done: int, of: int) -> Progress:
+        """line: for people who see no bar; what: the work, in a word or two."""
+        made = super().__new__(cls, line)
+        made.what, made.done, made.of = what, done, of
+        return made

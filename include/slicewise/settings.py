@@ -20,6 +20,7 @@ from slicewise.errors import SettingsError
 
 ENDPOINTS = "endpoints.json"
 PROJECT_FILE = "slicewise.toml"
+MAINTENANCE_FILE = "maintenance.toml"
 DEFAULT_RETENTION_MS = 30 * 24 * 3_600_000
 """Thirty days: longer than anybody leaves a platform down on purpose, and bounded, as disks are."""
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
@@ -126,6 +127,15 @@ class Settings:
     """An alert is raised where more than so many percent of the records that an archive brought are
     bad."""
 
+    maintenance: Path
+    """The TOML file with the policies of maintenance per table (docs/guides/operating.md); without
+    it every table has the defaults."""
+    lineage_url: str
+    """Address of a receiver of OpenLineage events, which Airflow and the jobs tell what they read
+    and write (docs/adr/0107); empty: nobody is told."""
+    lineage_namespace: str
+    """Namespace of the platform's jobs at the receiver."""
+
     watch: str
     """on: a small process starts embedded servers again that die (docs/adr/0071); off:
     `slicewise up` does."""
@@ -146,6 +156,10 @@ class Settings:
     plays_rate: int
     """Plays of the example's songs a second, which the main job begins beside the flights; 0:
     neither."""
+
+    spark_slots: int
+    """Spark jobs that Airflow runs at a time, each of one task: the slots of its pool
+    `slicewise_spark`. Others wait; the stream and its supervision never do."""
 
     spark_master: str
     """Master on which bounded jobs and the stream run: local[2], or spark://host:port."""
@@ -182,6 +196,7 @@ class Settings:
         serving_url = text("serving_url", "http://127.0.0.1:8000")
         airflow_url = text("airflow_url", "http://127.0.0.1:8080")
         runbook_base = text("runbook_base", "")
+        lineage_url = text("lineage_url", "")
         nodes = urls_of(redis_url)
         if len(set(nodes)) < len(nodes):
             raise SettingsError(
@@ -216,6 +231,7 @@ class Settings:
             ("serving_url", serving_url, ("http", "https")),
             ("airflow_url", airflow_url, ("http", "https")),
             *((("runbook_base", runbook_base, ("http", "https")),) if runbook_base else ()),
+            *((("lineage_url", lineage_url, ("http", "https")),) if lineage_url else ()),
         ):
             _check_url(_variable(name), value, schemes)
         spark_bin = home / ".venvs" / "spark" / "bin"
@@ -264,6 +280,9 @@ class Settings:
                 "SLICEWISE_PROBES_METRICS", text("probes_metrics", "127.0.0.1:0")
             ),
             bad_percent=number("bad_percent", 1, 0),
+            maintenance=path("maintenance", project_dir / MAINTENANCE_FILE),
+            lineage_url=lineage_url,
+            lineage_namespace=text("lineage_namespace", "slicewise"),
             watch=_choice("SLICEWISE_WATCH", text("watch", "on"), ("on", "off")),
             redis_maxmemory=text("redis_maxmemory", "4gb"),
             store_nodes=store_nodes,
@@ -271,6 +290,7 @@ class Settings:
             kafka_partitions=number("kafka_partitions", 2),
             replay_share=text("replay_share", "0.8"),
             plays_rate=number("plays_rate", 20, 0),
+            spark_slots=number("spark_slots", 2),
             spark_master=text("spark_master", "local[2]"),
             platform_python=path("platform_python", home / ".venvs/platform/bin/python"),
             spark_python=path("spark_python", spark_bin / "python"),

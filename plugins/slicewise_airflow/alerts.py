@@ -20,7 +20,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
 from slicewise.lifecycle import incidents
-from slicewise.lifecycle.checking import CheckNotMade, CheckRed
+from slicewise.lifecycle.checking import (
+    CheckNotMade,
+    CheckRed,
+    ExpectationsNotMade,
+    ExpectationsUnmet,
+    suites_of,
+)
 from slicewise.lifecycle.health.alerts import (
     BY_HAND,
     OWNER,
@@ -40,7 +46,7 @@ from slicewise.log import event as log_event
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise_airflow.channels import send
-from slicewise_airflow.docs import base
+from slicewise_airflow.pages.docs import base
 
 CHECKS = ("check", "check_again")
 """Tasks that check."""
@@ -69,8 +75,12 @@ def page(context: Mapping[str, Any]) -> None:
     server's incident; if that is over, the next run of the task tells whether it is."""
     error, instance = context.get("exception"), context["task_instance"]
     message = "" if error is None else str(error)
+    if isinstance(error, ExpectationsUnmet | ExpectationsNotMade):
+        page_expectations(context, error.report)
     if isinstance(error, NotWell):
         page_parts(context, error.parts)
+    elif isinstance(error, ExpectationsUnmet):
+        settle_causes([_name(instance)])  # it was judged
     elif isinstance(error, CheckRed):
         reasons = [message.removeprefix("the check is red: ")]
         _page_of(instance, "check_red", reasons, owner=_owner(context))
@@ -106,17 +116,21 @@ def settle(context: Mapping[str, Any]) -> None:
     if not opened:
         return
     instance = context["task_instance"]
+    if getattr(instance, "map_index", -1) >= 0:
+        return  # others of its kind may have failed: the task that made them knows of all
     name = _name(instance)
     over = {key for key in opened if key == name or key.startswith(f"{name}.")}
     if instance.task_id in CHECKS:
         over |= {"check_red", "check_not_made"}
-    if not getattr(context.get("task"), "downstream_task_ids", ()):
+    if not set(getattr(context.get("task"), "downstream_task_ids", ())) - _SHOWING:
         over.add(instance.dag_id)  # the run's deadline
     looks = {STORE: drivers.store_ill, BROKER: drivers.broker_away}
     over |= {key for key, ill in looks.items() if key in opened and not ill(Settings.load())}
     settle_causes(over)
 
 
+_SHOWING = frozenset({"hour"})
+"""Tasks that only show what was done."""
 DEFAULTS: Mapping[str, Any] = {
     "owner": OWNER,
     "on_failure_callback": page,
@@ -179,10 +193,29 @@ def page_records(context: Mapping[str, Any], reasons: Sequence[str]) -> None:
         _page_of(context["task_instance"], "records", [reason], f"records.{source}", owner=owner)
 
 
-def page_driver(instance: Any, name: str, named: str, notice: Notice) -> None:
+def page_expectations(context: Mapping[str, Any], report: Mapping[str, object]) -> None:
+    """Tells of each suite what is not met, by its worst severity: critical and warning are an
+    incident of that suite's, info is kept in its results alone. What is met again is over."""
+    over: list[str] = []
+    for suite in suites_of(report):
+        cause = f"expectations.{suite.name}"
+        if suite.worst in ("critical", "warning"):
+            matter: Matter = (
+                "expectations_critical" if suite.worst == "critical" else "expectations_warning"
+            )
+            owner = _owner_of(suite.of)
+            _page_of(context["task_instance"], matter, suite.reasons, cause, owner)
+        elif suite.made:
+            over.append(cause)
+    settle_causes(over)
+
+
+def page_driver(instance: Any, name: str, named: str, notice: Notice, began_us: int = 0) -> None:
     """Tells that a driver is lost, loops or is well again: one incident of that driver's.
-    instance: the task instance that watches; named: the driver for people."""
-    _page_of(instance, _DRIVER[notice.kind], [f"{named}: {notice.text}"], f"driver.{name}")
+    instance: the task instance that watches; named: the driver for people; began_us: time of its
+    last sign of life, 0 where there was none."""
+    reasons = [f"{named}: {notice.text}"]
+    _page_of(instance, _DRIVER[notice.kind], reasons, f"driver.{name}", began_us=began_us)
 
 
 def page_undone(instance: Any, name: str, text: str) -> None:
@@ -191,18 +224,20 @@ def page_undone(instance: Any, name: str, text: str) -> None:
     _page_of(instance, "deployment_undone", [text], f"driver.{name}")
 
 
-def page_broker(instance: Any, notice: Notice) -> None:
-    """Tells that no broker answers, or that one does again: one incident."""
+def page_broker(instance: Any, notice: Notice, began_us: int = 0) -> None:
+    """Tells that no broker answers, or that one does again: one incident. began_us: time since
+    which none did."""
     matter: Matter = "broker_back" if notice.kind == "over" else "broker_away"
-    _page_of(instance, matter, [notice.text], BROKER)
+    _page_of(instance, matter, [notice.text], BROKER, began_us=began_us)
 
 
-def page_lag(instance: Any, notice: Notice) -> None:
+def page_lag(instance: Any, notice: Notice, began_us: int = 0) -> None:
     """Tells that the micro-batch lane falls behind with a source, or is near again: one incident of
-    that source's."""
+    that source's. began_us: time since which it was behind."""
     matter: Matter = "caught_up" if notice.kind == "over" else "lagging"
     source = notice.text.partition(":")[0]
-    _page_of(instance, matter, [notice.text], f"lag.{source}", owner=_owner_of(source))
+    cause, owner = f"lag.{source}", _owner_of(source)
+    _page_of(instance, matter, [notice.text], cause, owner=owner, began_us=began_us)
 
 
 def remind(keys: Collection[str]) -> None:
@@ -218,6 +253,7 @@ def _page_of(
     reasons: Sequence[str],
     cause: str = "",
     owner: str = OWNER,
+    began_us: int = 0,
 ) -> None:
     sent = matter_alert(
         matter,
@@ -230,7 +266,7 @@ def _page_of(
         cause=cause,
         owner=owner,
     )
-    _page(sent)
+    _page(sent, began_us)
 
 
 def _url(instance: Any) -> str:
@@ -306,13 +342,13 @@ def over_within(limit: timedelta) -> DeadlineAlert:
     )
 
 
-def _page(sent: Alert) -> None:
+def _page(sent: Alert, began_us: int = 0) -> None:
     """Writes an alert, and tells the channels where its incident is new, worse, due again or
     over."""
     try:
         again_us = Settings.load().alert_again_s * 1_000_000
         pages = _inbox().change(
-            lambda before, now_us: incidents.met(before, sent, now_us, again_us)
+            lambda before, now_us: incidents.met(before, sent, now_us, again_us, began_us)
         )
     except SlicewiseError as error:
         warning("incident_not_kept", reason=error.what)

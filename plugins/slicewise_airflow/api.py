@@ -9,6 +9,7 @@ from slicewise.errors import ServerError, SlicewiseError
 from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.log import event, warning
 from slicewise.settings import Settings
+from slicewise_airflow.paused import remember
 
 _AT_WORK = frozenset({"queued", "running", "restarting"})
 
@@ -23,6 +24,7 @@ def rest(dag_id: str, until_done: str, patience_s: float = 120.0) -> list[str]:
     """
     with AirflowApi(Settings.load().airflow_url) as api:
         api.pause(dag_id)
+        remember(dag_id)
         deadline = time.monotonic() + patience_s
         ended = []
         for run in api.runs(dag_id, limit=20):

@@ -13,8 +13,11 @@ from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowSkipException
 
 from slicewise.lifecycle.jobs import compacted_hours
+from slicewise.lifecycle.reports import hour_summaries
+from slicewise_airflow.alerts import settle_causes
 from slicewise_airflow.api import is_superseded
-from slicewise_airflow.spark import run_of
+from slicewise_airflow.notes import hour_note, leave
+from slicewise_airflow.spark import JobRefused, run_of
 
 _GROUP = "slicewise"
 HOURS = Asset("slicewise_hours", "x-slicewise://hours", group=_GROUP)
@@ -29,16 +32,33 @@ TRAINING_SETS = Asset("slicewise_training_sets", "x-slicewise://training_sets", 
 """A training set that was written; the event says where."""
 
 
-def announce(context: Any, report: Mapping[str, object]) -> list[str]:
-    """Gives the hours of a compaction to the assets of its task; the hours. Skips its task where
-    the compaction had nothing to do and nobody waits for the hour."""
-    hours = compacted_hours(run_of(context), report)
-    if not hours:
+def announce(context: Any, report: Mapping[str, object]) -> list[dict[str, Any]]:
+    """Gives the hours of a compaction to the assets of its task; the summary of each that was
+    written, or could not be. Skips its task where the compaction had nothing to do and nobody waits
+    for the hour."""
+    hours, summaries = compacted_hours(run_of(context), report), hour_summaries(report)
+    if not hours and not summaries:
         raise AirflowSkipException("no hour was compacted")
-    events = context["outlet_events"]
-    events[HOURS].add_partitions(list(hours))
-    events[COMPACTED].add_partitions([hours[-1]])
-    return list(hours)
+    if hours:
+        events = context["outlet_events"]
+        events[HOURS].add_partitions(list(hours))
+        events[COMPACTED].add_partitions([hours[-1]])
+    if not any("error" in view for summary in summaries for view in summary["views"]):
+        settle_causes([f"{context['dag_run'].dag_id}.hour"])
+    return summaries
+
+
+def show_hour(context: Any, summary: Mapping[str, Any]) -> None:
+    """Names the mapped task after its hour, and leaves the hour's summary on its page. Raises
+    JobRefused where a view's hour could not be compacted."""
+    context["hour"] = summary["hour"]
+    leave(context, hour_note(summary))
+    failed = [f"{view['view']}: {view['error']}" for view in summary["views"] if "error" in view]
+    if failed:
+        raise JobRefused(
+            f"hour {summary['hour']} was not compacted: {'; '.join(failed)}",
+            next_step="the next run takes it again; see what failed in the log of compact",
+        )
 
 
 def newest(context: Any) -> bool:

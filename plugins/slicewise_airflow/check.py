@@ -3,7 +3,6 @@ from not made."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -16,6 +15,7 @@ from slicewise.lifecycle.jobs import (
     recompute_arguments,
 )
 from slicewise.lifecycle.reports import ReportReader
+from slicewise.local import history
 from slicewise.settings import Settings
 from slicewise.stores.online.redis.status import read_status
 from slicewise_airflow.spark import Failure, SparkJob
@@ -25,14 +25,9 @@ CONCERNED = "concerned"
 """Key of XCom: what a red check leaves for the job that recomputes."""
 
 
-def reports(settings: Settings) -> Path:
-    """Folder of the checks' reports."""
-    return settings.state_dir / "reports" / "check"
-
-
 def check_run_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of the check job of this run."""
-    return check_arguments(run, str(reports(Settings.load())))
+    return check_arguments(run, str(history.checks(Settings.load())))
 
 
 class GateClosed(CheckRed, AirflowFailException):  # type: ignore[misc]  # Airflow is opaque to the type checker here
@@ -71,7 +66,8 @@ class CheckJob(SparkJob):
     def failure(self, reader: ReportReader, settings: Settings) -> Failure:
         verdict = judged(reader.report, reader.why)
         return Failure(
-            failure(verdict, str(reports(settings))), {**(reader.report or {}), **verdict.to_json()}
+            failure(verdict, str(history.checks(settings))),
+            {**(reader.report or {}), **verdict.to_json()},
         )
 
 

@@ -33,7 +33,8 @@ def run_command(*arguments: str) -> dict[str, object]:
             next_step=f"run it by hand: slicewise {' '.join(arguments)}",
         )
     report = dict(reader.required(f"slicewise {arguments[0]}"))
-    record(settings, arguments[0], report, ok=True)
+    if not report.get("dry_run"):
+        record(settings, arguments[0], report, ok=True)
     event("command_reported", **(summary(report) | {"command": arguments[0]}))
     return report
 

@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.lifecycle.health.overview import job_record, unready_units
+from slicewise.lifecycle.history.entries import Entry, of_job, of_minute
+from slicewise.local import history
+from slicewise.local.servers.state import StateFolder
 from slicewise.log import warning
 from slicewise.settings import Settings
 from slicewise.stores.online.model import phases
-from slicewise.stores.online.redis.status import amend_part, read_status, record_part
+from slicewise.stores.online.redis.status import (
+    amend_part,
+    read_status,
+    read_usage,
+    record_part,
+)
+
+MINUTE_S = 60.0
 
 
 def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bool) -> None:
-    """Leaves the job's report in the store's status."""
-    text = job_record(report, ok=ok, at_us=SystemClock().now_us())
+    """Leaves the job's report in the store's status, and its figures in the history."""
+    now_us = SystemClock().now_us()
+    text = job_record(report, ok=ok, at_us=now_us)
+    keep(settings, of_job(job, report, ok=ok, at_us=now_us))
     try:
         record_part(settings.redis_url, f"job:{job}", text)
     except StoreUnavailable as error:
         warning("job_not_recorded", job=job, reason=error.what)
+
+
+def keep(settings: Settings, entry: Entry | None) -> None:
+    """Keeps an entry of the history; where there is no state folder yet, makes it."""
+    try:
+        if not settings.state_dir.exists():
+            StateFolder(settings.state_dir).create()
+    except (OSError, SlicewiseError) as error:
+        warning("figures_not_kept", error=str(error))
+        return
+    history.keep(settings, entry)
+
+
+async def keep_minutes() -> None:
+    """Keeps the figures of every minute while somebody watches; ends when it is cancelled."""
+    while True:
+        await asyncio.sleep(MINUTE_S - time.time() % MINUTE_S)
+        await asyncio.to_thread(keep_minute)
+
+
+def keep_minute() -> None:
+    """Keeps the figures of now; of a minute without the store there are none."""
+    try:
+        settings = Settings.load()
+        status = read_status(settings.redis_url)
+        entry = of_minute(status, read_usage(settings.redis_url), SystemClock().now_us())
+    except SlicewiseError as error:
+        warning("minute_not_kept", reason=error.what)
+        return
+    keep(settings, entry)
 
 
 def owners() -> dict[str, str]:

@@ -18,7 +18,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from slicewise.lifecycle.jobs import Run
+from slicewise.lifecycle.jobs import SPARK_POOL, Run
+from slicewise.lifecycle.lineage.steps import Scope
 from slicewise.lifecycle.reports import (
     SLICE_COLUMNS,
     JobFailed,
@@ -34,6 +35,8 @@ from slicewise.log import event
 from slicewise.settings import Settings
 from slicewise_airflow.alerts import page_records, settle_records
 from slicewise_airflow.commands import run_program
+from slicewise_airflow.lineage import facets_of, parent_variables
+from slicewise_airflow.notes import leave, note_of
 from slicewise_airflow.record import record, starting
 
 log = logging.getLogger("slicewise.jobs")
@@ -71,7 +74,7 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         unless_clean: Callable[[Run], str | None] = lambda _: None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"pool": SPARK_POOL} | kwargs)
         self.job = job
         self.arguments = arguments
         self.unless_clean = unless_clean
@@ -83,6 +86,7 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             from slicewise_airflow.clean import clean_report
 
             if report_message := clean_report(settings, context, hour):
+                leave(context, note_of(self.job, report_message))
                 return report_message
         arguments, reader = list(self.arguments(run_of(context))), ReportReader()
         master = master_of(settings)
@@ -91,7 +95,8 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
             starting(settings, dict(context["params"]).get("view"))
         with self._classes(settings, context) as option:
             argv = self._command(settings, master, option, arguments)
-            code = run_program(argv, _environment(settings), reader, self._begun)
+            environment = _environment(settings) | parent_variables(context)
+            code = run_program(argv, environment, reader, self._begun)
         if code:
             failure = self.failure(reader, settings)
             record(settings, self.job, failure.report, ok=False)
@@ -101,7 +106,9 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         except ReportMissing:
             record(settings, self.job, {}, ok=False)
             raise
-        record(settings, self.job, report, ok=True)
+        if not report.get("dry_run"):
+            record(settings, self.job, report, ok=True)
+        leave(context, note_of(self.job, report))
         event("job_reported", **(summary(report) | {"job": self.job}))
         shares = bad_shares(report, settings.bad_percent)
         page_records(context, shares)
@@ -111,6 +118,12 @@ class SparkJob(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the 
         for line in table(rows, SLICE_COLUMNS) if rows else ():
             log.info("%s", line)
         return report
+
+    def get_openlineage_facets_on_complete(self, instance: Any) -> Any:
+        """Data sets of the job, for Airflow's OpenLineage provider. A view that the run is about
+        narrows them."""
+        view = dict(instance.get_template_context()["params"]).get("view")
+        return facets_of(self.job, Scope(views=(str(view),) if view else ()))
 
     def on_kill(self) -> None:
         """Ends the job with its task: what it had not committed, the next run does."""

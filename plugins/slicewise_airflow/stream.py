@@ -22,10 +22,15 @@ from slicewise.settings import Settings
 from slicewise_airflow.alerts import NotWell, page_parts, settle_causes
 from slicewise_airflow.api import is_awaited
 from slicewise_airflow.commands import run_command
+from slicewise_airflow.lineage import facets_of
+from slicewise_airflow.paused import remember
+from slicewise_airflow.record import keep_minutes
 from slicewise_airflow.supervise import Supervisor
 
 RUNS_EVERY_S = 10.0
 """Seconds between two looks at the runs of the DAG."""
+PAUSED_EVERY_S = 30.0
+"""Seconds between two looks at which DAGs are paused."""
 DRIVERS_EVERY_S = 2.0
 """Seconds between two looks at the drivers of this machine, which cost no question to a server."""
 
@@ -80,11 +85,13 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         supervisor = Supervisor(Settings.load(), self.named)
         # in a task of its own: an API that does not answer holds up no look
         awaited = asyncio.create_task(self._await_another())
+        minutes = asyncio.create_task(keep_minutes())
         try:
             outcome = await self._watched(supervisor, awaited)
             await supervisor.end()
         finally:  # a watch whose run was ended is cancelled
             awaited.cancel()
+            minutes.cancel()
             supervisor.close()
         yield TriggerEvent(outcome)
 
@@ -115,12 +122,15 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
         return {"outcome": "awaited", "reasons": [], "looks": looks}
 
     async def _await_another(self) -> None:
-        """Until a run that somebody asked for is queued behind this one: only one runs at a
-        time."""
+        """Until a run that somebody asked for is queued behind this one: only one runs at a time.
+        Meanwhile keeps which DAGs are paused."""
         dag, run = self.named.get("dag", ""), self.named.get("run", "")
-        behind = False
+        behind, next_s = False, 0.0
         while not behind:
             await asyncio.sleep(RUNS_EVERY_S)
+            if run and time.monotonic() >= next_s:
+                await asyncio.to_thread(remember)
+                next_s = time.monotonic() + PAUSED_EVERY_S
             behind = bool(run) and bool(await asyncio.to_thread(is_awaited, dag, run))
 
 
@@ -187,6 +197,10 @@ class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to 
         for_s = float(context["params"].get("watch_s") or self.for_s)
         instance = context.get("task_instance")
         self._watch(instance, time.time() + for_s, min(self.grace_s, for_s))
+
+    def get_openlineage_facets_on_complete(self, instance: Any) -> Any:  # noqa: ARG002
+        """Data sets of the stream that is watched, for Airflow's OpenLineage provider."""
+        return facets_of("stream")
 
     def _watch(self, instance: Any, deadline_s: float, grace_s: float) -> None:
         self.defer(

@@ -111,8 +111,9 @@ class Supervisor:
         if started and not elsewhere:
             await self._start(started)
         for name, step in steps.items():
+            began_us = getattr(looks[name], "heartbeat_us", None) or 0
             for notice in step.notices:
-                self._notify(page_driver, name, NAMED[name], notice)
+                self._notify(page_driver, name, NAMED[name], notice, began_us)
         await self._look_at_lag(looks[MICROBATCH], now_us)
         return elsewhere
 
@@ -161,7 +162,8 @@ class Supervisor:
         if self._lags != before:
             await self._written(drivers.keep_lags, self._lags)
         for notice in notices:
-            self._notify(page_lag, notice)
+            lag = self._lags.get(notice.text.partition(":")[0])
+            self._notify(page_lag, notice, 0 if lag is None else lag.first_us)
 
     async def _look_at_deployment(
         self, looks: Mapping[str, DriverLook | None], now_us: int
@@ -223,7 +225,7 @@ class Supervisor:
         if self._absence != before:
             await self._written(drivers.keep_absence, self._absence)
         for notice in notices:
-            self._notify(page_broker, notice)
+            self._notify(page_broker, notice, self._absence.since_us)
         if broker or not faulty:
             return broker
         return await asyncio.to_thread(drivers.store_away, self.settings)

@@ -48,6 +48,7 @@ MODULES = {
     "great-expectations": "great_expectations",
     "markdown-it-py": "markdown_it",
     "apache-airflow": "airflow",
+    "openlineage-python": "openlineage",
 }
 LOCKS = {
     "requirements/platform.txt": ("", "client", "serving", "training", "platform"),

@@ -78,10 +78,17 @@ def test_what_the_hour_contains_leaves_hot_and_what_lies_beyond_stays(bench: Ben
     store, unit = bench.store, bench.unit
     store.run(ApplyBatch(micro_batch(unit, events)))
     store.run(PutArchiveVersion("plays", 1, offset_vector(3)))
-    outcome = store.run(
-        PublishHour(unit, bench.hour, 1, offset_vector(3), [hour_entry(unit, 1, 1, events[:3])])
-    )
+    entry, before = hour_entry(unit, 1, 1, events[:3]), whole(store, unit, 1, bench.hour)
+    outcome = store.run(PublishHour(unit, bench.hour, 1, offset_vector(3), [entry]))
     assert (outcome.published, outcome.stale, outcome.left_over) == (1, 0, ())
+    reply = whole(store, unit, 1, bench.hour)
+    stay = set(reply.hot[::2])
+    gone = [n + v for n, v in zip(before.hot[::2], before.hot[1::2], strict=True) if n not in stay]
+    written = len(entry.total) + len(entry.slices) + len(entry.minutes or b"")
+    assert outcome.change == (len(gone), sum(map(len, gone)), written)
+    assert len(gone) == 2, "a running partial for each slice of the hour"
+    again = store.run(PublishHour(unit, bench.hour, 1, offset_vector(3), [entry]))
+    assert again.change.partials == 0
     reply = whole(store, unit, 1, bench.hour)
     assert compacted(reply, unit) == ids(events[:3])
     assert running(reply, unit) == ids(events[3:])

@@ -22,6 +22,7 @@ os.environ.update(
     AIRFLOW__CORE__PLUGINS_FOLDER=str(ROOT / "plugins"),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",
     AIRFLOW__CORE__UNIT_TEST_MODE="True",
+    AIRFLOW__API_AUTH__JWT_SECRET="secret of tests " * 4,
     AIRFLOW__DATABASE__SQL_ALCHEMY_CONN=f"sqlite:///{_HOME.name}/airflow.db",
     AIRFLOW__USAGE_DATA_COLLECTION__ENABLED="False",
     SLICEWISE_STATE=f"{_HOME.name}/state",

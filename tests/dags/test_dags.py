@@ -18,6 +18,7 @@ from slicewise_airflow import alerts, assets
 
 from slicewise.lifecycle.findings import DAGS, EVERY_S
 from slicewise.lifecycle.health.overview import JOBS
+from slicewise.lifecycle.jobs import SPARK_POOL
 from slicewise.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +27,7 @@ EXPECTED = {
     "backfill_view",
     "build_training_set",
     "check_consistency",
+    "check_expectations",
     "compact_slices",
     "drain_stream",
     "ingest_stream",
@@ -114,7 +116,8 @@ def test_every_task_pages_when_it_fails(bag: DagBag) -> None:
 
 def test_a_task_that_succeeds_ends_what_it_failed_for(bag: DagBag) -> None:
     tasks = [task for dag in bag.dags.values() for task in dag.tasks]
-    assert all(task.on_success_callback == [alerts.settle] for task in tasks)
+    # of a mapped task it is not a list yet
+    assert all(task.on_success_callback in ([alerts.settle], alerts.settle) for task in tasks)
 
 
 def test_every_dag_explains_itself_and_links_its_runbook_section(bag: DagBag) -> None:
@@ -141,6 +144,29 @@ def test_compaction_runs_by_the_hour_one_at_a_time(bag: DagBag) -> None:
     assert isinstance(dag.timetable, CronPartitionTimetable)
     assert dag.max_active_runs == 1
     assert dag.get_task("compact").max_active_tis_per_dag == 1
+    assert dag.max_active_tasks == 2, "the hours of a run leave workers to other DAGs"
+
+
+def test_spark_jobs_alone_wait_for_their_pool(bag: DagBag) -> None:
+    tasks = [task for dag in bag.dags.values() for task in dag.tasks]
+    pooled = {f"{task.dag_id}.{task.task_id}" for task in tasks if task.pool == SPARK_POOL}
+    assert pooled == {
+        "backfill_view.backfill",
+        "check_consistency.check",
+        "check_consistency.check_again",
+        "check_consistency.recompute",
+        "check_expectations.expect",
+        "compact_slices.compact",
+        "maintain_iceberg.maintain",
+    }
+    assert {task.pool for task in tasks} == {SPARK_POOL, "default_pool"}
+
+
+def test_expectations_follow_a_compaction_and_nothing_waits_for_them(bag: DagBag) -> None:
+    dag = bag.dags["check_expectations"]
+    assert dag.timetable.asset_condition == assets.COMPACTED
+    assert not [task.task_id for task in dag.tasks if task.outlets]
+    assert dag.get_task("expect").retries == 0
 
 
 def test_a_red_check_is_never_retried_into_green(bag: DagBag) -> None:
@@ -175,7 +201,7 @@ def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> 
         "15 */6 * * *": 21_600,
         "40 3 * * *": 86_400,
     }
-    by_clock = {job: "compact" if job == "check" else job for job in EVERY_S}
+    by_clock = {job: "compact" if job in ("check", "expect") else job for job in EVERY_S}
     schedules = {job: bag.dags[DAGS[by]].timetable.expression for job, by in by_clock.items()}
     assert {job: every_s[schedule] for job, schedule in schedules.items()} == EVERY_S
     assert set(DAGS.values()) <= set(bag.dags)
@@ -183,7 +209,13 @@ def test_jobs_are_overdue_by_the_schedules_that_their_dags_have(bag: DagBag) -> 
 
 
 def test_what_runs_by_the_clock_has_a_deadline_that_its_triggerer_can_call(bag: DagBag) -> None:
-    scheduled = {"check_consistency", "compact_slices", "maintain_iceberg", "sweep_expired"}
+    scheduled = {
+        "check_consistency",
+        "check_expectations",
+        "compact_slices",
+        "maintain_iceberg",
+        "sweep_expired",
+    }
     for name in scheduled:
         [deadline] = bag.dags[name].deadline
         assert import_string(deadline.callback.path) is alerts.page_deadline

@@ -504,10 +504,23 @@ def test_a_compaction_gives_its_hours_to_its_assets_or_skips() -> None:
     given: dict[str, list[str]] = {}
     for asset, accessor in events.items():
         accessor.add_partitions = lambda keys, name=asset.name: given.update({name: keys})
-    report = {"slices": [{"hour": "2026-11-21T07Z"}, {"hour": "2026-11-21T06Z"}]}
-    announced = assets.announce(context() | {"outlet_events": events}, report)
-    assert announced == ["2026-11-21T06:00:00", "2026-11-21T07:00:00"]
-    assert given == {"slicewise_hours": announced, "slicewise_compacted": announced[-1:]}
+    report = {
+        "slices": [{"hour": f"2026-11-21T0{n}", "view": "v", "events": n} for n in (7, 6, 6)],
+        "failed": [{"hour": "2026-11-21T05", "view": "w", "error": "it lost rows"}],
+    }
+    summaries = assets.announce(context() | {"outlet_events": events}, report)
+    hours = ["2026-11-21T06:00:00", "2026-11-21T07:00:00"]
+    assert given == {"slicewise_hours": hours, "slicewise_compacted": hours[-1:]}
+    assert [(one["hour"], one["events"]) for one in summaries] == [
+        *(("2026-11-21 05:00", 0), ("2026-11-21 06:00", 12), ("2026-11-21 07:00", 7)),
+    ]
+    failed, *well = summaries
+    for summary in well:
+        named: dict[str, Any] = {}
+        assets.show_hour(named, summary)
+        assert named == {"hour": summary["hour"]}
+    with pytest.raises(JobRefused, match="w: it lost rows"):
+        assets.show_hour({}, failed)
     with pytest.raises(AirflowSkipException):
         assets.announce(context() | {"outlet_events": events}, {"slices": []})
 

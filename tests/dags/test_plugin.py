@@ -34,7 +34,7 @@ def test_the_plugin_is_registered_with_its_place_in_the_navigation() -> None:
     ] == [("/slicewise/", "nav")]
 
 
-@pytest.mark.parametrize("path", ["/", "/status.json"])
+@pytest.mark.parametrize("path", ["/", "/page/base.js", "/status.json", "/rights.json"])
 def test_nothing_is_shown_without_a_sign_in(app: FastAPI, path: str) -> None:
     assert TestClient(app).get(path).status_code in (401, 403)
 
@@ -80,14 +80,22 @@ def test_links_between_headings_of_the_runbook_lead_somewhere(app: FastAPI) -> N
     assert inner <= set(re.findall(r'id="([^"]+)"', page))
 
 
-def test_the_page_loads_nothing_from_anywhere() -> None:
-    page = (ROOT / "plugins" / "slicewise_page.html").read_text(encoding="utf-8")
-    assert not re.findall(r"""(?:src|href)\s*=\s*["']|url\(|@import|https?://""", page)
+def test_the_page_loads_nothing_but_its_own_files() -> None:
+    folder = ROOT / "plugins" / "page"
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    loaded = re.findall(r"""(?:src|<link[^>]* href)="([^"]*)\"""", page)
+    assert sorted(loaded) == sorted(
+        f"page/{file.name}" for file in folder.iterdir() if file.suffix != ".html"
+    )
+    assert not re.findall(r"<script>|<style|style=|\son\w+=", page)
+    for file in folder.iterdir():
+        assert not re.findall(r"url\(|@import|https?://[a-z]", file.read_text(encoding="utf-8"))
 
 
 def test_the_page_never_writes_html_from_data() -> None:
-    page = (ROOT / "plugins" / "slicewise_page.html").read_text(encoding="utf-8")
-    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", page)
+    for file in (ROOT / "plugins" / "page").iterdir():
+        text = file.read_text(encoding="utf-8")
+        assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write", text)
 
 
 def test_the_package_of_operators_is_no_plugin() -> None:

@@ -342,6 +342,18 @@ STAGES = (
                 _RUNS,
             ),
             Drill(
+                "kill-airflow",
+                "SIGKILL of all of Airflow in a compaction, a training set and a watch",
+                scheduled.kill_all,
+                _RUNS,
+            ),
+            Drill(
+                "forget-airflow",
+                "Airflow's metadata database is lost",
+                scheduled.forget,
+                _RUNS,
+            ),
+            Drill(
                 "dag-paused",
                 "`compact_slices` paused for six hours of events, then catching up",
                 scheduled.paused,

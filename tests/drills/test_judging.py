@@ -413,7 +413,7 @@ def test_the_page_shows_what_all_drills_of_a_file_came_to(tmp_path: Path) -> Non
     assert [drill.passed for drill in kept] == [True, False, True]
     page = written(f"above\n{BEGIN}\nold\n{END}\nbelow\n", kept, ["stop", "kill", "never"])
     summary = (
-        "3 plays, 4,500 values compared, 1 mismatches, 1 did not end; 2026-11-22 to 2026-11-23. "
+        "3 plays, 4,500 values compared, 1 mismatches, 1 did not end; 2026-11-22 to 2026-11-23.\n"
         "Not recorded: `never`."
     )
     assert page.startswith(f"above\n{BEGIN}\n{summary}\n")

@@ -435,7 +435,7 @@ def test_no_value_in_any_parameter_ends_in_a_bare_python_error(name: str) -> Non
     parameters = [
         parameter
         for parameter in inspect.signature(make).parameters.values()
-        if parameter.name != "location"
+        if parameter.name != "location" and parameter.kind is not parameter.VAR_KEYWORD
     ]
     needed = [parameter for parameter in parameters if parameter.default is parameter.empty]
     for changed in parameters:

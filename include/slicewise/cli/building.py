@@ -12,9 +12,12 @@ from typing import Protocol
 
 from slicewise.clock import SystemClock
 from slicewise.errors import ServerError
+from slicewise.features.plan.deployment import Deployment
 from slicewise.local import deploy
 from slicewise.local.airflow.api import AirflowApi, DagRun
+from slicewise.log import Progress
 from slicewise.settings import Settings
+from slicewise.stores.online.control_record import StoreMetadata
 from slicewise.stores.online.model import phases
 
 PATIENCE_S = 1800.0
@@ -137,7 +140,9 @@ def build(
                 return
             for name, text in left.items():
                 if reported.get(name) != text:
-                    notify(f"building   {name:<24} {text}")
+                    done, total = _built(current, stored.metadata, name)
+                    line = f"building   {name:<24} {text}"
+                    notify(Progress(line, f"building {name}", done, total) if total else line)
             reported = left
             if over is False:
                 raise ServerError(
@@ -156,6 +161,13 @@ def build(
             if over:  # entities were left over that the stream applied meanwhile
                 job.begin()
             time.sleep(0.5)
+
+
+def _built(deployment: Deployment, metadata: StoreMetadata, view: str) -> tuple[int, int]:
+    """Pieces of a view's history that are built, and all."""
+    units = (unit.storage_fingerprint for unit in deployment.view(view))
+    pieces = [metadata.building[unit] for unit in units if unit in metadata.building]
+    return sum(done for done, _ in pieces), sum(total for _, total in pieces)
 
 
 @contextmanager

@@ -6,6 +6,9 @@ the hour is not called clean: a job then looks, and writes what is missing (docs
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
 from uuid import uuid4
 
 from slicewise.clock import Clock
@@ -22,7 +25,7 @@ from slicewise.stores.lake.archive import (
     load,
     newest_by_hour,
 )
-from slicewise.stores.lake.catalog import Catalog, open_catalog
+from slicewise.stores.lake.catalog import Catalog, IcebergTable, open_catalog
 from slicewise.stores.lake.records import append
 from slicewise.stores.lake.schemas import RUNS
 from slicewise.stores.log.topics import KafkaLog
@@ -36,33 +39,73 @@ from slicewise.stores.online.redis import open_store
 from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
 
+class Records(NamedTuple):
+    """Records of the store and of the catalog, from which the hours of units are known."""
+
+    store: OnlineStore
+    metadata: StoreMetadata
+    deployment: Deployment
+    catalog: Catalog
+    now_us: int
+    """By the store's clock."""
+
+    def table(self, unit: StorageUnit) -> IcebergTable | None:
+        """The unit's compacted slices; None before the first."""
+        return slices.load(self.catalog, unit.storage_fingerprint)
+
+    def hours(
+        self,
+        unit: StorageUnit,
+        table: IcebergTable | None,
+        archive: ArchiveState,
+        newest: dict[int, int],
+    ) -> UnitHours:
+        """Knowledge of a unit's hours. archive, newest: of its source."""
+        headers = (
+            {}
+            if table is None
+            else {
+                hour: (header.archive_version, header.offset_vector)
+                for hour, header in slices.headers(table).items()
+            }
+        )
+        starts = self.metadata.starts_of([unit.storage_fingerprint])
+        totals = self.store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
+        kept = first_kept(unit, self.metadata, self.now_us)
+        published = self.store.run(ReadHours(unit))
+        return unit_hours(newest, headers, starts, archive.contained, published, kept, totals)
+
+
+@contextmanager
+def records(settings: Settings) -> Iterator[Records | None]:
+    """The records as they are now; None where nothing is deployed."""
+    store = open_store(settings.redis_url)
+    try:
+        metadata = store.run(ReadMetadata())
+        manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
+        if manifest is None:
+            yield None
+            return
+        deployment = Deployment.from_json(manifest)
+        units = (unit.storage_fingerprint for unit in deployment.units)
+        store.run(HoldBuilds({name: metadata.builds.get(name, 0) for name in units}))
+        yield Records(store, metadata, deployment, open_catalog(settings), store.run(ReadTime()))
+    finally:
+        store.close()
+
+
 def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | None:
     """Tells why a compaction of the hour may find something to do; None where it would find
     nothing.
 
     requested_us: all events that the log had by then count.
     """
-    store = open_store(settings.redis_url)
-    try:
-        metadata = store.run(ReadMetadata())
-        manifest = store.run(ReadManifest(metadata.units)) if metadata.units else None
-        if manifest is None:
+    with records(settings) as of:
+        if of is None:
             return "nothing is deployed"
-        deployment, catalog, now_us = (
-            Deployment.from_json(manifest),
-            open_catalog(settings),
-            store.run(ReadTime()),
-        )
-        store.run(
-            HoldBuilds(
-                {
-                    name: metadata.builds.get(name, 0)
-                    for name in (u.storage_fingerprint for u in deployment.units)
-                }
-            )
-        )
+        deployment = of.deployment
         for source in dict.fromkeys(unit.source for unit in deployment.declared.units):
-            log = load(catalog, source)
+            log = load(of.catalog, source)
             state = archive_state(log) if log is not None else ArchiveState(None, {})
             if log is None or not (
                 archived_until_us(log) >= requested_us + _margin_us(settings)
@@ -72,12 +115,10 @@ def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | Non
             newest = newest_by_hour(log)
             for unit in deployment.declared.sliced:
                 if unit.source == source:
-                    hours = _hours(catalog, store, metadata, unit, state, newest, now_us)
+                    hours = of.hours(unit, of.table(unit), state, newest)
                     if (finding := hours.dirty(hour)) is not None:
                         return f"{finding.why.value} of view {unit.view!r}"
         return None
-    finally:
-        store.close()
 
 
 def recorded(settings: Settings, clock: Clock) -> str:
@@ -103,29 +144,3 @@ def _margin_us(settings: Settings) -> int:
     one machine they are the same."""
     local = any(f"//{host}" in settings.airflow_url for host in ("127.0.0.1", "localhost"))
     return 0 if local and settings.spark_master.startswith("local") else 2 * CLOCK_OFF_US
-
-
-def _hours(
-    catalog: Catalog,
-    store: OnlineStore,
-    metadata: StoreMetadata,
-    unit: StorageUnit,
-    archive: ArchiveState,
-    newest: dict[int, int],
-    now_us: int,
-) -> UnitHours:
-    table = slices.load(catalog, unit.storage_fingerprint)
-    headers = (
-        {}
-        if table is None
-        else {
-            hour: (header.archive_version, header.offset_vector)
-            for hour, header in slices.headers(table).items()
-        }
-    )
-    starts = metadata.starts_of([unit.storage_fingerprint])
-    totals = store.run(ReadTotalVersions(unit)) if unit.lifetime else ()
-    kept = first_kept(unit, metadata, now_us)
-    return unit_hours(
-        newest, headers, starts, archive.contained, store.run(ReadHours(unit)), kept, totals
-    )

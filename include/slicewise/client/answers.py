@@ -173,6 +173,9 @@ class ExplainedWindow:
     resolution: str
     """Length to multiples of which its start is cut."""
     segments: tuple[Segment, ...]
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    """State -> number of segments that are not among these, where a window has too many to show;
+    those of `late` ones under "late"."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,9 @@ class ExplainedView:
     compacted_beyond: Mapping[int, Offsets] = field(default_factory=dict)
     """Start of an hour in microseconds UTC -> what its compaction contains beyond the base."""
     archive_versions: Mapping[int, ArchiveVersion] = field(default_factory=dict)
-    """Archive versions of the segments."""
+    """Archive versions of the segments; the newest, where they name too many to show."""
+    archive_versions_left: int = 0
+    """Number of archive versions of the segments that are not among these."""
 
 
 @dataclass(frozen=True)

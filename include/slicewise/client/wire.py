@@ -216,6 +216,7 @@ def _explained_view(wire: Mapping[str, Any]) -> ExplainedView:
                 instant_us(window["end"]),
                 window["resolution"],
                 tuple(_segment(segment) for segment in window["segments"]),
+                window.get("left_out", {}),
             )
             for window in wire["windows"]
         ),
@@ -232,6 +233,7 @@ def _explained_view(wire: Mapping[str, Any]) -> ExplainedView:
             int(number): ArchiveVersion(_offsets(version["offsets"]), version["beyond_committed"])
             for number, version in wire["archive_versions"].items()
         },
+        archive_versions_left=wire.get("archive_versions_left", 0),
     )
 
 

@@ -2,7 +2,8 @@
 deployed.
 
 Definitions are a Python file, a file of SQL, or a folder: its `__init__.py`, if there is one, and
-every `*.sql` in it, which may name the sources that Python declares.
+every `*.sql` in it, which may name the sources that Python declares. Suites of expectations stand
+beside them, as `expectations/*.json`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import sys
 import tomllib
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from slicewise.errors import DefinitionError, SlicewiseError
 from slicewise.features.declare.definitions import KafkaSource
 from slicewise.features.declare.project import Project
+from slicewise.features.suites import read_suites
 from slicewise.settings import PROJECT_FILE
 
 SQL = ".sql"
@@ -30,6 +33,10 @@ def load_project(definitions: Path) -> Project:
     Runs the Python in it. Raises DefinitionError with file and line for whatever is wrong in it.
     """
     name = _name(definitions.parent)
+    return replace(_declared(name, definitions), suites=read_suites(definitions.parent))
+
+
+def _declared(name: str, definitions: Path) -> Project:
     if definitions.suffix == SQL and definitions.is_file():
         return Project.of(name, _read_sql([definitions], ()))
     files = sorted(definitions.glob(f"*{SQL}")) if definitions.is_dir() else []

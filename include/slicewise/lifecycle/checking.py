@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from slicewise.lifecycle.reports import JobFailed, Report
 
@@ -26,6 +26,74 @@ class CheckRed(JobFailed):
 
 class CheckNotMade(JobFailed):
     """Nothing was proved either way: remove the reason, then check again."""
+
+
+class ExpectationsUnmet(JobFailed):
+    """A critical expectation is not met: see what it names, and who produces it."""
+
+    report: Report = MappingProxyType({})
+    """The run's, for alerts."""
+
+
+class ExpectationsNotMade(JobFailed):
+    """Not all could be judged: remove the reason, then trigger the run again."""
+
+    report: Report = MappingProxyType({})
+    """The run's, of what was judged."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Results of one suite of expectations, for an alert."""
+
+    name: str
+    of: str
+    """Source or view that it is about."""
+    worst: str
+    """Worst severity of what is not met: critical, warning or info; empty where all is."""
+    reasons: tuple[str, ...]
+    made: bool
+
+
+def suites_of(report: Report) -> tuple[Suite, ...]:
+    """The suites of a report of expectations."""
+    listed = report.get("suites")
+    return tuple(
+        Suite(
+            str(suite.get("suite")),
+            str(suite.get("of")),
+            str(suite.get("worst") or ""),
+            tuple(_unmet(one, str(report.get("hour"))) for one in suite.get("unmet") or ()),
+            suite.get("result") != "not_made",
+        )
+        for suite in (listed if isinstance(listed, list) else ())
+        if isinstance(suite, Mapping)
+    )
+
+
+def expectations_failure(report: Report | None, why: str) -> JobFailed:
+    """The error of a run of expectations that did not end well. report: None where it printed
+    none. why: what its output says then."""
+    if report and report.get("critical"):
+        critical = [s for s in suites_of(report) if s.worst == "critical"]
+        named = "; ".join(reason for suite in critical for reason in suite.reasons)
+        unmet = ExpectationsUnmet(
+            f"{report['critical']} critical expectations are not met: {named}",
+            where=str(report.get("docs") or "ops.checks"),
+            expected="events and values as their definitions expect them",
+            next_step="see the data docs, then speak with who produces them",
+        )
+        unmet.report = report
+        return unmet
+    reason = str(report.get("why") or why) if report else why
+    failed = ExpectationsNotMade(f"expectations could not be judged: {reason}")
+    failed.report = report or {}
+    return failed
+
+
+def _unmet(one: Mapping[str, Any], hour: str) -> str:
+    column = f"({one.get('column')})" if one.get("column") else ""
+    return f"{one.get('type')}{column} of {hour}: {one.get('observed')}"
 
 
 @dataclass(frozen=True)

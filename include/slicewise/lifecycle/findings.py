@@ -33,6 +33,7 @@ HOUR_S = 3600.0
 DAGS: Mapping[str, str] = {
     "compact": "compact_slices",
     "check": "check_consistency",
+    "expect": "check_expectations",
     "backfill": "backfill_view",
     "maintain": "maintain_iceberg",
     "sweep": "sweep_expired",
@@ -40,6 +41,7 @@ DAGS: Mapping[str, str] = {
 EVERY_S: Mapping[str, float] = {
     "compact": HOUR_S,
     "check": HOUR_S,
+    "expect": HOUR_S,
     "sweep": 6 * HOUR_S,
     "maintain": 24 * HOUR_S,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import NOTHING, Compacted, UnitHours, holds
@@ -46,3 +47,30 @@ def first_kept(unit: StorageUnit, metadata: StoreMetadata, now_us: int) -> int:
     while expiry_s((hour + 1) * HOUR_US, unit.retention_us) * 1_000_000 <= now_us:
         hour += 1
     return hour
+
+
+class HourState(Enum):
+    """State of an hour of a unit, for people."""
+
+    OPEN = "open"
+    """State of an hour that is not over, or since whose end nothing was archived."""
+    DIRTY = "dirty"
+    """State of an hour in which a compaction would find something to do."""
+    COMPACTED = "compacted"
+    """State of an hour of which all that was archived is compacted and published."""
+
+
+def states_of(
+    hours: UnitHours, first: int, now_hour: int, archived_until: int
+) -> dict[int, HourState]:
+    """States of a unit's hours from `first` on to the current one; an hour without events has none.
+    archived_until: the hour in which the source was archived the last time."""
+    with_events = {*hours.newest, *hours.compacted}
+    states = {
+        hour: HourState.COMPACTED if hours.dirty(hour) is None else HourState.DIRTY
+        for hour in with_events
+        if first <= hour < now_hour
+    }
+    if archived_until < now_hour:
+        states.setdefault(now_hour - 1, HourState.OPEN)
+    return states | {now_hour: HourState.OPEN}

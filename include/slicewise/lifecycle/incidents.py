@@ -38,6 +38,8 @@ class Incident:
     """Pages about it, without the word that it is over."""
     over_us: int = 0
     """Time at which it was over; 0 while it is open."""
+    began_us: int = 0
+    """Time since which the fault was seen, before anybody was paged; 0 where nobody saw it."""
 
     @property
     def key(self) -> str:
@@ -68,14 +70,16 @@ Step = tuple[Incidents, tuple[Alert, ...]]
 """Incidents after something happened, and the alerts that are to go out for it."""
 
 
-def met(incidents: Incidents, alert: Alert, now_us: int, again_us: int) -> Step:
+def met(incidents: Incidents, alert: Alert, now_us: int, again_us: int, began_us: int = 0) -> Step:
     """An alert was raised: it pages where its incident is new, is worse than it was, or was paged
-    last `again_us` ago. One that says that its cause is over ends the incident."""
+    last `again_us` ago. One that says that its cause is over ends the incident. began_us: time
+    since which the fault was seen, where that is before now."""
     incident = next((one for one in incidents if one.is_open and one.key == alert.key), None)
     if alert.over:
         return _ended(incidents, incident, alert, now_us)
     if incident is None:
-        return (*incidents, Incident(alert, now_us, now_us, now_us)), (alert,)
+        began = Incident(alert, now_us, now_us, now_us, began_us=min(began_us, now_us))
+        return (*incidents, began), (alert,)
     worse = RANKS[alert.severity] - RANKS[incident.alert.severity]
     after = replace(
         incident,
@@ -151,6 +155,12 @@ def span(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def ended_between(before: Incidents, after: Incidents) -> Incidents:
+    """Incidents that are over after a change, and were not before it."""
+    over = {(one.key, one.opened_us) for one in before if not one.is_open}
+    return tuple(one for one in after if not one.is_open and (one.key, one.opened_us) not in over)
+
+
 def lasted_until(incidents: Incidents, keys: Collection[str], since_us: int) -> bool:
     """Tells whether an incident of these causes is open, or was over since then."""
     return any(one.key in keys and (one.is_open or one.over_us >= since_us) for one in incidents)
@@ -205,7 +215,10 @@ def _of_json(raw: Mapping[str, Any]) -> Incident:
         alert = Alert(raw["event"], dag, task, "", raw["error"], raw["runbook"], "")
         return Incident(alert, at_us, at_us, at_us, int(raw["times"]), over_us=at_us)
     incident = Incident(**{**raw, "alert": Alert(**raw["alert"])})
-    instants = (incident.opened_us, incident.last_us, incident.paged_us, incident.over_us)
+    instants = (
+        *(incident.opened_us, incident.last_us, incident.paged_us, incident.over_us),
+        incident.began_us,
+    )
     if not all(isinstance(instant, int) for instant in instants):
         raise TypeError(f"an instant of {incident.key} is no integer")
     return incident

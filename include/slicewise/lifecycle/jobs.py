@@ -4,13 +4,15 @@ arguments."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from slicewise.errors import BadRequest
 from slicewise.lifecycle.reports import slice_rows
 
+SPARK_POOL = "slicewise_spark"
+"""Airflow's pool of all tasks that run a Spark job. The stream's supervision is in none."""
 _HOUR = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}(:00(:00)?)?(Z|\+00:00)?")
 
 
@@ -119,14 +121,29 @@ def backfill_arguments(run: Run) -> tuple[str, ...]:
 
 def maintain_arguments(run: Run) -> tuple[str, ...]:
     """Arguments of spark_jobs/maintain.py."""
-    days = _positive("keep_days", run.params.get("keep_days", 7))
-    return ("--keep-days", str(days), "--json")
+    arguments = ["--json"]
+    if (days := run.params.get("keep_days")) is not None:
+        arguments += ["--keep-days", str(_positive("keep_days", days))]
+    if run.params.get("dry_run"):
+        arguments.append("--dry-run")
+    if tables := _names("tables", run.params.get("tables")):
+        arguments += ["--tables", *tables]
+    return tuple(arguments)
 
 
 def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
     """Arguments of spark_jobs/check.py; its HTML report goes below report_dir."""
     sample = _positive("sample", run.params.get("sample", 500))
     return ("--sample", str(sample), "--report", report_dir, "--json")
+
+
+def expect_arguments(run: Run, docs_dir: str) -> tuple[str, ...]:
+    """Arguments of spark_jobs/expect.py; its data docs go below docs_dir. The hour: the param's,
+    else the partition's, else the one that ended last."""
+    given = str(run.params.get("hour") or "").strip() or run.partition_key
+    hour = hour_of(given) if given else last_finished_hour(run.run_after)
+    sample = _positive("sample", run.params.get("sample", 2000))
+    return ("--hour", hour, "--sample", str(sample), "--docs", docs_dir, "--json")
 
 
 def restart_arguments(run: Run) -> tuple[str, ...]:
@@ -166,6 +183,21 @@ def dataset_arguments(run: Run) -> tuple[str, ...]:
         "--json",
         *refusing,
     )
+
+
+def _names(name: str, value: object) -> list[str]:
+    """Names of a list, or of a text that separates them by commas or white space."""
+    given = value.replace(",", " ").split() if isinstance(value, str) else value or []
+    if not isinstance(given, Sequence) or not all(
+        isinstance(one, str) and one and not one.startswith("-") for one in given
+    ):
+        raise BadRequest(
+            f"{name} = {value!r}",
+            where="params",
+            expected="a list of names",
+            next_step="correct the parameter, and trigger the run again",
+        )
+    return [str(one) for one in given]
 
 
 def _positive(name: str, value: object) -> int:

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slicewise.errors import SlicewiseError
 
@@ -92,9 +93,50 @@ def report_in(line: str) -> Report | None:
     return document if isinstance(document, dict) else None
 
 
-def slice_rows(report: Report) -> list[dict[str, object]]:
+def slice_rows(report: Report) -> list[dict[str, Any]]:
     """The slices that a compaction wrote, one row each, in the order that it wrote them."""
-    return [dict(row) for row in _listed(report.get("slices")) if isinstance(row, Mapping)]
+    return rows_of(report, "slices")
+
+
+def hour_summaries(report: Report) -> list[dict[str, Any]]:
+    """The hours that a compaction wrote, or could not write, oldest first: sums over their views,
+    and a row per view. `freed` counts running partials that left the store."""
+    hours: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def of(row: Mapping[str, Any]) -> dict[str, Any]:
+        view = str(row.get("view") or row.get("unit"))
+        begin = {"view": view} | dict.fromkeys((*_OF_SLICES, *_OF_HOURS), 0)
+        return hours.setdefault(str(row["hour"]), {}).setdefault(view, begin)
+
+    for row in _of_hours(report, "slices"):
+        for name in _OF_SLICES:
+            of(row)[name] += _whole(row.get(name))
+    for row in _of_hours(report, "failed"):
+        of(row)["error"] = str(row["error"])
+    for row in _of_hours(report, "hours"):
+        if row["hour"] in hours:
+            of(row)["entities"] += _whole(row.get("swapped"))
+            for name in ("freed", "bytes_before", "bytes_after"):
+                of(row)[name] += _whole(row.get(name))
+    return [_hour_summary(hour, list(views.values())) for hour, views in sorted(hours.items())]
+
+
+_OF_SLICES = ("events", "late")
+_OF_HOURS = ("entities", "freed", "bytes_before", "bytes_after")
+
+
+def _hour_summary(hour: str, views: list[dict[str, Any]]) -> dict[str, Any]:
+    sums = {name: sum(view[name] for view in views) for name in (*_OF_SLICES, *_OF_HOURS)}
+    return {"hour": f"{hour.replace('T', ' ')}:00"} | sums | {"views": views}
+
+
+def rows_of(report: Report, name: str) -> list[dict[str, Any]]:
+    """The rows of one of a report's lists."""
+    return [dict(row) for row in _listed(report.get(name)) if isinstance(row, Mapping)]
+
+
+def _of_hours(report: Report, name: str) -> list[dict[str, Any]]:
+    return [row for row in rows_of(report, name) if "hour" in row]
 
 
 def archived_sources(report: Report) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ _LIST = (b"list", b"events")
 _IDS = b"ids"
 """Remembered ids: like a list's, its expiry follows Kafka's time and not the store's."""
 _DAY = re.compile(rb"day:(\d{8})")
+_KINDS = frozenset({"hot", "day", "list", "events", "ids"})
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,20 @@ def verdict(
     if expires_at_s > bound_s and unit in rules.units:
         return Verdict(Finding.OVER_LONG, unit, bound_s, needs_fields=needs_fields)
     return _WELL
+
+
+def unit_and_kind(key: bytes) -> tuple[str, str]:
+    """The unit's name in a key, or none, and the kind of the key, for people."""
+    state = _STATE.fullmatch(key)
+    if state is not None:
+        kind = state[4].partition(b":")[0].decode(errors="replace")
+        return state[3].decode(), kind if kind in _KINDS else "other"
+    if _NODE.fullmatch(key):
+        return "", "control"
+    owned = _OF_STORE_ID.fullmatch(key)
+    if owned is None:
+        return "", "other"
+    return "", "leaderboard" if key.partition(b":board:")[1] else "control"
 
 
 def _lifetime_verdict(unit: str, kind: bytes, rule: UnitRule) -> Verdict:

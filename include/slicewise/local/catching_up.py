@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from slicewise.clock import Clock
 from slicewise.features.plan.deployment import Deployment
+from slicewise.log import Progress
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
 from slicewise.stores.log.producer import last_records
@@ -57,7 +58,9 @@ class CatchingUp:
             max(0, offset - committed.get(topic_partition))
             for topic_partition, offset in self._end.offsets.items()
         )
-        return f"{left:,} of {sum(self._end.offsets.values()):,} events to go" if left else None
+        total = sum(self._end.offsets.values())
+        line = f"{left:,} of {total:,} events to go"
+        return Progress(line, "events applied", total - left, total) if left else None
 
     def _is_loaded(self, topic: str, log: KafkaLog) -> bool:
         ends = last_records(self.settings.kafka_bootstrap, topic, range(log.partitions(topic)))

@@ -31,6 +31,7 @@ from slicewise.local.run_report import Report, Seconds, job_record, job_report, 
 from slicewise.local.servers import services, supervisor
 from slicewise.local.servers.services import AIRFLOW, PLAYS, REPLAY, STREAM, WATCH
 from slicewise.local.servers.stream import ensure_driver, stream_status
+from slicewise.log import Progress
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog, first_time_us
 from slicewise.stores.online.redis.status import StoreStatus, read_status
@@ -41,6 +42,7 @@ SCHEDULED = (
     "compact_slices",
     "backfill_view",
     "check_consistency",
+    "check_expectations",
     "maintain_iceberg",
     "sweep_expired",
 )
@@ -365,5 +367,8 @@ def _wait(reason: Callable[[], str | None], what: str, notify: Notify, timeout_s
             )
         if now - notified > 5:
             notified = now
-            notify(f"{what}: {why}")
+            line = f"{what}: {why}"
+            notify(
+                Progress(line, why.what, why.done, why.of) if isinstance(why, Progress) else line
+            )
         time.sleep(0.25)

@@ -31,6 +31,7 @@ from slicewise.lifecycle.health.judge import lives
 from slicewise.settings import Settings
 from slicewise.spark.fence import Fence
 from slicewise.spark.healing import Healer, Healing
+from slicewise.spark.lineage.report import Lineage
 from slicewise.spark.microbatch.figures import BatchFigures, SourceFigures
 from slicewise.spark.microbatch.streaming import SourceQuery, forget_checkpoints, plan_stream
 from slicewise.spark.runtime.log import event, warning
@@ -99,6 +100,7 @@ class Driver:
     _session: SparkSession | None = None
     _healer: Healing = field(init=False)
     _fence: Fence = field(init=False)
+    _lineage: Lineage = field(init=False)
     _opening: tuple[Deployment, StoreMetadata, float] | None = None
     """The deployment that runs, its metadata, and since when, where a schema of it has no recorded
     offsets yet."""
@@ -106,6 +108,7 @@ class Driver:
     def __post_init__(self) -> None:
         self._healer = Healer(self.settings)
         self._fence = Fence(self.part, self.clock)
+        self._lineage = Lineage(self.settings, self.part, self.clock, streaming=True)
 
     def run(self) -> int:
         self._obey_signals()
@@ -114,6 +117,7 @@ class Driver:
         self._port = self.metrics.serve(
             getattr(self.settings, f"{self.setting or self.part}_metrics"), self.part
         )
+        self._lineage.begin()
         self._open()
         event(f"{self.part}_started", metrics_port=self._port)
         code = 0
@@ -139,7 +143,9 @@ class Driver:
                     code = 1
                     break
         self._drain("running" if code == 4 else "stopped")
+        self._lineage.end("FAIL" if code else "COMPLETE")
         self._close()
+        self._lineage.close()
         event(f"{self.part}_stopped", code=code)
         return code
 
@@ -210,6 +216,7 @@ class Driver:
         # else it is a newer deployment's turn
         if self._healer.bridged(store, deployment, current) is current:
             self._start(deployment, manifest, current)
+            self._lineage.running(manifest)
 
     def _start(self, deployment: Deployment, manifest: str, metadata: StoreMetadata) -> None:
         """A query for each source that has something to do."""

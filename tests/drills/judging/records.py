@@ -195,5 +195,5 @@ def _summary(shown: Sequence[Drilled], missing: Sequence[str]) -> str:
         f"end; {over}."
     )
     return summary + (
-        f" Not recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else ""
+        f"\nNot recorded: {', '.join(f'`{name}`' for name in missing)}." if missing else ""
     )

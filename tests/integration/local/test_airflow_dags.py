@@ -6,6 +6,10 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
 
 import httpx
 import pyarrow as pa
@@ -14,7 +18,9 @@ import pytest
 import redis
 
 from slicewise.errors import BadRequest
+from slicewise.lifecycle.health.overview import JOBS, jobs_of
 from slicewise.lifecycle.incidents import from_text
+from slicewise.local.airflow.api import AirflowApi, DagRun
 from slicewise.local.servers import stream, supervisor
 from slicewise.local.servers.inbox import Inbox
 from slicewise.stores.online import keys
@@ -39,6 +45,7 @@ DAGS = {
     "backfill_view",
     "build_training_set",
     "check_consistency",
+    "check_expectations",
     "compact_slices",
     "drain_stream",
     "ingest_stream",
@@ -57,10 +64,17 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture(scope="module")
-def platform(receiver: Receiver) -> Iterator[AirflowStack]:
+def lineage() -> Iterator[Receiver]:
+    """The receiver that all tell what they read and wrote."""
+    with receiving() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def platform(receiver: Receiver, lineage: Receiver) -> Iterator[AirflowStack]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWISE_ALERT_WEBHOOK", receiver.url)
-        with airflow_stack() as stack:
+        with airflow_stack({"SLICEWISE_LINEAGE_URL": lineage.url}) as stack:
             yield stack
 
 
@@ -87,6 +101,7 @@ def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_sp
         report, log = platform.api.xcom(run, "compact"), platform.api.log(run, "compact")
         assert isinstance(report, dict)
         if report["slices"]:
+            _check_hours(platform, run, report)
             assert re.search(r"view +unit +hour +slice +events +entities +late +bytes", log)
         if "job_submitted" in log:
             submitted.append(run)
@@ -106,6 +121,81 @@ def test_one_run_of_a_backfill_takes_the_hours_of_all_and_the_others_start_no_sp
     published = read_status(platform.settings.redis_url).published
     assert all(set(platform.hours) <= set(hours) for hours in published.values())
     assert published
+
+
+def _check_hours(platform: AirflowStack, run: DagRun, report: dict[str, Any]) -> None:
+    """Checks that each hour of a run is a task of its own, with its name and its figures."""
+    tasks = platform.api.task_runs(run)
+    (compact,) = [task for task in tasks if task.task_id == "compact"]
+    assert compact.pool == "slicewise_spark"
+    assert "events" in compact.note
+    assert compact.ended is not None
+    hours = [task for task in tasks if task.task_id == "hour"]
+    expected = sorted({row["hour"].replace("T", " ") + ":00" for row in report["slices"]})
+    assert [task.name for task in hours] == expected
+    assert {task.state for task in hours} == {"success"}
+    for task in hours:
+        rows = [row for row in report["slices"] if f"{row['hour'][-2:]}:00" == task.name[-5:]]
+        listening = [row for row in rows if row["view"] == "listening"]
+        assert f"| listening | {sum(row['events'] for row in listening)} |" in task.note, task.note
+    of_hours = {row["hour"]: row for row in report["hours"] if row["view"] == "listening"}
+    assert sum(row["freed"] for row in of_hours.values()) > 0, "running partials left the store"
+    assert all(row["bytes_after"] > 0 for row in of_hours.values() if row["swapped"])
+    last = max(task.ended or "" for task in hours)
+    lasted = datetime.fromisoformat(last) - datetime.fromisoformat(compact.ended)
+    print(f"{len(hours)} hours shown {lasted.total_seconds():.1f} s after compact", flush=True)
+
+
+def test_backfills_that_overlap_compact_no_hour_at_once_and_change_no_value(
+    platform: AirflowStack,
+) -> None:
+    assert platform.compacted
+    platform.settle("compact_slices")
+    late = [
+        {"user_id": f"user {n % USERS}", "song_id": "late", "seconds": 1.0}
+        | {"played_at": (platform.hours[-1] + 1) * HOUR_US - (n + 1) * 1_000_000}
+        for n in range(24)
+    ]
+    now_ms = time.time_ns() // 1_000_000
+    platform.produce("plays", [(n % 2, json.dumps(e).encode(), now_ms) for n, e in enumerate(late)])
+    platform.wait_applied("plays", PATIENCE_S)
+    before = _plays(platform)
+    assert sum(before.values()) == EVENTS + len(late)
+    earlier = {run.run_id for run in platform.api.runs("compact_slices")}
+    first, last = (datetime.fromtimestamp(platform.hours[i] * 3600, UTC) for i in (0, -1))
+
+    def backfill(begin: datetime) -> list[DagRun]:
+        with AirflowApi(platform.settings.airflow_url) as api:
+            return api.backfill("compact_slices", begin, last, timeout_s=PATIENCE_S)
+
+    with ThreadPoolExecutor(2) as pool:
+        every = [run for runs in pool.map(backfill, (first, last)) for run in runs]
+    assert all(run.well for run in every), every
+    platform.settle("compact_slices")
+    runs = [r for r in platform.api.runs("compact_slices") if r.run_id not in earlier]
+    assert {run.partition_key for run in every} <= {run.partition_key for run in runs}
+    spans = sorted(
+        (task.started or "", task.ended or "")
+        for run in runs
+        for task in platform.api.task_runs(run)
+        if task.task_id == "compact"
+    )
+    assert all(ended <= begun for (_, ended), (begun, _) in pairwise(spans)), spans
+    reports: list[Any] = [platform.api.xcom(run, "compact") for run in runs]
+    slices = [row for report in reports for row in report["slices"] if row["view"] == "listening"]
+    assert {row["hour"] for row in slices} == {last.strftime("%Y-%m-%dT%H")}
+    assert len(slices) == len({row["slice"] for row in slices}), "each slice was written once"
+    assert _plays(platform) == before
+
+
+def _plays(platform: AirflowStack) -> dict[str, int]:
+    """User -> plays of a day, as the store answers."""
+    users = [f"user {n}" for n in range(USERS)]
+    answer = platform.request(
+        features=["listening:plays_1d"], entities=[{"user_id": user} for user in users]
+    )
+    plays = (int(one["values"]["listening:plays_1d"] or 0) for one in answer["results"])
+    return dict(zip(users, plays, strict=True))
 
 
 def test_running_an_hour_again_is_a_recorded_no_op(platform: AirflowStack) -> None:
@@ -212,8 +302,24 @@ def test_the_sweep_finds_a_key_without_expiry_and_sets_it_right(platform: Airflo
 
 def test_maintenance_keeps_every_table(platform: AirflowStack) -> None:
     assert platform.compacted
+    planned = platform.do("maintain_iceberg", "maintain", dry_run=True, tables=["log.*"])
+    assert (planned["outcome"], planned["snapshots_after"]) == (
+        "planned",
+        planned["snapshots_before"],
+    )
+    (run, *_) = platform.api.runs("maintain_iceberg", run_type="manual")
+    (task,) = platform.api.task_runs(run)
+    assert task.note.startswith("**Dry run: nothing was changed.**")
+    assert "| log.plays |" in task.note
+    assert "| ops.runs |" not in task.note
     report = platform.do("maintain_iceberg", "maintain")
-    assert report["job"] == "maintain"
+    assert report["outcome"] == "done"
+    (run, *_) = platform.api.runs("maintain_iceberg", run_type="manual")
+    (task,) = platform.api.task_runs(run)
+    assert "On disk" in task.note
+    assert task.pool == "slicewise_spark"
+    jobs = {line.job: line for line in jobs_of(read_status(platform.settings.redis_url, JOBS))}
+    assert jobs["maintain"].report["bytes_before"] == report["bytes_before"]
 
 
 def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(
@@ -239,8 +345,63 @@ def test_a_training_set_is_built_from_params_and_archives_first_what_it_needs(
     built = pq.read_table(out)
     [plays] = [name for name in built.column_names if name.endswith("plays_1d")]
     *before, late = built.column(plays).to_pylist()
-    assert sum(before) == EVENTS
+    assert sum(before) == sum(_plays(platform).values()) >= EVENTS
     assert late == 1, "archived a moment ago, by the task"
+
+
+def test_the_graph_goes_from_the_topic_to_the_data_set(
+    platform: AirflowStack, lineage: Receiver
+) -> None:
+    """Airflow's provider and the drivers sent it; the tests before this one ran the jobs."""
+    assert platform.compacted
+    platform.wait(
+        lambda: None if "build_training_set.build" in _jobs(lineage) else f"{_jobs(lineage)}",
+        "the training set's lineage",
+        PATIENCE_S,
+    )
+    done = [post for post in lineage.posts if post["eventType"] in ("COMPLETE", "RUNNING")]
+    edges = {
+        (read["name"], post["job"]["name"], made["name"])
+        for post in done
+        for read in post["inputs"]
+        for made in post["outputs"]
+    }
+    units = read_status(platform.settings.redis_url).units
+    (unit,) = [one["storage_fingerprint"] for one in units if one["view"] == "listening"]
+    slices = f"slices.u_{unit}"
+    made = str(platform.project / "set.parquet")
+    assert {
+        ("plays", "stream", "listening"),
+        ("plays", "compact.archive", "log.plays"),
+        ("log.plays", "compact.hours", slices),
+        (slices, "compact.publish", "listening"),
+        ("listening", "build_training_set.build", made),
+        ("log.plays", "build_training_set.build", made),
+        ("plays", "compact_slices.compact", "listening"),
+        ("listening", "check.compare", "ops.checks"),
+    } <= edges
+    named = {(one["namespace"], one["name"]) for post in done for one in post["inputs"]}
+    assert len({name for _, name in named}) == len(named), "a data set has one name for all"
+    (column,) = [
+        read
+        for post in done
+        if post["job"]["name"] == "build_training_set.build"
+        for one in post["outputs"]
+        for read in one["facets"]["columnLineage"]["fields"]["listening:seconds_1h"]["inputFields"]
+        if read["name"] == "log.plays"
+    ]
+    assert column["field"] == "seconds"
+    tasks = {
+        post["run"]["facets"]["parent"]["job"]["name"]
+        for post in lineage.posts
+        if post["job"]["name"] == "compact"
+    }
+    begun_by = {"compact_slices.compact", "check_consistency.recompute"}
+    assert {"compact_slices.compact"} <= tasks <= begun_by, "a job's parent is its task"
+
+
+def _jobs(lineage: Receiver) -> set[str]:
+    return {post["job"]["name"] for post in lineage.posts if post["eventType"] == "COMPLETE"}
 
 
 def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
@@ -255,6 +416,37 @@ def test_the_page_shows_stream_views_and_jobs(platform: AirflowStack) -> None:
     assert any(line["job"] == "compact" and line["ok"] for line in body["jobs"])
     page = httpx.get(f"{platform.settings.airflow_url}/slicewise/", trust_env=False, timeout=30)
     assert "<title>slicewise</title>" in page.text
+
+
+def test_the_page_explains_an_entity_and_shows_hours_and_sizes(platform: AirflowStack) -> None:
+    assert platform.compacted
+    with httpx.Client(
+        base_url=f"{platform.settings.airflow_url}/slicewise/", trust_env=False, timeout=120
+    ) as client:
+        (view,) = [
+            v for v in client.get("features.json").json()["views"] if v["name"] == "listening"
+        ]
+        request = {"features": view["features"], "kinds": view["entity"]}
+        answer = client.post("explain.json", json=request | {"entity": {"user_id": "user 7"}})
+        assert answer.status_code == 200, answer.text
+        (explained,) = answer.json()["views"]
+        values = {one["feature"]: int(one["value"]) for one in explained["features"][:3]}
+        plays = "listening:plays_1d"
+        served = platform.request(features=[plays], entities=[{"user_id": "user 7"}])
+        assert values[plays] == served["results"][0]["values"][plays] >= EVENTS // USERS
+        wheres = {
+            s["where"] for w in explained["windows"] for s in w["segments"] if s["slices"] != 0
+        }
+        assert wheres & {"hour", "minutes", "slices"}
+        unknown = client.post(
+            "explain.json", json={"features": ["x:y"], "entity": {"user_id": "7"}}
+        )
+        assert unknown.status_code == 400
+        assert unknown.json()["error"]["what"] == "unknown view 'x'"
+        hours = client.get("hours.json").json()
+        (listening,) = [v for v in hours["views"] if v["view"] == "listening"]
+        assert list(listening["hours"].values()).count("compacted") >= 2
+        assert client.get("sizes.json").json()["bytes"][explained["unit"]] > 0
 
 
 def test_a_killed_driver_is_started_again_by_the_watch_and_told_once(

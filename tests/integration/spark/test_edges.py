@@ -4,6 +4,7 @@ accepted gaps of the log."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,20 +14,20 @@ import pytest
 
 import slicewise as sw
 from slicewise.cli import main
-from slicewise.errors import DataLoss
+from slicewise.errors import BadRequest, DataLoss
 from slicewise.offsets.vector import OffsetVector
-from slicewise.spark.lake import maintain as maintain_run
 from slicewise.spark.lake.compact_run import Request, compact
 from slicewise.spark.lake.maintain import Maintenance
 from slicewise.stores.lake.archive import load, scan_events
 from slicewise.stores.lake.gaps import accepted
-from slicewise.stores.lake.records import records
+from slicewise.stores.lake.policy import Policies
+from slicewise.stores.lake.records import append, records
 from slicewise.stores.lake.schemas import COMMITTED, RUNS
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.readiness import MarkReady
 from slicewise.training.archiving.offline import IcebergArchive, Offline
 from slicewise.training.dataset import build_training_set, rebuild
-from slicewise.windows.durations import HOUR_US
+from slicewise.windows.durations import DAY_US, HOUR_US
 from tests.support.platform.lake import Lake, lake
 
 pytestmark = pytest.mark.timeout(1200)
@@ -166,11 +167,10 @@ def view(shared: Lake, name: str) -> sw.FeatureView:
 
 
 def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
-    shared: Lake, monkeypatch: pytest.MonkeyPatch
+    shared: Lake,
 ) -> None:
     shared.topic("kept")
     shared.deploy(view(shared, "kept"))
-    monkeypatch.setattr(maintain_run, "KEEP_SNAPSHOTS", 1)
     with shared.context() as context:
         shared.produce("kept", events(over(3), 60))
         context.archive("kept")
@@ -191,9 +191,13 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
             shared.produce("kept", events(over(3), 30))
             others.append(context.archive("kept").state.snapshot_id)
 
-        report = Maintenance(
-            shared.session, shared.settings, context.catalog, shared.clock, keep_days=0
-        ).run()
+        policies = Policies(tables={"log.*": {"keep_snapshots": 1, "keep_days": 0}})
+        of = (shared.session, shared.settings, context.catalog, shared.clock)
+        planned = Maintenance(*of, dry_run=True, policies=policies, only=["log.kept"]).run()
+        report = Maintenance(*of, policies=policies).run()
+        (plan,) = planned["tables"]
+        assert plan["held"] == 1
+        assert plan["expired_snapshots"] == 2, "all but the newest, and the one that is named"
         table = load(context.catalog, "kept")
         assert table is not None
         left = {snapshot.snapshot_id for snapshot in table.snapshots()}
@@ -208,6 +212,81 @@ def test_a_data_set_is_built_again_after_maintenance_and_its_snapshot_stays(
         assert seen[0].n == 60, "and it can be read"
         again = rebuild(archive, built.manifest, spine, "test")
         assert again.to_arrow().equals(built.to_arrow())
+
+
+def test_a_dry_run_says_what_a_run_then_does_and_changes_nothing(shared: Lake) -> None:
+    shared.topic("planned")
+    shared.deploy(view(shared, "planned"))
+    with shared.context() as context:
+        for _ in range(5):
+            shared.produce("planned", events(over(3), 12))
+            context.archive("planned")
+        table = load(context.catalog, "planned")
+        assert table is not None
+        stray = f"{table.location()}/data/stray.parquet"
+        with table.io.new_output(stray).create() as file:
+            file.write(b"of a writer that died")
+        four_days_ago = time.time() - 4 * 86_400
+        os.utime(stray.removeprefix("file://"), (four_days_ago, four_days_ago))
+        now_us = shared.clock.now_us()
+        ages = {"old": 40, "young": 3}
+        append(
+            context.catalog,
+            RUNS,
+            [
+                {"run_id": run, "job": "planned", "time": now_us - days * DAY_US}
+                for run, days in ages.items()
+            ],
+        )
+        policies = Policies(
+            {"keep_snapshots": 2}, {"log.*": {"keep_days": 0}, "ops.runs": {"rows_days": 30}}
+        )
+
+        def maintain(**how: Any) -> dict[str, dict[str, Any]]:
+            report = Maintenance(
+                shared.session,
+                shared.settings,
+                context.catalog,
+                shared.clock,
+                only=["log.planned", "ops.runs"],
+                policies=policies,
+                **how,
+            ).run()
+            return {row["table"]: row for row in report["tables"]}
+
+        def stands() -> list[Any]:
+            named = [context.catalog.load_table(name) for name in ("log.planned", "ops.runs")]
+            return [*(one.metadata_location for one in named), table.io.new_input(stray).exists()]
+
+        before = stands()
+        plan = maintain(dry_run=True)
+        assert stands() == before
+        assert plan["ops.runs"]["rows_deleted"] == 1
+        done = maintain()
+        log, planned = done["log.planned"], plan["log.planned"]
+        for figure in ("rewritten_data_files_count", "orphans", "orphan_bytes", "files_before"):
+            assert log[figure] == planned[figure], figure
+        assert planned["rewritten_data_files_count"] >= 4
+        assert (planned["orphans"], planned["orphan_bytes"]) == (1, 21)
+        assert log["files_after"] < log["files_before"]
+        assert log["bytes_after"] < log["bytes_before"], "small files cost more bytes"
+        # the rewrite's own snapshots push others out, which the plan of the table as it stood
+        # does not count
+        assert 0 < planned["expired_snapshots"] <= log["expired_snapshots"]
+        assert log["snapshots_after"] == 2
+        assert done["ops.runs"]["rows_deleted"] == 1
+        left = [row["run_id"] for row in records(context.catalog, RUNS) if row["job"] == "planned"]
+        assert left == ["young"]
+        again = maintain()["log.planned"]
+        assert (again["rewritten_data_files_count"], again["orphans"]) == (0, 0)
+        with pytest.raises(BadRequest, match=r"log\.plannedd"):
+            Maintenance(
+                shared.session,
+                shared.settings,
+                context.catalog,
+                shared.clock,
+                only=["log.plannedd"],
+            ).run()
 
 
 def test_committed_offsets_are_recorded_by_time_and_a_rerun_records_nothing(shared: Lake) -> None:

@@ -3,7 +3,7 @@ often."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,14 +11,17 @@ import redis
 
 import slicewise as sw
 from slicewise.cli.clean_hour import why_not_clean
+from slicewise.cli.hour_states import calendar
 from slicewise.errors import CommitConflict, DataLoss
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
+from slicewise.lifecycle.hours import HourState
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
-from slicewise.spark.lake.compaction import HourJob
+from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.maintain import Maintenance
+from slicewise.spark.lake.report import hour_text
 from slicewise.spark.microbatch.streaming import plan_stream
 from slicewise.stores.lake import slices
 from slicewise.stores.lake.archive import (
@@ -367,8 +370,20 @@ def test_an_hour_is_clean_for_whoever_asked_before_the_archive_that_it_was_compa
         compact(context, Request(hour + 1, only=True))
         assert why_not_clean(shared.settings, hour, later_us) == "events of view 'asked_by_user'"
         assert why_not_clean(shared.settings, hour + 1, later_us) is None
+        assert _states(shared, hour) == [HourState.DIRTY, HourState.COMPACTED]
         compact(context, Request(hour))
     assert why_not_clean(shared.settings, hour, later_us) is None
+    assert _states(shared, hour) == [HourState.COMPACTED, HourState.COMPACTED]
+
+
+def _states(shared: Lake, hour: int) -> list[HourState | None]:
+    """States of an hour and of the next in the calendar of the view that has them."""
+    shown = calendar(shared.settings, days=2)
+    assert shown is not None
+    (view,) = (view for view in shown.views if view.view == "asked_by_user")
+    assert view.rows > 0
+    assert view.bytes > 0
+    return [view.states.get(hour), view.states.get(hour + 1)]
 
 
 def test_an_archive_that_did_not_reach_its_goal_vouches_for_nobody(
@@ -440,6 +455,41 @@ def test_an_entity_whose_running_partial_straddles_the_offset_vector_is_left_ove
         assert done.left_over == 0
         assert context.store.run(ReadHours(unit)) == {hour: 2}
         check(shared, unit, sent)
+
+
+def test_a_view_whose_files_conflict_stops_no_other_and_its_hour_stays_dirty(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared.topic("apart")
+    deployment = shared.deploy(by_user(shared, "apart"), by_song(shared, "apart"))
+    broken, well = deployment.units
+    hour, sent = over(3) // HOUR_US, events(over(3), 30)
+    shared.produce("apart", sent)
+    shared.apply(deployment, "apart")
+    write = UnitTable.write
+
+    def refused(table: UnitTable, jobs: Sequence[HourJob], count: int) -> None:
+        if table.unit.storage_fingerprint == broken.storage_fingerprint:
+            raise CommitConflict("another commit came first")
+        write(table, jobs, count)
+
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr(UnitTable, "write", refused)
+            report = compact(context, Request(hour))
+        text = report.to_json()
+        (failed,) = [row for row in text["failed"] if row["hour"] == hour_text(hour)]
+        assert (failed["view"], failed["error"]) == (broken.view, "another commit came first")
+        assert {row["view"] for row in text["slices"]} == {well.view}
+        (freed,) = [row for row in text["hours"] if row["hour"] == hour_text(hour)]
+        assert freed["freed"] > 0
+        assert freed["bytes_before"] > 0
+        assert text["dirty"] >= 1
+        again = compact(context, Request(hour)).to_json()
+        assert {row["view"] for row in again["slices"]} == {broken.view}
+        assert "failed" not in again
+        check(shared, broken, sent)
+        check(shared, well, sent)
 
 
 def test_maintenance_changes_no_row(shared: Lake) -> None:

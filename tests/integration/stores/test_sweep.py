@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -43,14 +44,14 @@ def swept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     *more: str,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     for name, value in (
         Settings.load({"SLICEWISE_STATE": str(own_redis.state.path)}).to_env().items()
     ):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SLICEWISE_REDIS_URL", own_redis.url)
     assert main(["sweep", "--json", *more]) == 0
-    report: dict[str, int] = json.loads(capsys.readouterr().out)
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
     return report
 
 
@@ -88,9 +89,17 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
         )
         assert dry["changed"] == 0
         assert client.ttl(stray) == -1
+        assert dry["bytes_freed"] == client.memory_usage(old)
+        assert dry["bytes_to_expire"] == client.memory_usage(stray) + client.memory_usage(long)
+        kinds = {(row["view"], row["kind"]): row for row in dry["kinds"]}
+        hot, day = kinds["listening", "hot"], kinds["listening", "day"]
+        assert (hot["keys"], hot["found"], day["keys"], day["found"]) == (MANY + 2, 2, 1, 1)
+        assert (kinds["", "other"]["keys"], kinds["", "other"]["found_bytes"]) == (1, 0)
 
         done = swept(own_redis, monkeypatch, capsys)
         assert done["changed"] == 3
+        assert done["keys_after"] == done["keys_before"] - 1
+        assert done["bytes_freed"] == dry["bytes_freed"]
         assert done["scanned"] >= MANY + 4
         reach_s = unit.retention_us // 1_000_000
         assert reach_s < client.ttl(stray) <= reach_s + 60 + 7_200
@@ -106,6 +115,9 @@ def test_keys_are_found_by_the_thousand_and_set_right_once(
             again["over_long"],
             again["old_store_id"],
         ) == (0, 0, 0, 0)
+        memory = again["memory"][unit.view]
+        assert memory["keys"] == MANY + 2
+        assert 50 * MANY < memory["bytes"] < 1_000 * MANY
 
 
 def test_an_expiry_that_a_micro_batch_extended_meanwhile_is_never_lengthened(

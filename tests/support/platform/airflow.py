@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -61,14 +61,14 @@ songs = sw.FeatureView(
 class AirflowStack(Stack):
     """The stack with Airflow in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, overrides: Mapping[str, str] | None = None) -> None:
         self.project = folder / "project"
         self.project.mkdir()
         (self.project / "slicewise.toml").write_text(
             'name = "plays"\ndefinitions = "features.py"\n'
         )
         self.define(PROJECT)
-        super().__init__(folder / "state", self.project)
+        super().__init__(folder / "state", self.project, overrides)
 
     def define(self, text: str) -> None:
         """Writes what the project's Python file holds from now on."""
@@ -168,11 +168,11 @@ def show(runs: Sequence[DagRun]) -> None:
 
 
 @contextmanager
-def airflow_stack() -> Iterator[AirflowStack]:
+def airflow_stack(overrides: Mapping[str, str] | None = None) -> Iterator[AirflowStack]:
     """Redis, Kafka, serving and Airflow in a temporary folder; gone with all their processes
-    afterwards."""
+    afterwards. overrides: settings by which they run."""
     with TemporaryDirectory(prefix="slicewise-airflow-") as folder:
-        made = AirflowStack(Path(folder))
+        made = AirflowStack(Path(folder), overrides)
         try:
             made.up("redis", "kafka", "serving", "airflow")
             yield made

@@ -1,20 +1,24 @@
-"""A local receiver of alerts: the webhook that a team would have."""
+"""A local receiver of alerts, as the webhook that a team would have, and of lineage."""
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
-class Receiver(HTTPServer):
-    """Takes posts; each is answered with `code`, and kept where that is 200."""
+class Receiver(ThreadingHTTPServer):
+    """Takes posts; each is answered with `code` after `pause_s`, and kept where that is 200."""
+
+    daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Hook)
+        self.pause_s = 0.0
         self.posts: list[dict[str, Any]] = []
         self.code = 200
         self.reply: dict[str, str] = {}
@@ -35,6 +39,7 @@ class _Hook(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.server.code == 200:
             self.server.posts.append(json.loads(body))
+        time.sleep(self.server.pause_s)
         self.send_response(self.server.code)
         reply = json.dumps(self.server.reply).encode()
         self.send_header("Content-Type", "application/json")

@@ -60,6 +60,7 @@ OWN_LETTERS = {
     "stores/online/operations/committed.py",
     "stores/online/operations/leaderboards.py",
     "stores/online/memory/store.py",
+    "stores/online/redis/sizes.py",
 }
 
 

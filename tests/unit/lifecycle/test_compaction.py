@@ -19,6 +19,7 @@ from slicewise.lifecycle.compaction import (
     dirty_hours,
     hours_to_compact,
 )
+from slicewise.lifecycle.hours import HourState, states_of
 from tests.support.stores.stored import offset_vector
 
 
@@ -155,3 +156,20 @@ def test_an_hour_names_the_archive_versions_from_its_published_entry_to_its_rows
 
 def test_an_hour_that_a_run_published_since_the_rows_were_read_names_its_mark() -> None:
     assert unit({}, {10: (4, 4)}, {10: 6}).named() == [(6, 6)]
+
+
+def test_states_of_hours_name_what_is_over_and_what_a_compaction_would_do() -> None:
+    hours = unit({3: 1, 5: 2, 6: 3}, {3: (1, 1), 5: (2, 2), 6: (2, 2)}, {3: 1, 5: 2, 6: 2})
+    assert states_of(hours, first=4, now_hour=9, archived_until=9) == {
+        5: HourState.COMPACTED,
+        6: HourState.DIRTY,
+        9: HourState.OPEN,
+    }
+
+
+@pytest.mark.parametrize(("newest", "expected"), [({}, HourState.OPEN), ({8: 1}, HourState.DIRTY)])
+def test_an_hour_that_ended_after_the_last_archive_is_open(
+    newest: dict[int, int], expected: HourState
+) -> None:
+    states = states_of(unit(newest, {}, {}), first=0, now_hour=9, archived_until=8)
+    assert states == {8: expected, 9: HourState.OPEN}

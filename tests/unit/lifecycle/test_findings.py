@@ -224,7 +224,11 @@ def test_jobs_that_never_reported_are_overdue_once_the_deployment_has_stood_for_
         deployed=str(NOW - 8 * HOUR_US), **{"job:check": job_record({}, ok=True, at_us=NOW)}
     )
     result = findings_of(old)
-    assert [finding.part for finding in result] == ["job compact", "job sweep"]
+    assert [finding.part for finding in result] == [
+        "job compact",
+        "job expect",
+        "job sweep",
+    ]
     assert all("has never reported" in finding.text for finding in result)
 
 

@@ -108,7 +108,19 @@ def test_params_become_arguments() -> None:
     )
     assert backfill_arguments(run(view=" by_carrier ")) == ("--view", "by_carrier", "--json")
     assert backfill_arguments(run(view=None)) == ("--json",)
-    assert maintain_arguments(run(keep_days=2)) == ("--keep-days", "2", "--json")
+    assert maintain_arguments(run()) == ("--json",)
+    assert maintain_arguments(run(keep_days=2, dry_run=True, tables=["log.*", "ops.runs"])) == (
+        *("--json", "--keep-days", "2", "--dry-run", "--tables", "log.*", "ops.runs"),
+    )
+    assert maintain_arguments(run(tables="log.a, log.b")) == (
+        "--json",
+        "--tables",
+        "log.a",
+        "log.b",
+    )
+    for wrong in (7, ["--dry-run"], [3]):
+        with pytest.raises(BadRequest, match="tables"):
+            maintain_arguments(run(tables=wrong))
     assert check_arguments(run(sample=7), "out") == ("--sample", "7", "--report", "out", "--json")
 
 

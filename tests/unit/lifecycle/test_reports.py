@@ -9,6 +9,7 @@ from slicewise.lifecycle.reports import (
     ReportMissing,
     ReportReader,
     bad_shares,
+    hour_summaries,
     slice_rows,
     summary,
     table,
@@ -108,3 +109,31 @@ def test_why_a_job_failed_is_the_exception_that_its_traceback_ends_with() -> Non
     list(red.read(['{"outcome": "red", "mismatches": 2, "rows": [1]}', ""]))
     assert red.why == "it reported outcome red, mismatches 2, rows 1"
     assert ReportReader().why == "it printed nothing"
+
+
+def test_an_hours_summary_adds_up_its_slices_and_what_its_publication_freed() -> None:
+    hour, other = "2026-11-21T07", "2026-11-21T06"
+    published = {"swapped": 3, "freed": 5, "bytes_before": 900, "bytes_after": 200}
+    report = {
+        "slices": [
+            {"hour": hour, "view": "plays", "events": 10, "late": 1},
+            {"hour": hour, "view": "plays", "events": 5, "late": 0},
+            {"hour": hour, "view": "songs", "events": 15, "late": 1},
+        ],
+        "hours": [
+            {"hour": hour, "view": "plays"} | published,
+            {"hour": hour, "view": "songs"} | published,
+            {"hour": "2026-11-21T03", "view": "plays"} | published,
+        ],
+        "failed": [{"hour": other, "view": "songs", "error": "its files are gone"}],
+    }
+    failed, summary = hour_summaries(report)
+    assert failed["hour"] == "2026-11-21 06:00"
+    assert [view["error"] for view in failed["views"]] == ["its files are gone"]
+    assert summary["hour"] == "2026-11-21 07:00"
+    sums = {name: summary[name] for name in ("events", "late", "entities", "freed")}
+    assert sums == {"events": 30, "late": 2, "entities": 6, "freed": 10}
+    assert (summary["bytes_before"], summary["bytes_after"]) == (1_800, 400)
+    assert [(view["view"], view["events"]) for view in summary["views"]] == [
+        *(("plays", 15), ("songs", 15)),
+    ]

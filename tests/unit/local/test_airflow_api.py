@@ -216,6 +216,23 @@ def test_a_backfill_waits_for_the_run_that_already_takes_one_of_its_partitions(
     assert [(run.run_id, run.state) for run in runs] == [("b3", "success"), ("s4", "success")]
 
 
+def test_a_backfill_that_airflows_database_refuses_beside_another_is_made_once_that_is_over(
+    airflow: Callable[..., AirflowApi],
+) -> None:
+    own = [hour_run("b4", "backfill", 4, "success"), hour_run("b3", "backfill", 3, "success")]
+    script = {
+        ("POST", "/api/v2/backfills/dry_run"): [DRY],
+        ("POST", "/api/v2/backfills"): [
+            (500, {"detail": {"reason": "Database error"}}),
+            (409, {"detail": "there is one that runs"}),
+            (200, {}),
+        ],
+        ("GET", RUNS): [*[(200, {"dag_runs": []})] * 4, (200, {"dag_runs": own})],
+    }
+    runs = airflow(script).backfill("d", FROM, TO, timeout_s=30)
+    assert [run.run_id for run in runs] == ["b3", "b4"]
+
+
 def test_a_backfill_of_partitions_of_its_own_waits_for_no_other_run(
     airflow: Callable[..., AirflowApi],
 ) -> None:

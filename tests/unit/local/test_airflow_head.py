@@ -26,7 +26,7 @@ def main():
         {migration}
     elif sys.argv[1] == "scheduler":
         {scheduler}
-    time.sleep(0 if sys.argv[1] == "db" else 60)
+    time.sleep(0 if sys.argv[1] in ("db", "pools") else 60)
 """
 
 
@@ -45,7 +45,7 @@ def _airflow(folder: Path, scheduler: str = "pass", migration: str = "pass") -> 
 
 def _start(program: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "slicewise.local.airflow.head", str(program)],
+        [sys.executable, "-m", "slicewise.local.airflow.head", str(program), "jobs", "3"],
         env={**os.environ, "PYTHONPATH": str(program.parent.parent)},
     )
 
@@ -70,9 +70,10 @@ def test_the_end_of_one_part_ends_the_whole_with_an_error(tmp_path: Path) -> Non
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_asked_to_stop_it_stops_every_part(tmp_path: Path, number: signal.Signals) -> None:
     with _start(_airflow(tmp_path)) as head:
-        called = _until_called(tmp_path, 1 + len(airflow_head.PARTS))
+        called = _until_called(tmp_path, 2 + len(airflow_head.PARTS))
         assert called[0] == "db migrate"
-        assert sorted(called[1:]) == sorted(" ".join(part) for part in airflow_head.PARTS)
+        assert called[1].startswith("pools set jobs 3 ")
+        assert sorted(called[2:]) == sorted(" ".join(part) for part in airflow_head.PARTS)
         parts = psutil.Process(head.pid).children()
         assert len(parts) == len(airflow_head.PARTS)
         head.send_signal(number)
@@ -84,19 +85,19 @@ def test_a_part_that_does_not_end_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = "from slicewise.local.airflow import head; head.PATIENCE_S = 0.2; "
-    script += "import sys; sys.exit(head.main(sys.argv[1]))"
+    script += "import sys; sys.exit(head.main(*sys.argv[1:]))"
     ignoring = "__import__('signal').signal(15, __import__('signal').SIG_IGN)"
     program = _airflow(tmp_path, scheduler=ignoring)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", script, str(program)]) as head:
-        _until_called(tmp_path, 1 + len(airflow_head.PARTS))
+    with subprocess.Popen([sys.executable, "-c", script, str(program), "jobs", "3"]) as head:
+        _until_called(tmp_path, 2 + len(airflow_head.PARTS))
         head.send_signal(signal.SIGTERM)
         assert head.wait(40) == 0
 
 
 def test_what_parts_share_is_imported_once(tmp_path: Path) -> None:
     with _start(_airflow(tmp_path)) as head:
-        _until_called(tmp_path, 1 + len(airflow_head.PARTS))
+        _until_called(tmp_path, 2 + len(airflow_head.PARTS))
         head.send_signal(signal.SIGTERM)
         head.wait(40)
     assert set((tmp_path / "called.imported").read_text().split()) == {str(head.pid)}

@@ -20,6 +20,7 @@ from slicewise.features.plan.planner import plan
 from slicewise.features.plan.unit import SliceUnit
 from slicewise.offsets import token as tokens
 from slicewise.offsets.vector import OffsetVector
+from slicewise.reading.explained import bounded
 from slicewise.serving.answering.requests import checked
 from slicewise.serving.answering.service import FeatureService
 from slicewise.serving.connection.connection import SyncConnection
@@ -257,3 +258,28 @@ def test_offsets_are_those_of_the_node_that_has_the_entity() -> None:
         }
         assert view.applied == ({TOPIC: ends} if ends else {})
         assert view.contained == tokens.decode(view.token).base.nested()
+
+
+def test_a_window_with_too_many_parts_shows_those_that_are_sought_and_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(4)
+    refs = ["v:n_1h", "v:n_16d"]
+    (whole,) = world.views(refs, "cyd")
+    monkeypatch.setattr(bounded, "MOST_SEGMENTS", 24)
+    monkeypatch.setattr(bounded, "MOST_VERSIONS", 3)
+    (view,) = world.views(refs, "cyd")
+    short, long = view.windows
+    assert short == whole.windows[0]
+    every = whole.windows[1].segments
+    late = [s for s in every if s.late or s.where == "pending"]
+    assert late
+    assert len(long.segments) == 12 < len(every)
+    assert [s for s in every if s in long.segments] == list(long.segments)
+    assert all(segment in long.segments for segment in late)
+    assert sum(long.left_out.values()) == len(every) - 12
+    # what is left out is empty before it is old
+    assert set(long.left_out) == {"empty"} or all(s.state != "empty" for s in long.segments)
+    named = {v for window in view.windows for s in window.segments for v in s.archive_versions}
+    assert list(view.archive_versions) == sorted(named)[-3:]
+    assert view.archive_versions_left == len(named) - 3

@@ -165,23 +165,21 @@ def test_a_day_of_which_an_hour_is_only_counted_has_no_total_with_it(
 def test_a_day_is_not_whole_whose_other_hours_were_not_published() -> None:
     days = {5: {"totals": 2, "untotalled": 0}, 6: {"totals": 1, "untotalled": 1}}
     reports: list[dict[str, Any]] = [{"day": day, **counts} for day, counts in days.items()]
-    reports.append(
-        {"hour": 121, "swapped": 2, "stale": 0, "expired": 0, "left_over": 0, "slices": []}
-    )
+    reports.append({"hour": 121, **dict.fromkeys(publish_hours._FATES, 0), "slices": []})
     outcomes = outcomes_of(reports)
     assert outcomes.whole_days([121]) == {5: 2}
     assert outcomes.whole_days([121, 122]) == {}
 
 
 def test_a_task_tells_of_an_hour_once_however_many_its_parts() -> None:
-    sums = publish_hours._Sums()
+    sums, none = publish_hours._Sums(), dict.fromkeys(publish_hours._FATES, 0)
     parts = [
-        [{"hour": 5, "swapped": 1, "stale": 0, "expired": 0, "left_over": n, "slices": [row]}]
+        [{"hour": 5, **none, "swapped": 1, "left_over": n, "freed": 2 * n, "slices": [row]}]
         for n, row in ((n, [n, 1, 1, 0, 9]) for n in (2, 1, 2))
     ]
     for part in parts:
         sums.add([*part, {"day": 0, "totals": 1, "untotalled": 0}])
-    counts = {"swapped": 3, "stale": 0, "expired": 0, "left_over": 5}
+    counts = none | {"swapped": 3, "left_over": 5, "freed": 10}
     assert [*sums.outcomes()] == [
         {"hour": 5, **counts, "slices": [[1, 1, 1, 0, 9], [2, 2, 2, 0, 18]]},
         {"day": 0, "totals": 3, "untotalled": 0},

@@ -11,9 +11,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from slicewise.checks.model import Compared, Outcome, Verdict
+from slicewise.checks.model import NO_ANSWER, Compared, Outcome, Verdict
 from slicewise.checks.report.gate import Gate
-from slicewise.checks.values import shown
+from slicewise.checks.values import shown, value_of
+from slicewise.lifecycle.history import drift
+from slicewise.lifecycle.history.entries import MOST_NAMES
 from slicewise.windows.durations import HOUR_US
 
 MOST_SHOWN = 500
@@ -73,6 +75,8 @@ def summary(outcome: Outcome, gate: Gate) -> dict[str, Any]:
         "missing": verdicts[Verdict.MISSING],
         "extra": verdicts[Verdict.EXTRA],
         "causes": dict(sorted(causes.items())),
+        "views": _views(outcome),
+        "distributions": _distributions(outcome),
         "plain_sums": len(outcome.plain_sums),
         "plain_sums_off": sum(not plain_sum.agrees for plain_sum in outcome.plain_sums),
         "sample": outcome.sample,
@@ -93,6 +97,28 @@ def _concerned(outcome: Outcome) -> dict[str, int]:
         hour = max(0, row.start_us) // HOUR_US
         first[row.view] = min(hour, first.get(row.view, hour))
     return first
+
+
+def _views(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """View -> values compared, and those that differ by their cause."""
+    values = Counter(row.view for row in outcome.compared)
+    causes: dict[str, Counter[str]] = {view: Counter() for view in values}
+    for row in outcome.wrong():
+        causes[row.view][row.cause.value] += 1
+    return {
+        view: {"values": values[view], "causes": dict(sorted(causes[view].items()))}
+        for view in sorted(values)
+    }
+
+
+def _distributions(outcome: Outcome) -> dict[str, dict[str, Any]]:
+    """Feature -> counts of its values as they are served: a few hundred bytes each, of those that
+    come first by name."""
+    values: dict[str, list[object]] = {}
+    for row in outcome.compared:
+        if row.feature != NO_ANSWER:
+            values.setdefault(f"{row.view}:{row.feature}", []).append(value_of(row.online))
+    return {name: drift.summary(values[name]) for name in sorted(values)[:MOST_NAMES]}
 
 
 def _described(row: Compared) -> dict[str, Any]:

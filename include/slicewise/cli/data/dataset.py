@@ -28,6 +28,8 @@ from slicewise.errors import BadRequest
 from slicewise.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from slicewise.training.archiving.offline import Offline
     from slicewise.training.dataset import DataSet
 
@@ -78,12 +80,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.bars import bars
+
     begun = time.monotonic()
     _refuse_out(arguments)
     again = arguments.action == "rebuild"
-    offline, built = _rebuilt(arguments, settings) if again else _built(arguments, settings)
-    _notify(f"writing {built.table.num_rows} rows")
-    written = built.write(arguments.out)
+    with bars(_notify, wanted=not arguments.json) as notify:
+        make = _rebuilt if again else _built
+        offline, built = make(arguments, settings, notify)
+        notify(f"writing {built.table.num_rows} rows")
+        written = built.write(arguments.out)
     if not again:  # a data set that is built again is the one that was recorded
         offline.record(written, arguments.out.name)
     report = {
@@ -106,13 +112,17 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
-def _rebuilt(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
+def _rebuilt(
+    arguments: argparse.Namespace, settings: Settings, notify: Callable[[str], None]
+) -> tuple[Offline, DataSet]:
     from slicewise.training.api import open_again
 
-    return open_again(settings, arguments.manifest, arguments.spine, step=_notify)
+    return open_again(settings, arguments.manifest, arguments.spine, step=notify)
 
 
-def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, DataSet]:
+def _built(
+    arguments: argparse.Namespace, settings: Settings, notify: Callable[[str], None]
+) -> tuple[Offline, DataSet]:
     from slicewise.features.plan.deployment import Deployment
     from slicewise.training.api import open_snapshot, open_training_set, snapshot_instants
 
@@ -125,7 +135,7 @@ def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, 
     if arguments.action == "snapshot":
         ats = snapshot_instants(arguments.at, arguments.start, arguments.end, arguments.every)
         return open_snapshot(
-            settings, wanted, ats, deployment, archive=archive, notify=_notify, step=_notify
+            settings, wanted, ats, deployment, archive=archive, notify=notify, step=notify
         )
     spine, knowledge = arguments.spine, arguments.knowledge
     return open_training_set(
@@ -135,8 +145,8 @@ def _built(arguments: argparse.Namespace, settings: Settings) -> tuple[Offline, 
         knowledge,
         deployment,
         archive=archive,
-        notify=_notify,
-        step=_notify,
+        notify=notify,
+        step=notify,
     )
 
 

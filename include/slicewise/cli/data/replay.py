@@ -34,8 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.bars import bars
     from slicewise.clock import SystemClock
     from slicewise.errors import StoreUnavailable
+    from slicewise.log import Progress
     from slicewise.replay.run import KafkaSink, NewestEvent, resume
     from slicewise.replay.run import run as run_replay
     from slicewise.replay.schedule import Pace
@@ -70,17 +72,20 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             if done - first > 1000 and (done == of or time.monotonic() - reported[0] > PROGRESS_S):
                 reported[0] = time.monotonic()
                 phase = "history" if done <= history else "live"
-                notify("replay.progress", phase=phase, events=done, of=max(of, done))
+                values = {"phase": phase, "events": done, "of": max(of, done)}
+                line = _line("replay.progress", **values)
+                shown(Progress(line, f"replay, {phase}", done, max(of, done)))
 
-        number = run_replay(
-            schedule,
-            first,
-            KafkaSink(writer, partitions),
-            clock,
-            stopping.wait,
-            history_only=arguments.history_only,
-            progress=progress if first < history else None,
-        )
+        with bars(_print) as shown:
+            number = run_replay(
+                schedule,
+                first,
+                KafkaSink(writer, partitions),
+                clock,
+                stopping.wait,
+                history_only=arguments.history_only,
+                progress=progress if first < history else None,
+            )
         notify("replay.end", events=number, written=number - first)
 
     while not stopping.is_set():
@@ -98,4 +103,12 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def notify(event: str, **values: object) -> None:
-    print(event, *(f"{key}={value}" for key, value in values.items()), flush=True, file=sys.stderr)
+    _print(_line(event, **values))
+
+
+def _line(event: str, **values: object) -> str:
+    return " ".join([event, *(f"{key}={value}" for key, value in values.items())])
+
+
+def _print(line: str) -> None:
+    print(line, flush=True, file=sys.stderr)

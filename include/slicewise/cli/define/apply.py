@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli import streaming as _streaming
+    from slicewise.cli.bars import bars
     from slicewise.cli.building import build
     from slicewise.cli.by_view import view_changes
     from slicewise.cli.define.check import law_checks
@@ -126,9 +127,14 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     else:
         _streaming.report_stopped(notify)  # somebody stopped it, or starts it later
     if left:
-        build(
-            settings, planned.views, notify, wait=not arguments.no_wait, command="slicewise apply"
-        )
+        with bars(notify, wanted=not arguments.json) as shown:
+            build(
+                settings,
+                planned.views,
+                shown,
+                wait=not arguments.no_wait,
+                command="slicewise apply",
+            )
     if arguments.json:
         schemas = {
             source.name: [e.to_json() for e in schema_history(source)]

@@ -10,6 +10,9 @@ An entity's column is `column=text`, or `column:=json` where it is no text.
   state  counted; contained: a compacted hour or a total has it already; late: counted, and came
          after its hour was compacted; empty (with --all): the store has nothing there
 
+Of a window with very many parts the late, pending and newest ones are shown, and the number of the
+others.
+
   slicewise explain carrier:flights_1h carrier:delay_1h carrier=UA
   slicewise explain delay_risk carrier=UA origin=EWR dest=IAH --at 2026-11-21T08:00:00Z
   slicewise explain orders:paid_7d customer_id:=42 --json       times in microseconds UTC
@@ -126,6 +129,11 @@ def _show_view(view: ExplainedView, every: bool) -> None:
     print_table(head, parts)
     if empty:
         print(f"and {empty} parts of which the store has nothing (--all shows them)")
+    for number, window in enumerate(view.windows):
+        if window.left_out:
+            print(
+                f"window {number} has too many parts to show; left out: {_counts(window.left_out)}"
+            )
     print(f"\npending events in the answer: {view.pending_events}")
     if view.pending_left:
         print(f"pending events of another run of the store, left out: {view.pending_left} offsets")
@@ -140,6 +148,8 @@ def _show_view(view: ExplainedView, every: bool) -> None:
         print(f"hour {_instant(at)} is compacted beyond that: {_offsets(offsets)}")
     for version, content in view.archive_versions.items():
         print(f"archive version {version}: {_offsets(content.offsets) or 'none'}")
+    if view.archive_versions_left:
+        print(f"and {view.archive_versions_left} older archive versions")
 
 
 def _cells(part: Segment) -> tuple[str, ...]:
@@ -153,6 +163,10 @@ def _cells(part: Segment) -> tuple[str, ...]:
         ", ".join(map(str, part.archive_versions)),
         _offsets(part.offsets),
     )
+
+
+def _counts(left_out: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {state}" for state, number in sorted(left_out.items()))
 
 
 def _offsets(offsets: Mapping[str, Mapping[int, Any]]) -> str:

@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from slicewise.cli import rebuilding
+    from slicewise.cli.bars import bars
     from slicewise.cli.building import build
     from slicewise.local import deploy
 
@@ -56,15 +57,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             notify(f"begun anew {name}")
         views = {plan.view for plan in plans}
         command = " ".join(["slicewise rebuild", *([arguments.view] if arguments.view else [])])
-        build(
-            settings,
-            views,
-            notify,
-            command=command,
-            wait=not arguments.no_wait,
-            view=arguments.view,
-            here=arguments.here,
-        )
+        with bars(notify, wanted=not arguments.json) as shown:
+            build(
+                settings,
+                views,
+                shown,
+                command=command,
+                wait=not arguments.no_wait,
+                view=arguments.view,
+                here=arguments.here,
+            )
     if arguments.json:
         waited = bool(plans) and not arguments.plan and (arguments.here or not arguments.no_wait)
         print(

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.bars import bars
     from slicewise.local import main_job
 
     begun = time.monotonic()
@@ -26,7 +27,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     def notify(line: str) -> None:
         print(f"[{time.monotonic() - begun:5.0f} s] {line}", flush=True, file=None)
 
-    report = main_job.run(settings, notify)
+    with bars(notify, wanted=not arguments.json) as shown:
+        report = main_job.run(settings, shown)
     if arguments.json:
         print(json.dumps(dataclasses.asdict(report)))
     else:

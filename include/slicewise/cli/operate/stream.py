@@ -44,11 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    from slicewise.cli.bars import bars
     from slicewise.local.servers import stream
 
     more: dict[str, object] = {}
     if arguments.action == "drain":
-        applied = stream.await_applied(settings, arguments.wait_s, _notify)
+        with bars(_notify) as shown:
+            applied = stream.await_applied(settings, arguments.wait_s, shown)
         more["applied"] = applied
     if arguments.action == "restart":
         stream.restart(settings, arguments.only or DRIVERS)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections import Counter
-from collections.abc import Callable
-from functools import partial
-from typing import Any
 
-from slicewise.settings import Settings, urls_of
+from slicewise.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,45 +13,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
 
 
-def _verdict(
-    judge: Callable[..., Any],
-    rules: Any,
-    key: bytes,
-    expires_at_s: int | None,
-    now_us: int,
-    fields: Any,
-) -> Any:
-    return judge(key, expires_at_s, now_us, rules, fields)
-
-
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from slicewise.lifecycle.sweep import Finding, rules_of, verdict
-    from slicewise.stores.online.redis import sweep as store
+    from slicewise.cli.sweeping import sweep_nodes
+    from slicewise.lifecycle.reports import table
 
-    counts: Counter[str] = Counter()
-    deployed = False
-    for url in urls_of(settings.redis_url):  # of each node by its own metadata
-        current = store.deployed(url)
-        if current is None:
-            continue
-        deployed, rules = True, rules_of(current.metadata, current.manifest)
-        counts += store.sweep(
-            url,
-            current,
-            partial(_verdict, verdict, rules),
-            dry_run=arguments.dry_run,
-            progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
-        )
-    report: dict[str, object] = {
-        "deployed": deployed,
-        "scanned": counts["scanned"],
-        **{finding.value: counts[finding.value] for finding in Finding},
-        "changed": counts["changed"],
-        "dry_run": arguments.dry_run,
-    }
+    report = sweep_nodes(settings, dry_run=arguments.dry_run)
     if arguments.json:
         print(json.dumps(report))
-    else:
-        for name, value in report.items():
-            print(f"{name:<15} {value}")
+        return 0
+    kinds = report.pop("kinds")
+    memory = [{"view": view} | figures for view, figures in report.pop("memory").items()]
+    for name, value in report.items():
+        print(f"{name:<15} {value}")
+    print("\n".join(table(kinds, ("view", "kind", "keys", "found", "found_bytes"))))
+    print("\n".join(table(memory, ("view", "keys", "bytes"))))
     return 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
@@ -12,6 +12,13 @@ from slicewise.features.declare.cases import Case, case
 from slicewise.features.declare.emission import Emit
 from slicewise.features.declare.event_list import CAPACITY, check_capacity
 from slicewise.features.declare.feature_set import FeatureSet
+from slicewise.features.expectation_names import ARGUMENTS
+from slicewise.features.expectations import (
+    Expectation,
+    expectations_of,
+    refuse_lacking,
+    refuse_unknown,
+)
 from slicewise.features.naming import (
     OF_QUESTIONS,
     Location,
@@ -43,15 +50,21 @@ __all__ = ["Case", "Feature", "FeatureSet", "FeatureView", "KafkaSource", "case"
 @checked_class
 @dataclass(frozen=True)
 class Feature:
-    """An aggregate over windows: `<feature>_<window>` are its columns."""
+    """An aggregate over windows: `<feature>_<window>` are its columns.
+
+    expect: what its values are to be like, as sw.expect(…) or Great Expectations' JSON; where an
+    expectation names no column, it is one of each of the feature's columns.
+    """
 
     name: str
     aggregate: Aggregate
     windows: Sequence[Window | str]
+    expect: Sequence[Expectation | Mapping[str, Any]] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         from slicewise.aggregates import Aggregate
+        from slicewise.aggregates.sketches.membership import membership_of
         from slicewise.features import meant
 
         where = subject_of("feature", self.name, self.location)
@@ -86,10 +99,31 @@ class Feature:
             windows = tuple(as_window(window) for window in self.windows)
         object.__setattr__(self, "windows", windows)
         refuse_twice([w.column_suffix() for w in windows], "window", where)
+        expect = expectations_of(self.expect, where)
+        if expect and membership_of(self.aggregate) is not None:
+            raise DefinitionError(
+                f"{self.aggregate.describe()} has no value that could be expected",
+                where=where,
+                expected="expect=[…] on a feature that answers without a question",
+                next_step="leave expect= out, or put it on sw.bloom_fill",
+            )
+        for expectation in (one for given in expect for one in self.of_columns(given)):
+            refuse_lacking(expectation, where)
+            refuse_unknown(expectation, self.columns(), where)
+        object.__setattr__(self, "expect", expect)
 
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it answers."""
         return tuple(f"{self.name}_{as_window(w).column_suffix()}" for w in self.windows)
+
+    def of_columns(self, expectation: Expectation) -> tuple[Expectation, ...]:
+        """The expectation for each of the columns that the feature answers, where it names none."""
+        if "column" not in ARGUMENTS[expectation.type] or "column" in expectation.kwargs:
+            return (expectation,)
+        return tuple(
+            replace(expectation, kwargs={"column": column, **expectation.kwargs})
+            for column in self.columns()
+        )
 
 
 def _is_row_function(value: object) -> bool:

@@ -9,6 +9,7 @@ from slicewise.features.declare.definitions import FeatureView
 from slicewise.features.declare.feature_set import FeatureSet
 from slicewise.features.declare.leaderboard import Leaderboard
 from slicewise.features.schema.kafka_source import KafkaSource
+from slicewise.features.suites import Suite
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,8 @@ class Project:
     feature_sets: tuple[FeatureSet, ...] = ()
     sources: tuple[KafkaSource, ...] = ()
     leaderboards: tuple[Leaderboard, ...] = ()
+    suites: tuple[Suite, ...] = ()
+    """Suites of the files in its folder `expectations`."""
 
     @staticmethod
     def of(name: str, definitions: Iterable[object]) -> Project:

@@ -72,6 +72,28 @@ class PlannedLeaderboard:
 
 
 @dataclass(frozen=True)
+class PlannedExpectation:
+    """An expectation of a deployment. suite: "events.<source>" or "features.<view>". type, kwargs,
+    severity: as `slicewise.features.expectations` has them, kwargs as canonical JSON. It
+    bears on nothing that is stored or answered."""
+
+    suite: str
+    type: str
+    kwargs: str
+    severity: str
+    project: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return plain(self) | {"kwargs": json.loads(self.kwargs)}
+
+    @staticmethod
+    def from_json(raw: Mapping[str, Any]) -> PlannedExpectation:
+        """Inverse of `to_json`."""
+        return PlannedExpectation(**{**raw, "kwargs": canonical_json(raw["kwargs"])})
+
+
+@dataclass(frozen=True)
 class Deployment:
     """Deployment of `slicewise apply`, from which every process works.
 
@@ -83,6 +105,7 @@ class Deployment:
     units: tuple[StorageUnit, ...]
     feature_sets: tuple[PlannedSet, ...]
     leaderboards: tuple[PlannedLeaderboard, ...] = ()
+    expectations: tuple[PlannedExpectation, ...] = ()
 
     def to_json(self) -> str:
         """Canonical JSON; `from_json` gives an equal deployment."""
@@ -92,9 +115,15 @@ class Deployment:
             if self.leaderboards
             else {}
         )
+        expectations = (
+            {"expectations": [expectation.to_json() for expectation in self.expectations]}
+            if self.expectations
+            else {}
+        )
         return canonical_json(
             {
                 **leaderboards,
+                **expectations,
                 "format": FORMAT,
                 "project": self.project,
                 "sources": [source_to_json(source) for source in self.sources],
@@ -132,7 +161,8 @@ class Deployment:
             )
             for feature_set in raw["feature_sets"]
         )
-        bare = Deployment(raw["project"], sources, units, sets)
+        expectations = tuple(map(PlannedExpectation.from_json, raw.get("expectations", ())))
+        bare = Deployment(raw["project"], sources, units, sets, expectations=expectations)
         listed = raw.get("leaderboards", ())
         leaderboards = tuple(
             _leaderboard(

@@ -6,9 +6,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from slicewise.calls import checked_class, shown
 from slicewise.errors import DefinitionError
+from slicewise.features.expectations import (
+    Expectation,
+    expectations_of,
+    refuse_lacking,
+    refuse_unknown,
+)
 from slicewise.features.naming import (
     Location,
     check_mapping,
@@ -64,7 +71,8 @@ class KafkaSource:
     timestamp never may). allow_nan: double columns in which NaN and infinities are values, which
     sw.count counts and row logic reads; no other aggregate reads such a column, since no sum of
     them could be checked. topic: the source's name by default. dedupe: sw.dedupe("event_id") where
-    a producer may send an event again.
+    a producer may send an event again. expect: what its events are to be like, as sw.expect(…) or
+    Great Expectations' JSON; each hour of the archive is checked by it, and no record is refused.
     """
 
     name: str
@@ -81,6 +89,7 @@ class KafkaSource:
     format: str = "json"
     registry: str | None = None
     dedupe: Dedupe | None = None
+    expect: Sequence[Expectation | Mapping[str, Any]] = ()
     location: Location | None = field(default_factory=written_at, compare=False, repr=False)
 
     @property
@@ -109,6 +118,7 @@ class KafkaSource:
             with placed(f"{option} of {where}"):
                 parse_duration(getattr(self, option))
         self._check_dedupe(where)
+        self._check_expectations(where)
         topic = self.name if self.topic is None else self.topic
         if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
             raise DefinitionError(
@@ -203,6 +213,13 @@ class KafkaSource:
                     next_step="leave it out: only doubles can be NaN",
                 )
         return tuple(sorted(set(names)))
+
+    def _check_expectations(self, where: str) -> None:
+        expect = expectations_of(self.expect, where)
+        for expectation in expect:
+            refuse_lacking(expectation, where)
+            refuse_unknown(expectation, self.schema, where)
+        object.__setattr__(self, "expect", expect)
 
     def _check_dedupe(self, where: str) -> None:
         if self.dedupe is None:

@@ -12,6 +12,7 @@ from slicewise.aggregates import Aggregate
 from slicewise.aggregates.custom.own import Own
 from slicewise.features.declare.definitions import Feature, FeatureView, KafkaSource
 from slicewise.features.declare.event_list import CAPACITY
+from slicewise.features.expectations import Expectation
 from slicewise.features.rowlogic.row_function import RowFunction
 from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
 from slicewise.windows.kinds import as_window
@@ -27,6 +28,7 @@ _SOURCE_DEFAULTS: Mapping[str, Any] = {
     "format": "json",
     "registry": None,
     "dedupe": None,
+    "expect": (),
 }
 
 
@@ -91,9 +93,10 @@ def _column(made: str | RowFunction) -> str:
 
 def _feature(feature: Feature) -> str:
     windows = ", ".join(as_window(window).as_python() for window in feature.windows)
+    expect = f", expect={_value(feature.expect)}" if feature.expect else ""
     return (
         f"sw.Feature({_text(feature.name)}, {aggregate_form(feature.aggregate)}, "
-        f"windows=[{windows}])"
+        f"windows=[{windows}]{expect})"
     )
 
 
@@ -131,6 +134,9 @@ def _value(value: Any) -> str:
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{_value(name)}: {_value(item)}' for name, item in value.items())}}}"
+    if isinstance(value, Expectation):
+        given = [_text(value.type), *(f"{n}={_value(v)}" for n, v in value.kwargs.items())]
+        return f"sw.expect({', '.join(given)}, severity={_text(value.severity)})"
     if isinstance(value, Dedupe):
         within = "" if value.within == WITHIN else f", within={_text(value.within)}"
         return f"sw.dedupe({_text(value.column)}{within}{'' if value.most == MOST else f', most={value.most}'})"

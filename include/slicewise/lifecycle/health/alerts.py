@@ -31,6 +31,8 @@ Event = Literal[
     "records_bad",
     "check_red",
     "check_not_made",
+    "expectations_critical",
+    "expectations_unmet",
     "incident_over",
     "alert_test",
 ]
@@ -40,6 +42,7 @@ Matter = (
     | Literal["deployment_undone"]
     | Literal["lagging", "caught_up"]
     | Literal["records", "check_red", "check_not_made", "over", "alerts"]
+    | Literal["expectations_critical", "expectations_warning"]
 )
 """Matters of an alert that have words and a section of their own."""
 
@@ -61,6 +64,7 @@ ANCHORS: Mapping[str, str] = {
     "maintain_iceberg": "maintenance-fails",
     "sweep_expired": "the-sweep-finds-keys",
     "check_consistency": "the-check-could-not-be-made",
+    "check_expectations": "expectations-could-not-be-judged",
     "build_training_set": "a-training-set-fails",
 }
 
@@ -75,6 +79,7 @@ NEXT: Mapping[str, str] = {
     "maintain_iceberg": "read the task's log; nothing is lost while it does not run",
     "sweep_expired": "read the task's log; keys without an expiry stay meanwhile",
     "check_consistency": "read the task's log, then trigger the check again",
+    "check_expectations": "read the task's log, then trigger it again with the hour",
     "build_training_set": "mend what the error names, then trigger it again",
 }
 """DAG -> what to do first about a task of it that failed."""
@@ -197,6 +202,20 @@ MATTERS: Mapping[Matter, _Words] = {
         "the check could not be made",
         "warning",
         "remove the reason, then trigger the check again",
+    ),
+    "expectations_critical": _Words(
+        "expectations_critical",
+        "a-critical-expectation-is-not-met",
+        "critical expectations are not met",
+        "critical",
+        "see the data docs, then speak with who produces the events",
+    ),
+    "expectations_warning": _Words(
+        "expectations_unmet",
+        "an-expectation-is-not-met",
+        "expectations are not met",
+        "warning",
+        "see the data docs within a day",
     ),
     "over": _Words("incident_over", "an-incident-is-over", "it is over", "info", ""),
     "alerts": _Words("alert_test", "alerts-and-where-they-go", "nothing is wrong", "info", ""),

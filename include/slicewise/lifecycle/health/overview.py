@@ -20,7 +20,7 @@ from slicewise.stores.online.model.status import Status
 from slicewise.stores.online.redis.status import DEPLOYED, StoreStatus
 from slicewise.windows.durations import HOUR_US
 
-JOBS = ("compact", "check", "backfill", "maintain", "sweep")
+JOBS = ("compact", "check", "expect", "backfill", "maintain", "sweep")
 _SHOWN = (
     *("source", "state", "heartbeat_us", "lag_events", "events_per_s", "freshness_p50_ms"),
     *("freshness_p99_ms", "last_error", "progress_us", "waiting"),

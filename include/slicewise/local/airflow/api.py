@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 from slicewise.errors import BadRequest, ServerError
-from slicewise.local.airflow.http import TRIES, AirflowHttp, Conflict
+from slicewise.local.airflow.http import TRIES, AirflowHttp, Conflict, ServerFault
 
 _OVER = ("success", "failed")
 _PAGE = 100
@@ -44,6 +44,23 @@ class DagRun:
     @property
     def well(self) -> bool:
         return self.state == "success"
+
+
+@dataclass(frozen=True)
+class TaskRun:
+    """One task of a run, or one instance of a mapped task."""
+
+    task_id: str
+    map_index: int
+    """-1 of a task that is not mapped."""
+    name: str
+    """The name that a mapped task gave itself."""
+    state: str
+    note: str
+    started: str | None
+    ended: str | None
+    """Both ISO 8601, in UTC."""
+    pool: str
 
 
 class AirflowApi:
@@ -182,10 +199,29 @@ class AirflowApi:
             return  # somebody has requested that already
 
     def task_states(self, run: DagRun) -> Mapping[str, str]:
-        """Task id -> state."""
+        """Task id -> state; of a mapped task the state of its last instance."""
+        return {task.task_id: task.state for task in self.task_runs(run)}
+
+    def task_runs(self, run: DagRun) -> list[TaskRun]:
+        """The tasks of a run, those of a mapped task in its order."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
-        instances = self._http.send("GET", path)["task_instances"]
-        return {instance["task_id"]: str(instance["state"]) for instance in instances}
+        tasks = self._http.send("GET", path, params={"limit": _PAGE})["task_instances"]
+        return [
+            TaskRun(
+                *(str(task["task_id"]), int(task["map_index"])),
+                str(task["rendered_map_index"] or ""),
+                str(task["state"]),
+                *(str(task["note"] or ""), task["start_date"], task["end_date"]),
+                str(task["pool"]),
+            )
+            for task in sorted(tasks, key=lambda task: int(task["map_index"]))
+        ]
+
+    def note(self, dag_id: str, run_id: str, task_id: str, text: str, map_index: int = -1) -> None:
+        """Sets a task's note, which its page shows; markdown, of a thousand characters at most."""
+        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}"
+        mapped = f"/{map_index}" if map_index >= 0 else ""
+        self._http.send("PATCH", f"{path}{mapped}", json={"note": text})
 
     def xcom(self, run: DagRun, task_id: str) -> object:
         """The value that a task returned."""
@@ -278,7 +314,9 @@ class AirflowApi:
             try:
                 self._http.send("POST", "/api/v2/backfills", json=dict(body))
                 return under_way
-            except Conflict:
+            except (Conflict, ServerFault):
+                # of two at the same moment Airflow's database refuses one with an error; one that
+                # was made all the same, without its runs, is over soon
                 if time.monotonic() > deadline:
                     raise
                 self._sleep(1.0)

@@ -1,12 +1,12 @@
 """Airflow's parts live and end together, and none of them is reached from outside this machine.
 
 Run by the Airflow environment's Python as
-`python -P -m slicewise.local.airflow.head <airflow program>`, without the folder that it is started
-in, which holds data. It is `airflow standalone` with three differences: the servers for task logs,
-which listen on every address and cannot be told otherwise, are left out (on one machine the pages
-read the log files themselves); the end of one part ends the whole, where standalone goes on without
-it; and what all parts import is imported once, here, before they are forked, so that they share its
-memory (docs/adr/0089).
+`python -P -m slicewise.local.airflow.head <airflow program> <pool> <slots>`, without the folder
+that it is started in, which holds data. It is `airflow standalone` with three differences: the
+servers for task logs, which listen on every address and cannot be told otherwise, are left out (on
+one machine the pages read the log files themselves); the end of one part ends the whole, where
+standalone goes on without it; and what all parts import is imported once, here, before they are
+forked, so that they share its memory (docs/adr/0089).
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ _STOPS = (signal.SIGTERM, signal.SIGINT)
 _AWAITED = (*_STOPS, signal.SIGCHLD)
 
 
-def main(airflow: str) -> int:
-    """Brings the metadata database up to date, runs the parts; 0 if it was asked to stop."""
+def main(airflow: str, pool: str, slots: str) -> int:
+    """Brings the metadata database up to date, sets the pool of Spark jobs, runs the parts; 0 if it
+    was asked to stop."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     for module in _SHARED:
         importlib.import_module(module)
@@ -49,10 +50,14 @@ def main(airflow: str) -> int:
     gc.freeze()  # a part that looks for garbage there would write to every page of it
     stopping = _stop_pending()  # nothing is begun for a platform that goes down again
     if not stopping:
-        migration = _begin((airflow, "db", "migrate"), before)
-        if (migrated := os.waitstatus_to_exitcode(os.waitpid(migration, 0)[1])) != 0:
-            return migrated
-        stopping = _stop_pending()
+        pool_set = ("pools", "set", pool, slots, "tasks that run a Spark job")
+        for command in (("db", "migrate"), pool_set):
+            if stopping := _stop_pending():
+                break
+            child = _begin((airflow, *command), before)
+            if (code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) != 0:
+                return code
+        stopping = stopping or _stop_pending()
     parts: dict[int, str] = {}
     if not stopping:
         parts = {_begin((airflow, *part), before): part[0] for part in PARTS}
@@ -101,4 +106,4 @@ def _ended(parts: dict[int, str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:4]))

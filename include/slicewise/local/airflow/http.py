@@ -101,7 +101,7 @@ class AirflowHttp:
                 where=self.url,
                 next_step="correct the request; Airflow's page shows what it takes",
             )
-        raise Unwell(what, where=self.url, next_step="look at the log of Airflow's api-server")
+        raise ServerFault(what, where=self.url, next_step="look at the log of Airflow's api-server")
 
     def _sign_in(self) -> None:
         try:
@@ -131,6 +131,10 @@ class AirflowHttp:
 
 class Unwell(ServerError):
     """Airflow answered that it could not, or did not answer in time."""
+
+
+class ServerFault(Unwell):
+    """Airflow answered that it could not."""
 
 
 class Conflict(BadRequest):

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 
+from slicewise.lifecycle.jobs import SPARK_POOL
 from slicewise.local.servers import health
 from slicewise.local.servers.ports import HOST
 from slicewise.local.servers.service import Service
@@ -15,7 +16,8 @@ from slicewise.local.servers.state import StateFolder
 from slicewise.settings import Settings
 
 NAME = "airflow"
-_GIVEN = ("SLICEWISE_ALERT_", "AIRFLOW_CONN_")
+_GIVEN = ("SLICEWISE_ALERT_", "AIRFLOW_CONN_", "OPENLINEAGE_API_KEY")
+_LINEAGE_S = 2
 
 
 def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, str]:
@@ -52,10 +54,36 @@ def environment(settings: Settings, state: StateFolder, port: int) -> dict[str, 
         "AIRFLOW__API_AUTH__JWT_SECRET": secret,
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(state.path / "logs" / "airflow-tasks"),
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        **_lineage(settings),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(
             {"conn_type": "spark", "host": settings.spark_master}
         ),
         "NO_COLOR": "1",
+    }
+
+
+def _lineage(settings: Settings) -> dict[str, str]:
+    """Variables of Airflow's OpenLineage provider. A receiver that is slow holds a task up for two
+    seconds at most, twice, and is not tried again."""
+    if not settings.lineage_url:
+        return {}
+    transport: dict[str, object] = {
+        "type": "http",
+        "url": settings.lineage_url,
+        "timeout": _LINEAGE_S,
+        "retry": {"total": 0},
+    }
+    key = os.environ.get("OPENLINEAGE_API_KEY")
+    if key:
+        transport["auth"] = {"type": "api_key", "apiKey": key}
+    return {
+        "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(transport),
+        "AIRFLOW__OPENLINEAGE__NAMESPACE": settings.lineage_namespace,
+        "AIRFLOW__OPENLINEAGE__EXECUTION_TIMEOUT": "6",
+        # a forked process would share the task's connection to its supervisor
+        "AIRFLOW__OPENLINEAGE__EXECUTE_IN_THREAD": "True",
+        # who reads the graph needs no code of ours
+        "AIRFLOW__OPENLINEAGE__DISABLE_SOURCE_CODE": "True",
     }
 
 
@@ -69,6 +97,8 @@ def service(settings: Settings, state: StateFolder, port: int) -> Service:
             "-m",
             "slicewise.local.airflow.head",
             str(settings.airflow_bin),
+            SPARK_POOL,
+            str(settings.spark_slots),
         ),
         cwd=state.path,
         health=lambda _: health.airflow(port),

@@ -11,7 +11,9 @@ from slicewise.clock import Clock, SystemClock
 from slicewise.errors import ServerError, SlicewiseError
 from slicewise.lifecycle import incidents
 from slicewise.lifecycle.health.alerts import Alert
+from slicewise.lifecycle.history.entries import of_incident
 from slicewise.lifecycle.incidents import PART, Incidents, Step
+from slicewise.local import history
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import warning
 from slicewise.settings import Settings
@@ -59,6 +61,8 @@ class Inbox:
                     part.write_text(incidents.to_text(after), encoding="utf-8")
                     part.replace(self._file)
                     self._copy(after, now_us)
+                    for over in incidents.ended_between(before, after):
+                        history.keep(self.settings, of_incident(over))
         except OSError as error:
             raise ServerError(
                 f"the inbox of incidents cannot be changed: {error}",

@@ -19,7 +19,7 @@ from slicewise.local.servers.drivers import heartbeat_file, heartbeat_of
 from slicewise.local.servers.process import Birth
 from slicewise.local.servers.service import Service
 from slicewise.local.servers.state import StateFolder
-from slicewise.log import event, warning
+from slicewise.log import Progress, event, warning
 from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.settings import Settings
 from slicewise.stores.log.topics import KafkaLog
@@ -237,7 +237,8 @@ def await_applied(settings: Settings, wait_s: float, notify: Callable[[str], Non
             )
         if now - last > _NOTIFY_EVERY_S:
             last = now
-            notify(f"{missing:,} of {waiting:,} events to go, {now - begun:.0f} s")
+            line = f"{missing:,} of {waiting:,} events to go, {now - begun:.0f} s"
+            notify(Progress(line, "events applied", waiting - missing, waiting))
         time.sleep(_LOOK_EVERY_S)
         missing = _behind(settings, ends)
     return waiting

@@ -1,4 +1,4 @@
 """Parts of a read that its answer was made of: what counted, and where it stood.
 
-Doors: segments.
+Doors: segments, bounded.
 """

@@ -4,6 +4,7 @@ and the claims that came with them."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from slicewise.client import answers
@@ -21,6 +22,7 @@ from slicewise.features.plan.unit import ListUnit
 from slicewise.offsets.token import SEPARATOR
 from slicewise.offsets.vector import OffsetVector, joined
 from slicewise.reading.exchange import NO_EVENTS, NodeClaims, Stored
+from slicewise.reading.explained.bounded import most_of_window, newest_versions, shown
 from slicewise.reading.explained.segments import list_segments, slice_segments
 from slicewise.reading.reader import Answered, Claims, ListReader, Replies, SliceReader
 from slicewise.serving.answering.answer import Answer
@@ -70,18 +72,37 @@ def explanation_of(answer: Answer, read: ReadOnce) -> Explanation:
     """The explanation of an answer for one entity, from the read that it was made of."""
     tokens = read.store_answer.token(0).split(SEPARATOR)
     values = answer.values()
-    views = tuple(
-        _explained(number, part, read, token, values)
+    parts = [
+        (part, token, *_windows(number, part, read))
         for (number, part), token in zip(enumerate(read.selection.parts), tokens, strict=True)
+    ]
+    most = most_of_window(sum(len(windows) for _, _, windows, _ in parts))
+    views = tuple(
+        _explained(number, part, read, token, values, _bounded(windows, most), window_of)
+        for number, (part, token, windows, window_of) in enumerate(parts)
     )
     return Explanation(answer, views)
 
 
+def _bounded(windows: Sequence[ExplainedWindow], most: int) -> tuple[ExplainedWindow, ...]:
+    """The windows with at most so many segments each."""
+    bounded = []
+    for window in windows:
+        segments, left_out = shown(window.segments, most)
+        bounded.append(replace(window, segments=segments, left_out=left_out))
+    return tuple(bounded)
+
+
 def _explained(
-    number: int, part: Part, read: ReadOnce, token: str, values: Mapping[str, Any]
+    number: int,
+    part: Part,
+    read: ReadOnce,
+    token: str,
+    values: Mapping[str, Any],
+    windows: tuple[ExplainedWindow, ...],
+    window_of: Sequence[int],
 ) -> ExplainedView:
     stored, claims = read.replies.of(part, read.claims[number])
-    windows, window_of = _windows(number, part, read, stored, claims)
     refs = [read.selection.refs[position] for position in part.positions]
     own = [one.claims or claims for one in stored] or [claims]
     ((base, beyond),) = read.store_answer.contained(number)
@@ -90,6 +111,9 @@ def _explained(
         pending = read.store_answer.pending[number]
     is_list = isinstance(part.unit, ListUnit)
     committed = [(one.claims or claims).committed_of(one.partition) for one in stored]
+    versions, versions_left = newest_versions(
+        segment for window in windows for segment in window.segments
+    )
     return ExplainedView(
         view=part.unit.view,
         unit=part.unit.storage_fingerprint,
@@ -109,14 +133,16 @@ def _explained(
         applied=_applied(stored).nested(),
         start=joined([one.start for one in own]).nested(),
         compacted_beyond={hour * HOUR_US: ends.nested() for hour, ends in beyond.items()},
-        archive_versions=_versions(windows, own),
+        archive_versions=_versions(versions, own),
+        archive_versions_left=versions_left,
     )
 
 
 def _windows(
-    number: int, part: Part, read: ReadOnce, stored: Sequence[Stored], claims: NodeClaims
+    number: int, part: Part, read: ReadOnce
 ) -> tuple[tuple[ExplainedWindow, ...], Sequence[int]]:
-    """The distinct windows of a unit with their segments, and per feature its window."""
+    """The distinct windows of a unit with all their segments, and per feature its window."""
+    stored, claims = read.replies.of(part, read.claims[number])
     reader, index = read.store_answer.plan.of(number)
     if isinstance(reader, ListReader):
         of_list = reader.plans[index]
@@ -162,22 +188,14 @@ def _applied(stored: Sequence[Stored]) -> OffsetVector:
     return OffsetVector(ends)
 
 
-def _versions(
-    windows: Sequence[ExplainedWindow], claims: Sequence[NodeClaims]
-) -> dict[int, ArchiveVersion]:
-    """The archive versions that segments name, each with what it contains."""
-    named = {
-        version
-        for window in windows
-        for segment in window.segments
-        for version in segment.archive_versions
-    }
+def _versions(versions: Sequence[int], claims: Sequence[NodeClaims]) -> dict[int, ArchiveVersion]:
+    """Archive versions, each with what it contains."""
     return {
         version: ArchiveVersion(
             joined([one.offset_vector(version) for one in claims]).nested(),
             any(not one.committed.dominates(one.offset_vector(version)) for one in claims),
         )
-        for version in sorted(named)
+        for version in versions
     }
 
 
@@ -200,6 +218,7 @@ def _view(view: ExplainedView, values: Mapping[str, Any]) -> dict[str, Any]:
                 "end": instant_text(window.end_us),
                 "resolution": window.resolution,
                 "segments": [_segment(segment) for segment in window.segments],
+                "left_out": dict(window.left_out),
             }
             for window in view.windows
         ],
@@ -220,6 +239,7 @@ def _view(view: ExplainedView, values: Mapping[str, Any]) -> dict[str, Any]:
             }
             for number, version in view.archive_versions.items()
         },
+        "archive_versions_left": view.archive_versions_left,
     }
 
 

@@ -210,7 +210,7 @@ _EXPLANATION = {
                 "type": "object",
                 "required": [
                     "view", "unit", "source", "stored", "slice", "token", "features", "windows", "pending", "offsets",
-                    "compacted_beyond", "archive_versions",
+                    "compacted_beyond", "archive_versions", "archive_versions_left",
                 ],
                 "properties": {
                     "view": {"type": "string"},
@@ -235,12 +235,18 @@ _EXPLANATION = {
                         "type": "array",
                         "items": {
                             "type": "object",
-                            "required": ["start", "end", "resolution", "segments"],
+                            "required": ["start", "end", "resolution", "segments", "left_out"],
                             "properties": {
                                 "start": {**_INSTANT_OR_NULL, "description": "null: since the first event"},
                                 "end": {**_INSTANT, "description": "half-open"},
                                 "resolution": {"type": "string"},
                                 "segments": {"type": "array", "items": _SEGMENT},
+                                "left_out": {
+                                    "type": "object",
+                                    "additionalProperties": {"type": "integer"},
+                                    "description": "state, or late -> number of further segments, of a window that has "
+                                    "too many",
+                                },
                             },
                         },
                     },
@@ -274,7 +280,7 @@ _EXPLANATION = {
                     },
                     "archive_versions": {
                         "type": "object",
-                        "description": "of the segments: what their hours contain",
+                        "description": "of the segments: what their hours contain; the newest, where there are too many",
                         "additionalProperties": {
                             "type": "object",
                             "required": ["offsets", "beyond_committed"],
@@ -287,6 +293,7 @@ _EXPLANATION = {
                             },
                         },
                     },
+                    "archive_versions_left": {"type": "integer", "description": "number of further ones"},
                 },
             },
         },

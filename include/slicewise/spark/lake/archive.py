@@ -24,6 +24,7 @@ from slicewise.errors import CommitConflict, DeploymentSuperseded
 from slicewise.features.plan.unit import Source
 from slicewise.features.schema.dedupe import EventIds
 from slicewise.lifecycle.archiving import Extent, next_extent, refuse_lost_end
+from slicewise.lifecycle.history.entries import LATENESS
 from slicewise.offsets.gaps import AcceptedGap
 from slicewise.offsets.vector import OffsetVector
 from slicewise.settings import Settings
@@ -35,6 +36,7 @@ from slicewise.stores.lake.archive import (
     ArchiveState,
     archive_state,
     bad_records,
+    late_events,
     remember_schemas,
 )
 from slicewise.stores.lake.catalog import Catalog, IcebergTable, ensure
@@ -64,6 +66,8 @@ class Archived:
     """Losses that were accepted."""
     bad: Mapping[str, int] = field(default_factory=dict)
     """Reason -> bad records among the new ones."""
+    late: Mapping[str, int] = field(default_factory=dict)
+    """Class of lateness -> good events among the new ones that came after their hour was over."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,8 @@ class Archiver:
             self._view()
         took = int((time.monotonic() - begun) * 1000)
         bad = bad_records(table, before) if archives else {}
+        late = late_events(table, before, tuple(LATENESS.values())) if archives else ()
+        classes = {name: count for name, count in zip(LATENESS, late, strict=False) if count}
         event(
             "archived",
             source=self.source.name,
@@ -137,7 +143,8 @@ class Archiver:
             bad=sum(bad.values()),
             ms=took,
         )
-        return Archived(self.source.name, state, archives, events, took, accepted(table), bad)
+        gaps = accepted(table)
+        return Archived(self.source.name, state, archives, events, took, gaps, bad, classes)
 
     def _refuse_another_schema(self) -> None:
         source = self.source if self.deployed is None else self.deployed()

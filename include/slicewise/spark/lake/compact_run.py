@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slicewise.errors import CommitConflict
+from slicewise.errors import CommitConflict, DataLoss, SlicewiseError
 from slicewise.features.plan.unit import SliceUnit, StorageUnit
 from slicewise.lifecycle.compaction import (
     UnitHours,
@@ -87,14 +87,22 @@ def compact(context: Context, request: Request) -> Report:
     every_raw = frozenset[int]().union(*raw_hours)
     chosen = [*sorted(every_raw), *(hour for hour in chosen if hour not in every_raw)]
     dirty = 0
+    errors: list[SlicewiseError] = []
     for table, hours, raw in zip(tables, hours_of_tables, raw_hours, strict=True):
-        totals = UnitRun(context, table, report, raw).run(hours, chosen)
-        for day in days_to_total(chosen, request.hour, now_hour):
-            if (day + 1) * 24 > hours.kept_from:
-                report.add_day(table.unit, day, total_of(table, day, totals))
-        if table.unit.lifetime:
-            dirty += move_total_until(context, table, report, min(raw, default=None))
+        try:
+            totals = UnitRun(context, table, report, raw).run(hours, chosen)
+            for day in days_to_total(chosen, request.hour, now_hour):
+                if (day + 1) * 24 > hours.kept_from:
+                    report.add_day(table.unit, day, total_of(table, day, totals))
+            if table.unit.lifetime:
+                dirty += move_total_until(context, table, report, min(raw, default=None))
+        except (CommitConflict, DataLoss) as error:
+            # of this unit alone: the others go on
+            _failed(report, table.unit, [h for h in chosen if hours.dirty(h) or h in raw], error)
+            errors.append(error)
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
+    if errors and len(errors) == len(tables):
+        raise errors[0]
     trimmed = sum(
         context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted)
     )
@@ -105,6 +113,14 @@ def compact(context: Context, request: Request) -> Report:
         "versions_trimmed": trimmed,
     }
     return report
+
+
+def _failed(report: Report, unit: StorageUnit, hours: Iterable[int], error: SlicewiseError) -> None:
+    """Reports the hours that were to be compacted, but those that were before it failed."""
+    done = {row["hour"] for row in report.hours if row["unit"] == unit.storage_fingerprint}
+    left = [hour for hour in hours if hour_text(hour) not in done]
+    warning("unit_failed", unit=unit.storage_fingerprint, hours=len(left), error=str(error))
+    report.add_failed(unit, left, error)
 
 
 def write_hours(table: UnitTable, jobs: Sequence[HourJob], records: Mapping[int, int]) -> None:

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError
+from slicewise.lifecycle.lineage.steps import Scope
 from slicewise.log import to_stderr, warning
 from slicewise.settings import Settings
+from slicewise.spark.lineage.report import lineage_of
 from slicewise.spark.runtime.session import YOUNG, job_session
 
 if TYPE_CHECKING:
@@ -40,15 +42,24 @@ _AUTOGROUP = Path("/proc/self/autogroup")
 
 
 def run_job(
-    name: str, work: Callable[[Context], Report], *, imports: Sequence[str], as_json: bool
+    name: str,
+    work: Callable[[Context], Report],
+    *,
+    imports: Sequence[str],
+    as_json: bool,
+    views: Sequence[str] = (),
 ) -> int:
     """Runs `work` in a session; the exit code: 0, or 1 with the error on standard error.
 
-    imports: modules that `work` imports when it is called.
+    imports: modules that `work` imports when it is called. views: views or units that it is about,
+    for its lineage.
     """
     to_stderr()
     settings, clock = Settings.load(), SystemClock()
-    with session_of(settings, name, (*_ALL, *imports)) as session:
+    with (
+        lineage_of(settings, name, clock) as lineage,
+        session_of(settings, name, (*_ALL, *imports)) as session,
+    ):
         from slicewise.spark.lake.context import Context
         from slicewise.stores.lake.catalog import open_catalog
         from slicewise.stores.lake.records import append
@@ -62,8 +73,10 @@ def run_job(
             finally:
                 context.store.close()
             append(catalog, RUNS, report.rows(clock.now_us()))
+            lineage.complete(context.manifest, Scope(views=tuple(views)))
             _print(report, as_json)
         except SlicewiseError as error:
+            lineage.end("FAIL", error.what)
             warning("job_failed", job=name, lasting=error.lasting, error=str(error))
             sys.stderr.write(f"{error}\n")
             return 1

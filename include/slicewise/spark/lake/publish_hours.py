@@ -38,7 +38,9 @@ CHANGE_BYTES = 1 << 20
 """Bytes of hours that fill a change: while a script copies them, other clients of the store wait a
 few milliseconds. What is wider goes in some hours at a time, and is totalled afterwards."""
 OUTCOME = pa.schema([("outcome", pa.string())])
-_FATES = ("swapped", "stale", "expired", "left_over")
+_FATES = ("swapped", "stale", "expired", "left_over", "freed", "bytes_before", "bytes_after")
+"""Entities by what became of them; running partials that were freed, their bytes, and those of what
+stands in their stead."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ class PublishHours:
             done = store.run(PublishDays(rows.unit, archive_version, offset_vector, entries))
             for hour, of_hour in done.hours.items():
                 left_over = len(of_hour.left_over)
-                fates = (of_hour.published, of_hour.stale, of_hour.expired, left_over)
+                of_entities = (of_hour.published, of_hour.stale, of_hour.expired, left_over)
+                fates = (*of_entities, *of_hour.change)
                 hours[hour].update(dict(zip(_FATES, fates, strict=True)))
             every = Counter(entry.day for entry in entries)
             missing = Counter(entries[i].day for i in done.untotalled)
@@ -327,7 +330,7 @@ class HourOutcome:
 
     hour: int
     entities: Counter[str]
-    """By published, stale, expired, left_over."""
+    """By published, stale, expired, left_over; what was freed beside them (`_FATES`)."""
     slices: tuple[tuple[int, int, int, int, int], ...]
     """(slice, events, entities, late, bytes), ascending."""
 

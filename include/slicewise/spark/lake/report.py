@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from slicewise.errors import SlicewiseError
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.spark.lake.archive import Archived
 from slicewise.spark.lake.publish_hours import HourOutcome
@@ -32,6 +33,8 @@ class Report:
     """Totals of units with a lifetime: what was brought into them."""
     built: list[dict[str, Any]] = field(default_factory=list)
     """Units that were built: what was read, and how long it took."""
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    """Hours of units that could not be compacted while others were, and why."""
     more: dict[str, Any] = field(default_factory=dict)
     left_over: int = 0
     entities: int = 0
@@ -46,6 +49,7 @@ class Report:
                 "archives": done.archives,
                 "events": done.events,
                 "bad": dict(done.bad),
+                "late": dict(done.late),
                 "took_ms": done.took_ms,
             }
         )
@@ -60,6 +64,10 @@ class Report:
         self.hours.append(named | {"why": why, "seq": header.archive_version} | dict(entities))
         for row in outcome.slices if outcome is not None else ():
             self.slices.append(named | dict(zip(_SLICE, row, strict=True)))
+
+    def add_failed(self, unit: StorageUnit, hours: Iterable[int], error: SlicewiseError) -> None:
+        named = {"view": unit.view, "unit": unit.storage_fingerprint, "error": error.what}
+        self.failed += [named | {"hour": hour_text(hour)} for hour in hours]
 
     def add_day(self, unit: StorageUnit, day: int, totals: int) -> None:
         self.days.append(
@@ -99,6 +107,7 @@ class Report:
             "hours": self.hours,
             "days": self.days,
             "slices": self.slices,
+            **({"failed": self.failed} if self.failed else {}),
             **({"horizons": self.totals_until} if self.totals_until else {}),
         }
 
@@ -106,7 +115,8 @@ class Report:
         """Rows of `ops.runs`: one per archive, hour and slice; a clean run has one of its own."""
         begin: dict[str, Any] = {"run_id": self.run_id, "job": self.job, "time": now_us}
         rows = [
-            begin | {"job": "archive", "outcome": "done"} | archived
+            # by how late they were stands in the report alone: `late` of a row counts a slice's
+            begin | {"job": "archive", "outcome": "done"} | {**archived, "late": None}
             for archived in self.archived
             if archived["events"]
         ]
@@ -115,6 +125,8 @@ class Report:
             rows.append(begin | hour | figures | {"hour": parse_hour(hour["hour"])})
         for row in self.slices:
             rows.append(begin | row | {"outcome": "slice", "hour": parse_hour(row["hour"])})
+        for row in self.failed:
+            rows.append(begin | row | {"outcome": "failed", "hour": parse_hour(row["hour"])})
         for row in self.built:
             rows.append(begin | row | {"outcome": BUILT})
         return rows or [begin | {"outcome": "clean"}]

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.conversions import from_bytes
@@ -114,6 +115,16 @@ def archived_until_us(table: IcebergTable) -> int:
     return int(until) if until else 0
 
 
+def newest_archive_us(table: IcebergTable) -> int:
+    """The instant by which the newest of the archives held all that the log had, whatever
+    maintenance did since; 0 where no snapshot says."""
+    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
+    return max(
+        (int(one.additional_properties.get(UNTIL, 0)) for one in summaries if one is not None),
+        default=0,
+    )
+
+
 def remember_schemas(table: IcebergTable, source: Source) -> None:
     """Keeps with the archive by which schemas, from which offsets on, its rows are judged, before
     they are.
@@ -179,6 +190,26 @@ def bad_records(table: IcebergTable, after_version: int) -> dict[str, int]:
     chosen = f"kind = '{BAD}' and archive_seq > {after_version}"
     reasons = table.scan(row_filter=chosen, selected_fields=("reason",)).to_arrow()["reason"]
     return {str(row["values"]): int(row["counts"]) for row in reasons.value_counts().to_pylist()}
+
+
+def late_events(
+    table: IcebergTable, after_version: int, bounds_us: Sequence[int]
+) -> tuple[int, ...]:
+    """Good events of the archives after `after_version` that came in Kafka after their hour was
+    over: how many were as late as each of the ascending bounds, and not as the next."""
+    counts = np.zeros(len(bounds_us), np.int64)
+    if table.current_snapshot() is None:
+        return tuple(map(int, counts))
+    chosen = f"kind = '{GOOD}' and archive_seq > {after_version}"
+    scan = table.scan(row_filter=chosen, selected_fields=("kafka_time", "hour"))
+    for batch in scan.to_arrow_batch_reader():
+        hours = batch.column("hour").to_numpy(zero_copy_only=False)
+        times = batch.column("kafka_time").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        over_us = (hours.astype(np.int64) + 1) * HOUR_US
+        late_us = times.to_numpy(zero_copy_only=False) - over_us
+        classes = np.searchsorted(np.asarray(bounds_us), late_us[late_us >= 0], "right") - 1
+        counts += np.bincount(classes, minlength=len(bounds_us))
+    return tuple(map(int, counts))
 
 
 def scan_events(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from datetime import datetime
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
@@ -20,13 +21,18 @@ from slicewise.stores.lake.schemas import DATASETS
 _PREFIX = "dataset-"
 
 
-def named_snapshots(catalog: SqlCatalog) -> dict[str, frozenset[int]]:
-    """Source -> snapshots of its log that recorded data sets were built from.
+def named_snapshots(
+    catalog: SqlCatalog, since: datetime | None = None
+) -> dict[str, frozenset[int]]:
+    """Source -> snapshots of its log that recorded data sets were built from; since: those recorded
+    then or later.
 
     Raises DataLoss where a manifest cannot be read: what it names would be lost.
     """
     by_source: dict[str, set[int]] = {}
     for row in records(catalog, DATASETS):
+        if since is not None and row["time"] < since:
+            continue
         try:
             for source, entry in json.loads(row["manifest"])["sources"].items():
                 by_source.setdefault(source, set()).add(int(entry["snapshot_id"]))

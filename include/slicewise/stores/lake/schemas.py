@@ -240,6 +240,9 @@ CHECKS = Table(
         Column("run_id", StringType(), True),
         Column("time", TimestamptzType(), True),
         *_texts("view unit feature entity token online offline result kind"),
+        # of expectations; what was made before them has none of these
+        *_texts("suite source severity"),
+        Column("hour", IntegerType(), False, "since 1970: of the events that were judged"),
     ),
 )
 DATASETS = Table(

@@ -69,6 +69,12 @@ def joined(planned: Deployment, deployed: Deployment | None) -> Deployment:
                 (*leaderboards, *planned.leaderboards), key=lambda feature_set: feature_set.project
             )
         ),
+        tuple(
+            sorted(
+                (*(e for e in deployed.expectations if e.project != name), *planned.expectations),
+                key=lambda expectation: expectation.project,
+            )
+        ),
     )
 
 

@@ -79,6 +79,22 @@ class DayEntry:
         return self.hours[0].hour // decisions.HOURS_PER_DAY
 
 
+class Freed(NamedTuple):
+    """Figures of a change, for people: running partials that it deleted, their bytes, and the bytes
+    of what it wrote in their stead."""
+
+    partials: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+
+    def and_(self, other: Freed) -> Freed:
+        """The sums of both."""
+        return Freed(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+NO_CHANGE = Freed()
+
+
 @dataclass(frozen=True)
 class PublishOutcome:
     """Entities by what became of them; left_over: indices into the entries."""
@@ -87,6 +103,7 @@ class PublishOutcome:
     stale: int
     expired: int
     left_over: tuple[int, ...]
+    change: Freed = field(default=NO_CHANGE, compare=False)
 
 
 @dataclass(frozen=True)
@@ -111,10 +128,14 @@ class Decided:
     deletes: list[bytes] = field(default_factory=list)
     """Running partials that the hours contain."""
     totalled: bool = False
+    freed: dict[int, Freed] = field(default_factory=dict)
+    """By hour."""
 
     def without_sets(self) -> Decided:
         """The same where the store left out what it was to set: that had expired."""
-        return replace(self, published=[], expired=[*self.expired, *self.published], totalled=False)
+        freed = {hour: of._replace(bytes_after=0) for hour, of in self.freed.items()}
+        expired = [*self.expired, *self.published]
+        return replace(self, published=[], expired=expired, totalled=False, freed=freed)
 
 
 @dataclass
@@ -125,6 +146,7 @@ class HourProgress:
     stale: int = 0
     expired: int = 0
     left_over: list[int] = field(default_factory=list)
+    change: Freed = NO_CHANGE
 
 
 @dataclass
@@ -148,6 +170,8 @@ class DaysProgress:
             self.of(hour).expired += 1
         for hour in decided.left_over:
             self.of(hour).left_over.append(entry)
+        for hour, freed in decided.freed.items():
+            self.of(hour).change = self.of(hour).change.and_(freed)
         if not decided.totalled:
             self.untotalled.append(entry)
 
@@ -166,11 +190,14 @@ class DaysProgress:
             progress.stale += of_hour.stale
             progress.expired += of_hour.expired
             progress.left_over += [positions[i] for i in of_hour.left_over]
+            progress.change = progress.change.and_(of_hour.change)
         self.untotalled += [positions[i] for i in outcome.untotalled]
 
     def outcome(self) -> DaysOutcome:
         hours = {
-            hour: PublishOutcome(of.published, of.stale, of.expired, tuple(sorted(of.left_over)))
+            hour: PublishOutcome(
+                of.published, of.stale, of.expired, tuple(sorted(of.left_over)), of.change
+            )
             for hour, of in sorted(self.hours.items())
         }
         return DaysOutcome(hours, tuple(sorted(self.untotalled)))
@@ -328,6 +355,9 @@ class PublishDays(ByTag[DaysOutcome]):
                 expired = expiry != 0 and expiry <= now_us // 1_000_000
                 (decided.expired if expired else decided.published).append(values.hour)
                 decided.deletes += deletes
+                decided.freed[values.hour] = Freed(
+                    len(deletes), _size_of(deletes, flat), 0 if expired else _size(values)
+                )
         return decided
 
     def _change(
@@ -482,6 +512,15 @@ def _keys(store_id: int, build: str, hour: int, tag: bytes) -> tuple[bytes, byte
 
 def _size(values: HourValues) -> int:
     return len(values.total) + len(values.slices) + len(values.minutes or b"")
+
+
+def _size_of(names: Collection[bytes], flat: Sequence[bytes]) -> int:
+    """Bytes of these fields of a hash, names and values."""
+    if not names:
+        return 0
+    wanted = set(names)
+    fields = zip(flat[::2], flat[1::2], strict=True)
+    return sum(len(name) + len(value) for name, value in fields if name in wanted)
 
 
 def unmoved_checks(

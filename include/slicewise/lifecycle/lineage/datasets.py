@@ -1,0 +1,126 @@
+"""A data set has one name for all jobs, by OpenLineage's conventions: else no graph of them is
+connected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from slicewise.lifecycle.lineage.columns import RawUnit, chosen_by, event_columns
+from slicewise.settings import Settings, urls_of
+
+RawSource = Mapping[str, Any]
+"""A source of a deployment's JSON."""
+_DEFAULT_PORT = 6379
+
+
+class Origin(NamedTuple):
+    """Column that another is made of. direct: its values are; else they decide which events
+    count."""
+
+    namespace: str
+    dataset: str
+    column: str
+    direct: bool = True
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a data set. kind: its type; none where the definition does not say it."""
+
+    name: str
+    kind: str | None = None
+    origins: tuple[Origin, ...] = ()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A topic, a table, a view in the store, or a file."""
+
+    namespace: str
+    name: str
+    columns: tuple[Column, ...] = ()
+
+    def as_input(self) -> Dataset:
+        """The data set as a job reads it: where its columns come from is another job's word."""
+        columns = tuple(Column(column.name, column.kind) for column in self.columns)
+        return Dataset(self.namespace, self.name, columns)
+
+
+@dataclass(frozen=True)
+class Namespaces:
+    """Namespaces of the platform's data sets."""
+
+    log: str
+    lake: str
+    store: str
+
+    @staticmethod
+    def of(settings: Settings) -> Namespaces:
+        """Namespaces by the settings: the first broker, the warehouse, and the store's first node.
+        No user and no password is in them."""
+        broker = settings.kafka_bootstrap.split(",")[0].strip()
+        node = urlsplit(urls_of(settings.redis_url)[0])
+        store = (
+            f"redis://{node.hostname}:{node.port or _DEFAULT_PORT}"
+            if node.hostname
+            else f"unix://{node.path}"
+        )
+        return Namespaces(f"kafka://{broker}", settings.warehouse.rstrip("/"), store)
+
+    def topic(self, name: str, columns: Iterable[tuple[str, str]] = ()) -> Dataset:
+        """A topic with the columns of its records."""
+        return Dataset(self.log, name, tuple(Column(*named) for named in columns))
+
+    def source(self, source: RawSource) -> Dataset:
+        """The topic of a source."""
+        return self.topic(source["topic"], source["columns"])
+
+    def archive(self, source: RawSource) -> Dataset:
+        """The table of the lake that keeps a source's records."""
+        return Dataset(
+            self.lake,
+            f"log.{source['name']}",
+            tuple(
+                Column(name, kind, (Origin(self.log, source["topic"], name),))
+                for name, kind in source["columns"]
+            ),
+        )
+
+    def slices(self, unit: RawUnit) -> Dataset:
+        """The table of the lake that keeps a unit's compacted hours: its entity's columns, beside
+        the partials."""
+        archive = f"log.{unit['source']}"
+        return Dataset(
+            self.lake,
+            f"slices.u_{unit['storage_fingerprint']}",
+            tuple(
+                Column(name, kind, (Origin(self.lake, archive, name),))
+                for name, kind in unit["entity"]
+            ),
+        )
+
+    def view(self, units: Iterable[RawUnit], namespace: str, dataset: str) -> Dataset:
+        """A view in the store. units: all of the view's; namespace, dataset: the events that they
+        are made of."""
+        columns: dict[str, Column] = {}
+        name = ""
+        for unit in units:
+            name = unit["view"]
+            for column, kind in unit["entity"]:
+                columns[column] = Column(column, kind, (Origin(namespace, dataset, column),))
+            chosen = chosen_by(unit)
+            for feature in unit["features"]:
+                read = event_columns(unit, feature["aggregate"])
+                origins = [Origin(namespace, dataset, one) for one in sorted(read)]
+                origins += [Origin(namespace, dataset, one, False) for one in sorted(chosen - read)]
+                columns[feature["column"]] = Column(feature["column"], None, tuple(origins))
+        return Dataset(self.store, name, tuple(columns.values()))
+
+
+def file(path: str, columns: tuple[Column, ...] = ()) -> Dataset:
+    """A file that a job reads or writes."""
+    return Dataset("file", str(Path(path).absolute()), columns)

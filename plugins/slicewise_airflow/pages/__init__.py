@@ -1,0 +1,1 @@
+"""Pages that Airflow shows: the documentation, the platform's status, and data docs."""

@@ -1,0 +1,195 @@
+"""Pages of the reports: figures of a window with their pictures, runs of the check, and the report
+of one."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from slicewise.errors import SettingsError
+from slicewise.lifecycle.history.buckets import WINDOWS, Steps
+from slicewise.lifecycle.history.entries import Entry
+from slicewise.lifecycle.history.picture import Picture, number
+from slicewise.lifecycle.history.pictures import Past, pictures
+from slicewise.local import history
+from slicewise.local.servers.inbox import Inbox
+from slicewise.settings import Settings
+from slicewise.windows.durations import DAY_US
+from slicewise_airflow.reports.drawing import drawn
+
+CHECK = re.compile(r"check-(\d{8}T\d{6}Z)-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})", re.ASCII)
+"""Names of a check's reports: when it began, and the name of its run."""
+MOST_RUNS = 500
+KEPT_S = 30.0
+"""Seconds for which a page is good: many who open it together cost one."""
+
+
+@dataclass
+class Kept:
+    """A page by what it was asked for; one is made at a time."""
+
+    made: dict[int, tuple[float, tuple[str, int]]] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def page(self, days: int, make: Callable[[int], tuple[str, int]]) -> tuple[str, int]:
+        """The page of a window, made anew where it is old."""
+        with self.lock:
+            made = self.made.get(days)
+            if made is None or time.monotonic() - made[0] > KEPT_S:
+                made = self.made[days] = (time.monotonic(), make(days))
+            return made[1]
+
+
+KEPT = Kept()
+
+
+def figures_page(days: int) -> tuple[str, int]:
+    """The page with all pictures of a window, and its status."""
+    if days not in WINDOWS:
+        return _refused(days), 400
+    return KEPT.page(days, _figures_page)
+
+
+def _figures_page(days: int) -> tuple[str, int]:
+    try:
+        past = _past(days)
+    except SettingsError as error:
+        return _words("The reports cannot be read", error.what, error.next_step), 503
+    shown = [(picture, _svg(picture)) for picture in pictures(past)]
+    return _rendered(
+        "reports.html",
+        days=days,
+        windows=tuple(WINDOWS),
+        shown=shown,
+        until=_instant(time.time()),
+    ), 200
+
+
+def figures_json(days: int) -> tuple[dict[str, Any], int]:
+    """The figures of all pictures as plain values, and the status."""
+    if days not in WINDOWS:
+        return {"error": {"what": _what(days), "expected": _expected()}}, 400
+    try:
+        past = _past(days)
+    except SettingsError as error:
+        return {"error": {"what": error.what, "next_step": error.next_step}}, 503
+    return {"days": days, "pictures": [picture.to_json() for picture in pictures(past)]}, 200
+
+
+def checks_page() -> tuple[str, int]:
+    """The list of the check's runs whose reports are there, newest first."""
+    try:
+        settings = Settings.load()
+    except SettingsError as error:
+        return _words("The reports cannot be read", error.what, error.next_step, 1), 503
+    files = sorted(history.checks(settings).glob("check-*.html"), reverse=True)
+    names = [match for file in files if (match := CHECK.fullmatch(file.stem))]
+    since_us = time.time_ns() // 1_000 - max(WINDOWS) * DAY_US
+    figures = {
+        str(entry.get("run_id")): entry
+        for entry in history.read(settings, since_us)
+        if entry.get("job") == "check"
+    }
+    runs = [_run(match, figures.get(match[2], {})) for match in names[:MOST_RUNS]]
+    return _rendered("checks.html", runs=runs, hidden=max(0, len(names) - MOST_RUNS)), 200
+
+
+def check_page(run: str) -> tuple[str, int]:
+    """The report of a run of the check, as the check wrote it, and the status."""
+    below = 1 + run.count("/")
+    try:
+        folder = history.checks(Settings.load())
+    except SettingsError as error:
+        return _words("The reports cannot be read", error.what, error.next_step, below), 503
+    file = folder / f"{run}.html"
+    if not CHECK.fullmatch(run):
+        what = "A report is named check-<when it began>-<its run>, as the list has them."
+        return _words("No report has this name", what, "see the list", below), 404
+    try:
+        if file.is_symlink():
+            raise FileNotFoundError(file)
+        return file.read_text(encoding="utf-8"), 200
+    except (FileNotFoundError, NotADirectoryError):
+        what = (
+            f"The report {run} is gone, or never was here: reports stand beside the platform's "
+            "state, and go with it. The figures of its run may still be in ops.checks."
+        )
+        return _words(
+            "The report is gone", what, "see the list of those that are there", below
+        ), 404
+    except (OSError, UnicodeDecodeError) as error:
+        what = f"The report {run} cannot be read: {type(error).__name__}."
+        return _words("The report cannot be read", what, "look at its file's rights", below), 503
+
+
+def _run(match: re.Match[str], entry: Entry) -> dict[str, object]:
+    began = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return {
+        "name": match[0],
+        "run": match[2],
+        "began": f"{began:%Y-%m-%d %H:%M:%S}",
+        "outcome": {"not_made": "not made"}.get(str(entry.get("outcome")), entry.get("outcome")),
+        "values": entry.get("values"),
+        "mismatches": entry.get("mismatches"),
+    }
+
+
+def _past(days: int) -> Past:
+    settings, now_us = Settings.load(), time.time_ns() // 1_000
+    steps = Steps.until(now_us, days)
+    entries = history.read(settings, steps.start_us)
+    return Past(entries, steps, Inbox(settings).of_file())
+
+
+def _svg(picture: Picture) -> str:
+    return drawn(picture) if picture.has_figures else ""
+
+
+def _refused(days: int) -> str:
+    return _words("There is no such report", _what(days), _expected())
+
+
+def _what(days: int) -> str:
+    return f"No report looks back {days} days."
+
+
+def _expected() -> str:
+    return f"days={', '.join(map(str, WINDOWS))}"
+
+
+def _words(title: str, what: str, next_step: str | None, below: int = 0) -> str:
+    """A page of words. below: folders between it and the reports' first page."""
+    root = "../" * below or "./"
+    return _rendered(
+        "words.html", title=title, what=what, next_step=next_step or "slicewise status", root=root
+    )
+
+
+def _rendered(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["figure"] = number
+    return environment
+
+
+def _instant(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,148 @@
+"""Judges an hour of the archive, and features' values at its end, by the expectations of what is
+deployed.
+
+    python spark_jobs/expect.py [--hour 2026-11-21T08] --docs DIR [--only NAME …] [--json]
+
+Great Expectations judges in Spark, where the rows lie. Results are rows of ops.checks, and data
+docs below --docs. Exit code 0: nothing critical is unmet; 2: something critical is; 1: not all of
+it could be judged, and "why" in the report says what kept it from that. The last line of standard
+output is the report, with --json on one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from slicewise import log
+from slicewise.clock import SystemClock
+from slicewise.errors import SlicewiseError
+from slicewise.lifecycle.jobs import hour_number, hour_of, last_finished_hour
+from slicewise.settings import Settings
+from slicewise.spark.lake.job import session_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from slicewise.clock import Clock
+    from slicewise.features.plan.deployment import Deployment
+
+_IMPORTS = (
+    "slicewise.spark.lake.context",
+    "slicewise.checks.expectations.run",
+    "slicewise.training.api",
+    "great_expectations",
+)
+MET, FAILED, CRITICAL = 0, 1, 2
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--hour", help="as 2026-11-21T08, in UTC; by default the last that ended")
+    parser.add_argument("--docs", type=Path, help="folder of the data docs")
+    parser.add_argument("--only", nargs="*", default=[], help="sources and views; by default all")
+    parser.add_argument("--sample", type=int, default=2000, help="entities per view")
+    parser.add_argument("--json", action="store_true", help="the report on one line")
+    given = parser.parse_args()
+    log.to_stderr()
+    settings, clock = Settings.load(), SystemClock()
+    try:
+        hour = hour_of(given.hour) if given.hour else last_finished_hour(datetime.now(UTC))
+        with session_of(settings, "expect", _IMPORTS) as session:
+            report = _judged(given, settings, clock, session, hour)
+    except Exception as error:  # noqa: BLE001
+        what = (
+            error.what if isinstance(error, SlicewiseError) else f"{type(error).__name__}: {error}"
+        )
+        log.warning("job_failed", job="expect", error=what)
+        if not isinstance(error, SlicewiseError):
+            traceback.print_exc()
+        report = {"job": "expectations", "outcome": "not_made", "critical": 0, "why": what}
+    sys.stdout.write(json.dumps(report, indent=None if given.json else 1) + "\n")
+    sys.stdout.flush()
+    if report["critical"]:
+        return CRITICAL
+    return FAILED if report["outcome"] == "not_made" else MET
+
+
+def _judged(
+    given: argparse.Namespace, settings: Settings, clock: Clock, session: SparkSession, hour: str
+) -> dict[str, Any]:
+    from slicewise.checks.expectations import pages
+    from slicewise.checks.expectations.outcome import rows_of, summary
+    from slicewise.checks.expectations.run import ExpectationRun
+    from slicewise.checks.expectations.validation import Validation
+    from slicewise.stores.lake.archive import load
+    from slicewise.stores.lake.catalog import open_catalog
+    from slicewise.stores.lake.records import append
+    from slicewise.stores.lake.schemas import CHECKS, LOG
+    from slicewise.training.archiving.offline import deployed
+
+    catalog, deployment = open_catalog(settings), deployed(settings)
+
+    def table(source: str) -> str | None:
+        if load(catalog, source) is None:
+            return None
+        return f"{settings.catalog_name}.{LOG}.`{source}`"
+
+    def values(refs: Sequence[str], entities: pa.Table, at_us: int) -> pa.Table:
+        return values_of(settings, deployment, refs, entities, at_us)
+
+    results = settings.state_dir / "reports" / "expectation-results"
+    validation = Validation(hour, clock.now_us(), results)
+    run = ExpectationRun(
+        session,
+        deployment,
+        table,
+        values,
+        clock,
+        run=uuid4().hex[:12],
+        hour=hour_number(hour),
+        sample=max(1, given.sample),
+        validation=validation,
+    )
+    outcome = run.execute(given.only)
+    report = summary(outcome, hour)
+    append(catalog, CHECKS, rows_of(outcome))
+    if given.docs is not None:
+        report["docs"] = str(pages.build(validation, given.docs))
+    return report
+
+
+def values_of(
+    settings: Settings,
+    deployment: Deployment,
+    refs: Sequence[str],
+    entities: pa.Table,
+    at_us: int,
+) -> pa.Table:
+    """Values of features for entities at an instant, as a training set has them: from what is
+    archived, and nothing is archived for it."""
+    import pyarrow as pa
+
+    from slicewise.training.api import open_training_set
+
+    at = pa.array([at_us] * len(entities), pa.timestamp("us", tz="UTC"))
+    spine = entities.append_column("at", at)
+    return open_training_set(
+        settings,
+        spine,
+        list(refs),
+        "event_time",
+        deployment,
+        archive=False,
+        notify=lambda line: log.event("expectation_values", line=line),
+    )[1].table
+
+
+if __name__ == "__main__":
+    sys.exit(main())
