@@ -223,7 +223,15 @@ def _without_fault(kept: Supervised, look: DriverLook, now_us: int) -> Step:
 
 
 def _spoke(look: DriverLook) -> bool:
-    return look.heartbeat_us is not None and look.heartbeat_us >= look.started_us
+    """Tells whether it gave a sign of life since its start, and got on: one that has read nothing
+    of a source whose events wait may be stuck as the driver before it was."""
+    spoke = look.heartbeat_us is not None and look.heartbeat_us >= look.started_us
+    return spoke and not any(
+        status.lag_events > 0 and not status.records
+        for status in look.statuses
+        # other drivers count what they do otherwise
+        if status.outcomes is None and status.views is None
+    )
 
 
 def not_started(kept: Supervised, now_us: int, error: str) -> Supervised:

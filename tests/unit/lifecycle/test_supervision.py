@@ -201,3 +201,20 @@ def test_what_is_kept_survives_its_file() -> None:
     kept = {"tail": step(Supervised(), look(running=False), NOW).kept, "emit": Supervised()}
     text = json.dumps(supervision.to_json(kept))
     assert supervision.from_json(json.loads(text)) == kept
+
+
+def test_a_driver_that_reads_nothing_after_its_start_is_the_same_fault_still() -> None:
+    """Signs of life alone end no incident, and begin none."""
+    kept = step(Supervised(), look(NOW, status(40)), NOW).kept
+    assert kept.fault
+    waiting = status(0, records=0)
+    for later_s in (10, 40, 100):
+        now = NOW + later_s * SECOND
+        outcome = step(kept, look(now, waiting, started_s=later_s), now)
+        assert (outcome.start, outcome.notices, outcome.kept.ill) == (False, (), True)
+        kept = outcome.kept
+    again = step(kept, look(NOW + 130 * SECOND, status(125, records=0)), NOW + 130 * SECOND)
+    assert again.notices == ()
+    assert again.kept.restarts.in_a_row == 1
+    read = step(kept, look(NOW + 130 * SECOND, status(0)), NOW + 130 * SECOND).kept
+    assert not read.ill
