@@ -23,7 +23,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, PartitionedAssetTimetable, get_current_context, task
 from slicewise_airflow.alerts import DEFAULTS, over_within
-from slicewise_airflow.assets import CHECKED, COMPACTED
+from slicewise_airflow.assets import CHECKED, COMPACTED, newest
 from slicewise_airflow.check import CheckJob, RecomputeJob
 from slicewise_airflow.pages.docs import page_of
 from slicewise_airflow.paused import at_creation
@@ -49,16 +49,6 @@ with DAG(
     },
     default_args=DEFAULTS,
 ):
-
-    @task.short_circuit(
-        retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=1)
-    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
-    def newest() -> bool:
-        """Is no later run queued, which reads all that this one would?"""
-        from slicewise_airflow import assets
-
-        return assets.newest(get_current_context())
-
     # never retried: a second look at other values must not turn a red check green
     check = CheckJob(task_id="check", retries=0, execution_timeout=timedelta(minutes=50))
 

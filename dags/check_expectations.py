@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param, PartitionedAssetTimetable, get_current_context, task
+from airflow.sdk import DAG, Param, PartitionedAssetTimetable
 from slicewise_airflow.alerts import DEFAULTS, over_within
-from slicewise_airflow.assets import COMPACTED
+from slicewise_airflow.assets import COMPACTED, newest
 from slicewise_airflow.expect import ExpectJob
 from slicewise_airflow.pages.docs import page_of
 
@@ -49,15 +49,5 @@ with DAG(
     },
     default_args=DEFAULTS,
 ):
-
-    @task.short_circuit(
-        retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=1)
-    )  # type: ignore[untyped-decorator]  # Airflow is opaque here
-    def newest() -> bool:
-        """Is no later run queued, which judges a newer hour?"""
-        from slicewise_airflow import assets
-
-        return assets.newest(get_current_context())
-
     # never retried: the same hour is judged alike
     newest() >> ExpectJob(task_id="expect", retries=0, execution_timeout=timedelta(minutes=50))

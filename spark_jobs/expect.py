@@ -66,7 +66,7 @@ def main() -> int:
         log.warning("job_failed", job="expect", error=what)
         if not isinstance(error, SlicewiseError):
             traceback.print_exc()
-        report = {"job": "expectations", "outcome": "not_made", "critical": 0, "why": what}
+        report = {"job": "expect", "outcome": "not_made", "critical": 0, "why": what}
     sys.stdout.write(json.dumps(report, indent=None if given.json else 1) + "\n")
     sys.stdout.flush()
     if report["critical"]:

@@ -1,7 +1,7 @@
 "use strict";
 const RESULTS = { red: "red: values differ", not_made: "could not be made" };
 const SEVERITIES = { critical: "bad", warning: "wait", info: "soft" };
-// of other documents, for the table of views: storage fingerprint -> online bytes; view -> bytes in the lake
+// of other documents, for the table of views: view -> its keys and bytes online; view -> bytes in the lake
 let online = {}, lake = {}, status_ = null;
 
 function inbox(incidents, now) {
@@ -30,7 +30,7 @@ function headline(s) {
 }
 
 function showViews(s) {
-  const bytes = v => v.units.some(u => u in online) ? `about ${size(v.units.reduce((sum, u) => sum + (online[u] || 0), 0))}` : "–";
+  const bytes = v => v.view in online ? `about ${size(online[v.view].bytes)}` : "–";
   $("views").replaceChildren(table(
     [["view"], ["stored as"], ["state"], ["hours compacted", "n"], ["newest hour", "t"], ["online", "n"], ["lake", "n"]],
     s.views.map(v => [v.view, v.units.join(", "), v.ready ? ["ready", "good"] : [`building, ${Math.floor(v.built * 100)} %${v.waits ? `: ${v.waits}` : ""}`, "wait"],
@@ -72,10 +72,10 @@ async function look() {
 async function lookAtSizes() {
   try {
     const found = await read("sizes.json");
-    online = found.bytes;
+    online = found.views;
     $("nodes").textContent = found.nodes.map((n, i) => n == null ? `Store node ${i + 1} is away.`
       : `Store node ${i + 1}: ${size(n.used_bytes)}${n.limit_bytes ? ` of ${size(n.limit_bytes)}` : ""}, ${num(n.keys)} keys, ${num(n.evicted_keys)} evicted.`).join(" ")
-      + ` Sizes by view are estimated from ${num(found.sample)} random keys.`;
+      + (found.swept_us ? ` Views are as large as the sweep of ${ago((found.now_us - found.swept_us) / 1e6)} estimated.` : " The next sweep estimates how large views are.");
     if (status_) showViews(status_);
   } catch (error) { $("nodes").textContent = `The store's sizes cannot be read: ${error.message}`; }
 }

@@ -7,9 +7,10 @@ partition key of `compact_slices` does.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from slicewise.lifecycle.jobs import compacted_hours
@@ -61,7 +62,15 @@ def show_hour(context: Any, summary: Mapping[str, Any]) -> None:
         )
 
 
-def newest(context: Any) -> bool:
+@task.short_circuit(
+    retries=2, retry_delay=timedelta(seconds=5), execution_timeout=timedelta(minutes=1)
+)  # type: ignore[untyped-decorator]  # Airflow is opaque here
+def newest() -> bool:
+    """Is no later run queued, which reads all that this one would?"""
+    return is_newest(get_current_context())
+
+
+def is_newest(context: Any) -> bool:
     """Tells whether a run that an asset began is the newest of its DAG: a later one that is queued
     reads all that this one would."""
     run = context["dag_run"]

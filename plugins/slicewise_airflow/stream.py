@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from slicewise.errors import SlicewiseError
+from slicewise.lifecycle.deployed import Deployed
 from slicewise.lifecycle.health.judge import Health, Limits, Part
 from slicewise.lifecycle.health.overview import health_of
 from slicewise.lifecycle.health.watch import Watch
@@ -108,7 +109,8 @@ class StreamHealthTrigger(BaseTrigger):  # type: ignore[misc]  # Airflow is opaq
             if await supervisor.look():
                 return {"outcome": "ensure", "deadline_s": self.deadline_s}
             if time.monotonic() >= next_s:
-                health = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
+                health, deployed = await asyncio.to_thread(look, limits, frozenset(supervisor.ill))
+                await supervisor.look_at_deployment(deployed)
                 looks += 1
                 if "store" in health.parts:
                     supervisor.server_was_away()
@@ -150,18 +152,18 @@ def _outcome(
     return {"outcome": outcome, "reasons": list(reasons), "looks": looks, "parts": parts}
 
 
-def look(limits: Limits, supervised: Collection[Part] = ()) -> Health:
-    """One look at the stream, through the status that its drivers write into the store.
-    supervised: parts that are known to be lost, and are being started again."""
+def look(limits: Limits, supervised: Collection[Part] = ()) -> tuple[Health, Deployed | None]:
+    """One look at the stream, through the status that its drivers write into the store, and at what
+    is deployed. supervised: parts that are known to be lost, and are being started again."""
     from slicewise.stores.online.redis.status import read_status
 
     try:
         settings = Settings.load()
         status = read_status(settings.redis_url)
     except SlicewiseError as error:
-        return Health.of({"store": Health((f"it cannot be asked: {error.what}",))})
+        return Health.of({"store": Health((f"it cannot be asked: {error.what}",))}), None
     limits = replace(limits, probe_ms=float(settings.probe_limit_ms))
-    return health_of(status, limits, supervised)
+    return health_of(status, limits, supervised), Deployed.of(status)
 
 
 class StreamHealth(BaseOperator):  # type: ignore[misc]  # Airflow is opaque to the type checker here

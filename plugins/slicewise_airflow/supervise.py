@@ -41,8 +41,6 @@ AFTERMATH_S = 120.0
 """Seconds after a server's absence in which a driver that is lost is part of it."""
 TENDED_EVERY_S = 60.0
 """Seconds between two looks at open incidents."""
-DEPLOYED_EVERY_S = 10.0
-"""Seconds between two looks at what is deployed."""
 
 
 @dataclass
@@ -61,7 +59,8 @@ class Supervisor:
         self._absence = drivers.kept_absence(self._state)
         self._lags = drivers.kept_lags(self._state)
         self._deployments = drivers.kept_deployments(self._state)
-        self._deployed_next_s = 0.0
+        self._looks: Mapping[str, DriverLook | None] = {}
+        self._away = ""
         self._since_us = time.time_ns() // 1_000
         """Time before which no driver is judged by its words."""
         self._broker_next_s = 0.0
@@ -102,8 +101,7 @@ class Supervisor:
         }
         kept = {name: step.kept for name, step in steps.items()}
         await self._keep({name: of for name, of in kept.items() if of != Supervised()})
-        if not away:
-            await self._look_at_deployment(looks, now_us)
+        self._looks, self._away = looks, away
         started = [name for name, step in steps.items() if step.start]
         elsewhere = any(
             look is not None and look.elsewhere for name, look in looks.items() if steps[name].start
@@ -165,22 +163,18 @@ class Supervisor:
             lag = self._lags.get(notice.text.partition(":")[0])
             self._notify(page_lag, notice, 0 if lag is None else lag.first_us)
 
-    async def _look_at_deployment(
-        self, looks: Mapping[str, DriverLook | None], now_us: int
-    ) -> None:
-        """Undoes a deployment under which a driver cannot live, where one is known to be good."""
-        if time.monotonic() < self._deployed_next_s:
+    async def look_at_deployment(self, deployed: Deployed | None) -> None:
+        """Undoes a deployment under which a driver cannot live, where one is known to be good.
+        deployed: what the store names now, where it answers."""
+        if deployed is None or self._away:
             return
-        self._deployed_next_s = time.monotonic() + DEPLOYED_EVERY_S
-        now = await asyncio.to_thread(drivers.deployed_now, self.settings)
-        if now is None:
-            return
+        now_us = time.time_ns() // 1_000
         states = {
             name: _state_of(look, self.kept.get(name, Supervised()), now_us)
-            for name, look in looks.items()
+            for name, look in self._looks.items()
             if look is not None
         }
-        step = deployments.step(self._deployments, now, states, now_us)
+        step = deployments.step(self._deployments, deployed, states, now_us)
         await self._keep_deployments(step.kept)
         if step.driver:
             await self._undo(step.driver, states[step.driver].fault)

@@ -40,7 +40,7 @@ def suite(name: str, *severities: str, result: str = "") -> dict[str, Any]:
 def report(*suites: dict[str, Any], why: str = "") -> dict[str, Any]:
     severities = [one["severity"] for whole in suites for one in whole["unmet"]]
     return {
-        "job": "expectations",
+        "job": "expect",
         "hour": "2026-11-21T08",
         "outcome": "not_made" if why else "unmet" if severities else "met",
         "critical": severities.count("critical"),

@@ -493,12 +493,13 @@ def test_sizes_stand_with_the_views_and_the_nodes() -> None:
     }
     sizes = {
         "nodes": [node, None],
-        "keys": {},
-        "bytes": {"a" * 16: 1000, "b" * 16: 500},
-        "sample": 400,
+        "views": {"carrier": {"keys": 7, "bytes": 1500}},
+        "swept_us": 1_000_000,
+        "now_us": 121_000_000,
     }
     shown_page = of_hours(answers={"sizes.json": (200, sizes)})
     assert "about 1.5 kB" in shown_page["views"]
     assert (
-        "Store node 1: 2.0 MB, 1,234 keys, 0 evicted. Store node 2 is away." in shown_page["nodes"]
-    )
+        "Store node 1: 2.0 MB, 1,234 keys, 0 evicted. Store node 2 is away. "
+        "Views are as large as the sweep of 2 min ago estimated."
+    ) in shown_page["nodes"]

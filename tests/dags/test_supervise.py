@@ -54,13 +54,15 @@ def program(tmp_path: Path, *, code: int = 0, words: str = "", prints: str = "")
     return calls
 
 
-def looked(times: int) -> Supervisor:
-    """A supervisor that has looked so often, and told all that it had to."""
+def looked(times: int, deployed: Deployed | None = None) -> Supervisor:
+    """A supervisor that has looked so often, and told all that it had to. deployed: what the store
+    names meanwhile."""
 
     async def look() -> Supervisor:
         supervisor = Supervisor(Settings.load(), NAMED)
         for _ in range(times):
             await supervisor.look()
+            await supervisor.look_at_deployment(deployed)
         await supervisor.end()
         return supervisor
 
@@ -174,10 +176,12 @@ def test_a_lane_that_falls_behind_is_told_once_and_not_started(
 UNDONE = {"version": 8, "digest": "old", "changes": [{"view": "endless", "change": "removed"}]}
 
 
-def lost_under_another(state: StateFolder, monkeypatch: pytest.MonkeyPatch, starts: int) -> None:
+BAD, BACK = Deployed(7, "new"), Deployed(8, "old")
+
+
+def lost_under_another(state: StateFolder, starts: int) -> None:
     """The driver died so often under version 7, and version 6 was good."""
     now = time.time_ns() // 1_000
-    monkeypatch.setattr(drivers, "deployed_now", lambda _: Deployed(7, "new"))
     kept = Deployments("old", 6, "new", 7, now - 60_000_000)
     drivers.keep_deployments(state, kept)
     begun = Restarts((now,) * starts, starts, next_us=now + 100_000_000)
@@ -187,12 +191,11 @@ def lost_under_another(state: StateFolder, monkeypatch: pytest.MonkeyPatch, star
 def test_a_deployment_under_which_a_driver_does_not_live_is_undone_and_told_once(
     state: StateFolder,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     calls = program(tmp_path, prints=json.dumps(UNDONE))
-    lost_under_another(state, monkeypatch, starts=2)
-    looked(1)
+    lost_under_another(state, starts=2)
+    looked(1, BAD)
     assert calls.read_text() == "rollback --json --version 7\n"
     (alert,) = (line for line in caplog.messages if line.startswith("deployment_undone dag="))
     assert (
@@ -203,31 +206,29 @@ def test_a_deployment_under_which_a_driver_does_not_live_is_undone_and_told_once
     assert "docs/runbook.md#a-deployment-is-undone" in alert
     kept = drivers.kept_deployments(state)
     assert (kept.version, kept.undone_version, kept.undone) == (8, 7, "its process is gone")
-    monkeypatch.setattr(drivers, "deployed_now", lambda _: Deployed(8, "old"))
-    looked(1)  # by another watch: the driver is due at once, and nothing is undone again
+    looked(1, BACK)  # by another watch: the driver is due at once, and nothing is undone again
     assert calls.read_text() == "rollback --json --version 7\nstream ensure\n"
 
 
 @pytest.mark.parametrize("starts", [0, 1])
 def test_a_driver_that_one_start_may_help_undoes_nothing(
-    starts: int, state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    starts: int, state: StateFolder, tmp_path: Path
 ) -> None:
     calls = program(tmp_path)
-    lost_under_another(state, monkeypatch, starts)
-    looked(1)
+    lost_under_another(state, starts)
+    looked(1, BAD)
     assert not calls.exists()
 
 
 def test_a_deployment_that_cannot_be_undone_is_left_with_the_reason(
     state: StateFolder,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     calls = program(tmp_path, code=1, words="slicewise rollback: a schema changed since")
-    lost_under_another(state, monkeypatch, starts=2)
-    looked(1)
-    looked(1)
+    lost_under_another(state, starts=2)
+    looked(1, BAD)
+    looked(1, BAD)
     assert calls.read_text() == "rollback --json --version 7\n", "once"
     [finding] = [one for one in drivers.findings(Settings.load(), 0) if one.part == "deployment"]
     assert "it could not be undone: slicewise rollback: a schema changed since" in finding.text
@@ -274,7 +275,7 @@ def test_a_watch_that_ends_while_a_driver_is_lost_is_red_and_words_why(
 def test_a_driver_of_another_container_is_started_by_a_task_there_and_the_watch_goes_on(
     state: StateFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "look", lambda *_: Health(()))
+    monkeypatch.setattr(watching, "look", lambda *_: (Health(()), None))
     calls = program(tmp_path, words="{}")
     elsewhere = json.loads(GONE) | {"namespace": "another pid:[1]"}
     state.pid_file("stream").write_text(json.dumps(elsewhere))

@@ -2,7 +2,7 @@
 raw log, as bytes.
 
 produce → stream killed in the middle of a batch → started again → compaction → late events →
-compaction twice → Redis loses its last commands → the real-time lane brings what no micro-batch has
+compaction again → Redis loses its last commands → the real-time lane brings what no micro-batch has
 → everything once more, and every entity and window compared.
 """
 

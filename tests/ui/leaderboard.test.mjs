@@ -3,60 +3,36 @@
 // Deploys examples/songs beside what the platform of SLICEWISE_STATE serves, and plays songs.
 import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { chromium } from 'playwright-core'
+import { opened, platform, root, wait } from './browser.mjs'
 
-const root = resolve(import.meta.dirname, '..', '..')
-const program = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
 const slicewise = join(root, '.venvs/platform/bin/slicewise')
 const env = { ...process.env, SLICEWISE_PROJECT: join(root, 'examples', 'songs') }
-let address, load, profile, browser, page
+let address, load, close, page
 
 function run (...words) {
   return execFileSync(slicewise, words, { encoding: 'utf8', env, timeout: 240_000 })
 }
 
-// what it prints counts, also where a service is down that leaderboards do not need
-function platform () {
-  try {
-    return JSON.parse(run('status', '--json'))
-  } catch (error) {
-    if (!error.stdout) throw error
-    return JSON.parse(error.stdout)
-  }
-}
-
 before(async () => {
-  assert.ok(program, 'no browser: apt-get install chromium')
-  const parsed = platform()
-  address = (Array.isArray(parsed) ? parsed : parsed.services).find(each => each.name === 'serving').address
+  address = platform().serving
   run('apply', '--no-wait')
   run('stream', 'ensure')
-  load = spawn(slicewise, ['load', '--rate', '200', '--songs', '500', '--seconds', '600'], { env, stdio: 'ignore' })
-  profile = mkdtempSync(join(tmpdir(), 'slicewise-ui-'))
-  browser = await chromium.launchPersistentContext(profile, {
-    executablePath: program,
-    viewport: { width: 900, height: 760 },
-    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync']
-  })
-  page = await browser.newPage()
+  load = spawn(slicewise, ['load', '--rate', '200', '--songs', '500', '--seconds', '600'], { env, stdio: 'ignore' });
+  ({ page, close } = await opened({ width: 900, height: 760 }))
 })
 
 after(async () => {
   load?.kill()
-  await browser?.close()
-  if (profile) rmSync(profile, { recursive: true, force: true })
+  await close?.()
 })
 
 test('the page of a leaderboard shows the ten, and moves as songs are played', async () => {
   const errors = []
   page.on('pageerror', error => errors.push(error.message))
   page.on('request', request => { if (!request.url().startsWith(address)) errors.push(`asks ${request.url()}`) })
-  await page.goto(address, { timeout: 60_000 })
+  await page.goto(address, wait)
   await page.getByRole('link', { name: /songs:plays_10s/ }).click()
   await page.locator('tbody tr').nth(9).waitFor({ timeout: 180_000 })
   const read = async () => ({

@@ -3,53 +3,22 @@
 // Addresses come from `slicewise status --json` of the platform that SLICEWISE_STATE names. With PICTURES=1 the pages
 // are also kept as docs/pictures/*.png, for the README.
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import { chromium } from 'playwright-core'
+import { opened, platform, root, wait } from './browser.mjs'
 
-const root = resolve(import.meta.dirname, '..', '..')
-const program = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
-const wait = { timeout: 60_000 }
-let addresses, profile, browser, page
-
-// what it prints counts: its exit status also tells of what no page needs
-function platform () {
-  let out
-  try {
-    out = execFileSync(join(root, '.venvs/platform/bin/slicewise'), ['status', '--json'], { encoding: 'utf8' })
-  } catch (error) {
-    if (!error.stdout) throw error
-    out = error.stdout
-  }
-  const parsed = JSON.parse(out)
-  const services = Array.isArray(parsed) ? parsed : parsed.services
-  return Object.fromEntries(services.map(each => [each.name, each.address]))
-}
+let addresses, close, page
 
 async function keep (name) {
   if (process.env.PICTURES) await page.screenshot({ path: join(root, 'docs', 'pictures', `${name}.png`) })
 }
 
 before(async () => {
-  assert.ok(program, 'no browser: apt-get install chromium')
-  addresses = platform()
-  profile = mkdtempSync(join(tmpdir(), 'slicewise-ui-'))
-  browser = await chromium.launchPersistentContext(profile, {
-    executablePath: program,
-    viewport: { width: 1280, height: 800 },
-    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync']
-  })
-  page = await browser.newPage()
+  addresses = platform();
+  ({ page, close } = await opened())
 })
 
-after(async () => {
-  await browser?.close()
-  if (profile) rmSync(profile, { recursive: true, force: true })
-})
+after(async () => close?.())
 
 test('the API lists views and features, with an example to copy', async () => {
   await page.goto(addresses.serving, wait)

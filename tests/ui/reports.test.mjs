@@ -1,51 +1,23 @@
 // The reports in a real browser, on a running platform: at three widths, in the light and in the dark.
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
 import { after, before, test } from 'node:test'
-import { chromium } from 'playwright-core'
+import { opened, platform, wait } from './browser.mjs'
 
-const root = resolve(import.meta.dirname, '..', '..')
-const program = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
-const wait = { timeout: 60_000 }
-let reports, profile, browser, page
-
-// what it prints counts: its exit status also tells of what no page needs
-function airflow () {
-  let out
-  try {
-    out = execFileSync(join(root, '.venvs/platform/bin/slicewise'), ['status', '--json'], { encoding: 'utf8' })
-  } catch (error) {
-    if (!error.stdout) throw error
-    out = error.stdout
-  }
-  const parsed = JSON.parse(out)
-  return (Array.isArray(parsed) ? parsed : parsed.services).find(each => each.name === 'airflow').address
-}
+let reports, close, page
 
 before(async () => {
-  assert.ok(program, 'no browser: apt-get install chromium')
+  ({ page, close } = await opened())
   // of a page that is served by itself; else of the platform
-  reports = process.env.SLICEWISE_REPORTS_URL ?? `${airflow()}/slicewise/reports/`
-  profile = mkdtempSync(join(tmpdir(), 'slicewise-ui-'))
-  browser = await chromium.launchPersistentContext(profile, {
-    executablePath: program,
-    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-      '--disable-background-networking', '--disable-component-update', '--disable-sync']
-  })
-  page = await browser.newPage()
-  if (!process.env.SLICEWISE_REPORTS_URL) { // signs in, where that is not asked of anybody
-    await page.goto(`${airflow()}/plugin/slicewise`, wait)
-    await page.frameLocator('iframe').getByText('carrier').first().waitFor(wait)
+  reports = process.env.SLICEWISE_REPORTS_URL
+  if (!reports) { // signs in, where that is not asked of anybody
+    const { airflow } = platform()
+    await page.goto(`${airflow}/plugin/slicewise`, wait)
+    await page.frameLocator('iframe').locator('#views').getByText('carrier').first().waitFor(wait)
+    reports = `${airflow}/slicewise/reports/`
   }
 })
 
-after(async () => {
-  await browser?.close()
-  if (profile) rmSync(profile, { recursive: true, force: true })
-})
+after(async () => close?.())
 
 for (const width of [400, 800, 1280]) {
   for (const colorScheme of ['light', 'dark']) {

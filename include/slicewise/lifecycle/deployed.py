@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from slicewise.stores.online.redis.status import StoreStatus
 
 WELL_US = 120_000_000
 """A deployment is good once all drivers have been well under it for so long, and events were
@@ -22,6 +25,14 @@ class Deployed(NamedTuple):
 
     version: int
     digest: str
+
+    @staticmethod
+    def of(status: StoreStatus) -> Deployed | None:
+        """The deployment of a status; none where nothing is deployed."""
+        try:
+            return Deployed(int(status.metadata["epoch"]), status.metadata["units"].decode())
+        except (KeyError, ValueError):
+            return None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from slicewise.errors import BadRequest, ServerError, SlicewiseError, StoreUnavailable
 from slicewise.settings import Settings
+from slicewise.windows.durations import DAY_US
 
 if TYPE_CHECKING:
     from slicewise.client.answers import ExplainedView, Explanation
@@ -103,21 +104,26 @@ def _shown(incidents: Incidents) -> list[dict[str, object]]:
 
 
 def sizes() -> tuple[Document, int]:
-    """Memory and keys of each node of the store, and of each unit about as much as it takes."""
-    from slicewise.stores.online.redis.sizes import SAMPLE, read_sizes
+    """Memory and keys of each node of the store, and keys and bytes of each view as the last sweep
+    counted them."""
+    from slicewise.local import history
     from slicewise.stores.online.redis.status import read_usage
 
     try:
         settings = Settings.load()
-        estimated = read_sizes(settings.redis_url)
         nodes = read_usage(settings.redis_url)
     except SlicewiseError as error:
         return error_of(error), 503
+    if not any(nodes):
+        away = StoreUnavailable("no node of the store answers", next_step="slicewise status")
+        return error_of(away), 503
+    past = history.read(settings, time.time_ns() // 1_000 - DAY_US)
+    swept = next((entry for entry in reversed(past) if "memory" in entry), None)
     return {
         "nodes": [None if node is None else asdict(node) for node in nodes],
-        "keys": dict(estimated.keys),
-        "bytes": dict(estimated.bytes),
-        "sample": SAMPLE,
+        "views": {} if swept is None else swept["memory"],
+        "swept_us": None if swept is None else swept["at_us"],
+        "now_us": time.time_ns() // 1_000,
     }, 200
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,13 +11,15 @@ from typing import Any
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes posts; each is answered with `code` after `pause_s`, and kept where that is 200."""
+    """Takes posts; each is answered with `code` once `gate` is open, and kept where that is 200."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Hook)
-        self.pause_s = 0.0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.answered = 0
         self.posts: list[dict[str, Any]] = []
         self.code = 200
         self.reply: dict[str, str] = {}
@@ -39,7 +40,8 @@ class _Hook(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.server.code == 200:
             self.server.posts.append(json.loads(body))
-        time.sleep(self.server.pause_s)
+        self.server.gate.wait()
+        self.server.answered += 1
         self.send_response(self.server.code)
         reply = json.dumps(self.server.reply).encode()
         self.send_header("Content-Type", "application/json")

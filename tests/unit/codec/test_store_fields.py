@@ -60,7 +60,6 @@ OWN_LETTERS = {
     "stores/online/operations/committed.py",
     "stores/online/operations/leaderboards.py",
     "stores/online/memory/store.py",
-    "stores/online/redis/sizes.py",
 }
 
 

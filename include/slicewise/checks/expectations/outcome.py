@@ -81,7 +81,7 @@ class RunOutcome:
 def summary(outcome: RunOutcome, hour: str) -> dict[str, Any]:
     """The run in figures, as its JSON report has them."""
     return {
-        "job": "expectations",
+        "job": "expect",
         "run_id": outcome.run,
         "hour": hour,
         "outcome": outcome.result,

@@ -146,7 +146,13 @@ class ExpectationRun:
         return _named(self.values(refs, entities, at_us), view)
 
     def _judged(self, suite: Suite, frame: DataFrame) -> SuiteOutcome:
-        return SuiteOutcome(suite, self.validation.judge(suite, frame), frame.count())
+        # each figure would read the archive again
+        frame.persist()
+        try:
+            rows = frame.count()
+            return SuiteOutcome(suite, self.validation.judge(suite, frame), rows)
+        finally:
+            frame.unpersist()
 
 
 def _named(values: pa.Table, view: str) -> pa.Table:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
 
@@ -114,7 +113,7 @@ def suites(deployment: Deployment) -> tuple[Suite, ...]:
 
 def valued(unit: StorageUnit) -> tuple[PlannedFeature, ...]:
     """The features of a unit that have a value without a question beside the entity."""
-    return tuple(f for f in unit.features if membership_of(f.aggregate) is None)
+    return tuple(f for f in unit.features if not f.needs_values)
 
 
 def volume(counts: Sequence[int]) -> Wanted | None:

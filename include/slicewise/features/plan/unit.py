@@ -176,6 +176,11 @@ class PlannedFeature:
     aggregate: Aggregate
     partial: int
 
+    @property
+    def needs_values(self) -> bool:
+        """Tells whether it is about values that a request gives, beside the entity."""
+        return membership_of(self.aggregate) is not None
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Unit:
@@ -256,11 +261,7 @@ class SliceUnit(_Unit):
     def emitted_features(self) -> tuple[PlannedFeature, ...]:
         """Features that are published: their windows end complete, and their values are no filters
         that readers ask."""
-        return tuple(
-            f
-            for f in self.features
-            if f.window.ends_complete and membership_of(f.aggregate) is None
-        )
+        return tuple(f for f in self.features if f.window.ends_complete and not f.needs_values)
 
 
 @dataclass(frozen=True, kw_only=True)

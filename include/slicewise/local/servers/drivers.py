@@ -15,7 +15,7 @@ from slicewise.errors import BadRequest, SlicewiseError
 from slicewise.lifecycle import deployed as deployments
 from slicewise.lifecycle import lagging, restarts, supervision
 from slicewise.lifecycle.absence import Absence
-from slicewise.lifecycle.deployed import Deployed, Deployments
+from slicewise.lifecycle.deployed import Deployments
 from slicewise.lifecycle.findings import Finding
 from slicewise.lifecycle.health.alerts import runbook_link
 from slicewise.lifecycle.health.overview import store_reasons
@@ -156,16 +156,6 @@ def kept_lags(state: StateFolder) -> dict[str, Lag]:
 def keep_lags(state: StateFolder, lags: Mapping[str, Lag]) -> None:
     """Replaces what is kept in one step. Raises OSError."""
     _replace(state.path / _LAGS, lagging.to_json(lags))
-
-
-def deployed_now(settings: Settings) -> Deployed | None:
-    """The deployment that the store names; none where nothing is deployed, or the store does not
-    answer."""
-    try:
-        metadata = read_status(settings.redis_url).metadata
-        return Deployed(int(metadata["epoch"]), metadata["units"].decode())
-    except (SlicewiseError, KeyError, ValueError):
-        return None
 
 
 def kept_deployments(state: StateFolder) -> Deployments:

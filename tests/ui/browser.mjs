@@ -1,0 +1,39 @@
+// What every file of these tests begins with: the addresses of the platform that SLICEWISE_STATE names, and a browser.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { chromium } from 'playwright-core'
+
+export const root = resolve(import.meta.dirname, '..', '..')
+export const wait = { timeout: 60_000 }
+const program = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync)
+
+// name of a service -> its address; what it prints counts: its exit status also tells of what no page needs
+export function platform () {
+  let out
+  try {
+    out = execFileSync(join(root, '.venvs/platform/bin/slicewise'), ['status', '--json'], { encoding: 'utf8' })
+  } catch (error) {
+    if (!error.stdout) throw error
+    out = error.stdout
+  }
+  const parsed = JSON.parse(out)
+  const services = Array.isArray(parsed) ? parsed : parsed.services
+  return Object.fromEntries(services.map(each => [each.name, each.address]))
+}
+
+// a page of a browser of its own, and what ends it
+export async function opened (viewport = { width: 1280, height: 800 }) {
+  assert.ok(program, 'no browser: apt-get install chromium')
+  const profile = mkdtempSync(join(tmpdir(), 'slicewise-ui-'))
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath: program,
+    viewport,
+    args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
+      '--disable-background-networking', '--disable-component-update', '--disable-sync']
+  })
+  const close = async () => { await browser.close(); rmSync(profile, { recursive: true, force: true }) }
+  return { page: await browser.newPage(), close }
+}
