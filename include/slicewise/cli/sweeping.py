@@ -18,6 +18,11 @@ from slicewise.lifecycle.sweep import (
 )
 from slicewise.settings import Settings, urls_of
 from slicewise.stores.online.redis import sweep as store
+from slicewise.stores.online.redis.status import NodeUsage, read_usage
+
+EVERY = 50
+"""Keys of a unit of which one is measured, the first among them: to measure all would take as many
+commands."""
 
 
 @dataclass
@@ -29,13 +34,30 @@ class Tally:
     keys: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: Counter[tuple[str, str]] = field(default_factory=Counter)
     size: Counter[tuple[str, str]] = field(default_factory=Counter)
+    units: Counter[str] = field(default_factory=Counter)
+    """Keys by unit."""
+    measured: Counter[str] = field(default_factory=Counter)
+    sample: Counter[str] = field(default_factory=Counter)
+    """Keys by unit whose bytes were measured, and these bytes."""
     freed: int = 0
     shortened: int = 0
 
-    def see(self, key: bytes, verdict: Verdict, size: int) -> None:
+    def measures(self, key: bytes, verdict: Verdict) -> bool:
+        """Counts the key for its unit; wants the bytes of one that changes, and of a sample."""
+        unit, _ = unit_and_kind(key)
+        self.units[unit] += 1
+        changes = verdict.delete or verdict.expire_at_s is not None
+        return changes or (bool(unit) and self.units[unit] % EVERY == 1)
+
+    def see(self, key: bytes, verdict: Verdict, size: int | None) -> None:
+        """Counts what is found."""
         unit, kind = unit_and_kind(key)
         group = (self.names.get(unit, f"(unit {unit}, not deployed)") if unit else "", kind)
         self.keys[group] += 1
+        if size is not None:
+            self.measured[unit] += 1
+            self.sample[unit] += size
+        size = size or 0
         if verdict.name != Finding.WELL.value:
             self.wrong[group] += 1
             self.size[group] += size
@@ -51,14 +73,23 @@ class Tally:
             for group, keys in sorted(self.keys.items())
         ]
 
+    def memory(self) -> dict[str, dict[str, int]]:
+        """View -> its keys, and about how many bytes they take."""
+        views: dict[str, Counter[str]] = {}
+        for unit, keys in self.units.items():
+            if unit:
+                size = round(keys * self.sample[unit] / max(1, self.measured[unit]))
+                of = views.setdefault(self.names.get(unit, "retired"), Counter())
+                of.update({"keys": keys, "bytes": size})
+        return {view: dict(views[view]) for view in sorted(views)}
+
 
 def sweep_nodes(settings: Settings, *, dry_run: bool) -> dict[str, Any]:
     """The report of a sweep over all nodes."""
     counts: Counter[str] = Counter()
     tally, deployed = Tally(), False
-    views: dict[str, Counter[str]] = {}
     urls = urls_of(settings.redis_url)
-    before = [store.usage(url) for url in urls]
+    before = read_usage(settings.redis_url)
     for url in urls:  # of each node by its own metadata
         current = store.deployed(url)
         if current is None:
@@ -67,20 +98,15 @@ def sweep_nodes(settings: Settings, *, dry_run: bool) -> dict[str, Any]:
         for unit in current.manifest.get("units") or ():
             name = current.metadata.name(str(unit["storage_fingerprint"]))
             tally.names[name] = str(unit["view"])
-        memory = store.UnitMemory(lambda key: unit_and_kind(key)[0])
         counts += store.sweep(
             url,
             current,
             _Decide(rules),
             dry_run=dry_run,
             progress=lambda scanned: print(f"scanned {scanned} keys", file=sys.stderr),
-            seen=tally.see,
-            memory=memory,
+            seen=tally,
         )
-        for unit, (keys, size) in memory.estimated().items():
-            view = tally.names.get(unit, "retired")
-            views.setdefault(view, Counter()).update({"keys": keys, "bytes": size})
-    after = before if dry_run else [store.usage(url) for url in urls]
+    after = before if dry_run else read_usage(settings.redis_url)
     return {
         "deployed": deployed,
         "scanned": counts["scanned"],
@@ -92,7 +118,7 @@ def sweep_nodes(settings: Settings, *, dry_run: bool) -> dict[str, Any]:
         **_usage("before", before),
         **_usage("after", after),
         "kinds": tally.rows(),
-        "memory": {view: dict(views[view]) for view in sorted(views)},
+        "memory": tally.memory(),
     }
 
 
@@ -106,8 +132,9 @@ class _Decide:
         return verdict(key, expires_at_s, now_us, self.rules, fields)
 
 
-def _usage(when: str, nodes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
+def _usage(when: str, nodes: Sequence[NodeUsage | None]) -> Mapping[str, int]:
+    up = [node for node in nodes if node is not None]
     return {
-        f"keys_{when}": sum(keys for keys, _ in nodes),
-        f"bytes_{when}": sum(size for _, size in nodes),
+        f"keys_{when}": sum(node.keys for node in up),
+        f"bytes_{when}": sum(node.used_bytes for node in up),
     }

@@ -11,7 +11,9 @@ from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import PlannedFeature, Source, StorageUnit
 
 Kind = Literal["events", "arrivals", "features"]
-EVENTS, ARRIVALS, FEATURES = "events", "arrivals", "features"
+EVENTS: Kind = "events"
+ARRIVALS: Kind = "arrivals"
+FEATURES: Kind = "features"
 GOOD_SHARE = 0.95
 """Share of the records of an hour that are to be good ones."""
 PUNCTUAL_SHARE = 0.99
@@ -23,6 +25,12 @@ KL = "expect_column_kl_divergence_to_be_less_than"
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
 ROWS = "expect_table_row_count_to_be_between"
+FROM_OTHER_HOURS: Mapping[Kind, Sequence[str]] = {
+    EVENTS: (ROWS,),
+    ARRIVALS: (),
+    FEATURES: (NOT_NULL, KL),
+}
+"""Kind of suite -> expectations that a run adds by other hours."""
 _COUNTS = frozenset(
     {"count", "distinct_count", "stddev", "variance", "span", "decay_count", "count_by"}
 )

@@ -22,16 +22,6 @@ from slicewise.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FROM_OTHER_HOURS = {
-    "events": ["expect_table_row_count_to_be_between"],
-    "arrivals": [],
-    "features": [
-        "expect_column_values_to_not_be_null",
-        "expect_column_kl_divergence_to_be_less_than",
-    ],
-}
-"""Kind of suite -> expectations that a run adds by other hours."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -42,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from slicewise.checks.expectations.suites import suites
+    from slicewise.checks.expectations.suites import FROM_OTHER_HOURS, suites
     from slicewise.cli.define.check import definitions_of
     from slicewise.cli.table import print_table
     from slicewise.features.plan.planner import plan

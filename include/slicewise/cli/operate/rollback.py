@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
             print(line, flush=True)
 
     kept = supervisor.deployments(settings)
-    with deploy.looked_at(settings) as store:
+    connect = deploy.looked_at if arguments.plan else deploy.connected
+    with connect(settings) as store:
         stored = deploy.current(store)
         now, version = deploy.require_units(stored), stored.metadata.deployment_version
         if arguments.version not in (None, version):
@@ -64,10 +65,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
                 next_step="put the definitions back as they were, and run slicewise apply --remove",
             )
         good = Deployment.from_json(text)
-        wanted = [] if good == now else list(changes(good, now))
+        wanted = [change for change in changes(good, now) if change.kind != "unchanged"]
         for change in view_changes(wanted):
-            if change.kind != "unchanged":
-                notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
+            notify(f"{change.kind:<10} {change.view:<24} {change.reason}")
         refuse_changed_schemas(now, good)
         if good != now and not arguments.plan:
             metadata = deploy.deploy(settings, store, good, version)
@@ -101,6 +101,5 @@ def _outcome(
         "changes": [
             {"view": change.view, "change": change.kind, "reason": change.reason}
             for change in wanted
-            if change.kind != "unchanged"
         ],
     }

@@ -12,7 +12,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from slicewise.errors import ServerRunChanged, StoreUnavailable
@@ -42,49 +42,21 @@ class Verdict(Protocol):
     def needs_fields(self) -> bool: ...
 
 
-Seen = Callable[[bytes, Any, int], None]
-"""Gets each key with what is found, and the bytes that it takes; 0 of a key that is well."""
 Decide = Callable[[bytes, int | None, int, Sequence[bytes] | None], Verdict]
 """(key, its expiry in seconds or None, the store's time in microseconds, names of its fields if
 they were asked for) -> what is found."""
 
 
-@dataclass
-class UnitMemory:
-    """Keys and bytes by unit, as the sweep meets them. Bytes are those of a sample: one of so many
-    keys of a unit, the first among them.
+class Seen(Protocol):
+    """An observer of all keys that a sweep looks at."""
 
-    unit_of: the unit of a key; empty for one that is of none."""
+    def measures(self, key: bytes, verdict: Any) -> bool:
+        """Tells whether the bytes of a key are wanted: each costs the store a command."""
+        ...
 
-    unit_of: Callable[[bytes], str]
-    every: int = 50
-    keys: Counter[str] = field(default_factory=Counter)
-    measured: Counter[str] = field(default_factory=Counter)
-    sizes: Counter[str] = field(default_factory=Counter)
-
-    def add(self, client: Any, keys: Sequence[bytes]) -> None:
-        """Counts keys, and asks the store for the size of a sample of them."""
-        chosen: list[tuple[str, bytes]] = []
-        for key in keys:
-            unit = self.unit_of(key)
-            if unit and self.keys[unit] % self.every == 0:
-                chosen.append((unit, key))
-            if unit:
-                self.keys[unit] += 1
-        pipe = client.pipeline(transaction=False)
-        for _, key in chosen:
-            pipe.memory_usage(key)
-        for (unit, _), size in zip(chosen, pipe.execute() if chosen else (), strict=True):
-            if size is not None:  # not one that has just gone
-                self.measured[unit] += 1
-                self.sizes[unit] += size
-
-    def estimated(self) -> dict[str, tuple[int, int]]:
-        """Unit -> its keys and about how many bytes they take."""
-        return {
-            unit: (count, round(count * self.sizes[unit] / max(1, self.measured[unit])))
-            for unit, count in self.keys.items()
-        }
+    def see(self, key: bytes, verdict: Any, size: int | None) -> None:
+        """Gets a key with what is found, and its bytes where they were wanted."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -115,7 +87,6 @@ def sweep(
     dry_run: bool = False,
     progress: Progress = lambda _: None,
     seen: Seen | None = None,
-    memory: UnitMemory | None = None,
 ) -> Counter[str]:
     """Counts what is found over all keys, and sets it right unless dry_run; "scanned" and "changed"
     too.
@@ -141,16 +112,14 @@ def sweep(
             counts.update(verdict.name for _, verdict in verdicts)
             counts["scanned"] += len(verdicts)
             if seen is not None:
-                sizes = _sizes(client, verdicts)
-                for key, verdict in verdicts:
-                    seen(key, verdict, sizes.get(key, 0))
+                sizes = _sizes(client, [key for key, of in verdicts if seen.measures(key, of)])
+                for key, of in verdicts:
+                    seen.see(key, of, sizes.get(key))
             if (
                 not dry_run
                 and int(client.hget(METADATA, "generation") or -1) != deployed.metadata.store_id
             ):
                 break
-            if memory is not None:
-                memory.add(client, keys)
             if not dry_run:
                 counts["changed"] += _apply(node, verdicts)
             progress(counts["scanned"])
@@ -185,21 +154,12 @@ def _expiries(client: Any, keys: Sequence[bytes]) -> list[int | None]:
     return [None if at == -1 else int(at) for at in pipe.execute()]
 
 
-def _sizes(client: Any, verdicts: Sequence[tuple[bytes, Verdict]]) -> dict[bytes, int]:
-    """Bytes of the keys that are to be changed."""
-    changed = [
-        key for key, verdict in verdicts if verdict.delete or verdict.expire_at_s is not None
-    ]
+def _sizes(client: Any, keys: Sequence[bytes]) -> dict[bytes, int]:
+    """Bytes of these keys; of one that has just gone, none."""
     pipe = client.pipeline(transaction=False)
-    for key in changed:
+    for key in keys:
         pipe.memory_usage(key)
-    return {key: int(size or 0) for key, size in zip(changed, pipe.execute(), strict=True)}
-
-
-def usage(url: str) -> tuple[int, int]:
-    """Keys of a store, and bytes of its memory."""
-    with connected(url) as client:
-        return int(client.dbsize()), int(client.info("memory")["used_memory"])
+    return {key: int(size or 0) for key, size in zip(keys, pipe.execute(), strict=True)}
 
 
 def _apply(node: RedisNode, verdicts: Sequence[tuple[bytes, Verdict]]) -> int:
