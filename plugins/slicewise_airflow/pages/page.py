@@ -104,8 +104,8 @@ def _shown(incidents: Incidents) -> list[dict[str, object]]:
 
 
 def sizes() -> tuple[Document, int]:
-    """Memory and keys of each node of the store, and keys and bytes of each view as the last sweep
-    counted them."""
+    """Memory and keys of each node of the store; keys and bytes of each view are the last
+    sweep's."""
     from slicewise.local import history
     from slicewise.stores.online.redis.status import read_usage
 
