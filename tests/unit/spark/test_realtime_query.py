@@ -131,6 +131,20 @@ def test_a_query_ends_once_the_next_has_what_the_log_had_when_it_first_spoke(
     assert world.query.lag() == {0: 400, 1: 0}
 
 
+def test_on_a_quiet_log_nothing_waits_for_a_query_that_took_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the micro-batch lane is behind what was acknowledged, and nothing comes that the next query
+    # could acknowledge
+    world = begun(monkeypatch)
+    world.ends = {0: 100, 1: 60}
+    world.tick()
+    assert world.query.lag() == {0: 0, 1: 0}
+    world.tick(11)
+    assert [run.stopped for run in world.runs] == [True, False]
+    assert world.query.lag() == {0: 0, 1: 0}
+
+
 def test_where_either_of_two_fails_both_end(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in (0, 1):
         world = begun(monkeypatch)

@@ -204,7 +204,8 @@ class RealtimeQuery:
                 end
                 - max(
                     self._committed.get((topic, p)),
-                    *(run.acknowledged.get(p, 0) for run in self._runs),
+                    # one that has taken over has acknowledged nothing where nothing came since
+                    *(run.at.get(p, 0) for run in self._runs),
                     0,
                 ),
             )
