@@ -4,6 +4,8 @@ folder alone."""
 from __future__ import annotations
 
 import json
+import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,14 +116,12 @@ def test_data_docs_are_shown_from_their_folder_alone(pages: TestClient, tmp_path
     assert "No data docs yet" in pages.get("/data-docs/").text
     root = tmp_path / "reports" / "data-docs"
     (root / "validations").mkdir(parents=True)
-    (root / "index.html").write_text("<p>all of them")
     (root / "validations" / "one.html").write_text("<p>one")
     (root / "validations" / "one.py").write_text("secret = 1")
     (tmp_path / "secret.html").write_text("secret")
     (root / "link.html").symlink_to(tmp_path / "secret.html")
-    assert pages.get("/data-docs/").text == "<p>all of them"
     shown = pages.get("/data-docs/validations/one.html")
-    assert shown.text == "<p>one"
+    assert shown.text.endswith("<p>one")
     assert "default-src 'none'" in shown.headers["Content-Security-Policy"]
     for name in (
         "../../secret.html",
@@ -134,6 +134,42 @@ def test_data_docs_are_shown_from_their_folder_alone(pages: TestClient, tmp_path
         "/etc/hostname",
     ):
         assert pages.get(f"/data-docs/{name}").status_code == 404, name
+
+
+def test_a_page_of_the_library_asks_no_other_host_and_keeps_its_own_styles(
+    pages: TestClient, tmp_path: Path
+) -> None:
+    folder = tmp_path / "reports" / "data-docs" / "expectations" / "events"
+    folder.mkdir(parents=True)
+    (folder / "orders.html").write_text(
+        '<html><head><link rel="stylesheet" href="https://cdn.example/bootstrap.css"/>'
+        "<style>.own { color: red }</style><script src='https://cdn.example/x.js'></script></head>"
+        "<body><script>\nrows()\n</script><td class='col-md-2'>amount</td></body></html>"
+    )
+    text = pages.get("/data-docs/expectations/events/orders.html").text
+    assert "https://" not in text
+    assert "<script" not in text
+    assert ".own { color: red }" in text
+    assert '[class*="col-md-2"]' in text, "the layout of the library's classes"
+    assert "amount" in text
+
+
+def test_the_index_lists_the_runs_with_their_results(pages: TestClient, tmp_path: Path) -> None:
+    reports = tmp_path / "reports"
+    for hour, success in (("05", True), ("06", False)):
+        under = f"events/orders/2026-01-02T{hour}/20260102T070000.000000Z"
+        page = reports / "data-docs" / "validations" / under / "batch.html"
+        page.parent.mkdir(parents=True)
+        page.write_text("<p>a run")
+        os.utime(page, (int(hour), int(hour)))
+        result = reports / "expectation-results" / under / "batch.json"
+        result.parent.mkdir(parents=True)
+        result.write_text(json.dumps({"success": success}))
+    text = pages.get("/data-docs/").text
+    assert text.index("2026-01-02T06") < text.index("2026-01-02T05"), "the newest first"
+    assert text.count("not all is met") == 1
+    (address,) = re.findall(r'href="(validations/[^"]*T06/[^"]*)"', text)
+    assert pages.get(f"/data-docs/{address}").text.endswith("<p>a run")
 
 
 def test_data_docs_need_a_sign_in() -> None:

@@ -1,13 +1,22 @@
 """Data docs are pages that Great Expectations writes below the state folder; files of that folder
-alone are shown."""
+alone are shown.
+
+The library's pages take layout and scripts from other hosts, which are asked for nothing. They are
+shown with its own styles and a small layout of ours. Its index is a script's, so the index is ours
+too.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import FileResponse, HTMLResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 ROUTE = "/data-docs"
 _TYPES = {
@@ -30,10 +39,11 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-store",
 }
-_NONE_YET = (
-    "<!doctype html><title>Data docs</title><p>No data docs yet: the DAG check_expectations writes "
-    "them after the first compaction.</p>"
-)
+MOST = 300
+"""Pages that the index lists, of all suites."""
+_SCRIPT = re.compile(r"<script\b.*?</script\s*>", re.DOTALL | re.IGNORECASE)
+_REMOTE = re.compile(r"<link\b[^>]*https?://[^>]*>", re.IGNORECASE)
+_TEMPLATES = Path(__file__).with_name("templates")
 
 
 def mount(app: FastAPI, signed_in: list[Any]) -> None:
@@ -45,11 +55,14 @@ def mount(app: FastAPI, signed_in: list[Any]) -> None:
         from slicewise_airflow.expect import data_docs as folder
 
         root = folder(Settings.load())
-        if not name and not (root / "index.html").is_file():
-            return HTMLResponse(_NONE_YET, headers=_HEADERS)
-        file = file_of(root, name or "index.html")
+        if name in ("", "index.html"):
+            return HTMLResponse(index(root), headers=_HEADERS)
+        file = file_of(root, name)
         if file is None:
             raise HTTPException(404, "no such page of the data docs")
+        if file.suffix == ".html":
+            text = file.read_text(encoding="utf-8", errors="replace")
+            return HTMLResponse(local(text), headers=_HEADERS)
         return FileResponse(file, media_type=_TYPES[file.suffix], headers=_HEADERS)
 
 
@@ -62,3 +75,62 @@ def file_of(root: Path, name: str) -> Path | None:
     except (OSError, ValueError):  # a NUL, or a name that is too long
         return None
     return file if file.suffix in _TYPES else None
+
+
+def local(page: str) -> str:
+    """A page of the library without what other hosts and scripts would have brought, in our layout.
+    Its own styles stay."""
+    plain = _REMOTE.sub("", _SCRIPT.sub("", page))
+    style = f"<style>{(_TEMPLATES / 'data_docs.css').read_text(encoding='utf-8')}</style>"
+    head, end, rest = plain.partition("</head>")
+    return f"{head}{style}{end}{rest}" if end else style + plain
+
+
+def index(root: Path) -> str:
+    """The pages of the runs that are kept, newest first, with whether all was met; and those of the
+    suites."""
+    pages = sorted((root / "validations").glob("*/*/*/*/*.html"), key=_written, reverse=True)
+    runs = [
+        {
+            "page": path.relative_to(root).as_posix(),
+            "suite": ".".join(path.relative_to(root).parts[1:3]),
+            "run": path.relative_to(root).parts[3],
+            "met": _met(root, path),
+        }
+        for path in pages[:MOST]
+    ]
+    suites = [
+        {"page": path.relative_to(root).as_posix(), "suite": f"{path.parent.name}.{path.stem}"}
+        for path in sorted((root / "expectations").glob("*/*.html"))
+    ]
+    return (
+        _environment()
+        .get_template("data_docs.html")
+        .render(runs=runs, suites=suites, hidden=max(0, len(pages) - MOST))
+    )
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # it went meanwhile
+        return 0.0
+
+
+def _met(root: Path, page: Path) -> bool | None:
+    """Tells whether the run of a page met all, by its result beside the pages; None where that is
+    gone."""
+    results = root.parent / "expectation-results"
+    file = (results / page.relative_to(root / "validations")).with_suffix(".json")
+    try:
+        return bool(json.loads(file.read_text(encoding="utf-8"))["success"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@cache
+def _environment() -> Environment:
+    frames = Path(__file__).parents[1] / "reports" / "templates"
+    return Environment(
+        loader=FileSystemLoader([_TEMPLATES, frames]), autoescape=True, undefined=StrictUndefined
+    )

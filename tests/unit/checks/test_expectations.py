@@ -13,10 +13,16 @@ import pytest
 import slicewise as sw
 from slicewise import cli
 from slicewise.checks.expectations.outcome import Judged, RunOutcome, SuiteOutcome, rows_of, summary
-from slicewise.checks.expectations.reference import partition_of, with_reference
+from slicewise.checks.expectations.reference import (
+    FEWEST,
+    HOLDOUT,
+    partition_of,
+    with_reference,
+)
 from slicewise.checks.expectations.suites import (
     BETWEEN,
     KL,
+    KL_THRESHOLD,
     LATENESS,
     NOT_NULL,
     ROWS,
@@ -120,6 +126,28 @@ def test_a_reference_bounds_nulls_and_the_distance_of_distributions() -> None:
     assert wanted[NOT_NULL, "n_1h"][1] == "critical", "it is never empty, whatever was before"
     assert wanted[NOT_NULL, "spend_1h"] == ({"column": "spend_1h", "mostly": 0.8}, "warning")
     assert (KL, "spend_1h") not in listed(with_reference(suite, now, None))
+
+
+def test_chance_alone_is_not_as_far_as_the_limit_and_a_distribution_that_moved_is() -> None:
+    rng = np.random.default_rng(20261128)
+
+    def distance(reference: Any, observed: Any) -> float:
+        """Distance as Great Expectations computes it, with what it holds out for the tails."""
+        partition = partition_of(pa.chunked_array([reference]))
+        assert partition is not None
+        bins, share = np.array(partition["bins"]), HOLDOUT
+        inside, _ = np.histogram(observed, bins)
+        outside = [(observed < bins[0]).sum(), (observed > bins[-1]).sum()]
+        seen = np.concatenate([inside, outside]) / len(observed)
+        weights = np.array(partition["weights"]) * (1 - 2 * share)
+        expected = np.concatenate([weights, [share / 2, share / 2]])
+        there = seen > 0
+        return float((seen[there] * np.log(seen[there] / expected[there])).sum())
+
+    alike = [distance(*rng.normal(size=(2, FEWEST))) for _ in range(1_000)]
+    assert sum(far >= KL_THRESHOLD for far in alike) <= 1
+    moved = [distance(rng.normal(size=2_000), rng.normal(1.25, size=2_000)) for _ in range(20)]
+    assert min(moved) > KL_THRESHOLD
 
 
 def test_a_partition_needs_numbers_that_differ() -> None:

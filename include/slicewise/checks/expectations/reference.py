@@ -12,14 +12,17 @@ import pyarrow.compute as pc
 
 from slicewise.checks.expectations.suites import KL, KL_THRESHOLD, NOT_NULL, Suite, Wanted
 
-FEWEST = 50
-"""Values on each side below which two distributions are not compared."""
+FEWEST = 100
+"""Values on each side below which two distributions are not compared. Of two samples of one
+distribution of this many values, one pair in a thousand at most is as far apart as KL_THRESHOLD; of
+half as many it would be one in forty, each hour and feature."""
 BINS = 10
 HOLDOUT = 0.01
 """Weight that Great Expectations gives to what the reference has none of, so that a distance is
 finite."""
 MORE_NULLS = 0.2
-"""Share of nulls that an hour may have beyond the reference's."""
+"""Share of nulls that an hour may have beyond the reference's: a standard error of a share is 0.05
+at most where it is of FEWEST values, so that four of them lie within it."""
 
 
 def with_reference(suite: Suite, values: pa.Table, reference: pa.Table | None) -> Suite:

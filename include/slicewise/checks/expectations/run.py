@@ -19,13 +19,12 @@ from slicewise.checks.expectations.validation import Validation
 from slicewise.clock import Clock
 from slicewise.errors import SlicewiseError
 from slicewise.features.plan.deployment import Deployment
+from slicewise.lifecycle.history.drift import REFERENCES
 from slicewise.windows.durations import HOUR_US
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-REFERENCES = (24, 1)
-"""Hours back at which the reference lies: the first of them that has entities."""
 _WHOLE = "whole"
 """Column of the one row that stands for a view without an entity."""
 Values = Callable[[Sequence[str], pa.Table, int], pa.Table]

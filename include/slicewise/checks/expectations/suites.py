@@ -21,6 +21,9 @@ PUNCTUAL_SHARE = 0.99
 LATENESS = "lateness_s"
 """Column of arrivals: seconds from an event's time to its Kafka record's."""
 KL_THRESHOLD = 0.5
+"""Kullback-Leibler divergence of what stands implied: a normal distribution that moved by a little
+more than its standard deviation is as far from what it was, and chance alone is not
+(`reference.FEWEST`)."""
 KL = "expect_column_kl_divergence_to_be_less_than"
 NOT_NULL = "expect_column_values_to_not_be_null"
 BETWEEN = "expect_column_values_to_be_between"
@@ -139,6 +142,8 @@ def volume(counts: Sequence[int]) -> Wanted | None:
 
 
 _FEWEST_HOURS, _VOLUME_FACTOR, _VOLUME_WORD = 6, 4, "fourth"
+# the least and the most of a day hold its rhythm; twice their distance is a weekend or a campaign,
+# and four times is what nobody plans. Fewer than six hours say nothing of a night.
 
 
 def _events(source: Source, units: Sequence[StorageUnit]) -> Iterator[Wanted]:

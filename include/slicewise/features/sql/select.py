@@ -12,6 +12,7 @@ from sqlglot import exp
 from slicewise.aggregates import Aggregate, count
 from slicewise.errors import DefinitionError
 from slicewise.features.declare.definitions import Case, Feature, FeatureView, KafkaSource
+from slicewise.features.expectations import Expectation
 from slicewise.features.naming import Location
 from slicewise.features.plan.planner import plan_source, plan_view
 from slicewise.features.rowlogic.functions.allowed import BY_NAME
@@ -22,16 +23,23 @@ from slicewise.features.sql.grouped import Grouped
 from slicewise.features.sql.lengths import Meant
 from slicewise.features.sql.names import expected_names, function_names, meant
 from slicewise.features.sql.rowlogic import RowLogic
-from slicewise.features.sql.statements import Statement, refuse_unknown_options, truth
+from slicewise.features.sql.statements import (
+    EXPECT,
+    Statement,
+    expectations,
+    refuse_unknown_options,
+    truth,
+)
 from slicewise.features.sql.text import Span, SqlText, Tokens, node_span
 from slicewise.features.sql.windows import Windows, tokens_of_over
+from slicewise.names import nearest
 from slicewise.windows.durations import parse_duration
 from slicewise.windows.slices import check_slice, default_slice
 from slicewise.windows.window import Window
 
 QUERY = "query"
 """The name of a view that is asked for without one."""
-_OPTIONS = ("slice", "spread", "owner", "global")
+_OPTIONS = ("slice", "spread", "owner", "global", "expect")
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ class _Select:
         condition = self.tree.args.get("where")
         where = None if condition is None else self.logic.condition(condition.this)
         slice_text = options.get("slice")
-        features = self._features(items)
+        features = self._expected(self._features(items))
         try:
             view = FeatureView(
                 self.statement.name or QUERY,
@@ -123,6 +131,30 @@ class _Select:
                 error.what, self._span_of(error), error.expected, error.next_step
             ) from error
         return view
+
+    def _expected(self, features: Sequence[Feature]) -> list[Feature]:
+        """The features with what the option `expect` says of their columns."""
+        option = self.statement.options.get("expect")
+        given: dict[str, list[Expectation]] = {}
+        for expectation in expectations(self.sql, option, f"view {self.statement.name!r}"):
+            names = expectation.columns()
+            feature = next((f for f in features if names and names[0] in f.columns()), None)
+            if feature is None:
+                assert option is not None
+                columns = [column for f in features for column in f.columns()]
+                raise self.sql.refused(
+                    f"{expectation.type} names {names[0]!r}, which is no column"
+                    if names
+                    else f"{expectation.type} names no column",
+                    option.span,
+                    EXPECT + ", with one of " + ", ".join(columns),
+                    nearest(names[0], columns) if names else None,
+                )
+            given.setdefault(feature.name, []).append(expectation)
+        return [
+            replace(feature, expect=given[feature.name]) if feature.name in given else feature
+            for feature in features
+        ]
 
     def _span_of(self, error: DefinitionError) -> Span:
         """The option that the error is about, else the view's name."""

@@ -12,12 +12,17 @@ from slicewise.features.plan.planner import plan_source
 from slicewise.features.schema.dedupe import MOST, WITHIN, Dedupe
 from slicewise.features.schema.types import KAFKA_TIME
 from slicewise.features.sql.source_columns import SourceColumn, read_column
-from slicewise.features.sql.statements import Option, Statement, refuse_unknown_options
+from slicewise.features.sql.statements import (
+    Option,
+    Statement,
+    expectations,
+    refuse_unknown_options,
+)
 from slicewise.features.sql.text import Span, SqlText
 
 _TEXTS = ("topic", "timestamp", "max_lateness", "max_ahead", "owner", "format", "registry")
 _DEDUPE = ("dedupe", "dedupe_within", "dedupe_most")
-_OPTIONS = (*_TEXTS, *_DEDUPE, "allow_nan", "connector")
+_OPTIONS = (*_TEXTS, *_DEDUPE, "allow_nan", "connector", "expect")
 _HINTS = {
     "properties.": "brokers are the platform's setting (SLICEWISE_KAFKA_BOOTSTRAP): leave it out",
     "scan.": "a view's history is built from the archive when it is applied: leave it out",
@@ -52,12 +57,14 @@ def read_source(sql: SqlText, statement: Statement, location: Location) -> Kafka
     required = [column.name for column in columns if column.required]
     allowed = _listed(statement.options.get("allow_nan"))
     dedupe = _dedupe(sql, statement)
+    expect = expectations(sql, statement.options.get("expect"), f"source {statement.name!r}")
     try:
         source = KafkaSource(
             statement.name,
             required=required,
             allow_nan=allowed,
             dedupe=dedupe,
+            expect=expect,
             location=location,
             **_shape(columns),
             **options,

@@ -3,9 +3,12 @@ first word."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from slicewise.errors import DefinitionError
+from slicewise.features.expectations import Expectation, expectations_of, refuse_lacking
 from slicewise.features.sql.text import Span, SqlText, Tokens
 from slicewise.names import nearest
 
@@ -183,6 +186,30 @@ def refuse_unknown_options(
             raise sql.refused(
                 f"unknown option {name!r}", option.name_span, "one of " + ", ".join(allowed), hint
             )
+
+
+EXPECT = """expect = '[{"type": "expect_…", "kwargs": {"column": "…"}}]'"""
+
+
+def expectations(sql: SqlText, option: Option | None, where: str) -> tuple[Expectation, ...]:
+    """The expectations of an option that holds Great Expectations' own JSON, a list of them; none
+    where it is left out."""
+    if option is None:
+        return ()
+    try:
+        given = json.loads(option.value)
+    except json.JSONDecodeError as error:
+        what = f"expect is no JSON from character {error.pos + 1} on"
+        raise sql.refused(what, option.span, EXPECT) from error
+    if not isinstance(given, list):
+        raise sql.refused("expect is no list", option.span, EXPECT)
+    try:
+        read = expectations_of(given, where)
+        for expectation in read:
+            refuse_lacking(expectation, where)
+    except DefinitionError as error:
+        raise sql.refused(error.what, option.span, error.expected, error.next_step) from error
+    return read
 
 
 def truth(sql: SqlText, option: Option | None) -> bool:

@@ -499,6 +499,25 @@ REFUSALS: dict[str, tuple[str, str]] = {
     ),
     # ---- sources
     "a source without time": ("which column is the event time", "CREATE SOURCE ›s (a STRING)"),
+    "expectations that are no JSON": (
+        "expect is no JSON",
+        f"{V} WITH (expect = ›'many') AS SELECT user_id, count(*) {W} AS n_1h FROM plays",
+    ),
+    "an expectation that does not exist": (
+        "is no expectation",
+        """CREATE SOURCE s (a BIGINT, t TIMESTAMP_MS) WITH (timestamp = 't',
+          expect = ›'[{"type": "expect_column_values_to_be_betwen", "kwargs": {"column": "a"}}]')""",
+    ),
+    "an expectation of another column": (
+        "names 'm_1h', which is no column",
+        f"""{V} WITH (expect = ›'[{{"type": "expect_column_values_to_not_be_null",
+          "kwargs": {{"column": "m_1h"}}}}]') AS SELECT user_id, count(*) {W} AS n_1h FROM plays""",
+    ),
+    "an expectation of no column": (
+        "names no column",
+        f"""{V} WITH (expect = ›'[{{"type": "expect_table_row_count_to_be_between",
+          "kwargs": {{"min_value": 1}}}}]') AS SELECT user_id, count(*) {W} AS n_1h FROM plays""",
+    ),
     "a time without form": (
         "no column type",
         "CREATE SOURCE s (a ›TIMESTAMP(3)) WITH (timestamp = 'a')",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -471,3 +472,36 @@ def test_what_is_wrong_in_a_file_is_said_with_its_place(tmp_path: Path) -> None:
         DefinitionError, match=r"views\.sql, line 2, column \d+\n(.|\n)*did you mean clicks"
     ):
         load_project(tmp_path / "views.sql")
+
+
+def test_expectations_of_sql_are_those_of_python() -> None:
+    bounds, some = {"column": "n", "min_value": 0}, {"column": "x_1h", "max_value": 9}
+    given = {"severity": "info", "type": "expect_column_values_to_be_between"}
+    text = (
+        "CREATE SOURCE plays (user_id STRING, n BIGINT, ts TIMESTAMP_US) WITH (timestamp = 'ts', "
+        f"expect = '{json.dumps([given | {'kwargs': bounds}])}'); "
+        f"CREATE FEATURE VIEW v WITH (expect = '{json.dumps([given | {'kwargs': some}])}') "
+        f"AS SELECT user_id, count(*) {HOUR} AS x_1h, sum(n) {HOUR} AS n_1h FROM plays"
+    )
+    between = "expect_column_values_to_be_between"
+    source = sw.KafkaSource(
+        "plays",
+        schema={"user_id": "string", "n": "long", "ts": "timestamp_us"},
+        timestamp="ts",
+        expect=[sw.expect(between, severity="info", **bounds)],
+    )
+    python = sw.FeatureView(
+        "v",
+        source=source,
+        entity=["user_id"],
+        features=[
+            sw.Feature(
+                "x", sw.count(), ["1h"], expect=[sw.expect(between, severity="info", **some)]
+            ),
+            sw.Feature("n", sw.sum("n"), ["1h"]),
+        ],
+    )
+    made, expected = deployed(sw.sql(text)), deployed(python)
+    assert made.expectations == expected.expectations
+    assert len(made.expectations) == 2
+    assert made.digest == expected.digest

@@ -1,0 +1,68 @@
+"""A run of spark_jobs/expect.py has one of three ends, which its exit code names; its last line is
+the report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from slicewise.errors import StoreUnavailable
+from spark_jobs import expect
+
+ENDS: dict[str, tuple[dict[str, Any], int]] = {
+    "all is met": ({"outcome": "met", "critical": 0}, 0),
+    "a warning is not met": ({"outcome": "unmet", "critical": 0, "warning": 3}, 0),
+    "something critical is not met": ({"outcome": "unmet", "critical": 1}, 2),
+    "not all could be judged": ({"outcome": "not_made", "critical": 0}, 1),
+    # what is critical is told whatever else could not be judged
+    "neither": ({"outcome": "not_made", "critical": 1}, 2),
+}
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """(exit code, report) of the job."""
+    monkeypatch.setattr(expect, "session_of", lambda *_: nullcontext())
+    monkeypatch.setattr(sys, "argv", ["expect.py", "--json", *words])
+    code = expect.main()
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_exit_code_is_the_end_of_the_run(
+    end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report, code = ENDS[end]
+    monkeypatch.setattr(expect, "_judged", lambda *_: dict(report))
+    assert ended(monkeypatch, capsys) == (code, report)
+
+
+def _no_store(*_: object) -> Any:
+    raise StoreUnavailable("no store answers")
+
+
+def _bug(*_: object) -> Any:
+    raise KeyError("a column")
+
+
+@pytest.mark.parametrize(
+    ("judged", "why"), [(_no_store, "no store answers"), (_bug, "KeyError: 'a column'")]
+)
+def test_a_run_that_raised_could_not_be_made_and_says_why(
+    judged: Any, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(expect, "_judged", judged)
+    code, report = ended(monkeypatch, capsys)
+    assert (code, report["outcome"], report["why"]) == (1, "not_made", why)
+
+
+def test_an_hour_that_is_none_is_refused_before_spark_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(expect, "_judged", _bug)
+    code, report = ended(monkeypatch, capsys, "--hour", "yesterday")
+    assert code == 1
+    assert "'yesterday' is no hour" in report["why"]
