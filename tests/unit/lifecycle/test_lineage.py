@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import slicewise as sw
 from slicewise.aggregates.registry import REGISTRY
+from slicewise.aggregates.sketches.membership import membership_of
 from slicewise.features.declare.project import Project
+from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.planner import plan
 from slicewise.lifecycle.lineage.columns import named_by
-from slicewise.lifecycle.lineage.datasets import Dataset, Namespaces
+from slicewise.lifecycle.lineage.datasets import Dataset, Namespaces, is_published
 from slicewise.lifecycle.lineage.steps import Scope, Step, steps_of, united
 from slicewise.settings import Settings
+from slicewise.spark.lineage.types import types_of
 
 NAMESPACES = Namespaces.of(
     Settings.load(
@@ -25,6 +29,11 @@ NAMESPACES = Namespaces.of(
         }
     )
 )
+
+
+@sw.row_function(output="double")
+def weighed(share, stars):  # type: ignore[no-untyped-def]
+    return pc.multiply(share, stars)
 
 
 def manifest() -> dict[str, Any]:
@@ -46,21 +55,31 @@ def manifest() -> dict[str, Any]:
         source=plays,
         entity=["user_id"],
         where="stars > 1",
-        columns={"long": "seconds > 30", "share": "seconds / 60"},
+        columns={"long": "seconds > 30", "share": "seconds / 60", "weighed": weighed},
         features=[
             sw.Feature("plays", sw.count(), windows=["1h"]),
             sw.Feature("seconds", sw.sum("share"), windows=["1h", "1d"]),
             sw.Feature("best", sw.argmax("song_id", by="stars"), windows=["1d"]),
             sw.Feature("long", sw.count(where="long"), windows=["1d"]),
+            sw.Feature("weighed", sw.sum("weighed"), windows=["1h"]),
         ],
     )
     songs = sw.FeatureView(
         "songs",
         source=plays,
         entity=["song_id"],
-        features=[sw.Feature("plays", sw.count(), windows=["1h"])],
+        features=[
+            sw.Feature("plays", sw.count(), windows=[sw.tumbling("10s"), "1h"]),
+            sw.Feature("before", sw.count(), windows=[sw.sliding("1h", offset="1h")]),
+            sw.Feature("users", sw.bloom("user_id", capacity=100), windows=["1h"]),
+            sw.Feature("latest", sw.last_k("user_id", k=2), windows=["1h"]),
+        ],
+        emit="songs.windows",
     )
-    made: dict[str, Any] = json.loads(plan(Project.of("x", [listening, songs])).to_json())
+    top = sw.Leaderboard(
+        "top", view="songs", by="plays_tumbling_10s", every="10s", k=3, late="correct"
+    )
+    made: dict[str, Any] = json.loads(plan(Project.of("x", [listening, songs, top])).to_json())
     return made
 
 
@@ -94,24 +113,93 @@ def test_a_features_columns_are_followed_through_computed_ones_to_the_events() -
     assert seen["long_1d"] == chosen | {("plays.v1", "seconds", True)}
 
 
+def test_a_row_functions_columns_are_followed_through_computed_ones_to_the_events() -> None:
+    (view, _) = steps("stream")[""].outputs
+    assert origins(view)["weighed_1h"] == {
+        ("plays.v1", "seconds", True),
+        ("plays.v1", "stars", True),
+    }
+
+
+def test_windows_that_end_are_published_from_the_topic_and_leaderboards_ranked() -> None:
+    published = steps("emit")
+    assert published.keys() == {"songs.windows", "top"}
+    (topic,) = published["songs.windows"].outputs
+    assert [one.name for one in published["songs.windows"].inputs] == ["plays.v1"]
+    assert topic.namespace == "kafka://broker-1:9092"
+    seen = origins(topic)
+    song = {("plays.v1", "song_id", True)}
+    assert seen == {
+        "entity.song_id": song,
+        "values.plays_tumbling_10s": set(),
+        "values.plays_1h": set(),
+        "values.latest_1h": {("plays.v1", "user_id", True)},
+    }
+    assert [(one.namespace, one.name) for one in published["top"].outputs] == [
+        ("redis://store:6400", "top"),
+        ("kafka://broker-1:9092", "top.corrections"),
+    ]
+
+
+def test_the_published_features_are_those_that_the_planner_publishes() -> None:
+    deployment = Deployment.from_json(json.dumps(manifest()))
+    raw = {unit["storage_fingerprint"]: unit for unit in manifest()["units"]}
+    for unit in deployment.units:
+        for feature, of_json in zip(
+            unit.features, raw[unit.storage_fingerprint]["features"], strict=True
+        ):
+            expected = feature.window.ends_complete and membership_of(feature.aggregate) is None
+            assert is_published(of_json) == expected, feature.column
+
+
+def test_every_feature_has_its_type_in_the_schema() -> None:
+    types = types_of(manifest())
+    made = {step.name: step for step in steps_of("stream", manifest(), NAMESPACES, types=types)}
+    kinds = {
+        f"{view.name}:{column.name}": column.kind
+        for view in made[""].outputs
+        for column in view.columns
+    }
+    assert kinds == {
+        "listening:user_id": "string",
+        "listening:plays_1h": "long",
+        "listening:seconds_1h": "double",
+        "listening:seconds_1d": "double",
+        "listening:best_1d": "string",
+        "listening:long_1d": "long",
+        "listening:weighed_1h": "double",
+        "songs:song_id": "string",
+        "songs:plays_tumbling_10s": "long",
+        "songs:plays_1h": "long",
+        "songs:before_1h_offset_1h": "long",
+        "songs:users_1h": "boolean",
+        "songs:latest_1h": "array<string>",
+    }
+
+
+def test_a_deployment_that_cannot_be_planned_here_has_no_types() -> None:
+    assert types_of({"units": [{"view": "x"}]}) == {}
+
+
 def test_a_compaction_goes_from_the_topic_over_log_and_slices_to_the_store() -> None:
     compact = steps("compact", Scope(views=("songs",)))
     named = {
         name: ([one.name for one in step.inputs], [one.name for one in step.outputs])
         for name, step in compact.items()
     }
-    (slices,) = named["hours"][1]
-    assert slices.startswith("slices.u_")
+    slices = named["hours"][1]
+    assert slices
+    assert all(name.startswith("slices.u_") for name in slices)
     assert named == {
         "archive": (["plays.v1"], ["log.plays"]),
-        "hours": (["log.plays"], [slices]),
-        "publish": (["log.plays", slices], ["songs"]),
+        "hours": (["log.plays"], slices),
+        "publish": (["log.plays", *slices], ["songs"]),
     }
     assert {one.namespace for one in compact["archive"].inputs} == {"kafka://broker-1:9092"}
     assert {one.namespace for one in compact["hours"].outputs} == {"s3://bucket/warehouse"}
     inputs, outputs = united(list(compact.values()))
     assert [one.name for one in inputs] == ["plays.v1"]
-    assert [one.name for one in outputs] == ["log.plays", slices, "songs"]
+    assert [one.name for one in outputs] == ["log.plays", *slices, "songs"]
 
 
 def test_a_training_set_names_its_view_its_events_and_its_spine() -> None:

@@ -142,3 +142,18 @@ def arrow_type(kind: str) -> pa.DataType:
         TIMESTAMP: pa.timestamp("us", tz="UTC"),
     }
     return types[kind]
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The name of an Arrow type, for people: of a column's type what a schema calls it."""
+    import pyarrow as pa
+
+    if pa.types.is_list(kind):
+        return f"array<{type_name(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        fields = (f"{one.name}:{type_name(one.type)}" for one in kind)
+        return f"struct<{','.join(fields)}>"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    names = {arrow_type(name): name for name in (STRING, LONG, DOUBLE, BOOLEAN, DATE, TIMESTAMP)}
+    return names.get(kind, "binary" if pa.types.is_large_binary(kind) else str(kind))

@@ -4,7 +4,7 @@ connected."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -14,7 +14,11 @@ from slicewise.settings import Settings, urls_of
 
 RawSource = Mapping[str, Any]
 """A source of a deployment's JSON."""
+Types = Mapping[tuple[str, str], str]
+"""View and feature column -> its type, where it is known."""
 _DEFAULT_PORT = 6379
+_ENDING = ("sliding", "tumbling", "hopping")
+_MEMBERSHIP = ("bloom", "cuckoo")
 
 
 class Origin(NamedTuple):
@@ -103,7 +107,7 @@ class Namespaces:
             ),
         )
 
-    def view(self, units: Iterable[RawUnit], namespace: str, dataset: str) -> Dataset:
+    def view(self, units: Iterable[RawUnit], namespace: str, dataset: str, types: Types) -> Dataset:
         """A view in the store. units: all of the view's; namespace, dataset: the events that they
         are made of."""
         columns: dict[str, Column] = {}
@@ -112,13 +116,45 @@ class Namespaces:
             name = unit["view"]
             for column, kind in unit["entity"]:
                 columns[column] = Column(column, kind, (Origin(namespace, dataset, column),))
-            chosen = chosen_by(unit)
             for feature in unit["features"]:
-                read = event_columns(unit, feature["aggregate"])
-                origins = [Origin(namespace, dataset, one) for one in sorted(read)]
-                origins += [Origin(namespace, dataset, one, False) for one in sorted(chosen - read)]
-                columns[feature["column"]] = Column(feature["column"], None, tuple(origins))
+                made = _feature(unit, feature, namespace, dataset, types)
+                columns[made.name] = made
         return Dataset(self.store, name, tuple(columns.values()))
+
+    def published(
+        self, topic: str, source: RawSource, units: Iterable[RawUnit], types: Types
+    ) -> Dataset:
+        """A topic to which windows of a source's events are published: records have the entity's
+        columns, and the values of windows that end, by their members."""
+        columns: dict[str, Column] = {}
+        for unit in units:
+            for name, kind in unit["entity"]:
+                origins = (Origin(self.log, source["topic"], name),)
+                columns[f"entity.{name}"] = Column(f"entity.{name}", kind, origins)
+            for feature in filter(is_published, unit["features"]):
+                made = _feature(unit, feature, self.log, source["topic"], types)
+                columns[f"values.{made.name}"] = replace(made, name=f"values.{made.name}")
+        return Dataset(self.log, topic, tuple(columns.values()))
+
+
+def is_published(feature: Mapping[str, Any]) -> bool:
+    """Tells whether a feature of a deployment's JSON is published where its view is: its window
+    ends, and it is a value."""
+    window, aggregate = feature["window"], feature["aggregate"]
+    if aggregate["kind"] == "where":
+        aggregate = aggregate["aggregate"]
+    ends = window["kind"] in _ENDING and not window["open"] and not window["offset_us"]
+    return ends and aggregate["kind"] not in _MEMBERSHIP
+
+
+def _feature(
+    unit: RawUnit, feature: Mapping[str, Any], namespace: str, dataset: str, types: Types
+) -> Column:
+    chosen, read = chosen_by(unit), event_columns(unit, feature["aggregate"])
+    origins = [Origin(namespace, dataset, one) for one in sorted(read)]
+    origins += [Origin(namespace, dataset, one, False) for one in sorted(chosen - read)]
+    name = feature["column"]
+    return Column(name, types.get((unit["view"], name)), tuple(origins))
 
 
 def file(path: str, columns: tuple[Column, ...] = ()) -> Dataset:

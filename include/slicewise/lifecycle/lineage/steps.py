@@ -15,6 +15,7 @@ from slicewise.lifecycle.lineage.datasets import (
     Namespaces,
     Origin,
     RawSource,
+    Types,
     file,
 )
 
@@ -50,6 +51,7 @@ class Deployed:
     manifest: Mapping[str, Any]
     namespaces: Namespaces
     scope: Scope = field(default_factory=Scope)
+    types: Types = field(default_factory=dict)
 
     @property
     def units(self) -> list[RawUnit]:
@@ -89,21 +91,26 @@ class Deployed:
             by_view.setdefault(unit["view"], []).append(unit)
         namespaces = self.namespaces
         return tuple(
-            namespaces.view(units, namespaces.log, topics[units[0]["source"]])
+            namespaces.view(units, namespaces.log, topics[units[0]["source"]], self.types)
             if of_topics
-            else namespaces.view(units, namespaces.lake, f"log.{units[0]['source']}")
+            else namespaces.view(units, namespaces.lake, f"log.{units[0]['source']}", self.types)
             for units in by_view.values()
         )
 
 
 def steps_of(
-    job: str, manifest: Mapping[str, Any], namespaces: Namespaces, scope: Scope | None = None
+    job: str,
+    manifest: Mapping[str, Any],
+    namespaces: Namespaces,
+    scope: Scope | None = None,
+    types: Types | None = None,
 ) -> tuple[Step, ...]:
     """Steps of a job over what is deployed; none of a job that makes no data of other data.
-    manifest: the deployment's JSON. scope: parts of its request; all views where it is left out."""
+    manifest: the deployment's JSON. scope: parts of its request; all views where it is left out.
+    types: those of features, which the JSON does not have."""
     if job not in _STEPS:
         return ()
-    steps = _STEPS[job](Deployed(manifest, namespaces, scope or Scope()))
+    steps = _STEPS[job](Deployed(manifest, namespaces, scope or Scope(), types or {}))
     return tuple(
         Step(step.name, tuple(one.as_input() for one in step.inputs), step.outputs)
         for step in steps
@@ -121,6 +128,43 @@ def united(steps: Sequence[Step]) -> tuple[tuple[Dataset, ...], tuple[Dataset, .
 
 def _stream(deployed: Deployed) -> list[Step]:
     return [Step("", deployed.topics(), deployed.views(of_topics=True))]
+
+
+def _emit(deployed: Deployed) -> list[Step]:
+    """A step of each topic that is published to, and of each leaderboard: its rows in the store,
+    and its corrections where it has any."""
+    sources = {source["name"]: source for source in deployed.sources}
+    namespaces = deployed.namespaces
+    by_topic: dict[str, list[RawUnit]] = {}
+    for unit in deployed.units:
+        if "emission" in unit:
+            by_topic.setdefault(str(unit["emission"]["topic"]), []).append(unit)
+    steps = []
+    for topic, units in by_topic.items():
+        read = {unit["source"]: sources[unit["source"]] for unit in units}
+        inputs = tuple(map(namespaces.source, read.values()))
+        parts = [
+            namespaces.published(
+                topic, source, [u for u in units if u["source"] == name], deployed.types
+            )
+            for name, source in read.items()
+        ]
+        columns = tuple(column for part in parts for column in part.columns)
+        steps.append(Step(topic, inputs, (Dataset(namespaces.log, topic, columns),)))
+    views = {view.name: view for view in deployed.views(of_topics=True)}
+    of_view = {unit["view"]: sources[unit["source"]] for unit in deployed.units}
+    for leaderboard in deployed.manifest.get("leaderboards", ()):
+        if leaderboard["view"] not in views:
+            continue
+        ranked = [
+            one for one in views[leaderboard["view"]].columns if one.name == leaderboard["column"]
+        ]
+        outputs = [Dataset(namespaces.store, leaderboard["name"], tuple(ranked))]
+        if leaderboard.get("topic"):
+            outputs.append(Dataset(namespaces.log, leaderboard["topic"], tuple(ranked)))
+        source = namespaces.source(of_view[leaderboard["view"]])
+        steps.append(Step(leaderboard["name"], (source,), tuple(outputs)))
+    return steps
 
 
 def _archive(deployed: Deployed) -> list[Step]:
@@ -162,14 +206,16 @@ def _dataset(deployed: Deployed) -> list[Step]:
         deployed.manifest,
         deployed.namespaces,
         Scope(views=tuple(dict.fromkeys(ref.partition(":")[0] for ref in refs))),
+        deployed.types,
     )
+    entities = {(unit["view"], name) for unit in of_views.units for name, _ in unit["entity"]}
     views = {view.name: view for view in of_views.views()}
     spine = file(scope.spine)
     columns = [
         Column(column.name, column.kind, (Origin(spine.namespace, spine.name, column.name),))
         for view in views.values()
         for column in view.columns
-        if column.kind is not None
+        if (view.name, column.name) in entities
     ]
     for ref in refs:
         name, _, wanted = ref.partition(":")
@@ -192,6 +238,7 @@ def _refs(manifest: Mapping[str, Any], features: Sequence[str]) -> tuple[str, ..
 _STEPS: Mapping[str, Callable[[Deployed], list[Step]]] = {
     "stream": _stream,
     "tail": _stream,
+    "emit": _emit,
     "archive": _archive,
     "compact": _compact,
     "backfill": _backfill,

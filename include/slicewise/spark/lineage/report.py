@@ -94,8 +94,11 @@ class Lineage:
             return ()
         import json
 
+        from slicewise.spark.lineage.types import types_of
+
         read = json.loads(manifest) if isinstance(manifest, str) else manifest
-        return steps_of(self.job, read, Namespaces.of(self.settings), scope)
+        namespaces = Namespaces.of(self.settings)
+        return steps_of(self.job, read, namespaces, scope, types_of(read))
 
     def _put(self, kind: str, step: Step | None = None, error: str = "") -> None:
         if self._thread is not None:
