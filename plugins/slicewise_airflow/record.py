@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
 from slicewise.lifecycle.health.overview import job_record, unready_units
-from slicewise.lifecycle.history.entries import Entry, of_job, of_minute
+from slicewise.lifecycle.history.entries import Entry, of_failed_try, of_job, of_minute
 from slicewise.local import history
 from slicewise.local.servers.state import StateFolder
 from slicewise.log import warning
@@ -23,6 +24,8 @@ from slicewise.stores.online.redis.status import (
 )
 
 MINUTE_S = 60.0
+TRIES_US = 86_400_000_000
+"""Time within which all tries of a task are."""
 
 
 def record(settings: Settings, job: str, report: Mapping[str, object], *, ok: bool) -> None:
@@ -45,6 +48,46 @@ def keep(settings: Settings, entry: Entry | None) -> None:
         warning("figures_not_kept", error=str(error))
         return
     history.keep(settings, entry)
+
+
+def keep_failed_try(context: Mapping[str, Any]) -> None:
+    """`on_retry_callback` of every task: keeps when its first failure was, of which nobody is paged
+    as long as another try may be well."""
+    try:
+        keep(Settings.load(), _failed_try(context))
+    except SlicewiseError as error:
+        warning("figures_not_kept", error=error.what)
+
+
+def first_failure_us(context: Mapping[str, Any]) -> int:
+    """Time at which a task that failed for good failed first: in this try, or in one before it
+    since the task was last cleared."""
+    failed = _failed_try(context)
+    instance, task = context["task_instance"], context.get("task")
+    first = int(getattr(instance, "max_tries", 0)) - int(getattr(task, "retries", 0)) + 1
+    try:
+        kept = history.read(Settings.load(), failed["at_us"] - TRIES_US)
+    except SlicewiseError:
+        kept = ()
+    same = ("kind", "task", "run_id", "map_index")
+    earlier = (
+        int(entry["at_us"])
+        for entry in kept
+        if all(entry.get(name) == failed[name] for name in same) and entry.get("try", 0) >= first
+    )
+    return min(earlier, default=int(failed["at_us"]))
+
+
+def _failed_try(context: Mapping[str, Any]) -> Entry:
+    instance = context["task_instance"]
+    ended = getattr(instance, "end_date", None)
+    return of_failed_try(
+        f"{instance.dag_id}.{instance.task_id}",
+        str(getattr(instance, "run_id", "")),
+        int(getattr(instance, "map_index", -1)),
+        int(getattr(instance, "try_number", 1) or 1),
+        SystemClock().now_us() if ended is None else int(ended.timestamp() * 1e6),
+    )
 
 
 async def keep_minutes() -> None:

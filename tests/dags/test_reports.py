@@ -8,7 +8,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -209,3 +212,25 @@ def test_an_incident_that_is_over_has_the_time_that_it_took(client: TestClient) 
     text = client.get("/reports/").text
     assert "1 incident ended" in text
     assert "Of 1 the beginning was seen, 2 min before" in text
+
+
+def test_a_task_that_fails_for_good_failed_first_when_its_first_try_did() -> None:
+    began = datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+    def failed(number: int, run_id: str = "r", max_tries: int = 2) -> dict[str, Any]:
+        instance = SimpleNamespace(
+            dag_id="d", task_id="t", run_id=run_id, map_index=-1, try_number=number,
+            max_tries=max_tries, end_date=began + timedelta(minutes=number),
+        )  # fmt: skip
+        return {"task_instance": instance, "task": SimpleNamespace(retries=2)}
+
+    def minute(context: dict[str, Any]) -> float:
+        return (record.first_failure_us(context) / 1e6 - began.timestamp()) / 60
+
+    record.keep_failed_try(failed(1))
+    record.keep_failed_try(failed(2))
+    assert minute(failed(3)) == 1
+    assert minute(failed(3, run_id="another")) == 3
+    # cleared after its third try: the tries before that were another fault's
+    record.keep_failed_try(failed(4, max_tries=5))
+    assert minute(failed(6, max_tries=5)) == 4

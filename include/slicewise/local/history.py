@@ -12,6 +12,9 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from slicewise.lifecycle.history.entries import Entry, is_entry
 from slicewise.log import warning
@@ -72,11 +75,18 @@ def _since(root: Path, since_us: int) -> Iterator[Entry]:
             continue
         for line in lines:
             try:
-                raw = json.loads(line)
+                raw = _decoded(line)
             except ValueError:
                 continue  # of a disk that was full
             if is_entry(raw) and raw["at_us"] >= since_us:
                 yield raw
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return json.loads(line)  # a figure that is no number, which JSON proper has no word for
 
 
 def _drop_before(root: Path, day: datetime) -> None:

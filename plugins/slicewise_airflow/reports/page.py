@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from slicewise.errors import SettingsError
 from slicewise.lifecycle.history.buckets import WINDOWS, Steps
+from slicewise.lifecycle.history.drift import REACH_US
 from slicewise.lifecycle.history.entries import Entry
 from slicewise.lifecycle.history.picture import Picture, number
 from slicewise.lifecycle.history.pictures import Past, pictures
@@ -29,8 +31,9 @@ from slicewise_airflow.reports.drawing import drawn
 CHECK = re.compile(r"check-(\d{8}T\d{6}Z)-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})", re.ASCII)
 """Names of a check's reports: when it began, and the name of its run."""
 MOST_RUNS = 500
-KEPT_S = 30.0
-"""Seconds for which a page is good: many who open it together cost one."""
+KEPT_PARTS = 120
+"""A page is good for this part of its steps, 30 s of one whose steps are hours: many who open it
+together cost one, and a page of many days costs most and changes least."""
 
 
 @dataclass
@@ -44,12 +47,17 @@ class Kept:
         """The page of a window, made anew where it is old."""
         with self.lock:
             made = self.made.get(days)
-            if made is None or time.monotonic() - made[0] > KEPT_S:
+            if made is None or time.monotonic() - made[0] > kept_s(days):
                 made = self.made[days] = (time.monotonic(), make(days))
             return made[1]
 
 
 KEPT = Kept()
+
+
+def kept_s(days: int) -> float:
+    """Seconds for which the page of a window is good."""
+    return WINDOWS[days] / 1e6 / KEPT_PARTS
 
 
 def figures_page(days: int) -> tuple[str, int]:
@@ -146,8 +154,10 @@ def _run(match: re.Match[str], entry: Entry) -> dict[str, object]:
 def _past(days: int) -> Past:
     settings, now_us = Settings.load(), time.time_ns() // 1_000
     steps = Steps.until(now_us, days)
-    entries = history.read(settings, steps.start_us)
-    return Past(entries, steps, Inbox(settings).of_file())
+    entries = history.read(settings, steps.start_us - REACH_US)
+    within = bisect_left(entries, steps.start_us, key=lambda entry: int(entry["at_us"]))
+    earlier = [entry for entry in entries[:within] if entry.get("job") == "check"]
+    return Past(entries[within:], steps, Inbox(settings).of_file(), earlier)
 
 
 def _svg(picture: Picture) -> str:

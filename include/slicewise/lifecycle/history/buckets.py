@@ -51,6 +51,11 @@ class Steps:
         return tuple(join(within[i]) if i in within else None for i in range(self.count))
 
 
+def instant(us: int) -> str:
+    """A time for people, in UTC."""
+    return f"{_EPOCH + timedelta(microseconds=us):%d %b %H:%M}"
+
+
 def newest(values: Sequence[float]) -> float:
     """Last of values in the order of their times."""
     return values[-1]

@@ -81,6 +81,18 @@ def of_minute(
     return entry
 
 
+def of_failed_try(task: str, run_id: str, map_index: int, number: int, at_us: int) -> Entry:
+    """Entry of a task's try that failed, where another follows."""
+    return {
+        "kind": "failed_try",
+        "at_us": at_us,
+        "task": task,
+        "run_id": run_id,
+        "map_index": map_index,
+        "try": number,
+    }
+
+
 def of_incident(incident: Incident) -> Entry:
     """Entry of an incident that is over."""
     return {

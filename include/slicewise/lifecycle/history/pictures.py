@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import mean
 from typing import Any
 
 from slicewise.lifecycle.history import drift
-from slicewise.lifecycle.history.buckets import Steps, Values, middle, newest
+from slicewise.lifecycle.history.buckets import Steps, Values, instant, middle, newest
 from slicewise.lifecycle.history.entries import LATENESS, Entry
 from slicewise.lifecycle.history.picture import Picture, largest, number, together
 from slicewise.lifecycle.incidents import Incidents, span
@@ -28,14 +29,31 @@ class Past:
     entries: Sequence[Entry]
     steps: Steps
     incidents: Incidents = ()
+    earlier: Sequence[Entry] = ()
+    """Runs of the check before the window, as far back as a reference may lie."""
 
     def jobs(self, name: str) -> list[Entry]:
         """Runs of a job."""
-        return [entry for entry in self.entries if entry.get("job") == name]
+        return self._by_job.get(name, [])
 
     def kind(self, name: str) -> list[Entry]:
         """Entries of a kind."""
-        return [entry for entry in self.entries if entry["kind"] == name]
+        return self._by_kind.get(name, [])
+
+    @cached_property
+    def _by_job(self) -> dict[str, list[Entry]]:
+        return _grouped(self.entries, "job")
+
+    @cached_property
+    def _by_kind(self) -> dict[str, list[Entry]]:
+        return _grouped(self.entries, "kind")
+
+
+def _grouped(entries: Iterable[Entry], by: str) -> dict[str, list[Entry]]:
+    groups: dict[str, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault(str(entry.get(by)), []).append(entry)
+    return groups
 
 
 def pictures(past: Past) -> tuple[Picture, ...]:
@@ -325,46 +343,58 @@ def _nulls(past: Past) -> Picture:
 
 
 def _drift(past: Past) -> tuple[Picture, ...]:
-    """The features that drifted most, each with its histogram of the first and the last check."""
-    ends: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
-    for check in past.jobs("check"):
+    """The features that drifted most, each with its histogram of the last check and of its
+    reference."""
+    runs: dict[str, list[tuple[int, Mapping[str, int]]]] = {}
+    for check in (*past.earlier, *past.jobs("check")):
         for name, counts in check.get("distributions", {}).items():
             if counts[drift.BINS]:
-                ends[name] = (ends.get(name, (counts[drift.BINS],))[0], counts[drift.BINS])
-    index = {name: drift.stability(first, last) for name, (first, last) in ends.items()}
+                runs.setdefault(name, []).append((check["at_us"], counts[drift.BINS]))
+    # what no check of the window had is gone
+    changes = {
+        name: change
+        for name, of in runs.items()
+        if of[-1][0] >= past.steps.start_us and (change := drift.change(of)) is not None
+    }
+    index = {name: change.index for name, change in changes.items()}
     most = sorted(index, key=lambda name: (-index[name], name))[:MOST_DRIFTS]
-    shown = [_histograms(i, name, index[name], *ends[name]) for i, name in enumerate(most)]
+    shown = [_histograms(i, name, index[name], changes[name]) for i, name in enumerate(most)]
     return tuple(shown) or (
-        Picture("drift", "Drift by feature", "", "bars", (), {}, _no_values(), _no_values()),
+        Picture("drift", "Drift by feature", "", "bars", (), {}, _one_check(), _one_check()),
     )
 
 
-def _histograms(
-    nth: int, name: str, index: float, first: Mapping[str, int], last: Mapping[str, int]
-) -> Picture:
-    numbers = sorted({*map(int, first), *map(int, last)})
+def _histograms(nth: int, name: str, index: float, change: drift.Change) -> Picture:
+    before, after = change.before, change.after
+    numbers = sorted({*map(int, before), *map(int, after)})
+    hours = change.hours
+    of = "the first check kept" if hours is None else f"{_times(hours, 'hour')} before"
     series = {
         title: tuple(100 * of.get(str(n), 0) / sum(of.values()) for n in numbers)
-        for title, of in (("first check", first), ("last check", last))
+        for title, of in ((of, before), ("last check", after))
     }
-    moved = max(
-        numbers,
-        key=lambda n: abs(
-            series["last check"][numbers.index(n)] - series["first check"][numbers.index(n)]
-        ),
-    )
-    at = numbers.index(moved)
+    was, now = series[of], series["last check"]
+    at = max(range(len(numbers)), key=lambda i: abs(now[i] - was[i]))
     verdict = "no drift" if index < 0.1 else "some drift" if index < 0.25 else "drift"
     text = (
-        f"{name}: {verdict}, stability index {index:.2f} between the first check and the last of "
-        f"this time. The bin that moved most begins at {drift.bin_label(moved)}: "
-        f"{number(series['first check'][at])} % then, {number(series['last check'][at])} % now."
+        f"{name}: {verdict}, stability index {index:.2f} between the last check "
+        f"({instant(change.after_us)}) and its reference ({instant(change.before_us)}, {of}). "
+        f"The bin that moved most begins at {drift.bin_label(numbers[at])}: "
+        f"{number(was[at])} % then, {number(now[at])} % now."
     )
     labels = tuple(drift.bin_label(n) for n in numbers)
     return Picture(
         f"drift-{nth}", f"Drift of {name}", "% of sampled values", "bars", labels, series, text,
         across="bins of values, each from its label on",
     )  # fmt: skip
+
+
+def _one_check() -> str:
+    return (
+        "A feature needs two checks that kept its values, and one of them in this time. The check "
+        "of 24 hours before the last is its reference, else that of an hour before: "
+        "trigger check_consistency to make one now."
+    )
 
 
 def _no_values() -> str:

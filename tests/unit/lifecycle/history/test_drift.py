@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicewise.lifecycle.history.drift import bin_label, bin_of, stability, summary
+from slicewise.lifecycle.history.drift import bin_label, bin_of, change, stability, summary
+from slicewise.windows.durations import HOUR_US
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -40,3 +41,29 @@ def test_a_histogram_that_moved_has_drifted_either_way() -> None:
     before, after = {"1": 400, "2": 100}, {"1": 100, "2": 400}
     assert stability(before, after) == pytest.approx(stability(after, before))
     assert stability(before, after) > 0.25
+
+
+@pytest.mark.parametrize(
+    ("hours_back", "reference", "named"),
+    [
+        ((30, 25, 24, 2, 1), 24, 24),
+        ((30, 23.6, 23.4, 1), 23.6, 24),
+        ((30, 2, 1), 1, 1),
+        ((30, 2, 0.4), 30, None),
+        ((0.2,), 0.2, None),
+    ],
+)
+def test_the_reference_lies_a_day_before_or_an_hour_before_or_is_the_first(
+    hours_back: tuple[float, ...], reference: float, named: int | None
+) -> None:
+    now_us = 1000 * HOUR_US
+    runs = [(now_us - int(back * HOUR_US), {"1": i}) for i, back in enumerate(hours_back, 1)]
+    drifted = change([*runs, (now_us, {"1": 99})])
+    assert drifted is not None
+    assert (now_us - drifted.before_us) / HOUR_US == pytest.approx(reference)
+    assert drifted.hours == named
+    assert drifted.after == {"1": 99}
+
+
+def test_one_run_has_no_reference() -> None:
+    assert change([(1, {"1": 5})]) is None

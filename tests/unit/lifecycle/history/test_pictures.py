@@ -117,3 +117,25 @@ def test_more_series_than_can_be_told_apart_become_one() -> None:
 )
 def test_a_figure_has_the_digits_that_count(value: float | None, text: str) -> None:
     assert number(value) == text
+
+
+def values(at_us: int, **bins: int) -> dict[str, Any]:
+    counts = {"values": 100, "null": 0, "bins": {name[1:]: count for name, count in bins.items()}}
+    return check(at_us) | {"distributions": {"a:f": counts}}
+
+
+def test_drift_is_of_the_last_check_and_of_its_reference_before_the_window() -> None:
+    reference = values(NOW_US - 24 * HOUR_US, _1=80, _2=20)
+    others = values(NOW_US - 3 * HOUR_US, _1=1), values(NOW_US, _1=20, _2=80)
+    pictures_of = pictures(Past(others, STEPS, (), [reference]))
+    (picture,) = [one for one in pictures_of if one.name == "drift-0"]
+    assert dict(picture.series) == {"24 hours before": (80.0, 20.0), "last check": (20.0, 80.0)}
+    assert "a:f: drift, stability index 1." in picture.text
+    assert ", 24 hours before)" in picture.text
+    assert "80 % then, 20 % now" in picture.text
+
+
+def test_a_feature_that_no_check_of_the_window_had_has_not_drifted() -> None:
+    gone = [values(NOW_US - 25 * HOUR_US, _1=80), values(NOW_US - 24 * HOUR_US, _2=80)]
+    named = {one.name: one for one in pictures(Past([check(NOW_US)], STEPS, (), gone))}
+    assert "needs two checks" in named["drift"].empty
