@@ -9,9 +9,8 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-CONFIGS: dict[str, Any] = yaml.safe_load(
-    (ROOT / "docker-compose.yaml").read_text(encoding="utf-8")
-)["configs"]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text(encoding="utf-8"))
+CONFIGS: dict[str, Any] = COMPOSE["configs"]
 
 
 def mounted(config: str, **variables: str) -> str:

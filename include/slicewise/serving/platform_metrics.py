@@ -23,7 +23,7 @@ from slicewise.lifecycle import incidents
 from slicewise.lifecycle.findings import overdue_jobs
 from slicewise.lifecycle.health.alerts import RANKS
 from slicewise.lifecycle.health.judge import Limits
-from slicewise.lifecycle.health.overview import JOBS, Overview, freshness_of, overview
+from slicewise.lifecycle.health.overview import JOBS, Overview, freshness_of, overview, streams_of
 from slicewise.stores.online.redis.status import NodeUsage, StoreStatus, read_status, read_usage
 
 TIMEOUT_S = 2.0
@@ -39,6 +39,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "view_built_ratio": ("Part of a view's history that is built", "view"),
     "view_hours": ("Compacted hours of a view", "view"),
     "view_freshness_ms": ("Kafka time to visible, of a view's source", "view quantile"),
+    "driver_stopped": (
+        "Whether a driver was stopped on purpose, and runs no more: 0 or 1",
+        "driver",
+    ),
     "store_up": ("Whether a node of the store answered this scrape: 0 or 1", "node"),
     "store_memory_bytes": ("Memory that a node of the store uses", "node"),
     "store_memory_limit_bytes": ("Memory beyond which a node refuses writes; 0: none", "node"),
@@ -48,6 +52,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "incidents_open": ("Open incidents by the severity of their alert", "severity"),
 }
 """Metric -> its meaning and its labels; all are gauges. `job` is a label that Prometheus gives."""
+DRIVERS: Mapping[str, str] = {"stream": "stream", "emit": "emit", "tail": "realtime"}
+"""Part of the status in which the drivers of sources speak -> job that scrapes them."""
 Sample = tuple[str, tuple[str, ...], float]
 
 
@@ -119,6 +125,7 @@ def _status(status: StoreStatus) -> Iterator[Sample]:
     yield "status_read", (), 1.0
     yield from _jobs(summary, status)
     yield from _views(summary, status)
+    yield from _drivers(summary, status)
     stored = incidents.from_text(status.parts.get(incidents.PART))
     severities = Counter(incident.alert.severity for incident in stored if incident.is_open)
     for severity in RANKS:
@@ -137,6 +144,17 @@ def _jobs(summary: Overview, status: StoreStatus) -> Iterator[Sample]:
                 yield "job_seconds", (line.job,), value / 1000
             else:
                 yield "job_figure", (line.job, figure), value
+
+
+def _drivers(summary: Overview, status: StoreStatus) -> Iterator[Sample]:
+    """A driver of several sources is stopped where all of them are; one that never spoke has no
+    sample."""
+    for part, driver in DRIVERS.items():
+        states = {stream.state for stream in streams_of(status, part)[0]}
+        if states:
+            yield "driver_stopped", (driver,), float(states == {"stopped"})
+    if summary.probes is not None:
+        yield "driver_stopped", ("probes",), float(summary.probes.state == "stopped")
 
 
 def _numbers(report: Mapping[str, Any]) -> dict[str, float]:

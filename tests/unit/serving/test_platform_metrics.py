@@ -137,6 +137,28 @@ def test_a_view_shows_whether_it_answers_its_hours_and_the_freshness_of_its_sour
     )
 
 
+def test_a_driver_is_stopped_where_all_of_its_sources_are_and_one_that_never_spoke_is_not_shown() -> (
+    None
+):
+    stopped = {"state": "stopped", "heartbeat_us": NOW}
+    lost = {"state": "running", "heartbeat_us": NOW - 3600 * SECOND}
+    probes = stopped | {"shown": 0, "lost": 0, "waiting_ms": 0.0}
+    seen = samples(
+        status(
+            **{
+                "stream:plays": json.dumps(stopped),
+                "tail:plays": json.dumps(lost),
+                "probes": json.dumps(probes),
+            }
+        )
+    )
+    assert {key[1]: value for key, value in seen.items() if key[0] == "driver_stopped"} == {
+        "stream": 1,
+        "realtime": 0,
+        "probes": 1,
+    }
+
+
 def test_incidents_are_counted_by_severity_while_they_are_open() -> None:
     red = matter_alert("check_red", "check_consistency", "check", "r", ["2 of 9 differ"])
     late = matter_alert("probes", "ingest_stream", "watch", "r", ["p99 9 s"])
