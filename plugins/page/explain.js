@@ -8,13 +8,15 @@ function chosen() {
   return (kind === "set" ? names.feature_sets : names.views).find(one => one.name === name);
 }
 
-function askFor(entity) {
+// columns of the entity, and those whose values it may have had: a feature that is asked by one answers whether it had
+function askFor(entity, further = {}) {
   inputs = {};
-  $("columns").replaceChildren(...Object.entries(entity).map(([column, kind]) => {
-    const label = el("label", `${column} `), input = el("input");
+  const columns = [...Object.entries(entity), ...Object.entries(further).map(([column, of]) => [column, of.kind])];
+  $("columns").replaceChildren(...columns.map(([column, kind]) => {
+    const label = el("label", column in further ? `has it had this ${column}? ` : `${column} `), input = el("input");
     input.setAttribute("autocomplete", "off");
     input.name = column;
-    if (kind !== "string") input.setAttribute("placeholder", kind);
+    if (kind !== "string" || column in further) input.setAttribute("placeholder", column in further ? `${kind}, or nothing` : kind);
     inputs[column] = input;
     label.append(input);
     return label;
@@ -30,7 +32,7 @@ async function offer() {
   }
   const option = kind => one => Object.assign(el("option", kind === "set" ? `${one.name} (feature set)` : one.name), { value: `${kind}:${one.name}` });
   $("what").replaceChildren(...names.views.map(option("view")), ...names.feature_sets.map(option("set")));
-  const pick = () => { if (chosen()) askFor(chosen().entity); };
+  const pick = () => { if (chosen()) askFor(chosen().entity, chosen().further); };
   $("what").addEventListener("change", pick);
   pick();
 }
@@ -93,8 +95,12 @@ async function ask() {
   if (!what) return;
   $("why").replaceChildren();
   $("asked").replaceChildren(el("span", "Reading…", "soft"));
-  const body = { entity: Object.fromEntries(Object.entries(inputs).map(([column, input]) => [column, input.value])), kinds: what.entity, at: $("at").value.trim(),
-    ...(kind === "set" ? { feature_set: what.name } : { features: what.features }) };
+  // a further column that is left empty is not asked by
+  const further = Object.entries(what.further || {}).filter(([column]) => inputs[column].value !== ""), used = further.map(([column]) => column);
+  const entity = Object.entries(inputs).filter(([column]) => column in what.entity || used.includes(column)).map(([column, input]) => [column, input.value]);
+  const kinds = { ...what.entity, ...Object.fromEntries(further.map(([column, of]) => [column, of.kind])) };
+  const body = { entity: Object.fromEntries(entity), kinds, at: $("at").value.trim(),
+    ...(kind === "set" ? { feature_set: what.name } : { features: [...what.features, ...further.flatMap(([, of]) => of.features)] }) };
   try {
     showValues(await read("explain.json", { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }));
   } catch (error) {

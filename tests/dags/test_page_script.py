@@ -417,19 +417,26 @@ EXPLAINED: dict[str, Any] = {
 }
 
 
-def explained(answer: tuple[int, Any]) -> dict[str, Any]:
+def explained(
+    answer: tuple[int, Any], features: dict[str, Any] = FEATURES, more: str = ""
+) -> dict[str, Any]:
     """The page on which somebody reads a carrier and explains its first value."""
     given = {
         "status.json": (200, OVERVIEW),
         "rights.json": ALL_RIGHTS,
-        "features.json": (200, FEATURES),
+        "features.json": (200, features),
         "explain.json": answer,
     }
-    typed = """
+    typed = (
+        """
       byId.what.value = "view:carrier"; byId.what.fire("change");
-      const [carrier, n] = byId.columns.all("input"); carrier.value = "<b>UA"; n.value = "7"; $("at").value = "";
+      const [carrier, n, ...more] = byId.columns.all("input"); carrier.value = "<b>UA"; n.value = "7"; $("at").value = "";
+      """
+        + more
+        + """
       byId.ask.fire("submit"); await settled(); byId.values.all("button")[0]?.fire("click");
     """
+    )
     return page(given, typed)
 
 
@@ -455,6 +462,20 @@ def test_an_entity_is_read_and_one_of_its_values_explained() -> None:
     assert "contained in the answer | aaaaaaaa/0: 10" in reason
     assert "archive version 7 | aaaaaaaa/0: 3" in reason
     assert "TOKEN" in reason
+
+
+def test_a_membership_feature_is_explained_where_its_further_column_is_filled_in() -> None:
+    further = {
+        "route": {"kind": "int64", "features": ["carrier:seen"]},
+        "gate": {"kind": "string", "features": ["carrier:gates"]},
+    }
+    [view] = FEATURES["views"]
+    listed = FEATURES | {"views": [view | {"further": further}]}
+    shown_page = explained((200, EXPLAINED), listed, 'more[0].value = "3"; more[1].value = "";')
+    [(_, body)] = shown_page["sent"]
+    assert body["entity"] == {"carrier": "<b>UA", "n": "7", "route": "3"}
+    assert body["kinds"] == {"carrier": "string", "n": "int64", "route": "int64"}
+    assert body["features"] == ["carrier:f", "carrier:seen"]
 
 
 def test_an_entity_that_cannot_be_read_is_an_error_in_words() -> None:

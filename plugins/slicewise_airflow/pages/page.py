@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +74,7 @@ def status() -> tuple[Document, int]:
 
     try:
         settings = Settings.load()
-        limits = Limits(probe_ms=float(settings.probe_limit_ms))
+        limits = Limits.of(settings)
     except SlicewiseError as error:
         return _away(error, []), 503
     inbox = Inbox(settings)
@@ -189,8 +189,8 @@ def _names(listed: Document) -> Document:
             {
                 "name": view["name"],
                 "entity": view["entity"],
-                # what is asked by a further column is read by name, over the API
                 "features": [f["ref"] for f in view["features"] if "asked_by" not in f],
+                "further": _further(view["features"]),
             }
             for view in listed["views"]
         ],
@@ -203,6 +203,17 @@ def _names(listed: Document) -> Document:
         ],
         "leaderboards": [one["name"] for one in listed["leaderboards"]],
     }
+
+
+def _further(listed: Sequence[Document]) -> Document:
+    """Further column -> its type, and the features that answer whether an entity has a value of
+    it."""
+    columns: Document = {}
+    for feature in listed:
+        for column, kind in feature.get("asked_by", {}).items():
+            of = columns.setdefault(column, {"kind": kind, "features": []})
+            of["features"].append(feature["ref"])
+    return columns
 
 
 async def leaderboards() -> tuple[Document, int]:

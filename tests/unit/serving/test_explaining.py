@@ -283,3 +283,26 @@ def test_a_window_with_too_many_parts_shows_those_that_are_sought_and_counts_the
     named = {v for window in view.windows for s in window.segments for v in s.archive_versions}
     assert list(view.archive_versions) == sorted(named)[-3:]
     assert view.archive_versions_left == len(named) - 3
+
+
+@pytest.mark.parametrize(("song", "had"), [("s1", True), ("s2", False)])
+def test_whether_an_entity_has_had_a_value_is_explained_as_any_value_is(
+    song: str, had: bool
+) -> None:
+    schema = {"user": "string", "song": "string", "t": "timestamp_us"}
+    source = sw.KafkaSource("plays", schema=schema, timestamp="t")
+    songs = [sw.Feature("songs", sw.bloom("song", capacity=100), windows=["1h"])]
+    view = sw.FeatureView("v", source=source, entity=["user"], features=songs)
+    server = MemoryServer(ManualClock(NOW))
+    served = Served(open_memory(server), plan(Project.of("p", [view])))
+    served.deploy()
+    at_us = NOW - 60_000_000
+    event = Event(0, 0, at_us, {"user": "ann", "song": "s1"})
+    served.apply([event])
+    connection = SyncConnection(lambda: open_memory(server))
+    request = checked(["v:songs_1h"], None, [{"user": "ann", "song": song}])
+    explained = connection.run(FeatureService(ManualClock(NOW)).explain(request))
+    (one,) = explained.views
+    assert [(f.feature, f.value) for f in one.features] == [("v:songs_1h", had)]
+    counted = [s for s in one.windows[0].segments if s.state == "counted"]
+    assert any(s.start_us <= at_us < s.end_us for s in counted if s.start_us is not None)
