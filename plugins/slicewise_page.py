@@ -36,6 +36,7 @@ def _app() -> FastAPI:
     )
     from slicewise_airflow.pages import page as reads
     from slicewise_airflow.pages.data_docs import mount as mount_data_docs
+    from slicewise_airflow.pages.stories import mount as mount_stories
     from slicewise_airflow.reports.routes import add_routes
 
     signed_in = [Depends(requires_access_view(AccessView.WEBSITE))]
@@ -74,6 +75,7 @@ def _app() -> FastAPI:
         return HTMLResponse(document)
 
     mount_data_docs(app, signed_in)
+    mount_stories(app, reading)
 
     @app.get("/rights.json", dependencies=signed_in)
     async def rights(user: Any = Depends(get_user)) -> JSONResponse:  # noqa: B008

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from dataclasses import dataclass, replace
@@ -23,14 +24,20 @@ from uuid import uuid4
 from slicewise import log
 from slicewise.clock import SystemClock
 from slicewise.errors import SlicewiseError, StoreUnavailable
+from slicewise.lifecycle.healing.record import PART, Healing, Job
 from slicewise.lifecycle.lineage.steps import Scope
 from slicewise.settings import Settings
 from slicewise.spark.lake.job import session_of
 from slicewise.spark.lineage.report import lineage_of
+from slicewise.stores.online.redis.status import amend_part, read_part
+from slicewise.windows.durations import HOUR_US
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from pyspark.sql import SparkSession
 
+    from slicewise.checks.model import Compared, Outcome
     from slicewise.checks.report.gate import Gate
     from slicewise.clock import Clock
     from slicewise.features.plan.deployment import Deployment
@@ -47,6 +54,8 @@ _IMPORTS = (
     "slicewise.checks.report.page",
 )
 GREEN, FAILED, RED = 0, 1, 2
+_LONGEST = 200
+"""Characters of a value in the record."""
 
 
 def main() -> int:
@@ -118,8 +127,19 @@ def _checked(
 
         reader = HttpReader(settings.serving_url, patience=patience)
         sample = max(0, given.sample)
+        # what differed or was suspected before is compared once more, whatever is sampled
+        again = patience.through("marks", lambda: Healing.of(read_part(settings.redis_url, PART)))
         checked = CheckRun(
-            session, deployment, reader, archived, table, clock, name, sample, seconds=seconds
+            session,
+            deployment,
+            reader,
+            archived,
+            table,
+            clock,
+            name,
+            sample,
+            again=again.compared_again(),
+            seconds=seconds,
         )
         with imported():
             outcome = checked.execute(given.views)
@@ -130,6 +150,9 @@ def _checked(
     outcome = replace(outcome, seconds=dict(seconds))
     log.event("check_phases", **outcome.seconds)
     report = summary(outcome, gate) | {"waits": patience.waits}
+    marked = _marked(settings, clock, outcome, gate, report["concerned"], deployment)
+    if note := kept(outcome, marked):
+        report["notes"].append(note)
 
     def written() -> None:
         if given.report is not None:
@@ -139,6 +162,50 @@ def _checked(
         if note := kept(outcome, keep):
             report["notes"].append(note)
     return gate, report, deployment.to_json()
+
+
+def _marked(
+    settings: Settings,
+    clock: Clock,
+    outcome: Outcome,
+    gate: Gate,
+    concerned: Mapping[str, int],
+    deployment: Deployment,
+) -> Callable[[], None]:
+    """Marks the hours that values which differ are about; of a green check, ends the marks of its
+    views, and of views that are not there any more."""
+    now_us = clock.now_us()
+    job = Job.of(now_us, outcome.run, os.environ)
+    there = {unit.view for unit in deployment.declared.units}
+
+    def change(text: str | None) -> str:
+        healing = Healing.of([text])
+        if gate.green:
+            views = {*outcome.expected_views, *(v for v in healing.views if v not in there)}
+            changed = healing.green(job, views, len(outcome.compared), outcome.started_us)
+        elif concerned:
+            values = [_described(row) for row in outcome.wrong()]
+            changed = healing.red(job, concerned, now_us // HOUR_US, values)
+        else:
+            return healing.text()
+        return changed.text()
+
+    return lambda: amend_part(settings.redis_url, PART, change)
+
+
+def _described(row: Compared) -> dict[str, str]:
+    """A value that differs, for the record: both sides as text, the beginning of long ones."""
+    from slicewise.checks.values import shown
+
+    return {
+        "view": row.view,
+        "feature": row.feature,
+        "entity": row.entity,
+        "mode": row.mode,
+        "cause": row.cause.value,
+        "online": shown(row.online)[:_LONGEST],
+        "offline": shown(row.offline)[:_LONGEST],
+    }
 
 
 @dataclass

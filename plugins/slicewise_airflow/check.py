@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from slicewise.lifecycle.checking import CheckRed, closed, failure, judged
+from slicewise.lifecycle.healing.record import PART, Healing
 from slicewise.lifecycle.jobs import (
     Run,
     check_arguments,
@@ -17,7 +18,7 @@ from slicewise.lifecycle.jobs import (
 from slicewise.lifecycle.reports import ReportReader
 from slicewise.local import history
 from slicewise.settings import Settings
-from slicewise.stores.online.redis.status import read_status
+from slicewise.stores.online.redis.status import read_part, read_status
 from slicewise_airflow.spark import Failure, SparkJob
 
 JOB = "check"
@@ -38,8 +39,9 @@ def require_gate(run: Run) -> None:
     """Raises GateClosed where the last check was red, unless the run's param `gate` is `any`."""
     if run.params.get("gate") == "any":
         return
-    status = read_status(Settings.load().redis_url, [JOB])
-    reason = closed(status.parts.get(f"job:{JOB}"))
+    url = Settings.load().redis_url
+    healing = Healing.of(read_part(url, PART))
+    reason = closed(read_status(url, [JOB]).parts.get(f"job:{JOB}"), healing)
     if reason:
         raise GateClosed(
             f"the last check is red: {reason}",
@@ -47,6 +49,12 @@ def require_gate(run: Run) -> None:
             expected="a check that is green",
             next_step="mend what it found and check again, or set the param gate to any",
         )
+
+
+def skip_of_some(context: Any) -> None:
+    """Skips a task that speaks for all views in a run of some."""
+    if context["params"].get("views"):
+        raise AirflowSkipException("some views were checked alone")
 
 
 class CheckJob(SparkJob):

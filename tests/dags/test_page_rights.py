@@ -10,7 +10,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 PATHS = ("/", "/page/base.js", "/rights.json", "/status.json", "/sizes.json", "/hours.json")
-READING = ("/features.json", "/leaderboards.json")
+READING = ("/features.json", "/leaderboards.json", "/stories.json")
+STORIES = "/stories/"
 EXPLAIN = {"features": ["v:f"], "entity": {"user": "7"}, "kinds": {"user": "string"}}
 
 
@@ -52,7 +53,7 @@ def test_a_viewer_sees_the_page_and_airflow_refuses_every_run_of_his(airflow: Fa
 
 def test_who_has_no_role_sees_nothing(airflow: FastAPI) -> None:
     nobody = signed_in(airflow, None)
-    for path in (*PATHS, *READING):
+    for path in (*PATHS, *READING, STORIES):
         assert nobody.get(f"/slicewise{path}").status_code == 403, path
     assert nobody.post("/slicewise/explain.json", json=EXPLAIN).status_code == 403
 
@@ -65,7 +66,7 @@ def test_values_of_entities_need_the_right_to_read_assets(
     viewer = signed_in(airflow, "viewer")
     monkeypatch.setattr(get_auth_manager(), "is_authorized_asset", lambda **_: False)
     assert viewer.get("/slicewise/rights.json").json() == {"read": False, "compact": False}
-    for path in READING:
+    for path in (*READING, STORIES):
         assert viewer.get(f"/slicewise{path}").status_code == 403, path
     assert viewer.post("/slicewise/explain.json", json=EXPLAIN).status_code == 403
     assert viewer.get("/slicewise/").status_code == 200

@@ -1,4 +1,4 @@
 """The check that online and offline agree: recomputed by other means than those that are checked.
 
-Doors: CheckRun, HttpReader, report.
+Doors: CheckRun, LightCheck, report.
 """

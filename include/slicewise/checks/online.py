@@ -22,7 +22,8 @@ from slicewise.errors import (
     StoreUnavailable,
     UnknownArchive,
 )
-from slicewise.offsets.token import decode_all
+from slicewise.features.plan.unit import StorageUnit
+from slicewise.offsets.token import Token, decode_all
 
 PATH = "/v1/features"
 MAX_ENTITIES = 500
@@ -111,6 +112,23 @@ class HttpReader:
             ) from error
         finally:
             connection.close()
+
+
+def token_of(unit: StorageUnit, tokens: Sequence[Token]) -> Token:
+    """The token of a unit's answers. Raises DataLoss where none of these is."""
+    own = [token for token in tokens if token.unit == unit.storage_fingerprint]
+    # views that share an event list have a token each
+    token = next((token for token in own if token.definition == unit.definition_fingerprint), None)
+    if token is None:
+        raise DataLoss(
+            f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",
+            expected="one token per unit that was read",
+            next_step=(
+                "restart serving, so that it runs the version that checks: slicewise down, then "
+                "slicewise up"
+            ),
+        )
+    return token
 
 
 def _overloaded(status: int, body: Any) -> float | None:

@@ -12,8 +12,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import date
-from decimal import Decimal
 from threading import Lock, local
 from typing import Any
 
@@ -34,12 +32,13 @@ from slicewise.checks.model import (
     Repeats,
     Verdict,
 )
+from slicewise.checks.online import token_of
 from slicewise.checks.phases import timed
 from slicewise.checks.recompute import queries
 from slicewise.checks.recompute.questions import OnlineAnswer
 from slicewise.checks.recompute.run import Recomputation
 from slicewise.checks.repeats import repeats
-from slicewise.checks.values import canonical
+from slicewise.checks.values import canonical, wire
 from slicewise.clock import Clock
 from slicewise.errors import (
     BeyondRetention,
@@ -51,7 +50,6 @@ from slicewise.errors import (
 )
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
-from slicewise.offsets.token import Token
 from slicewise.offsets.vector import OffsetVector
 from slicewise.windows.durations import HOUR_US
 
@@ -83,6 +81,8 @@ class CheckRun:
     run: str
     sample: int
     modes: Sequence[str] = MODES
+    again: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    """Entities of views that are compared whatever is sampled: those whose values differed."""
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of each phase."""
@@ -199,7 +199,7 @@ class CheckRun:
                 if not isinstance(answer, Predicted):
                     compared.append(_unanswered(unit, entity, mode, answer))
                     continue
-                online = OnlineAnswer(len(reads), entity, _token_of(unit, answer.tokens))
+                online = OnlineAnswer(len(reads), entity, token_of(unit, answer.tokens))
                 reads.append(
                     Read(
                         online,
@@ -244,7 +244,9 @@ class CheckRun:
             with self._catalog:
                 self.archived(unit.source)
             entities = self._sampled(unit)
-        return entities
+        names = {name for name, _ in unit.entity}
+        some = [dict(entity) for entity in self.again.get(unit.view, ()) if entity.keys() == names]
+        return [*entities, *(entity for entity in some if entity not in entities)]
 
     def _sampled(self, unit: StorageUnit) -> list[Mapping[str, Any]]:
         source = self.deployment.source(unit.source)
@@ -255,7 +257,7 @@ class CheckRun:
         viewed = queries.viewed(unit, source, events)
         text = queries.sampled(unit, viewed, self.run, self.sample, now - unit.retention_us)
         rows: list[dict[str, Any]] = spark.sql(text).toArrow().to_pylist()
-        entities = [{name: _wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
+        entities = [{name: wire(row[f"e_{name}"]) for name, _ in unit.entity} for row in rows]
         return sorted(entities, key=repr)
 
     def _questions(self, unit: StorageUnit) -> dict[str, list[Any]]:
@@ -335,23 +337,7 @@ def _unanswered(
 
 
 def _sent(questions: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    return {column: [_wire(value) for value in values] for column, values in questions.items()}
-
-
-def _token_of(unit: StorageUnit, tokens: Sequence[Token]) -> Token:
-    own = [token for token in tokens if token.unit == unit.storage_fingerprint]
-    # views that share an event list have a token each
-    token = next((token for token in own if token.definition == unit.definition_fingerprint), None)
-    if token is None:
-        raise DataLoss(
-            f"an answer of view {unit.view!r} has no token of unit {unit.storage_fingerprint}",
-            expected="one token per unit that was read",
-            next_step=(
-                "restart serving, so that it runs the version that checks: slicewise down, then "
-                "slicewise up"
-            ),
-        )
-    return token
+    return {column: [wire(value) for value in values] for column, values in questions.items()}
 
 
 def _refuse_unarchived(unit: StorageUnit, archived: OffsetVector, reads: Sequence[Read]) -> None:
@@ -367,10 +353,3 @@ def _refuse_unarchived(unit: StorageUnit, archived: OffsetVector, reads: Sequenc
                     expected="the archive of a moment later to reach at least as far",
                     next_step="see whether the store belongs to another log: slicewise status",
                 )
-
-
-def _wire(value: Any) -> Any:
-    """A value as a request writes it: decimals and dates as text."""
-    if isinstance(value, Decimal):
-        return format(value, "f")
-    return value.isoformat() if isinstance(value, date) else value

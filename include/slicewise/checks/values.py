@@ -78,3 +78,12 @@ def shown(raw: bytes) -> str:
     """A value's canonical bytes as text for people; doubles in the shortest form that reads
     back."""
     return repr(value_of(raw))
+
+
+def wire(value: Any) -> Any:
+    """A value as a request writes it: decimals and dates as text, instants as microseconds."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, datetime):
+        return _plain(value)
+    return value.isoformat() if isinstance(value, date) else value

@@ -15,6 +15,7 @@ from slicewise.clock import Clock
 from slicewise.features.plan.deployment import Deployment
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.compaction import UnitHours
+from slicewise.lifecycle.healing.record import PART, Healing
 from slicewise.lifecycle.hours import first_kept, unit_hours
 from slicewise.settings import Settings
 from slicewise.stores.lake import slices
@@ -36,6 +37,7 @@ from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.operations.publish_total import ReadTotalVersions
 from slicewise.stores.online.port import OnlineStore
 from slicewise.stores.online.redis import open_store
+from slicewise.stores.online.redis.status import read_part
 from slicewise.stores.online.rules.decisions import CLOCK_OFF_US
 
 
@@ -104,6 +106,9 @@ def why_not_clean(settings: Settings, hour: int, requested_us: int) -> str | Non
         if of is None:
             return "nothing is deployed"
         deployment = of.deployment
+        for mark in Healing.of(read_part(settings.redis_url, PART)).marked:
+            if mark.includes(hour) and not mark.recomputed_us:
+                return f"a check that is red marked it, of view {mark.view!r}"
         for source in dict.fromkeys(unit.source for unit in deployment.declared.units):
             log = load(of.catalog, source)
             state = archive_state(log) if log is not None else ArchiveState(None, {})

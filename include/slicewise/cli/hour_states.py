@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slicewise.cli.clean_hour import records
+from slicewise.lifecycle.healing.record import PART, Healing, Mark
 from slicewise.lifecycle.hours import HourState, states_of
 from slicewise.settings import Settings
 from slicewise.stores.lake.archive import (
@@ -15,6 +16,7 @@ from slicewise.stores.lake.archive import (
     newest_by_hour,
 )
 from slicewise.stores.lake.catalog import IcebergTable
+from slicewise.stores.online.redis.status import read_part
 from slicewise.windows.durations import HOUR_US
 
 
@@ -27,6 +29,8 @@ class ViewHours:
     """Hour, counted since 1970 -> the state of the unit that is behind."""
     rows: int
     bytes: int
+    mark: Mark | None = None
+    """Hours that a red check marked, until one is green."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,17 @@ def calendar(settings: Settings, days: int) -> Calendar | None:
                     hours = of.hours(unit, table, archive, newest)
                     states = states_of(hours, first, now_hour, until)
                     views[unit.view] = _together(views.get(unit.view), unit.view, states, table)
-    return Calendar(of.now_us, first, tuple(views.values()))
+    healing = Healing.of(read_part(settings.redis_url, PART))
+    every = (_marked(view, healing.mark(view.view)) for view in views.values())
+    return Calendar(of.now_us, first, tuple(every))
+
+
+def _marked(view: ViewHours, mark: Mark | None) -> ViewHours:
+    """The view with the hours of its mark dirty."""
+    if mark is None:
+        return view
+    states = {h: HourState.DIRTY if mark.includes(h) else of for h, of in view.states.items()}
+    return replace(view, states=states, mark=mark)
 
 
 def _together(

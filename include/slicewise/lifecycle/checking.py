@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from slicewise.lifecycle.healing.record import Healing
 from slicewise.lifecycle.reports import JobFailed, Report
 
 Result = Literal["green", "red", "not_made"]
@@ -139,9 +140,11 @@ def failure(check: Judged, where: str) -> JobFailed:
     return error
 
 
-def closed(record: str | None) -> str:
-    """Reason why the gate is closed, by what the last check recorded; empty where it was not red,
-    or there was none."""
+def closed(record: str | None, healing: Healing) -> str:
+    """Reason why the gate is closed, by what the last check recorded and by hours that are marked;
+    empty where neither says so, or there was no check."""
+    if marked := [mark.view for mark in healing.marked]:
+        return f"values of {', '.join(marked)} differ, and no check has been green since"
     try:
         report = dict(json.loads(record or "{}")["report"])
     except (ValueError, TypeError, KeyError):

@@ -55,7 +55,8 @@ class HourState(Enum):
     OPEN = "open"
     """State of an hour that is not over, or since whose end nothing was archived."""
     DIRTY = "dirty"
-    """State of an hour in which a compaction would find something to do."""
+    """State of an hour in which a compaction would find something to do, or of which a value was
+    found to differ and no check has been green since."""
     COMPACTED = "compacted"
     """State of an hour of which all that was archived is compacted and published."""
 

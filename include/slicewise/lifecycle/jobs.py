@@ -100,6 +100,8 @@ def compacted_hours(run: Run, report: Mapping[str, object]) -> tuple[str, ...]:
     """Partition keys of the hours that a compaction brought, oldest first. report: as the job gives
     it. Of a scheduled run its own hour is one in any case: who waits for it need wait no more."""
     hours = {hour_of(str(row["hour"])) for row in slice_rows(report)}
+    if until := report.get("over_until"):  # an open hour that was recomputed is not over
+        hours = {hour for hour in hours if hour < hour_of(str(until))}
     if run.run_type == "scheduled" and run.partition_key:
         hours.add(hour_of(run.partition_key))
     return tuple(f"{hour}:00:00" for hour in sorted(hours))
@@ -134,7 +136,9 @@ def maintain_arguments(run: Run) -> tuple[str, ...]:
 def check_arguments(run: Run, report_dir: str) -> tuple[str, ...]:
     """Arguments of spark_jobs/check.py; its HTML report goes below report_dir."""
     sample = _positive("sample", run.params.get("sample", 500))
-    return ("--sample", str(sample), "--report", report_dir, "--json")
+    arguments = ("--sample", str(sample), "--report", report_dir, "--json")
+    views = _names("views", run.params.get("views"))
+    return (*arguments, "--views", *views) if views else arguments
 
 
 def expect_arguments(run: Run, docs_dir: str) -> tuple[str, ...]:

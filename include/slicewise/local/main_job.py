@@ -43,6 +43,7 @@ SCHEDULED = (
     "backfill_view",
     "check_consistency",
     "check_expectations",
+    "check_open_hour",
     "maintain_iceberg",
     "sweep_expired",
 )

@@ -32,8 +32,10 @@ PROJECT = Path(__file__).parents[2] / "e2e" / "project"
 SEED = 77
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def platform() -> Iterator[Stack]:
+    """One platform for all. Its values are right until a test falsifies one, and the last test
+    empties its store."""
     with stack(PROJECT, {"SLICEWISE_KAFKA_PARTITIONS": str(PARTITIONS)}) as running:
         running.up()
         running.cli("apply", "--no-wait")
@@ -80,33 +82,6 @@ def _falsify(platform: Stack) -> tuple[str, int]:
     raise AssertionError("no card has a running partial")
 
 
-def test_a_falsified_value_turns_the_check_red_and_is_named(
-    platform: Stack, tmp_path: Path
-) -> None:
-    print(f"seed {SEED}")
-    green = _check(platform, tmp_path / "green", 0)
-    print(
-        {
-            name: green[name]
-            for name in ("values", "mismatches", "entities", "plain_sums", "took_ms", "notes")
-        }
-    )
-    assert green["outcome"] == "green"
-    assert green["values"] > 1_000
-    assert green["mismatches"] == 0
-
-    card, _ = _falsify(platform)
-    red = _check(platform, tmp_path / "red", 2)
-    print({name: red[name] for name in ("values", "mismatches", "causes")})
-    assert red["outcome"] == "red"
-    assert red["mismatches"] > 0
-    assert {(row["view"], row["entity"]["card"]) for row in red["wrong"]} == {("by_card", card)}
-    html = unescape((tmp_path / "red" / "latest.html").read_text())
-    assert all(row["online"] in html for row in red["wrong"])
-    kept = records(open_catalog(platform.settings), CHECKS)
-    assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
-
-
 def test_a_store_that_is_killed_under_the_check_is_waited_for(
     platform: Stack, tmp_path: Path
 ) -> None:
@@ -133,6 +108,47 @@ def test_a_store_that_is_killed_under_the_check_is_waited_for(
     assert (report["outcome"], report["mismatches"]) == ("green", 0)
     assert report["values"] > 1_000
     assert report["waits"] >= 1
+
+
+def test_a_falsified_value_turns_the_check_red_and_is_named(
+    platform: Stack, tmp_path: Path
+) -> None:
+    print(f"seed {SEED}")
+    green = _check(platform, tmp_path / "green", 0)
+    print(
+        {
+            name: green[name]
+            for name in ("values", "mismatches", "entities", "plain_sums", "took_ms", "notes")
+        }
+    )
+    assert green["outcome"] == "green"
+    assert green["values"] > 1_000
+    assert green["mismatches"] == 0
+
+    card, _ = _falsify(platform)
+    red = _check(platform, tmp_path / "red", 2)
+    print({name: red[name] for name in ("values", "mismatches", "causes")})
+    assert red["outcome"] == "red"
+    assert red["mismatches"] > 0
+    assert {(row["view"], row["entity"]["card"]) for row in red["wrong"]} == {("by_card", card)}
+    html = unescape((tmp_path / "red" / "latest.html").read_text())
+    assert all(row["online"] in html for row in red["wrong"])
+    kept = records(open_catalog(platform.settings), CHECKS)
+    assert {row["result"] for row in kept} >= {"green", "red", "mismatch"}
+    healing = json.loads(platform.cli("checks", "--json").stdout)
+    (mark,) = healing["marked"]
+    assert (mark["view"], [json.loads(text) for text in mark["entities"]]) == (
+        "by_card",
+        [{"card": card}],
+    )
+    assert [step["kind"] for step in healing["stories"][-1]["steps"]] == ["red"]
+    # a look that uses no Spark sees the same, and leaves to the check what it judged already
+    looked = json.loads(platform.cli("checks", "look", "--json").stdout)
+    assert looked["differs"] == {"by_card": 1}, looked
+    assert card in looked["wrong"][0]["entity"]
+    assert looked["judge"] == []
+    hours = json.loads(platform.cli("hours", "--json").stdout)["views"]
+    assert [one["view"] for one in hours if one["marked"]] == ["by_card"]
 
 
 def test_a_check_without_anything_deployed_says_that_it_could_not_be_made(

@@ -11,10 +11,11 @@ import redis
 
 import slicewise as sw
 from slicewise.cli.clean_hour import why_not_clean
-from slicewise.cli.hour_states import calendar
+from slicewise.cli.hour_states import ViewHours, calendar
 from slicewise.errors import CommitConflict, DataLoss
 from slicewise.features.plan.unit import StorageUnit
 from slicewise.lifecycle.archiving import Extent
+from slicewise.lifecycle.healing.record import PART, Healing, Job
 from slicewise.lifecycle.hours import HourState
 from slicewise.spark.lake.archive import Archiver, committed
 from slicewise.spark.lake.compact_run import Request, UnitRun, compact
@@ -37,6 +38,7 @@ from slicewise.stores.online.operations.committed import AdvanceCommitted
 from slicewise.stores.online.operations.connecting import ReadMetadata
 from slicewise.stores.online.operations.publish_days import ReadHours
 from slicewise.stores.online.port import Operation
+from slicewise.stores.online.redis.status import amend_part, read_part
 from slicewise.windows.durations import HOUR_US
 from tests.support.platform.lake import Lake, expected, lake
 from tests.support.platform.lake_plays import (
@@ -455,6 +457,70 @@ def test_an_entity_whose_running_partial_straddles_the_offset_vector_is_left_ove
         assert done.left_over == 0
         assert context.store.run(ReadHours(unit)) == {hour: 2}
         check(shared, unit, sent)
+
+
+def test_marked_hours_are_recomputed_by_the_next_run_after_one_that_failed_the_open_one_too(
+    shared: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    #   hour      | over | open, until the run is done
+    #   partials  ######   (lost)
+    shared.topic("marked")
+    deployment = shared.deploy(by_user(shared, "marked"))
+    unit, open_hour = deployment.units[0], over(0) // HOUR_US
+    names = ("ada", "bob")
+    sent = [
+        {"user_id": name, "song_id": "s", "n": i, "played": hour * HOUR_US + i * 1_000}
+        for hour in (open_hour - 1, open_hour)
+        for i, name in enumerate(names * 5)
+    ]
+    shared.produce("marked", sent)
+    shared.apply(deployment, "marked")
+    with redis.Redis.from_url(shared.operator_url) as client:
+        (key,) = [k for k in client.scan_iter(f"*{unit.storage_fingerprint}*") if b"{" in k][:1]
+        fields: Any = client.hkeys(key)
+        client.hdel(key, *(name for name in fields if name.startswith(b"r:")))
+    with pytest.raises(AssertionError):
+        check(shared, unit, sent)
+    url = shared.settings.redis_url
+    job = Job(shared.clock.now_us(), "by hand")
+
+    def change(text: str | None) -> str:
+        healing = Healing.of([text])
+        return healing.red(job, {unit.view: open_hour - 1}, open_hour, []).text()
+
+    amend_part(url, PART, change)
+    request = Request(open_hour - 1, units=(unit.view,))
+    with shared.context() as context:
+        with monkeypatch.context() as patch:
+            patch.setattr(UnitRun, "run", _fail)
+            with pytest.raises(DataLoss, match="cut off"):
+                compact(context, request)
+        states = next(one for one in calendar_of(shared) if one.view == unit.view)
+        assert {states.states[open_hour - 1], states.states[open_hour]} == {HourState.DIRTY}
+        report = compact(context, request)
+        assert {row["hour"] for row in report.hours} == {
+            hour_text(open_hour - 1),
+            hour_text(open_hour),
+        }
+        check(shared, unit, sent)
+        assert Healing.of(read_part(url, PART)).mark(unit.view).due([open_hour])[0] == set()  # type: ignore[union-attr]
+        late = [{**event, "n": 7} for event in sent[10:]]
+        shared.produce("marked", late)
+        shared.apply(deployment, "marked")
+        check(shared, unit, sent + late)
+        assert compact(context, request).more["dirty"] == 0
+        check(shared, unit, sent + late)
+    amend_part(url, PART, lambda _: Healing().text())
+
+
+def _fail(*_: object) -> None:
+    raise DataLoss("cut off")
+
+
+def calendar_of(shared: Lake) -> Sequence[ViewHours]:
+    shown = calendar(shared.settings, 2)
+    assert shown is not None
+    return shown.views
 
 
 def test_a_view_whose_files_conflict_stops_no_other_and_its_hour_stays_dirty(

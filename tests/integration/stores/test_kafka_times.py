@@ -65,3 +65,38 @@ def test_where_the_log_begins_is_read_also_while_retention_moves_it(
         producer.produce(topic, b"x", partition=0, timestamp=time_ms)
     assert producer.flush(30) == 0
     assert first_times_us(log, topic) == {0: 3_000_000}
+
+
+def test_committed_records_between_two_offsets_are_read_once(kafka_broker: KafkaBroker) -> None:
+    topic, log = "records-between", KafkaLog(kafka_broker.bootstrap)
+    log.create(topic, 3, {"retention.ms": "-1"})
+    producer = Producer(
+        {"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": topic, "log_level": 2}
+    )
+    producer.init_transactions(30)
+    for text, ends in ((b"a", True), (b"aborted", False), (b"b", True)):
+        producer.begin_transaction()
+        for time_ms in (1_000, 2_000):
+            producer.produce(topic, text, partition=0, timestamp=time_ms)
+        producer.produce(topic, None, partition=1, timestamp=3_000)
+        producer.flush(30)
+        if ends:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    end, topic_id = log.latest(topic), log.topic_id(topic)
+    start = OffsetVector({(topic_id, 0): 1})
+    records = sorted(log.records_between(topic, start, end))
+    # each transaction leaves a marker behind its records
+    assert [(r.partition, r.offset, r.time_us, r.value) for r in records] == [
+        (0, 1, 2_000_000, b"a"),
+        (0, 6, 1_000_000, b"b"),
+        (0, 7, 2_000_000, b"b"),
+        (1, 0, 3_000_000, None),
+        (1, 4, 3_000_000, None),
+    ]
+    assert list(log.records_between(topic, end, end)) == []
+    cut = OffsetVector({(topic_id, 0): 2})
+    assert [r.offset for r in log.records_between(topic, start, cut)] == [1]
+    # the marker behind the first two has the time of its transaction
+    assert log.offsets_since(topic, 3_000_000) == OffsetVector({(topic_id, 0): 2})

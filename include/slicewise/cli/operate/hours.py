@@ -1,7 +1,8 @@
 """show which hours of each view are compacted, which are dirty and which are open, day by day
 
 A line has a day of a view, and a letter per hour in UTC: c compacted; D dirty, so that a compaction
-would find something to do; o open: not over, or not archived since its end; · no events.
+would find something to do, or a red check marked it and none was green since; o open: not over, or
+not archived since its end; · no events.
 
   slicewise hours
   slicewise hours --days 14 --json
@@ -18,6 +19,7 @@ from slicewise.settings import Settings
 
 if TYPE_CHECKING:
     from slicewise.cli.hour_states import Calendar
+    from slicewise.lifecycle.healing.record import Mark
 
 MOST_DAYS = 92
 _LETTERS = {"compacted": "c", "dirty": "D", "open": "o"}
@@ -62,6 +64,7 @@ def to_json(shown: Calendar | None) -> dict[str, object]:
                 "view": view.view,
                 "rows": view.rows,
                 "bytes": view.bytes,
+                "marked": None if view.mark is None else _mark_of(view.mark),
                 "hours": {_hour(hour): view.states[hour].value for hour in sorted(view.states)},
             }
             for view in shown.views
@@ -78,7 +81,21 @@ def _show(shown: Calendar) -> None:
             print(f"{view.view:<{widest}}  {_hour(day * 24)[:10]}  {letters}")
         dirty = sum(state.value == "dirty" for state in view.states.values())
         size = f"{view.rows:,} rows, {view.bytes / 1e6:,.1f} MB in the lake"
-        print(f"{view.view:<{widest}}  {dirty} dirty; {size}\n")
+        print(f"{view.view:<{widest}}  {dirty} dirty; {size}")
+        if view.mark is not None:
+            marked = _mark_of(view.mark)
+            done = "recomputed, to be checked" if marked["recomputed"] else "to be recomputed"
+            print(f"{view.view:<{widest}}  {marked['since']} to {marked['until']}: {done}")
+        print()
+
+
+def _mark_of(mark: Mark) -> dict[str, object]:
+    return {
+        "since": _hour(mark.since),
+        "until": _hour(mark.until),
+        "recomputed": bool(mark.recomputed_us),
+        "entities": len(mark.entities),
+    }
 
 
 def _hour(number: int) -> str:

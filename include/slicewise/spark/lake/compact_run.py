@@ -1,11 +1,13 @@
 """One run: archive up to now, then its key's hour, then other dirty finished hours, oldest first.
 
 What a run does not reach, or leaves over, is still dirty for the next: a crash anywhere changes
-no value and loses no work but its own.
+no value and loses no work but its own. Hours that a red check marked are recomputed from raw
+events, the open one too: what comes to it later is late (docs/adr/0112).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +20,7 @@ from slicewise.lifecycle.compaction import (
     dirty_hours,
     hours_to_compact,
 )
+from slicewise.lifecycle.healing.record import PART, Healing, Job
 from slicewise.spark.lake.compaction import HourJob, UnitTable
 from slicewise.spark.lake.context import Context
 from slicewise.spark.lake.publish_hours import Outcomes
@@ -30,6 +33,7 @@ from slicewise.stores.lake.slices import Header
 from slicewise.stores.online.operations.archive_versions import PutArchiveVersion
 from slicewise.stores.online.operations.connecting import ReadTime
 from slicewise.stores.online.operations.publish_days import MarkHour
+from slicewise.stores.online.redis.status import amend_part, read_part
 from slicewise.stores.online.rules.decisions import START_VERSION
 from slicewise.windows.durations import HOUR_US
 
@@ -60,6 +64,17 @@ class Request:
             return frozenset(hour for hour in compacted if self.since <= hour < now_hour)
         return frozenset({self.hour or 0} if (self.hour or 0) < now_hour else ())
 
+    def marked(
+        self, healing: Healing, view: str, hours: UnitHours, now_hour: int
+    ) -> tuple[frozenset[int], bool]:
+        """Hours of a view that a red check marked and this run recomputes; and whether that is all
+        of them. A run for one hour alone takes none."""
+        mark = healing.mark(view)
+        if mark is None or self.only:
+            return frozenset(), False
+        there = (hour for hour in {*hours.newest, *hours.compacted} if hour <= now_hour)
+        return mark.due(there, None if self.since is not None else self.max_hours)
+
     def wants(self, unit: StorageUnit) -> bool:
         return not self.units or unit.view in self.units or unit.storage_fingerprint in self.units
 
@@ -68,6 +83,8 @@ def compact(context: Context, request: Request) -> Report:
     """Runs it. The report's `dirty` counts the unit-hours that stay dirty. Event lists are never
     compacted."""
     report = Report("compact")
+    begun_us = context.clock.now_us()
+    healing = Healing.of(read_part(context.settings.redis_url, PART))
     # before the archive: what comes later may not be in it
     over_until = context.store.run(ReadTime()) // HOUR_US
     wanted = [unit for unit in context.deployment.declared.units if request.wants(unit)]
@@ -83,7 +100,14 @@ def compact(context: Context, request: Request) -> Report:
     chosen = hours_to_compact(
         hours_of_tables, request.hour, request.only, request.max_hours, now_hour
     )
-    raw_hours = [request.recomputed(hours.compacted, now_hour) for hours in hours_of_tables]
+    marked = [
+        request.marked(healing, table.unit.view, hours, now_hour)
+        for table, hours in zip(tables, hours_of_tables, strict=True)
+    ]
+    raw_hours = [
+        request.recomputed(hours.compacted, now_hour) | due
+        for hours, (due, _) in zip(hours_of_tables, marked, strict=True)
+    ]
     every_raw = frozenset[int]().union(*raw_hours)
     chosen = [*sorted(every_raw), *(hour for hour in chosen if hour not in every_raw)]
     dirty = 0
@@ -103,6 +127,7 @@ def compact(context: Context, request: Request) -> Report:
         dirty += len(dirty_hours(context.hours(table.unit, table.headers()), now_hour))
     if errors and len(errors) == len(tables):
         raise errors[0]
+    _record_marked(context, begun_us, report, tables, marked)
     trimmed = sum(
         context.trim_versions(source) for source in dict.fromkeys(unit.source for unit in wanted)
     )
@@ -113,6 +138,33 @@ def compact(context: Context, request: Request) -> Report:
         "versions_trimmed": trimmed,
     }
     return report
+
+
+def _record_marked(
+    context: Context,
+    begun_us: int,
+    report: Report,
+    tables: Sequence[UnitTable],
+    taken: Sequence[tuple[frozenset[int], bool]],
+) -> None:
+    """Ends the marks of hours that were recomputed: a check is to see that they are right. Hours of
+    a view of which a unit failed stay marked."""
+    failed = {row["view"] for row in report.failed}
+    hours: dict[str, set[int]] = {}
+    part: set[str] = set()
+    for table, (due, whole) in zip(tables, taken, strict=True):
+        view = table.unit.view
+        if view not in failed:
+            hours.setdefault(view, set()).update(due)
+            part |= set() if whole else {view}
+    job = Job.of(begun_us, report.run_id, os.environ)
+    whole_views = hours.keys() - part
+
+    def change(text: str | None) -> str:
+        return Healing.of([text]).recomputed(job, hours, whole_views).text()
+
+    if any(hours.values()):
+        amend_part(context.settings.redis_url, PART, change)
 
 
 def _failed(report: Report, unit: StorageUnit, hours: Iterable[int], error: SlicewiseError) -> None:

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,6 +26,8 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from slicewise.errors import DataLoss, StoreUnavailable, TopicGone
 from slicewise.offsets.vector import OffsetVector
+from slicewise.stores.log import reading
+from slicewise.stores.log.reading import Record, consumer_of
 
 TIMEOUT_S = 15.0
 _PAUSE_S = 0.1
@@ -122,6 +123,19 @@ class KafkaLog:
         for future in self._admin.delete_records(wanted).values():
             self._answered(topic, lambda f=future: self._result(f))  # type: ignore[misc]
 
+    def records_between(
+        self, topic: str, start: OffsetVector, end: OffsetVector
+    ) -> Iterator[Record]:
+        """Committed records from `start` on, below `end`: of each partition in the order of their
+        offsets. Raises StoreUnavailable."""
+        return reading.records_between(self.bootstrap, topic, start, end)
+
+    def offsets_since(self, topic: str, time_us: int) -> OffsetVector:
+        """First offset of each partition whose Kafka time is not earlier; the log's end where there
+        is none. Raises StoreUnavailable."""
+        end = self.latest(topic)
+        return reading.offsets_since(self.bootstrap, topic, end, time_us, self.timeout_s)
+
     def _described(self, topic: str, *, exists: bool = False) -> tuple[str, int]:
         def call() -> Any:
             topics = TopicCollection([topic])
@@ -200,7 +214,7 @@ def first_times_us(log: KafkaLog, topic: str) -> dict[int, int]:
         if end > earliest.get(topic_partition)
     ]
     times: dict[int, int] = {}
-    with _consumer(log, topic) as consumer:
+    with consumer_of(log.bootstrap, topic) as consumer:
         for partition in filled:
             time_us = _time_at(consumer, log, topic, partition, OFFSET_BEGINNING)
             if time_us is not None:
@@ -225,7 +239,7 @@ def offsets_before(
         for topic_partition, offset in log.earliest(topic).offsets.items()
     }
     offsets: dict[int, int] = {}
-    with _consumer(log, topic) as consumer:
+    with consumer_of(log.bootstrap, topic) as consumer:
         for partition, end in ends.items():
             first = earliest.get(partition, 0)
             last_us = _time_before(consumer, log, topic, partition, end, first)
@@ -273,31 +287,3 @@ def _time_at(
             ),
         )
     return int(message.timestamp()[1]) * 1000
-
-
-@contextmanager
-def _consumer(log: KafkaLog, topic: str) -> Iterator[Consumer]:
-    """A consumer of no group that anyone keeps. Raises StoreUnavailable for what Kafka answers
-    meanwhile."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": log.bootstrap,
-            "group.id": "slicewise-first-records",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            # retention may drop the beginning between any two of these requests: then it is where
-            # the log begins now
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        yield consumer
-    except KafkaException as error:
-        raise StoreUnavailable(
-            f"cannot read topic {topic!r}: {error}",
-            where=log.bootstrap,
-            next_step="see that the broker answers: slicewise status; then run it again",
-        ) from error
-    finally:
-        consumer.close()

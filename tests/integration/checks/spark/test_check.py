@@ -288,6 +288,21 @@ def test_the_same_run_takes_the_same_sample(spark: SparkSession, settings: Setti
     assert any(entities(other) != first for other in "bcde")
 
 
+def test_what_differed_before_is_compared_whatever_is_sampled(
+    spark: SparkSession, settings: Settings
+) -> None:
+    unit = next(unit for unit in DEPLOYMENT.units if unit.entity)
+    names = [name for name, _ in unit.entity]
+    again: list[dict[str, Any]] = [dict.fromkeys(names, "nobody"), {"a column of old": 1}]
+    made = replace(
+        _run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1), sample=1),
+        again={unit.view: again},
+    )
+    sampled = made._entities(unit)
+    assert sampled[-1] == again[0]
+    assert again[1] not in sampled
+
+
 def test_an_empty_sample_is_red(spark: SparkSession, settings: Settings) -> None:
     nothing = _run(spark, settings, OracleReader(DEPLOYMENT, EVENTS, 1))
     outcome = replace(nothing, modes=()).execute()

@@ -1,0 +1,4 @@
+"""Events that were served a moment ago, before they are archived.
+
+Doors: RecentEvents.
+"""

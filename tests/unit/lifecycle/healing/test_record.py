@@ -1,0 +1,137 @@
+"""Hours that a red check marked stay marked until a check is green, whoever fails in between."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from slicewise.lifecycle.checking import closed
+from slicewise.lifecycle.healing.record import MOST_STEPS, Healing, Job
+
+ANNA, BERT = json.dumps({"user": "anna"}), json.dumps({"user": "bert"})
+
+
+def job(at_us: int) -> Job:
+    return Job(at_us, f"report {at_us}", "check_consistency", f"run {at_us}")
+
+
+def value(entity: str, view: str = "plays") -> dict[str, str]:
+    return {"view": view, "feature": "n", "entity": entity, "online": "3", "offline": "2"}
+
+
+def red(healing: Healing, at_us: int, since: int, until: int, *entities: str) -> Healing:
+    return healing.red(job(at_us), {"plays": since}, until, [value(e) for e in entities])
+
+
+def again(healing: Healing) -> Healing:
+    """The record as the store keeps it."""
+    return Healing.of([healing.text()])
+
+
+def test_a_red_check_marks_its_hours_and_what_differed_is_compared_again() -> None:
+    healing = again(red(Healing(), 10, 5, 9, ANNA))
+    assert [hour for hour in range(12) if healing.is_marked("plays", hour)] == [5, 6, 7, 8, 9]
+    assert healing.compared_again() == {"plays": [{"user": "anna"}]}
+    assert not healing.is_marked("other", 7)
+
+
+def test_a_later_red_check_widens_the_mark_and_keeps_its_entities() -> None:
+    healing = again(red(red(Healing(), 10, 5, 9, ANNA), 20, 7, 10, BERT))
+    mark = healing.mark("plays")
+    assert mark is not None
+    assert (mark.since, mark.until, set(mark.entities)) == (5, 10, {ANNA, BERT})
+
+
+def test_a_run_that_recomputes_some_hours_leaves_the_others_to_the_next() -> None:
+    healing = red(Healing(), 10, 5, 9, ANNA)
+    mark = healing.mark("plays")
+    assert mark is not None
+    due, whole = mark.due(range(12), most=2)
+    assert (set(due), whole) == ({5, 6}, False)
+    healing = again(healing.recomputed(job(20), {"plays": due}, set()))
+    mark = healing.mark("plays")
+    assert mark is not None
+    assert mark.due(range(12)) == (frozenset({7, 8, 9}), True)
+
+
+def test_hours_that_are_recomputed_are_due_no_more_and_marked_until_a_check_is_green() -> None:
+    healing = red(Healing(), 10, 5, 9, ANNA)
+    healing = again(healing.recomputed(job(20), {"plays": {5, 6, 7, 8, 9}}, {"plays"}))
+    mark = healing.mark("plays")
+    assert mark is not None
+    assert mark.due(range(12)) == (frozenset(), True)
+    assert healing.is_marked("plays", 7)
+    green = healing.green(job(40), {"plays"}, 100, began_us=30)
+    assert not green.is_marked("plays", 7)
+
+
+def test_what_is_marked_while_hours_are_recomputed_is_still_due() -> None:
+    healing = red(red(Healing(), 10, 5, 9, ANNA), 25, 4, 9, BERT)
+    healing = healing.recomputed(job(20), {"plays": {5, 6, 7, 8, 9}}, {"plays"})
+    mark = healing.mark("plays")
+    assert mark is not None
+    assert mark.due(range(12))[0] == {4, 5, 6, 7, 8, 9}
+
+
+def test_what_is_marked_while_a_check_runs_outlives_it() -> None:
+    healing = red(Healing(), 35, 5, 9, ANNA).green(job(40), {"plays"}, 100, began_us=30)
+    assert healing.is_marked("plays", 9)
+
+
+def test_a_green_check_of_one_view_leaves_the_mark_of_another() -> None:
+    healing = red(Healing(), 10, 5, 9, ANNA)
+    healing = healing.red(job(11), {"other": 8}, 9, [value(ANNA, "other")])
+    healing = healing.green(job(20), {"plays"}, 100, began_us=15)
+    assert healing.views == ("other",)
+    assert not healing.stories[-1].over_us
+
+
+def test_a_story_goes_from_the_first_difference_to_the_check_that_is_green() -> None:
+    healing = red(Healing(), 10, 5, 9, ANNA)
+    healing = healing.recomputed(job(20), {"plays": {5, 6}}, {"plays"})
+    healing = again(healing.green(job(30), {"plays"}, 100, began_us=25))
+    (story,) = healing.stories
+    assert [step.kind for step in story.steps] == ["red", "recomputed", "green"]
+    assert [step.run for step in story.steps] == ["run 10", "run 20", "run 30"]
+    assert story.steps[1].hours == {"plays": [5, 6]}
+    assert story.over_us == 30
+    # what differs later is another story
+    assert [one.over_us for one in red(healing, 50, 8, 9, BERT).stories] == [30, 0]
+
+
+def test_a_green_check_where_nothing_differed_is_no_story() -> None:
+    assert Healing().green(job(10), {"plays"}, 100, began_us=5).stories == ()
+
+
+def test_a_long_story_keeps_its_beginning_and_its_end() -> None:
+    healing = Healing()
+    for at in range(1, 100):
+        healing = red(healing, at, 5, 9, ANNA)
+    (story,) = healing.stories
+    assert len(story.steps) == MOST_STEPS
+    assert (story.steps[0].at_us, story.steps[-1].at_us) == (1, 99)
+
+
+def test_what_is_only_suspected_closes_no_gate() -> None:
+    healing = again(Healing().suspected(job(10), {"plays": [ANNA]}))
+    assert closed(None, healing) == ""
+    assert healing.compared_again() == {"plays": [{"user": "anna"}]}
+    assert healing.green(job(20), {"plays"}, 9, began_us=15).views == ()
+
+
+def test_the_gate_is_closed_while_hours_are_marked_whatever_the_last_check_was() -> None:
+    green = json.dumps({"report": {"result": "green"}})
+    healing = red(Healing(), 10, 5, 9, ANNA)
+    assert "plays" in closed(green, healing)
+    assert closed(green, healing.green(job(20), {"plays"}, 9, began_us=15)) == ""
+
+
+def test_of_several_nodes_the_record_that_changed_last_counts() -> None:
+    first = red(Healing(), 10, 5, 9, ANNA)
+    assert Healing.of([first.text(), red(first, 20, 5, 10, BERT).text()]).marked[0].until == 10
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"marked": [{"view": "plays"}]}'])
+def test_a_text_that_is_no_record_is_an_empty_one(text: str | None) -> None:
+    assert Healing.of([text]) == Healing()
